@@ -11,8 +11,8 @@ from setuptools import Command, Distribution, setup
 from setuptools.command.build import build
 from setuptools.errors import ExecError
 
-SOURCES = Path("migrator/adapters/native/src")
-PROGRAM = Path("migrator/adapters/native/migrator-native")
+SOURCES = Path("migrator/native/src")
+PROGRAM = Path("migrator/native/migrator-native")
 FLAGS = ["-std=c11", "-O2", "-pthread", "-static"]
 HINT = """\
 Usual cause: this machine has no C compiler, or no static C library.

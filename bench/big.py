@@ -7,7 +7,7 @@ from bench.peers import cps_from_the_bricks, left_out, through_the_mount
 from bench.results import Section, Table
 from bench.timing import Contestant, ContestantFailed, alternate, ratio
 from bench.trees import BIG, big_users, describe, tally
-from migrator.domain.units import GIB, MIB
+from migrator.core.units import GIB, MIB
 
 CPS = "cp of every file at once, from the bricks"
 EIGHT_TENTHS = 0.8

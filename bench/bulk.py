@@ -9,7 +9,7 @@ from bench.program import Program, new_site
 from bench.results import Section, Table
 from bench.timing import Contestant, ContestantFailed, Ratio, Series, alternate, best_of, ratio
 from bench.trees import MIXED, SMALL, TREE, Tally, describe, mixed_users, small_users, tally
-from migrator.domain.units import MIB
+from migrator.core.units import MIB
 
 PEERS_TO_BEAT = ("rsync -a", "rsync -aHAX", "fpsync -n 4", "tar to tar")
 SLOWEST = ("rsync -aHAX", "cp -a")

@@ -20,17 +20,16 @@ from typing import Any
 from bench.options import Options
 from bench.timing import call, say
 from bench.trees import Tally, UserSpec, fill
-from migrator.adapters.executors.process import LocalProcesses
-from migrator.domain.errors import MigratorError
-from migrator.domain.lab import LabKind, LabPhase, LabSpec, LabState
-from migrator.domain.site import SENTINEL_NAME
-from migrator.domain.units import GIB
-from migrator.stages.lab import cluster
-from migrator.stages.lab.down import lab_down
-from migrator.stages.lab.machine import why_no_cluster
-from migrator.stages.lab.record import read_record
-from migrator.stages.lab.tools import LabTools
-from migrator.stages.lab.up import lab_up
+from migrator.core.errors import MigratorError
+from migrator.core.units import GIB
+from migrator.fs.model import SENTINEL_NAME
+from migrator.hosts.process import LocalProcesses
+from migrator.lab import cluster
+from migrator.lab.down import lab_down
+from migrator.lab.machine import LabTools, why_no_cluster
+from migrator.lab.model import LabKind, LabPhase, LabSpec, LabState
+from migrator.lab.record import read_record
+from migrator.lab.up import lab_up
 
 _FILLED = "filled.json"
 _LINK_TO_MODE = stat.S_IFREG | stat.S_ISVTX

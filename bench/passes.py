@@ -13,7 +13,7 @@ from bench.program import Program, new_site
 from bench.results import Section, Table
 from bench.timing import Contestant, ContestantFailed, Series, alternate, best_of, ratio
 from bench.trees import TREE, churn, describe
-from migrator.adapters.catalog.comparison import SETTLED_BEFORE_SCAN_S
+from migrator.catalog.model import SETTLED_BEFORE_SCAN_S
 
 FIFTY_TIMES = 50.0
 RSYNC, DELETING, FPSYNC = "rsync -a", "rsync -a --delete", "fpsync -n 4"

@@ -10,22 +10,20 @@ import tempfile
 import time
 from pathlib import Path
 
-from migrator.adapters.catalog.database import connect
-from migrator.adapters.catalog.reader import open_closed
-from migrator.adapters.catalog.records import PartFacts, write_record
-from migrator.adapters.catalog.schema import CLOSING_RECORD, part_name
-from migrator.adapters.catalog.usage import CatalogQueryFiles
-from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
-from migrator.adapters.plans.chunk_lists import ChunkListFiles
-from migrator.adapters.plans.documents import PlanFiles
-from migrator.config.site import Site, SiteSection, SourceSection, TargetSection, UsersSection
-from migrator.domain.scan import CatalogRecord
-from migrator.domain.site import Capacity, MountIdentity
-from migrator.domain.tree import UserTree
-from migrator.domain.units import GIB, TIB
-from migrator.ports.site import SiteRecord
-from migrator.stages.plan import PlanRequest, make_plan
-from tests.beegfs_like import BEEGFS_CAPABILITIES
+from migrator.catalog.database import connect
+from migrator.catalog.files import CLOSING_RECORD, PartFacts, open_closed, part_name, write_record
+from migrator.catalog.model import CatalogRecord
+from migrator.core.entry import UserTree
+from migrator.core.units import GIB, TIB
+from migrator.fs.model import Capacity, MountIdentity
+from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.ledger.model import SiteRecord
+from migrator.plan.chunk_lists import ChunkListFiles
+from migrator.plan.document import PlanFiles
+from migrator.plan.stage import PlanRequest, make_plan
+from migrator.plan.store import CatalogQueryFiles
+from migrator.site.config import Site, SiteSection, SourceSection, TargetSection, UsersSection
+from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 
 TREES = 200
 PART_ROWS = 100_000
@@ -103,7 +101,7 @@ def write_catalog(directory: Path, rows: int) -> CatalogRecord:
     return record
 
 
-def _ledger(file: Path, catalog: str) -> SqliteLedger:
+def _ledger(file: Path, catalog: str) -> Ledger:
     """A real ledger that knows the site and the scan."""
     identity = MountIdentity(
         filesystem="xfs", mounted_from="/dev/null", device=None, fsid=None, root_ino=1, sentinel=None

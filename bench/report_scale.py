@@ -6,14 +6,12 @@ import time
 from pathlib import Path
 
 from bench.timing import say
-from migrator.adapters.ledger.sqlite import open_ledger
-from migrator.adapters.output.html import to_html
-from migrator.adapters.output.json_form import to_json
-from migrator.adapters.output.markdown import to_markdown
-from migrator.adapters.output.report_document import report_document
-from migrator.adapters.output.tidy_csv import to_csv
-from migrator.stages.report import read_report
-from tests.report_world import OnePlan, Weeks
+from migrator.ledger.ledger import open_ledger
+from migrator.render.html import to_html
+from migrator.render.text import to_json, to_markdown
+from migrator.report.report import read_report
+from migrator.report.view import report_document, to_csv
+from tests.support.report_world import OnePlan, Weeks
 
 NAME = "report"
 CHUNKS = 1_000_000

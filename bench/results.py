@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.options import Options
 from bench.timing import Ratio, Series
-from migrator.domain.units import GIB
+from migrator.core.units import GIB
 
 JSON_NAME = "performance.json"
 _FORMAT = "migrator benchmarks 1"

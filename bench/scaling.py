@@ -9,8 +9,8 @@ from bench.results import Section, Table
 from bench.throttle import Throttle, throttle_kind, throttled
 from bench.timing import Contestant, ContestantFailed, alternate, ratio
 from bench.trees import describe, sized_users, tally
-from migrator.domain.units import KIB, MIB
-from migrator.stages.lab.machine import processes_in
+from migrator.core.units import KIB, MIB
+from migrator.lab.machine import processes_in
 
 HOSTS = (1, 2, 3)
 GROUP = "scaling"

@@ -14,7 +14,7 @@ from bench.program import Program, new_site
 from bench.results import Section, Table
 from bench.timing import Contestant, ContestantFailed, Ratio, Series, alternate, call, ratio, shell
 from bench.trees import TREE, Tally, describe
-from migrator.domain.units import format_count
+from migrator.core.units import format_count
 
 WARM_TIMES, COLD_TIMES = 25.0, 10.0
 START_UP = "migrator --version: its start-up alone"

@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from migrator.domain.units import GIB, KIB, MIB
+from migrator.core.units import GIB, KIB, MIB
 
 FIRST_UID = 30001
 WRITERS = 4

@@ -15,11 +15,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from migrator.adapters.bricks.frames import FrameKind, FrameReader, decode_end
-from migrator.adapters.native.program import native_program
-from migrator.domain.units import GIB, NS_PER_S
-from tests.hand_brick import HandBrick
-from tests.xfs import missing_for_xfs, xfs
+from migrator.core.units import GIB, NS_PER_S
+from migrator.gluster.walks import FrameKind, FrameReader, decode_end
+from migrator.native.program import native_program
+from tests.support.hand_brick import HandBrick
+from tests.support.xfs import missing_for_xfs, xfs
 
 FILES_A_DIRECTORY = 200
 TARGET_PER_CORE_S = 300_000

@@ -5,15 +5,26 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from migrator.domain.lab import OddFiles
-from migrator.domain.units import MIB
-from migrator.stages.lab.odd import odd_files
-from tests.xfs import XfsMount, missing_for_root_tests, missing_for_xfs, xfs
+from migrator.core.units import MIB
+from migrator.fs.model import TargetCapabilities
+from migrator.lab.model import OddFiles
+from migrator.lab.odd import odd_files
+from migrator.ledger.ledger import Ledger, open_ledger
+from tests.gluster.walks import Walk, run_walk
+from tests.support.beegfs_like import BEEGFS_CAPABILITIES, beegfs_like, missing_for_fuse
+from tests.support.cli_site import Site
+from tests.support.hand_brick import HandBrick
+from tests.support.native_builds import RELEASE, SANITIZED, built, missing_for_native
+from tests.support.run_world import World, small_world
+from tests.support.sshd import Sshd, missing_for_sshd, running_sshd
+from tests.support.target_sides import Sides
+from tests.support.xfs import XfsMount, missing_for_root_tests, missing_for_xfs, xfs
 
 MakeXfs = Callable[..., XfsMount]
 
@@ -99,3 +110,91 @@ def odd_tree(xfs_source: XfsMount) -> tuple[Path, OddFiles]:
     neighbour.mkdir()
     made = odd_files(os.fsencode(tree), neighbour=os.fsencode(neighbour), source_mount=xfs_source.root)
     return tree, made
+
+
+@pytest.fixture(scope="session")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    """One host for all of them."""
+    if reason := missing_for_sshd():
+        pytest.skip(f"needs a real sshd: {reason}")
+    directory: Path = tmp_path_factory.mktemp("sshd")
+    with running_sshd(directory) as made:
+        yield made
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    """An empty one."""
+    with open_ledger(tmp_path / "ledger.db", create=True) as opened:
+        yield opened
+
+
+@pytest.fixture(params=["native", "sanitized"])
+def walker_argv(request: pytest.FixtureRequest) -> list[str]:
+    """What starts a walker of bricks."""
+    flags = RELEASE if request.param == "native" else SANITIZED
+    if reason := missing_for_native(*flags):
+        pytest.skip(reason)
+    return [str(built(*flags))]
+
+
+@pytest.fixture
+def walk(walker_argv: list[str]) -> Walk:
+    """Runs it."""
+    return partial(run_walk, walker_argv)
+
+
+@pytest.fixture
+def brick(make_xfs: MakeXfs) -> HandBrick:
+    """An empty brick on a fresh XFS."""
+    made = HandBrick(root=make_xfs().path / "brick")
+    made.make_root()
+    return made
+
+
+@pytest.fixture(params=["xfs", "beegfs"])
+def sides(request: pytest.FixtureRequest, make_xfs: MakeXfs, scratch: Path) -> Iterator[Sides]:
+    """On XFS, and on a file system with BeeGFS's limits."""
+    source = make_xfs().path
+    if request.param == "xfs":
+        made = Sides(source, make_xfs().path, TargetCapabilities())
+        yield made
+        made.source.close()
+        made.target.close()
+        return
+    if reason := missing_for_fuse():
+        pytest.skip(f"needs FUSE: {reason}")
+    with beegfs_like(scratch) as mounted:
+        made = Sides(source, mounted, BEEGFS_CAPABILITIES)
+        yield made
+        made.source.close()
+        made.target.close()
+
+
+@pytest.fixture
+def site(scratch: Path, make_xfs: MakeXfs) -> Site:
+    source, target = make_xfs(), make_xfs()
+    for user in ("ann", "bob"):
+        tree = source.path / "home" / user
+        tree.mkdir(parents=True)
+        for number in range(20):
+            (tree / f"file-{number}").write_bytes(os.urandom(64 << 10))
+    directory = scratch / "site"
+    directory.mkdir()
+    made = Site(directory=directory, source=source.path, target=target.path)
+    made.write()
+    return made
+
+
+@pytest.fixture
+def planned(site: Site) -> Site:
+    for verb in ("init", "scan", "plan"):
+        site.works(verb)
+    return site
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = small_world(tmp_path)
+    yield made
+    made.ledger.close()

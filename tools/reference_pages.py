@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from migrator.cli.reference import render_cli_reference
-from migrator.config.render import render_reference
+from migrator.site.render import render_reference
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from migrator.domain.paths import percent_unescape
-from migrator.stages.lab.churn_journal import read_journal
-from migrator.stages.lab.machine import why_no_cluster
+from migrator.core.paths import percent_unescape
+from migrator.lab.churn import read_journal
+from migrator.lab.machine import why_no_cluster
 from tools.known_writer import Writer
 from tools.tree_contents import by_name, differences, everything, shut
 

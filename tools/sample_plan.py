@@ -3,14 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
-from migrator.decide.drain_copying import slower_in_drains
-from migrator.decide.drain_cost import assumed_drain_cost
-from migrator.decide.growth import Growth
-from migrator.decide.plan_document import write_document
-from migrator.decide.schedule import make_schedule
-from migrator.decide.schedule_words import Rates, assumptions
-from migrator.domain.drain_copying import CopyTally, DrainCopying
-from migrator.domain.plan import (
+from migrator.beegfs.model import TreeOwner
+from migrator.bricks.drain.model import CopyTally, DrainCopying
+from migrator.core.entry import UserTree
+from migrator.core.units import DAY_S, GIB, TIB, YEAR_S
+from migrator.fs.model import Capacity
+from migrator.plan.document import write_document
+from migrator.plan.model import (
     AgeBucket,
     Batch,
     EmptyingCurve,
@@ -22,12 +21,10 @@ from migrator.domain.plan import (
     TransferCost,
     TreeUsage,
 )
-from migrator.domain.quota import TreeOwner
-from migrator.domain.schedule import Schedule
-from migrator.domain.schedule_facts import BatchFacts, Placed, ScheduleFacts, SubvolumeFacts, TargetPart
-from migrator.domain.site import Capacity
-from migrator.domain.tree import UserTree
-from migrator.domain.units import DAY_S, GIB, TIB, YEAR_S
+from migrator.plan.rules_forecast import Growth
+from migrator.schedule.model import BatchFacts, Placed, Schedule, ScheduleFacts, SubvolumeFacts, TargetPart
+from migrator.schedule.rules import Rates, assumptions, make_schedule
+from migrator.schedule.rules_drains import assumed_drain_cost, slower_in_drains
 
 SAMPLE = Path(__file__).resolve().parent.parent / "plans" / "sample.json"
 CREATED_AT_S = 1_767_225_600.0

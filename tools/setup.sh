@@ -109,9 +109,9 @@ find_python() {
 # Everything that decides what .venv and the compiled program hold, as one line: whether the program is there belongs to
 # it, so that it is built again when it was removed.
 set_up_from() {
-    local program=migrator/adapters/native/migrator-native
+    local program=migrator/native/migrator-native
     printf '%s %s %s\n' "$PWD" "$([[ -x $program ]] && echo built || echo missing)" \
-        "$(cat requirements.lock setup.cfg setup.py pyproject.toml tools/setup.sh migrator/adapters/native/src/*.[ch] | sha256sum)"
+        "$(cat requirements.lock setup.cfg setup.py pyproject.toml tools/setup.sh migrator/native/src/*.[ch] | sha256sum)"
 }
 
 make_venv() {

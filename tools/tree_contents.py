@@ -7,8 +7,8 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from migrator.domain.entry import ACL_ACCESS, ACL_DEFAULT
-from migrator.stages.lab.churn_journal import Touched
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
+from migrator.lab.churn import Touched
 
 _MODE_ACL_BYTES = 28
 

@@ -1,1 +1,1 @@
-"""Parse, call one stage, render, exit code."""
+"""The command line: parse, call one feature, render, exit code."""

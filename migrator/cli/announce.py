@@ -1,4 +1,4 @@
-"""`announce`: users are told ahead when they will be moved."""
+"""`announce` and `backup`."""
 
 import os
 import sys
@@ -7,18 +7,24 @@ from datetime import UTC, datetime
 
 import click
 
-from migrator import bootstrap
-from migrator.adapters.output.announce_document import announce_document
-from migrator.adapters.output.progress import open_progress
-from migrator.cli.context import open_site, run_to_end, verb
+from migrator import app
+from migrator.cli.call import batches, chosen_batches, chosen_trees, open_site, present, run_to_end, users, verb
 from migrator.cli.invocation import Invocation
-from migrator.cli.options import batches, chosen_batches, chosen_trees, users
-from migrator.cli.present import present
-from migrator.domain.errors import ExitCode
-from migrator.domain.plan import Plan
-from migrator.domain.tree import UserTree
-from migrator.stages.announce import AnnounceRequest, AnnounceWorld, announce
-from migrator.stages.run import latest_plan
+from migrator.core.entry import UserTree
+from migrator.core.errors import ExitCode, UsageError
+from migrator.core.events import Event, EventKind, Severity
+from migrator.core.units import several
+from migrator.cutover.announce import AnnounceRequest, AnnounceWorld, announce
+from migrator.cutover.model import BackupTold
+from migrator.cutover.stage import attempts_of_users
+from migrator.cutover.view import announce_document
+from migrator.plan.model import Plan
+from migrator.render.document import Document, Section, paragraph, when
+from migrator.render.progress import open_progress
+from migrator.transfer.bases import latest_plan
+
+# ---
+# `announce`: users are told ahead when they will be moved.
 
 
 class Moment(click.ParamType[float]):
@@ -63,7 +69,7 @@ def announce_command(
 ) -> ExitCode:
     """Announce the move to users: calls the hooks of post-announce.d for each."""
     site = open_site(invocation)
-    wiring = bootstrap.Wiring(site)
+    wiring = app.Wiring(site)
     with wiring.ledger(read_only=dry_run) as ledger, open_progress(sys.stderr, wiring.clock) as shown:
         known = ledger.site.read()
         plan, _ = wiring.plans(known.site_id if known else None).read(plan_name or latest_plan(ledger))
@@ -86,7 +92,7 @@ def announce_command(
             progress=shown,
             clock=wiring.clock,
             blocking=wiring.blocking(),
-            tokens=bootstrap.new_token,
+            tokens=app.new_token,
         )
         summary = run_to_end(
             announce(request, world), when_interrupted="the same command tells those that were not told"
@@ -102,3 +108,76 @@ def _trees(
         return chosen_trees(plan, users)
     wanted = chosen_batches(plan, numbers, every=every)
     return {batch.number: batch.trees for batch in plan.batches if batch.number in wanted}
+
+
+# ---
+# `backup`: a backup of the target, which somebody else has made, is written down.
+
+
+@click.command("backup")
+@batches
+@users
+@click.option(
+    "--began",
+    "began_at_s",
+    type=Moment(),
+    required=True,
+    metavar="TIME",
+    help="Begin of the backup, e.g. '2030-01-31 19:00'; UTC unless it ends with an offset such as +01:00.",
+)
+@click.option("--note", default="", metavar="TEXT", help="Name or place of the backup.")
+@verb
+def backup_command(
+    invocation: Invocation,
+    *,
+    numbers: Sequence[int],
+    every: bool,
+    users: Sequence[str],
+    plan_name: str | None,
+    began_at_s: float,
+    note: str,
+) -> ExitCode:
+    """Record a backup of user trees on the target, for [cutover] wait_for_backup.
+
+    Makes no backup. It counts only if it began after the last delta pass ended.
+    """
+    site = open_site(invocation)
+    wiring = app.Wiring(site)
+    now_s = wiring.clock.now_s()
+    if began_at_s > now_s:
+        raise UsageError("the backup begins in the future", hint="tell of it when it has been made")
+    with wiring.ledger() as ledger:
+        known = ledger.site.read()
+        plan, _ = wiring.plans(known.site_id if known else None).read(plan_name or latest_plan(ledger))
+        if users:
+            # Those who work on the target already are in no later plan.
+            begun = {} if plan_name else attempts_of_users(ledger, users)
+            moved = [tree for by_batch in begun.values() for some in by_batch.values() for tree in some]
+            others = [name for name in users if name not in {tree.user for tree in moved}]
+            planned = chosen_trees(plan, others) if others else {}
+            trees = (*moved, *(tree for some in planned.values() for tree in some))
+        else:
+            wanted = chosen_batches(plan, numbers, every=every)
+            trees = tuple(tree for batch in plan.batches if batch.number in wanted for tree in batch.trees)
+        ledger.target_backups.record([tree.path for tree in trees], at_s=began_at_s, note=note)
+        message = f"a backup of {several(len(trees), 'user tree')} on the target began at {when(began_at_s)}"
+        ledger.events.add(
+            Event(
+                at_s=now_s,
+                kind=EventKind.BACKUP_TOLD,
+                severity=Severity.INFO,
+                subject=f"plan {plan.name}",
+                message=f"{message}: {note}" if note else message,
+            )
+        )
+    present(invocation, BackupTold(trees=trees, began_at_s=began_at_s, note=note), _as_document)
+    return ExitCode.DONE
+
+
+def _as_document(told: BackupTold) -> Document:
+    users = ", ".join(sorted({tree.user for tree in told.trees}))
+    words = (
+        f"Written down for {several(len(told.trees), 'user tree')}, of {users}." if told.trees else "Nobody was meant."
+    )
+    section = Section(title="A backup of the target", blocks=(paragraph(words),))
+    return Document(title="Backup", subtitle=when(told.began_at_s), sections=(section,))

@@ -3,25 +3,13 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from migrator import bootstrap
-from migrator.adapters.output.benchmark_document import (
-    cleaning_document,
-    comparison_document,
-    listing_document,
-    summary_document,
-)
-from migrator.adapters.output.progress import open_progress
-from migrator.bootstrap.benchmarking import SOURCE, TARGET, THIS_HOST, benchmark_world, host_names, place_of
-from migrator.cli.context import open_site, run_to_end, verb
-from migrator.cli.invocation import Invocation
-from migrator.cli.options import Figure
-from migrator.cli.present import present
-from migrator.decide.benchmark_comparison import SuiteComparison, compare
-from migrator.decide.benchmark_suites import suite
-from migrator.domain.benchmark import (
+from migrator import app
+from migrator.app.doctor import SOURCE, TARGET, THIS_HOST, benchmark_world, host_names, place_of
+from migrator.bench.model import (
     DEFAULT_RUNS,
     DEFAULT_SCALE,
     DEFAULT_WATCH_S,
@@ -34,10 +22,18 @@ from migrator.domain.benchmark import (
     Place,
     SuiteName,
 )
-from migrator.domain.errors import ExitCode, MigratorError, UsageError
-from migrator.ports.benchmarks import BenchmarkRecords
-from migrator.ports.progress import Progress
-from migrator.stages.benchmarks import clean_up, run_benchmarks
+from migrator.bench.rules import SuiteComparison, compare
+from migrator.bench.stage import clean_up, run_benchmarks
+from migrator.bench.suites import suite
+from migrator.bench.view import cleaning_document, comparison_document, listing_document, summary_document
+from migrator.cli.call import Figure, open_site, present, run_to_end, verb
+from migrator.cli.invocation import Invocation
+from migrator.core.errors import ExitCode, MigratorError, UsageError
+from migrator.core.progress import Progress
+from migrator.render.progress import open_progress
+
+if TYPE_CHECKING:
+    from migrator.ledger.measures import BenchmarkRecords
 
 _on = click.option(
     "--on",
@@ -115,7 +111,7 @@ def run_command(
     Works in .migrator-bench in the root of each file system and removes it at the end. Results go to the ledger.
     """
     site = open_site(invocation)
-    wiring = bootstrap.Wiring(site)
+    wiring = app.Wiring(site)
     if not words:
         raise UsageError("on which file systems?", hint="give --on source --on target, or a directory of another one")
     request = BenchmarkRequest(
@@ -153,7 +149,7 @@ def list_command(invocation: Invocation, *, scale: float) -> ExitCode:
     records: tuple[BenchmarkRecord, ...] = ()
     site = open_site(invocation) if invocation.site_file.exists() else None
     if site is not None and site.ledger_file.exists():
-        with bootstrap.Wiring(site).ledger(read_only=True) as ledger:
+        with app.Wiring(site).ledger(read_only=True) as ledger:
             records = tuple(ledger.benchmarks.all())
     listing = BenchmarkListing(
         scale=scale,
@@ -182,7 +178,7 @@ def compare_command(
 
     `bench list` has the numbers. Without any: the newest benchmark of each suite that was measured.
     """
-    with bootstrap.Wiring(open_site(invocation)).ledger(read_only=True) as ledger:
+    with app.Wiring(open_site(invocation)).ledger(read_only=True) as ledger:
         results = _chosen(ledger.benchmarks, numbers, suites)
     comparisons = compare(results)
     if html is not None:
@@ -200,7 +196,7 @@ def clean_command(invocation: Invocation, *, words: Sequence[str]) -> ExitCode:
     `bench run` does so too, before it begins. It searches source and target, or what --on names, and the file systems of every
     benchmark that did not finish.
     """
-    wiring = bootstrap.Wiring(open_site(invocation))
+    wiring = app.Wiring(open_site(invocation))
     places = _places(wiring, words or (SOURCE, TARGET))
     with wiring.ledger() as ledger:
 
@@ -214,12 +210,12 @@ def clean_command(invocation: Invocation, *, words: Sequence[str]) -> ExitCode:
     return cleaning.exit_code
 
 
-def _places(wiring: bootstrap.Wiring, words: Sequence[str]) -> tuple[Place, ...]:
+def _places(wiring: app.Wiring, words: Sequence[str]) -> tuple[Place, ...]:
     """Each once, however often and by whatever words it is named."""
     return tuple(dict.fromkeys(place_of(wiring, word) for word in words))
 
 
-def _chosen(records: BenchmarkRecords, numbers: Sequence[int], suites: Sequence[str]) -> list[BenchmarkResult]:
+def _chosen(records: "BenchmarkRecords", numbers: Sequence[int], suites: Sequence[str]) -> list[BenchmarkResult]:
     wanted = {SuiteName(name) for name in suites} or set(SuiteName)
     if numbers:
         chosen = [record for number in numbers if (record := records.read(number)).suite in wanted]
@@ -240,7 +236,7 @@ def _chosen(records: BenchmarkRecords, numbers: Sequence[int], suites: Sequence[
 
 def _write(file: Path, comparisons: Sequence[SuiteComparison]) -> None:
     # With its template engine, the form that takes the longest to load; only this option asks for it.
-    from migrator.adapters.output.html import to_html  # noqa: PLC0415
+    from migrator.render.html import to_html  # noqa: PLC0415
 
     try:
         file.write_text(to_html(comparison_document(comparisons, charts=True)), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The bricks of the volume: `brick list`, `brick drain`, `brick stop`, `brick status`."""
+"""`brick list`, `drain`, `stop`, `status`, `add`, `retire`."""
 
 import asyncio
 import os
@@ -8,23 +8,28 @@ from typing import TYPE_CHECKING
 
 import click
 
-from migrator import bootstrap
-from migrator.adapters.output.progress import open_progress
-from migrator.bootstrap.bricks import brick_usage, host_versions, open_volume
-from migrator.cli.context import open_site, run_to_end, verb
+from migrator import app
+from migrator.app.bricks import addition_world, brick_usage, host_versions, open_volume
+from migrator.bricks.add.add import add_bricks
+from migrator.bricks.add.model import AdditionRequest, AdditionSide, AdditionSummary, BrickStandings, Wish
+from migrator.bricks.drain.drain import drain_bricks, stop_drain
+from migrator.bricks.drain.model import DrainRequest, DrainSummary
+from migrator.bricks.list import list_bricks
+from migrator.bricks.model import BrickListing
+from migrator.bricks.retire.model import RetirementSummary, RetireRequest
+from migrator.bricks.shared import read_bricks
+from migrator.cli.call import open_site, present, run_to_end, verb
 from migrator.cli.invocation import Invocation
-from migrator.cli.present import present
-from migrator.domain.addition_standing import BrickStandings
-from migrator.domain.brick_list import BrickListing
-from migrator.domain.drain_run import DrainRequest, DrainSummary
-from migrator.domain.errors import ExitCode
-from migrator.ports.progress import Progress
-from migrator.stages.brick_standings import read_bricks
-from migrator.stages.bricks.drain import drain_bricks, stop_drain
-from migrator.stages.bricks.list import list_bricks
+from migrator.core.errors import ExitCode, UsageError
+from migrator.core.progress import Progress
+from migrator.render.progress import open_progress
 
 if TYPE_CHECKING:
-    from migrator.adapters.output.document import Document
+    from migrator.render.document import Document
+
+
+# ---
+# The bricks of the volume: `brick list`, `brick drain`, `brick stop`, `brick status`.
 
 
 @click.group("brick")
@@ -37,7 +42,7 @@ def brick() -> None:
 @verb
 def list_command(invocation: Invocation, user: str | None) -> ExitCode:
     """List bricks with room, state and users, running tasks, and known faults of this GlusterFS version."""
-    wiring = bootstrap.Wiring(open_site(invocation))
+    wiring = app.Wiring(open_site(invocation))
     with open_volume(wiring) as volume:
 
         async def listed() -> BrickListing:
@@ -56,7 +61,7 @@ def list_command(invocation: Invocation, user: str | None) -> ExitCode:
 
 
 def _as_document(listing: BrickListing) -> "Document":
-    from migrator.adapters.output.brick_document import brick_document  # noqa: PLC0415
+    from migrator.bricks.view import brick_document  # noqa: PLC0415
 
     return brick_document(listing)
 
@@ -127,7 +132,7 @@ def stop_command(invocation: Invocation, *, bricks: Sequence[str], dry_run: bool
 @verb
 def status_command(invocation: Invocation) -> ExitCode:
     """Show the progress of drains and additions from the ledger, also if glusterd is down."""
-    wiring = bootstrap.Wiring(open_site(invocation))
+    wiring = app.Wiring(open_site(invocation))
     with wiring.ledger(read_only=True) as ledger:
         bricks = read_bricks(ledger)
     present(invocation, bricks, _as_standings_document)
@@ -146,10 +151,10 @@ def _drain(
     accept_retained: bool = False,
     recover: bool = False,
 ) -> ExitCode:
-    from migrator.bootstrap.draining import drain_world  # noqa: PLC0415 - what only drains need
+    from migrator.app.bricks import drain_world  # noqa: PLC0415
 
     site = open_site(invocation)
-    wiring = bootstrap.Wiring(site)
+    wiring = app.Wiring(site)
     request = DrainRequest(
         bricks=tuple(bricks),
         pid=os.getpid(),
@@ -177,12 +182,142 @@ def _drain(
 
 
 def _as_drain_document(summary: DrainSummary) -> "Document":
-    from migrator.adapters.output.drain_document import drain_document  # noqa: PLC0415
+    from migrator.bricks.view import drain_document  # noqa: PLC0415
 
     return drain_document(summary)
 
 
 def _as_standings_document(bricks: BrickStandings) -> "Document":
-    from migrator.adapters.output.drain_document import brick_standings_document  # noqa: PLC0415
+    from migrator.bricks.view import brick_standings_document  # noqa: PLC0415
 
     return brick_standings_document(bricks)
+
+
+# ---
+# The bricks of the volume: `brick add`, beside what `migrator.cli.brick` has.
+
+
+@brick.command("add")
+@click.argument("bricks", metavar="HOST:/PATH...", nargs=-1, required=True)
+@click.option(
+    "--to",
+    "side",
+    type=click.Choice([side.value for side in AdditionSide]),
+    required=True,
+    help="Where the bricks go; for the target your pre-add hooks do it.",
+)
+@click.option(
+    "--instead-of",
+    metavar="BRICK",
+    help="Replace this brick of a replica volume; the same name replaces its disk.",
+)
+@click.option(
+    "--take-back",
+    is_flag=True,
+    help="Abort the replacement of a disk: use the old one again.",
+)
+@click.option("--once-more", is_flag=True, help="Replace the disk again after a finished replacement.")
+@click.option("-n", "--dry-run", is_flag=True, help="Run the preflight checks and change nothing.")
+@click.option("--no-rebalance", is_flag=True, help="End after the fix-layout; move no files.")
+@click.option(
+    "--accept-unlike",
+    is_flag=True,
+    help="Accept bricks that differ in size or file system.",
+)
+@verb
+def add_command(
+    invocation: Invocation,
+    *,
+    bricks: Sequence[str],
+    side: str,
+    instead_of: str | None,
+    take_back: bool,
+    once_more: bool,
+    dry_run: bool,
+    no_rebalance: bool,
+    accept_unlike: bool,
+) -> ExitCode:
+    """Add bricks with new file systems to the source volume (whole sets) or to the target.
+
+    Gluster continues if this command ends; the same command resumes.
+    """
+    to = AdditionSide(side)
+    if to is AdditionSide.TARGET and (instead_of is not None or no_rebalance):
+        raise UsageError(
+            "--instead-of and --no-rebalance are for bricks of the source",
+            hint="leave them out, or give the bricks to the source: --to source",
+        )
+    if (take_back or once_more) and instead_of not in bricks:
+        raise UsageError(
+            "--take-back and --once-more are for the exchange of a disk in its place",
+            hint="name the brick twice: migrator brick add BRICK --to source --instead-of BRICK",
+        )
+    site = open_site(invocation)
+    request = AdditionRequest(
+        bricks=tuple(bricks),
+        side=to,
+        pid=os.getpid(),
+        instead_of=instead_of,
+        wish=Wish(rebalance=not no_rebalance, accept_unlike=accept_unlike, take_back=take_back),
+        once_more=once_more,
+        dry_run=dry_run,
+        poll_s=site.drain.poll_s,
+        stall_s=site.drain.stall_s,
+    )
+    wiring = app.Wiring(site)
+    with wiring.ledger(read_only=dry_run) as ledger, open_volume(wiring) as volume:
+
+        async def work(shown: Progress) -> AdditionSummary:
+            async with addition_world(wiring, volume, ledger, shown) as world:
+                return await add_bricks(request, world)
+
+        with open_progress(sys.stderr, wiring.clock) as shown:
+            summary = run_to_end(work(shown), when_interrupted="the same command goes on where it was")
+    present(invocation, summary, _addition_document)
+    return summary.exit_code
+
+
+def _addition_document(summary: AdditionSummary) -> "Document":
+    from migrator.bricks.view import addition_document  # noqa: PLC0415
+
+    return addition_document(summary)
+
+
+# ---
+# The bricks of the volume: `brick retire`, beside what `migrator.cli.brick` has.
+
+
+@brick.command("retire")
+@click.option(
+    "-n", "--dry-run", is_flag=True, help="Run the preflight checks against the newest catalog; change nothing."
+)
+@click.option("--confirm", metavar="VOLUME", help="Name of the volume; required to stop it.")
+@verb
+def retire_command(invocation: Invocation, *, dry_run: bool, confirm: str | None) -> ExitCode:
+    """Stop the source volume after proving that everything in it is on the target.
+
+    Scans the source first. Deletes nothing; `gluster volume delete` is left to you.
+    """
+    # What only a retirement needs.
+    from migrator.app.bricks import retirement_world  # noqa: PLC0415
+    from migrator.bricks.retire.stage import retire_volume  # noqa: PLC0415
+
+    site = open_site(invocation)
+    wiring = app.Wiring(site)
+    request = RetireRequest(pid=os.getpid(), confirm=confirm, dry_run=dry_run)
+    with open_volume(wiring) as volume, wiring.ledger(read_only=dry_run) as ledger:
+
+        async def work(shown: Progress) -> RetirementSummary:
+            async with retirement_world(wiring, volume, ledger, shown) as world:
+                return await retire_volume(request, world)
+
+        with open_progress(sys.stderr, wiring.clock) as shown:
+            summary = run_to_end(work(shown), when_interrupted="the same command goes on where it was")
+    present(invocation, summary, _retirement_document)
+    return summary.exit_code
+
+
+def _retirement_document(summary: RetirementSummary) -> "Document":
+    from migrator.bricks.view import retirement_document  # noqa: PLC0415
+
+    return retirement_document(summary)

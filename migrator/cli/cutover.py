@@ -8,30 +8,28 @@ from typing import TYPE_CHECKING
 
 import click
 
-from migrator import bootstrap
-from migrator.adapters.output.progress import open_progress
-from migrator.bootstrap.cutting import cutover_parts, pass_engine
-from migrator.cli.context import open_site, run_to_end, verb
+from migrator import app
+from migrator.app.cutover import cutover_parts, pass_engine
+from migrator.cli.call import batches, chosen_batches, chosen_trees, open_site, present, run_to_end, users, verb
 from migrator.cli.invocation import Invocation
-from migrator.cli.options import batches, chosen_batches, chosen_trees, users
-from migrator.cli.present import present
 from migrator.cli.verify import SAMPLE_SEED
-from migrator.config.site import Site
-from migrator.domain.cutover_run import CutoverRequest, CutoverSummary
-from migrator.domain.errors import ExitCode, UsageError
-from migrator.domain.freezing import FreezeWay
-from migrator.domain.plan import Plan
-from migrator.domain.run import RetryPolicy, RunRequest
-from migrator.domain.tree import UserTree
-from migrator.domain.verification import DigestPolicy
-from migrator.ports.ledger import Ledger
-from migrator.ports.progress import Progress
-from migrator.ports.site import SiteRecord
-from migrator.stages.cutover import CutoverCall, attempts_of_users
-from migrator.stages.run import latest_plan
+from migrator.core.entry import UserTree
+from migrator.core.errors import ExitCode, UsageError
+from migrator.core.progress import Progress
+from migrator.cutover.model import CutoverRequest, CutoverSummary, FreezeWay
+from migrator.cutover.stage import CutoverCall, attempts_of_users
+from migrator.ledger.model import SiteRecord
+from migrator.plan.model import Plan
+from migrator.render.progress import open_progress
+from migrator.site.config import Site
+from migrator.transfer.bases import latest_plan
+from migrator.transfer.model import RetryPolicy, RunRequest
+from migrator.verify.model import DigestPolicy
 
 if TYPE_CHECKING:
-    from migrator.adapters.output.document import Document
+    from migrator.ledger.ledger import Ledger
+    from migrator.render.document import Document
+
 
 ByBatch = Mapping[int, tuple[UserTree, ...]]
 
@@ -122,7 +120,7 @@ def _move(
     overwrite_source: bool = False,
 ) -> ExitCode:
     site = open_site(invocation)
-    wiring = bootstrap.Wiring(site)
+    wiring = app.Wiring(site)
     policy = DigestPolicy(algorithm=site.verify.digest, share=site.verify.sample, seed=SAMPLE_SEED)
     with wiring.ledger(read_only=dry_run) as ledger:
         known = _known(ledger)
@@ -162,7 +160,7 @@ def _move(
     return whole.exit_code
 
 
-def _known(ledger: Ledger) -> SiteRecord:
+def _known(ledger: "Ledger") -> SiteRecord:
     site = ledger.site.read()
     if site is None:
         raise UsageError("this site has no ledger entry yet", hint="run `migrator init`")
@@ -170,7 +168,7 @@ def _known(ledger: Ledger) -> SiteRecord:
 
 
 def _chosen(
-    ledger: Ledger,
+    ledger: "Ledger",
     plan: Plan,
     numbers: Sequence[int],
     *,
@@ -232,6 +230,6 @@ def _request(site: Site, plan: str, trees: ByBatch, *, dry_run: bool, accept_fre
 
 
 def _as_document(summary: CutoverSummary) -> "Document":
-    from migrator.adapters.output.moving_document import moving_document  # noqa: PLC0415
+    from migrator.cutover.view import moving_document  # noqa: PLC0415
 
     return moving_document(summary)

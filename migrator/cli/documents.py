@@ -1,21 +1,11 @@
 """The small results of the verbs that prepare and rehearse, as documents for people."""
 
-from migrator.adapters.output.document import (
-    Block,
-    Document,
-    Section,
-    clean,
-    facts,
-    figure,
-    paragraph,
-    table,
-    text,
-)
-from migrator.domain.lab import LabKind, LabState
-from migrator.domain.paths import show
-from migrator.domain.units import format_count, format_duration, format_size, several
-from migrator.stages.init import InitResult
-from migrator.stages.lab.churn import ChurnSummary
+from migrator.core.paths import show
+from migrator.core.units import format_count, format_duration, format_size, several
+from migrator.lab.churn import ChurnSummary
+from migrator.lab.model import LabKind, LabState
+from migrator.render.document import Block, Document, Section, clean, facts, figure, paragraph, table, text
+from migrator.site.init import InitResult
 
 
 def init_document(result: InitResult) -> Document:

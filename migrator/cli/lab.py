@@ -8,20 +8,18 @@ from pathlib import Path
 
 import click
 
-from migrator import bootstrap
-from migrator.cli.context import run_to_end, verb
+from migrator import app
+from migrator.cli.call import SIZE, present, run_to_end, verb
 from migrator.cli.documents import churn_document, lab_document
 from migrator.cli.invocation import Invocation
-from migrator.cli.options import SIZE
-from migrator.cli.present import present
-from migrator.domain.errors import ExitCode, UsageError
-from migrator.domain.lab import LabKind, LabSpec, VolumeType
-from migrator.domain.paths import show
-from migrator.stages.lab.churn import ChurnSummary, lab_churn
-from migrator.stages.lab.down import lab_down
-from migrator.stages.lab.machine import why_no_cluster
-from migrator.stages.lab.record import read_record
-from migrator.stages.lab.up import lab_up
+from migrator.core.errors import ExitCode, UsageError
+from migrator.core.paths import show
+from migrator.lab.churn import ChurnSummary, lab_churn
+from migrator.lab.down import lab_down
+from migrator.lab.machine import why_no_cluster
+from migrator.lab.model import LabKind, LabSpec, VolumeType
+from migrator.lab.record import read_record
+from migrator.lab.up import lab_up
 
 _DEFAULTS = LabSpec(directory=b"/var/tmp/migrator-lab")
 _DIRECTORY = click.option(
@@ -101,9 +99,7 @@ def up_command(
         seed=seed,
     )
     state = run_to_end(
-        lab_up(
-            spec, bootstrap.processes(), bootstrap.clock(), on_step=lambda step: click.echo(f"lab: {step}", err=True)
-        ),
+        lab_up(spec, app.processes(), app.clock(), on_step=lambda step: click.echo(f"lab: {step}", err=True)),
         when_interrupted="what was built has been taken down again",
     )
     present(invocation, state, lab_document)
@@ -116,7 +112,7 @@ def up_command(
 def down_command(invocation: Invocation, directory: Path) -> ExitCode:
     """Stop the lab, also after a crash, and remove its directory."""
     there = run_to_end(
-        lab_down(os.fsencode(directory.absolute()), bootstrap.processes(), bootstrap.clock()),
+        lab_down(os.fsencode(directory.absolute()), app.processes(), app.clock()),
         when_interrupted=f"run `migrator lab down --dir {directory}` again: it goes on",
     )
     if invocation.as_json:
@@ -164,7 +160,7 @@ def churn_command(
             journal=where,
             rate_per_s=rate,
             seed=seed,
-            clock=bootstrap.clock(),
+            clock=app.clock(),
             stop=stop,
             operations=operations,
         )

@@ -7,29 +7,29 @@ import click
 
 from migrator import __version__
 from migrator.cli.invocation import Invocation
-from migrator.domain.errors import ExitCode
+from migrator.core.errors import ExitCode
 
 _VERBS = {
-    "init": ("migrator.cli.init:init_command", "write site.toml, create the ledger, record both file systems"),
+    "init": ("migrator.cli.doctor:init_command", "write site.toml, create the ledger, record both file systems"),
     "doctor": ("migrator.cli.doctor:doctor_command", "check the site; print each finding with its fix"),
     "scan": ("migrator.cli.scan:scan_command", "scan the source into a new catalog"),
     "plan": ("migrator.cli.plan:plan_command", "rank users, make batches, forecast, schedule the bricks"),
     "run": ("migrator.cli.run:run_command", "copy batches: a seed pass, then delta passes"),
-    "tune": ("migrator.cli.tune:tune_command", "change or show the limits of a running migration"),
-    "pause": ("migrator.cli.tune:pause_command", "start no more chunks, passes and cutovers"),
-    "resume": ("migrator.cli.tune:resume_command", "continue after a pause"),
+    "tune": ("migrator.cli.run:tune_command", "change or show the limits of a running migration"),
+    "pause": ("migrator.cli.run:pause_command", "start no more chunks, passes and cutovers"),
+    "resume": ("migrator.cli.run:resume_command", "continue after a pause"),
     "reap": ("migrator.cli.reap:reap", "list, release, archive, restore old and tiny files"),
     "verify": ("migrator.cli.verify:verify_command", "compare both sides including content"),
     "announce": ("migrator.cli.announce:announce_command", "announce the move to users"),
-    "backup": ("migrator.cli.backup:backup_command", "record a backup of the target"),
+    "backup": ("migrator.cli.announce:backup_command", "record a backup of the target"),
     "cutover": ("migrator.cli.cutover:cutover_command", "move users one after the other"),
     "rollback": ("migrator.cli.cutover:rollback_command", "move users back with their later changes"),
     "purge": ("migrator.cli.purge:purge_command", "free the source of moved users; needs proof"),
     "status": ("migrator.cli.status:status_command", "show the current progress; --watch: live"),
     "report": ("migrator.cli.report:report_command", "report for management"),
     "metrics": ("migrator.cli.metrics:metrics_command", "metrics for Prometheus"),
-    "serve": ("migrator.cli.serve:serve_command", "serve the report as a web page"),
-    "brick": ("migrator.cli.brick_retire:brick", "list, drain, stop, add, retire bricks; show progress"),
+    "serve": ("migrator.cli.metrics:serve_command", "serve the report as a web page"),
+    "brick": ("migrator.cli.brick:brick", "list, drain, stop, add, retire bricks; show progress"),
     "bench": ("migrator.cli.bench:bench", "run published benchmarks on both file systems"),
     "lab": ("migrator.cli.lab:lab", "a lab on this machine: up, churn, down"),
 }

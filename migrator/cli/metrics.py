@@ -1,23 +1,119 @@
-"""`metrics`: for Prometheus. It reads the ledger and disturbs nothing."""
+"""`metrics` and `serve`."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from migrator import bootstrap
-from migrator.bootstrap.local_time import window_standings
-from migrator.cli.context import describe_error, open_site, verb
+from migrator import app
+from migrator.app.hosts import window_standings
+from migrator.cli.call import Duration, describe_error, open_site, plan_option, run_to_end, verb
 from migrator.cli.invocation import Invocation
-from migrator.cli.options import Duration, plan_option
-from migrator.cli.serve import serve, serve_until_stopped, served
-from migrator.domain.errors import ExitCode, MigratorError, UsageError
-from migrator.domain.metrics import MetricFamily
-from migrator.stages.metrics import read_metrics
-from migrator.stages.watch import pause_s
+from migrator.core.errors import ExitCode, Interrupted, MigratorError, UsageError
+from migrator.render.text import to_json
+from migrator.report.metrics import read_metrics
+from migrator.report.model import MetricFamily, ReportFacts
+from migrator.report.report import read_report
+from migrator.report.watch import pause_s
+
+if TYPE_CHECKING:
+    from migrator.report.serve import Server
+
+
+# ---
+# `serve`: the report as a page that reads the ledger anew by itself. It changes nothing.
+
 
 _LEAST_INTERVAL_S = 1.0
+
+
+def served(function: Callable[..., None]) -> Callable[..., None]:
+    """What every verb takes that listens: `--token-file` and `--name`."""
+    function = click.option(
+        "--name",
+        "names",
+        multiple=True,
+        metavar="NAME",
+        help="Additional host name that requests may use; repeatable.",
+    )(function)
+    return click.option(
+        "--token-file",
+        type=click.Path(path_type=Path),
+        help="Require the token in this file (mode 0600, at least 16 characters).",
+    )(function)
+
+
+@click.command("serve")
+@plan_option
+@click.option(
+    "--listen",
+    metavar="ADDRESS:PORT",
+    default="127.0.0.1:9466",
+    show_default=True,
+    help="Address and port (0: any free one). Non-local addresses need --token-file.",
+)
+@served
+@click.option(
+    "--interval",
+    "interval_s",
+    type=Duration(least_s=_LEAST_INTERVAL_S),
+    default="10s",
+    show_default=True,
+    help="Refresh interval.",
+)
+@verb
+def serve_command(
+    invocation: Invocation,
+    *,
+    plan_name: str | None,
+    listen: str,
+    token_file: Path | None,
+    names: tuple[str, ...],
+    interval_s: float,
+) -> ExitCode:
+    """Serve the report as a read-only web page that refreshes itself, until Ctrl-C or SIGTERM."""
+    wiring = app.Wiring(open_site(invocation))
+    # What is wrong with the ledger is said here, and not to the first browser.
+    wiring.ledger(read_only=True).close()
+    from migrator.report import serve as serving  # noqa: PLC0415
+
+    def read() -> ReportFacts:
+        with wiring.ledger(read_only=True) as ledger:
+            now_s = wiring.clock.now_s()
+            plans = wiring.plans(None)
+            return read_report(ledger, plans, now_s=now_s, plan=plan_name, is_gone=app.process_is_gone)
+
+    routes = serving.report_routes(read, interval_s=interval_s)
+    server = serving.listen(listen, routes, token_file=token_file, names=names)
+    return serve_until_stopped(serve(invocation, server, "the report"))
+
+
+async def serve(invocation: Invocation, server: "Server", what: str, path: str = "") -> None:
+    """Serve until it is cancelled, and say where, also to whoever reads a pipe."""
+    where = server.listening
+    token = " (append ?token=..., once)" if where.token and not path else ""
+
+    def announce() -> None:
+        if invocation.as_json:
+            click.echo(to_json(where, indent=None), nl=False)
+        else:
+            click.echo(f"migrator: {what} at {where.url}{path}{token}; Ctrl-C ends it", err=True)
+
+    await server.serve(announce)
+
+
+def serve_until_stopped(work: Coroutine[Any, Any, None]) -> ExitCode:
+    """Serve until a signal comes, which is how this ends."""
+    with suppress(Interrupted):
+        run_to_end(work, when_interrupted="")
+    return ExitCode.DONE
+
+
+# ---
+# `metrics`: for Prometheus. It reads the ledger and disturbs nothing.
 
 
 @click.command("metrics")
@@ -52,17 +148,17 @@ def metrics_command(
 ) -> ExitCode:
     """Print or serve metrics for Prometheus: progress, rates, errors, drains, freezes, heartbeats."""
     _check(textfile, interval_s, listen, token_file, names)
-    wiring = bootstrap.Wiring(open_site(invocation))
+    wiring = app.Wiring(open_site(invocation))
     # Whatever is wrong is said before anything is served.
     families = _read(wiring, plan_name)
     if listen is not None:
-        from migrator.bootstrap import serving  # noqa: PLC0415 - its libraries are loaded only for this
+        from migrator.report import serve as serving  # noqa: PLC0415
 
         routes = serving.metrics_routes(lambda: _read(wiring, plan_name))
         server = serving.listen(listen, routes, token_file=token_file, names=names)
         return serve_until_stopped(serve(invocation, server, "metrics", "metrics"))
     if textfile is not None:
-        from migrator.adapters.output.prometheus import write_metrics  # noqa: PLC0415
+        from migrator.render.prometheus import write_metrics  # noqa: PLC0415
 
         file = textfile
         write_metrics(file, families)
@@ -71,11 +167,11 @@ def metrics_command(
             return serve_until_stopped(again)
         return ExitCode.DONE
     if invocation.as_json:
-        from migrator.adapters.output.json_form import to_json  # noqa: PLC0415
+        from migrator.render.text import to_json  # noqa: PLC0415
 
         click.echo(to_json(families), nl=False)
     else:
-        from migrator.adapters.output.prometheus import to_prometheus  # noqa: PLC0415
+        from migrator.render.prometheus import to_prometheus  # noqa: PLC0415
 
         click.echo(to_prometheus(families).decode(), nl=False)
     return ExitCode.DONE
@@ -102,14 +198,14 @@ def _check(
         raise UsageError("--token-file and --name are for --listen", hint="add --listen 127.0.0.1:9465")
 
 
-def _read(wiring: bootstrap.Wiring, plan: str | None) -> Sequence[MetricFamily]:
+def _read(wiring: app.Wiring, plan: str | None) -> Sequence[MetricFamily]:
     with wiring.ledger(read_only=True) as ledger:
         now_s = wiring.clock.now_s()
         windows = window_standings(wiring.site, now_s)
-        return read_metrics(ledger, now_s=now_s, plan=plan, is_gone=bootstrap.process_is_gone, windows=windows)
+        return read_metrics(ledger, now_s=now_s, plan=plan, is_gone=app.process_is_gone, windows=windows)
 
 
-async def _repeat(write: Callable[[], None], wiring: bootstrap.Wiring, interval_s: float) -> None:
+async def _repeat(write: Callable[[], None], wiring: app.Wiring, interval_s: float) -> None:
     """Until it is cancelled. What fails is reported and tried again: the file before stays."""
     took_s = 0.0
     while True:

@@ -8,27 +8,23 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace as change
 
-from migrator import bootstrap
-from migrator.bootstrap.scheduling import look_for_schedule
-from migrator.cli.context import open_site, run_to_end, verb
+from migrator import app
+from migrator.app.hosts import look_for_schedule
+from migrator.beegfs.tool import QuotaLook, look_at_quotas, look_at_storage
+from migrator.cli.call import SIZE_NOT_ZERO, open_site, present, run_to_end, verb
 from migrator.cli.invocation import Invocation
-from migrator.cli.options import SIZE_NOT_ZERO
-from migrator.cli.present import present
-from migrator.config.site import Site
-from migrator.decide.schedule_facts import storage_parts
-from migrator.domain.errors import ExitCode
-from migrator.domain.paths import show
-from migrator.domain.plan import Order
-from migrator.domain.units import several
-from migrator.ports.filesystem import SourceFileSystem
-from migrator.ports.usage import CatalogReader
-from migrator.stages.plan import PlanRequest, PlanResult, make_plan
-from migrator.stages.plan_reaping import PlanReaping
-from migrator.stages.storage_looks import look_at_storage
-from migrator.stages.target_quotas import QuotaLook, look_at_quotas
+from migrator.core.errors import ExitCode
+from migrator.core.paths import show
+from migrator.core.units import several
+from migrator.fs.ports import SourceFileSystem
+from migrator.plan.model import Order
+from migrator.plan.ports import CatalogReader
+from migrator.plan.stage import PlanReaping, PlanRequest, PlanResult, make_plan
+from migrator.schedule.rules import storage_parts
+from migrator.site.config import Site
 
 if TYPE_CHECKING:
-    from migrator.adapters.output.document import Document
+    from migrator.render.document import Document
 
 
 @click.command("plan")
@@ -57,7 +53,7 @@ def plan_command(
 ) -> ExitCode:
     """Rank users, make batches and chunks, check the target, forecast; write plans/NAME.json."""
     site = _with_chunks(open_site(invocation), chunk_files, chunk_size)
-    wiring = bootstrap.Wiring(site)
+    wiring = app.Wiring(site)
     request = PlanRequest(name=name, catalog=catalog, order=Order(order), accept_unknown_inodes=accept_unknown_inodes)
     with wiring.ledger() as ledger, wiring.source() as source, wiring.target() as target:
         known = ledger.site.read()
@@ -98,16 +94,14 @@ def plan_command(
     return ExitCode.DONE
 
 
-async def _gathered(
-    source: SourceFileSystem, wiring: bootstrap.Wiring
-) -> tuple[Sequence[tuple[bytes, int]], CatalogReader]:
+async def _gathered(source: SourceFileSystem, wiring: app.Wiring) -> tuple[Sequence[tuple[bytes, int]], CatalogReader]:
     """The quotas, and what reads catalogs: its libraries are loaded while glusterd is asked."""
     return await asyncio.gather(source.quotas(), asyncio.to_thread(wiring.catalog_queries))
 
 
 def _as_document(result: PlanResult) -> "Document":
     # Here and in other verbs: whoever asks for JSON does not wait for what people read.
-    from migrator.adapters.output.plan_document import plan_document  # noqa: PLC0415
+    from migrator.plan.view import plan_document  # noqa: PLC0415
 
     return plan_document(result.plan)
 

@@ -7,26 +7,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from migrator import bootstrap
-from migrator.adapters.output.progress import open_progress
-from migrator.bootstrap.probing import beside_probes
-from migrator.bootstrap.purging import purge_world
-from migrator.cli.context import open_site, run_to_end, verb
+from migrator import app
+from migrator.app.cutover import purge_world
+from migrator.app.hosts import beside_probes
+from migrator.cli.call import batches, chosen_batches, chosen_trees, open_site, present, run_to_end, users, verb
 from migrator.cli.invocation import Invocation
-from migrator.cli.options import batches, chosen_batches, chosen_trees, users
-from migrator.cli.present import present
-from migrator.domain.errors import ExitCode
-from migrator.domain.freezing import FreezeWay
-from migrator.domain.plan import Plan
-from migrator.domain.purge import PurgeSummary
-from migrator.domain.tree import UserTree
-from migrator.ports.ledger import Ledger
-from migrator.ports.progress import Progress
-from migrator.stages.purge import PurgeRequest, purge
-from migrator.stages.run import latest_plan
+from migrator.core.entry import UserTree
+from migrator.core.errors import ExitCode
+from migrator.core.progress import Progress
+from migrator.cutover.model import FreezeWay
+from migrator.plan.model import Plan
+from migrator.purge.model import PurgeSummary
+from migrator.purge.removal import PurgeRequest
+from migrator.purge.stage import purge
+from migrator.render.progress import open_progress
+from migrator.transfer.bases import latest_plan
 
 if TYPE_CHECKING:
-    from migrator.adapters.output.document import Document
+    from migrator.ledger.ledger import Ledger
+    from migrator.render.document import Document
 
 
 @click.command("purge")
@@ -62,7 +61,7 @@ def purge_command(
     Removal is final: use --dry-run first. The same command resumes after a kill.
     """
     site = open_site(invocation)
-    wiring = bootstrap.Wiring(site)
+    wiring = app.Wiring(site)
     with wiring.ledger(read_only=dry_run) as ledger, wiring.source() as source:
         known = ledger.site.read()
         plan, _ = wiring.plans(known.site_id if known else None).read(plan_name or latest_plan(ledger))
@@ -104,7 +103,7 @@ def purge_command(
     return summary.exit_code
 
 
-def _trees_of(ledger: Ledger, plan: Plan, users: Sequence[str]) -> Mapping[int, tuple[UserTree, ...]]:
+def _trees_of(ledger: "Ledger", plan: Plan, users: Sequence[str]) -> Mapping[int, tuple[UserTree, ...]]:
     """The trees of users. Those who were moved are not in later plans: they are looked for in all of them. Raises UsageError."""
     moved = {
         record.tree.path: record
@@ -121,6 +120,6 @@ def _trees_of(ledger: Ledger, plan: Plan, users: Sequence[str]) -> Mapping[int, 
 
 
 def _as_document(summary: PurgeSummary) -> "Document":
-    from migrator.adapters.output.purge_document import purge_document  # noqa: PLC0415
+    from migrator.purge.view import purge_document  # noqa: PLC0415
 
     return purge_document(summary)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from migrator.cli.main import Verbs, main
-from migrator.domain.errors import EXIT_CODE_MEANINGS
+from migrator.core.errors import EXIT_CODE_MEANINGS
 
 _HEAD = """# Command line
 

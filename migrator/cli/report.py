@@ -8,19 +8,15 @@ from pathlib import Path
 
 import click
 
-from migrator import bootstrap
-from migrator.adapters.output.document import Document
-from migrator.adapters.output.json_form import to_json
-from migrator.adapters.output.markdown import to_markdown
-from migrator.adapters.output.report_document import report_document
-from migrator.cli.context import open_site, run_to_end, verb
+from migrator import app
+from migrator.cli.call import open_site, plan_option, present, run_to_end, verb
 from migrator.cli.invocation import Invocation
-from migrator.cli.options import plan_option
-from migrator.cli.present import present
-from migrator.domain.errors import ExitCode, MigratorError, UsageError
-from migrator.domain.report import ReportFacts
-from migrator.domain.report_parts import EarlierReport
-from migrator.stages.report import read_report
+from migrator.core.errors import ExitCode, MigratorError, UsageError
+from migrator.render.document import Document
+from migrator.render.text import to_json, to_markdown
+from migrator.report.model import EarlierReport, ReportFacts
+from migrator.report.report import read_report
+from migrator.report.view import report_document
 
 _ROWS_ON_TERMINAL = 20
 _JSON = "report.json"
@@ -53,9 +49,9 @@ def report_command(
     """Report for management: progress, history, forecast, proofs."""
     if pdf and output is None and not send:
         raise UsageError("--pdf needs a place for the file", hint="name a directory with --output")
-    wiring = bootstrap.Wiring(open_site(invocation))
+    wiring = app.Wiring(open_site(invocation))
     if send:
-        from migrator.bootstrap.reporting import require_hooks  # noqa: PLC0415
+        from migrator.app.report import require_hooks  # noqa: PLC0415
 
         require_hooks(wiring)
     now_s = wiring.clock.now_s()
@@ -66,7 +62,7 @@ def report_command(
             wiring.plans(None),
             now_s=now_s,
             plan=plan_name,
-            is_gone=bootstrap.process_is_gone,
+            is_gone=app.process_is_gone,
             earlier=_earlier(since, output or (_last(kept) if send else None)),
         )
     directory = output or (kept / _name(now_s) if send else None)
@@ -82,7 +78,7 @@ def _earlier(since: Path | None, directory: Path | None) -> EarlierReport | None
     place = since or directory
     if place is None or (since is None and not (place / _JSON).exists()):
         return None
-    from migrator.adapters.output.earlier_report import read_earlier  # noqa: PLC0415
+    from migrator.report.report import read_earlier  # noqa: PLC0415
 
     try:
         return read_earlier(place)
@@ -104,8 +100,8 @@ def _last(kept: Path) -> Path | None:
 
 def _write(directory: Path, facts: ReportFacts, document: Document, *, pdf: bool) -> list[str]:
     # With its template engine, the form that takes the longest to load; only this option asks for it.
-    from migrator.adapters.output.html import to_html  # noqa: PLC0415
-    from migrator.adapters.output.tidy_csv import to_csv  # noqa: PLC0415
+    from migrator.render.html import to_html  # noqa: PLC0415
+    from migrator.report.view import to_csv  # noqa: PLC0415
 
     forms: dict[str, Callable[[], str]] = {
         "report.html": lambda: to_html(document),
@@ -125,7 +121,7 @@ def _write(directory: Path, facts: ReportFacts, document: Document, *, pdf: bool
             f"the report cannot be written to {directory}: {error.strerror}", hint="name another directory"
         ) from error
     if pdf:
-        from migrator.bootstrap.reporting import make_pdf  # noqa: PLC0415
+        from migrator.app.report import make_pdf  # noqa: PLC0415
 
         make_pdf(directory / "report.html", directory / "report.pdf")
     else:
@@ -134,9 +130,9 @@ def _write(directory: Path, facts: ReportFacts, document: Document, *, pdf: bool
     return [*forms, *(["report.pdf"] if pdf else [])]
 
 
-def _send(wiring: bootstrap.Wiring, directory: Path, facts: ReportFacts) -> ExitCode:
-    from migrator.adapters.output.progress import open_progress  # noqa: PLC0415
-    from migrator.bootstrap import reporting  # noqa: PLC0415
+def _send(wiring: app.Wiring, directory: Path, facts: ReportFacts) -> ExitCode:
+    from migrator.app import report as reporting  # noqa: PLC0415
+    from migrator.render.progress import open_progress  # noqa: PLC0415
 
     plan = None if facts.status.plan is None else facts.status.plan.name
     with wiring.ledger() as ledger, open_progress(sys.stderr, wiring.clock) as shown:

@@ -1,30 +1,47 @@
-"""`run`: batches are copied."""
+"""`run`, `tune`, `pause`, `resume`."""
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from migrator import bootstrap
-from migrator.adapters.output.progress import open_progress
-from migrator.bootstrap.deltas import deltas_of
-from migrator.bootstrap.governing import governing_of
-from migrator.bootstrap.hosts import reached
-from migrator.bootstrap.probing import probe_world
-from migrator.bootstrap.streams import brick_guard, driving, lanes_of
-from migrator.cli.context import open_site, run_to_end, verb
+from migrator import app
+from migrator.app.hosts import probe_world, reached, window_standings
+from migrator.app.transfer import brick_guard, deltas_of, driving, governing_of, lanes_of
+from migrator.cli.call import (
+    SIZE_NOT_ZERO,
+    Duration,
+    Figure,
+    batches,
+    chosen_batches,
+    chosen_trees,
+    open_site,
+    present,
+    run_to_end,
+    users,
+    verb,
+    who,
+)
 from migrator.cli.invocation import Invocation
-from migrator.cli.options import SIZE_NOT_ZERO, batches, chosen_batches, chosen_trees, users
-from migrator.cli.present import present
-from migrator.domain.errors import ExitCode
-from migrator.domain.run import RetryPolicy, RunRequest, RunStopped, RunSummary
-from migrator.ports.progress import Progress
-from migrator.stages.run import choose_plan, run_batches
+from migrator.core.errors import ExitCode
+from migrator.core.progress import Progress
+from migrator.render.progress import open_progress
+from migrator.transfer.bases import choose_plan
+from migrator.transfer.governor import Tuning, read_governing
+from migrator.transfer.model import GoverningFacts, Limits, RetryPolicy, RunRequest, RunStopped, RunSummary
+from migrator.transfer.run import run_batches
 
 if TYPE_CHECKING:
-    from migrator.adapters.output.document import Document
+    from migrator.render.document import Document
+    from migrator.site.config import Site
+
+
+# ---
+# `run`: batches are copied.
 
 
 @click.command("run")
@@ -69,7 +86,7 @@ def run_command(
     With --user: a delta pass over these users' trees, after the seed pass of their batch.
     """
     site = open_site(invocation)
-    wiring = bootstrap.Wiring(site)
+    wiring = app.Wiring(site)
     transfer = site.transfer
     with wiring.ledger(read_only=dry_run) as ledger, wiring.source() as source:
         known = ledger.site.read()
@@ -117,7 +134,7 @@ def run_command(
                         locks=wiring.locks(),
                         progress=shown,
                         clock=wiring.clock,
-                        tokens=bootstrap.new_token,
+                        tokens=app.new_token,
                         files=wiring.run_files(),
                         activity=wiring.activity(),
                         blocking=wiring.blocking(),
@@ -157,6 +174,111 @@ def _at_most(deltas: int | None, configured: int, users: Sequence[str]) -> int:
 
 
 def _as_document(summary: RunSummary) -> "Document":
-    from migrator.adapters.output.record_document import run_document  # noqa: PLC0415
+    from migrator.report.view_records import run_document  # noqa: PLC0415
 
     return run_document(summary)
+
+
+# ---
+# `tune`, `pause`, `resume`: a migration that goes on is held, or gets other limits.
+
+
+_LEAST_LATENCY_S = 0.001
+
+
+@click.command("tune")
+@click.option("-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 1024), help="Maximum streams per host.")
+@click.option(
+    "--bwlimit", type=SIZE_NOT_ZERO, metavar="SIZE", help="Bytes per second for all streams together, e.g. 200MiB."
+)
+@click.option(
+    "--max-latency",
+    type=Duration(least_s=_LEAST_LATENCY_S),
+    metavar="TIME",
+    help="Latency of small operations above which streams are reduced, e.g. 50ms.",
+)
+@click.option("--max-load", type=Figure(min=0.0), help="Load of a host above which its streams are reduced.")
+@click.option("--reset", is_flag=True, help="Drop earlier settings of `tune`.")
+@verb
+def tune_command(
+    invocation: Invocation,
+    *,
+    jobs: int | None,
+    bwlimit: int | None,
+    max_latency: float | None,
+    max_load: float | None,
+    reset: bool,
+) -> ExitCode:
+    """Change limits of a running migration; they apply to chunks that start from now on.
+
+    They override site.toml and the command line for all runs until `--reset`. Without options it shows the limits.
+    """
+    limits = Limits(jobs=jobs, bwlimit_bytes_per_s=bwlimit, max_latency_s=max_latency, max_load=max_load)
+    if limits.nothing and not reset:
+        site = open_site(invocation)
+        wiring = app.Wiring(site)
+        with wiring.ledger(read_only=True) as ledger:
+            now_s = wiring.clock.now_s()
+            shown = read_governing(
+                ledger,
+                now_s=now_s,
+                is_gone=app.process_is_gone,
+                given=_given(site),
+                windows=window_standings(site, now_s),
+            )
+    else:
+        with _tuning(invocation) as tuning:
+            shown = tuning.tune(limits, reset=reset)
+    present(invocation, shown, _limits_document)
+    return ExitCode.DONE
+
+
+@click.command("pause")
+@click.option("--reason", default="", metavar="TEXT", help="Reason, shown by status.")
+@verb
+def pause_command(invocation: Invocation, *, reason: str) -> ExitCode:
+    """Start no more chunks, passes and cutovers until `resume`; running ones finish."""
+    with _tuning(invocation) as tuning:
+        shown = tuning.pause(reason)
+    present(invocation, shown, _limits_document)
+    return ExitCode.DONE
+
+
+@click.command("resume")
+@verb
+def resume_command(invocation: Invocation) -> ExitCode:
+    """Continue after `pause`."""
+    with _tuning(invocation) as tuning:
+        shown = tuning.resume()
+    present(invocation, shown, _limits_document)
+    return ExitCode.DONE
+
+
+@contextmanager
+def _tuning(invocation: Invocation) -> Iterator[Tuning]:
+    site = open_site(invocation)
+    wiring = app.Wiring(site)
+    with wiring.ledger() as ledger:
+        yield Tuning(
+            ledger=ledger,
+            clock=wiring.clock,
+            by=who(),
+            given=_given(site),
+            windows=partial(window_standings, site),
+            is_gone=app.process_is_gone,
+        )
+
+
+def _given(site: "Site") -> Limits:
+    return Limits(
+        jobs=site.transfer.jobs,
+        bwlimit_bytes_per_s=site.transfer.bwlimit_bytes_per_s,
+        max_latency_s=site.governor.max_latency_s,
+        max_load=site.governor.max_load,
+    )
+
+
+def _limits_document(governing: GoverningFacts) -> "Document":
+    from migrator.transfer.view import governing_document  # noqa: PLC0415
+
+    return governing_document(governing)

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from migrator import bootstrap
-from migrator.adapters.output.progress import open_progress
-from migrator.bootstrap.scanning import bricks as bricks_of
-from migrator.bootstrap.scanning import user_map
-from migrator.cli.context import open_site, run_to_end, verb
+from migrator import app
+from migrator.app.scan import bricks as bricks_of
+from migrator.app.scan import user_map
+from migrator.catalog.model import CatalogRecord
+from migrator.cli.call import open_site, present, run_to_end, verb
 from migrator.cli.invocation import Invocation
-from migrator.cli.present import present
-from migrator.domain.errors import ExitCode
-from migrator.domain.scan import CatalogRecord
-from migrator.stages.scan import ScanRequest, scan
+from migrator.core.errors import ExitCode
+from migrator.render.progress import open_progress
+from migrator.scan.session import ScanRequest
+from migrator.scan.stage import scan
 
 if TYPE_CHECKING:
-    from migrator.adapters.output.document import Document
+    from migrator.render.document import Document
 
 
 @click.command("scan")
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def scan_command(invocation: Invocation, via: str | None, jobs: int, restart: bool) -> ExitCode:
     """Scan the source into a new catalog; a killed scan of the mount is resumed."""
     site = open_site(invocation)
-    wiring = bootstrap.Wiring(site)
+    wiring = app.Wiring(site)
     request = ScanRequest(
         trees=site.users.trees,
         exclude=site.users.exclude,
@@ -68,6 +68,6 @@ def scan_command(invocation: Invocation, via: str | None, jobs: int, restart: bo
 
 
 def _as_document(record: CatalogRecord) -> "Document":
-    from migrator.adapters.output.record_document import catalog_document  # noqa: PLC0415
+    from migrator.report.view_records import catalog_document  # noqa: PLC0415
 
     return catalog_document(record)

@@ -5,14 +5,12 @@ from time import monotonic
 
 import click
 
-from migrator import bootstrap
-from migrator.adapters.output.status_document import status_document
-from migrator.cli.context import open_site, verb
+from migrator import app
+from migrator.cli.call import Duration, open_site, plan_option, present, verb
 from migrator.cli.invocation import Invocation
-from migrator.cli.options import Duration, plan_option
-from migrator.cli.present import present
-from migrator.domain.errors import ExitCode, MigratorError, UsageError
-from migrator.stages.status import read_status
+from migrator.core.errors import ExitCode, MigratorError, UsageError
+from migrator.report.status import read_status
+from migrator.report.view_status import status_document
 
 _LEAST_INTERVAL_S = 0.2
 
@@ -35,22 +33,22 @@ def status_command(invocation: Invocation, plan_name: str | None, watch: bool, i
         raise UsageError(
             "--watch excludes --json", hint="migrator status --json prints one document, as often as it is called"
         )
-    wiring = bootstrap.Wiring(open_site(invocation))
+    wiring = app.Wiring(open_site(invocation))
     if watch:
         return _watch(wiring, plan_name, interval_s)
     with wiring.ledger(read_only=True) as ledger:
-        status = read_status(ledger, now_s=wiring.clock.now_s(), plan=plan_name, is_gone=bootstrap.process_is_gone)
+        status = read_status(ledger, now_s=wiring.clock.now_s(), plan=plan_name, is_gone=app.process_is_gone)
     present(invocation, status, status_document)
     return ExitCode.DONE
 
 
-def _watch(wiring: bootstrap.Wiring, plan_name: str | None, interval_s: float) -> ExitCode:
+def _watch(wiring: app.Wiring, plan_name: str | None, interval_s: float) -> ExitCode:
     # What draws on a terminal is loaded only where it is asked for.
-    from migrator.adapters.output.watching import open_watch  # noqa: PLC0415
-    from migrator.stages.watch import pause_s, read_watch  # noqa: PLC0415
+    from migrator.report.view_watch import open_watch  # noqa: PLC0415
+    from migrator.report.watch import pause_s, read_watch  # noqa: PLC0415
 
     with wiring.ledger(read_only=True) as ledger:
-        facts = read_watch(ledger, now_s=wiring.clock.now_s(), plan=plan_name, is_gone=bootstrap.process_is_gone)
+        facts = read_watch(ledger, now_s=wiring.clock.now_s(), plan=plan_name, is_gone=app.process_is_gone)
         with open_watch(sys.stdout) as view:
             problem, look_s = "", 0.0
             while True:
@@ -63,7 +61,7 @@ def _watch(wiring: bootstrap.Wiring, plan_name: str | None, interval_s: float) -
                         ledger,
                         now_s=wiring.clock.now_s(),
                         plan=plan_name,
-                        is_gone=bootstrap.process_is_gone,
+                        is_gone=app.process_is_gone,
                         before=facts,
                     )
                     problem = ""

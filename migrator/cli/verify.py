@@ -3,31 +3,39 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
-from migrator import bootstrap
-from migrator.adapters.output.progress import open_progress
-from migrator.adapters.output.record_document import verification_document
-from migrator.bootstrap.archiving import proven_archives
-from migrator.bootstrap.back_ledgers import carried_of
-from migrator.bootstrap.carrying_back import carrying_back
-from migrator.bootstrap.probing import beside_probes
-from migrator.cli.context import open_site, run_to_end, verb
+from migrator import app
+from migrator.app.cutover import carried_of, carrying_back, proven_archives
+from migrator.app.hosts import beside_probes
+from migrator.cli.call import (
+    SHARE,
+    batches,
+    chosen_batches,
+    chosen_trees,
+    open_site,
+    present_all,
+    run_to_end,
+    users,
+    verb,
+)
 from migrator.cli.invocation import Invocation
-from migrator.cli.options import SHARE, batches, chosen_batches, chosen_trees, users
-from migrator.cli.present import present_all
-from migrator.decide.movable import movable_trees
-from migrator.domain.cutover import CutoverRecord
-from migrator.domain.errors import ExitCode, UsageError
-from migrator.domain.events import Event, EventKind, Severity
-from migrator.domain.plan import Plan
-from migrator.domain.verification import DigestPolicy, VerificationRecord
-from migrator.ports.ledger import Ledger
-from migrator.ports.progress import Progress
-from migrator.stages.run import latest_plan
-from migrator.stages.run.left_alone import newest_cutovers
-from migrator.stages.verify import VerifyRequest, exit_code, verify
+from migrator.core.errors import ExitCode, UsageError
+from migrator.core.events import Event, EventKind, Severity
+from migrator.core.progress import Progress
+from migrator.cutover.model import CutoverRecord
+from migrator.plan.model import Plan
+from migrator.plan.rules import movable_trees
+from migrator.render.progress import open_progress
+from migrator.report.view_records import verification_document
+from migrator.transfer.bases import latest_plan, newest_cutovers
+from migrator.verify.model import DigestPolicy, VerificationRecord
+from migrator.verify.stage import VerifyRequest, exit_code, verify
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
 
 SAMPLE_SEED = 1
 """Which files a sample of digests takes depends on their paths and this; the manifest says it."""
@@ -68,7 +76,7 @@ def verify_command(
     An interrupted verification starts its batch over.
     """
     site = open_site(invocation)
-    wiring = bootstrap.Wiring(site)
+    wiring = app.Wiring(site)
     policy = DigestPolicy(
         algorithm=site.verify.digest, share=site.verify.sample if sample is None else sample, seed=SAMPLE_SEED
     )
@@ -119,7 +127,7 @@ def verify_command(
 
 
 def _verify_carried(
-    wiring: bootstrap.Wiring, ledger: Ledger, record: CutoverRecord, shown: Progress, policy: DigestPolicy
+    wiring: app.Wiring, ledger: "Ledger", record: CutoverRecord, shown: Progress, policy: DigestPolicy
 ) -> VerificationRecord:
     """The tree of a user who works on the target, with what a rollback has carried to its kept source."""
     known = ledger.site.read()
@@ -157,7 +165,7 @@ def _chosen(
 
 
 def _not_moved(
-    ledger: Ledger, plan: Plan, wanted: Mapping[int, tuple[bytes, ...]], shown: Progress, *, now_s: float
+    ledger: "Ledger", plan: Plan, wanted: Mapping[int, tuple[bytes, ...]], shown: Progress, *, now_s: float
 ) -> Mapping[int, tuple[bytes, ...]]:
     """The same without the trees of users who work on the target, or are being moved: what differs there is their work, or is
     about to be brought. Says whose these are; batches of which none is left are left out.

@@ -16,9 +16,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from migrator.adapters.executors.proc import carriers
-from migrator.domain.lab import LabBrick, LabHost
-from migrator.domain.units import KIB, MIB
+from migrator.core.units import KIB, MIB
+from migrator.hosts.proc import carriers
+from migrator.lab.model import LabBrick, LabHost
 from tests.cluster.handle import DEADLINE_S, LabHandle, wait_until
 from tests.cluster.site import LabSite, lab_site
 

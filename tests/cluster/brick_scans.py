@@ -7,18 +7,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from migrator.adapters.bricks.walks import HostBrickWalks
-from migrator.adapters.executors.process import LocalProcesses
-from migrator.adapters.filesystems.gluster import GlusterCommands, GlusterSource
-from migrator.adapters.native.program import native_program
-from migrator.domain.brick import Brick
-from migrator.domain.scan import CatalogRecord, ScanProblem
-from migrator.ports.bricks import BrickHello, BrickListener, BrickTotals
-from migrator.ports.hosts import Host
-from migrator.stages.scan import Bricks
+from migrator.catalog.model import CatalogRecord, ScanProblem
+from migrator.gluster.model import Brick
+from migrator.gluster.volume import GlusterCommands, GlusterSource
+from migrator.gluster.walks import BrickHello, BrickListener, BrickTotals, HostBrickWalks
+from migrator.hosts.ports import Host
+from migrator.hosts.process import LocalProcesses
+from migrator.native.program import native_program
+from migrator.scan.stage import Bricks
 from tests.cluster.handle import LabHandle
 from tests.cluster.hosts import LabHosts
-from tests.scan_site import ScanSite, WallClock
+from tests.support.scan_site import ScanSite, WallClock
 
 NOT_COMPARED = ("brick", "gfid", "dev", "blocks", "atime_ns")
 """Columns that only one of the two ways fills, or that a Gluster mount invents."""

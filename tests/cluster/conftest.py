@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from migrator.domain.lab import LabSpec
-from migrator.domain.units import GIB, MIB
-from migrator.stages.lab.machine import why_no_cluster
+from migrator.core.units import GIB, MIB
+from migrator.lab.machine import why_no_cluster
+from migrator.lab.model import LabSpec
 from tests.cluster.handle import LabHandle, bring_up, take_down
 
 MakeLab = Callable[..., LabHandle]

@@ -5,8 +5,8 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from migrator.domain.lab import LabBrick, LabHost
-from migrator.stages.lab.tools import entering
+from migrator.lab.machine import entering
+from migrator.lab.model import LabBrick, LabHost
 from tests.cluster.handle import LabHandle
 
 

@@ -12,13 +12,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from migrator.adapters.executors.process import LocalProcesses
-from migrator.domain.lab import LabBrick, LabHost, LabSpec, LabState
-from migrator.stages.lab import cluster, sshd
-from migrator.stages.lab.down import lab_down
-from migrator.stages.lab.machine import processes_in
-from migrator.stages.lab.tools import LabTools, entering
-from migrator.stages.lab.up import lab_up
+from migrator.hosts.process import LocalProcesses
+from migrator.lab import cluster
+from migrator.lab import cluster as sshd
+from migrator.lab.down import lab_down
+from migrator.lab.machine import LabTools, entering, processes_in
+from migrator.lab.model import LabBrick, LabHost, LabSpec, LabState
+from migrator.lab.up import lab_up
 
 DEADLINE_S = 200.0
 BUSY_DEADLINE_S = 600.0

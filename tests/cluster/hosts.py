@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from migrator.adapters.executors.local_host import LocalHost
-from migrator.adapters.executors.process import LocalProcesses
-from migrator.domain.lab import LabHost
-from migrator.domain.transfer import ProcessIdentity
-from migrator.ports.hosts import Host, HostLost
-from migrator.ports.processes import Command, Completed, OnOutput
+from migrator.hosts.local import LocalHost
+from migrator.hosts.model import ProcessIdentity
+from migrator.hosts.ports import Command, Completed, Host, HostLost, OnOutput
+from migrator.hosts.process import LocalProcesses
+from migrator.lab.model import LabHost
 from tests.cluster.handle import LabHandle
 
 

@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-from migrator.adapters.executors.proc import carriers
-from migrator.domain.lab import LabSpec
-from migrator.stages.lab.machine import loops_beneath, mounts_beneath
+from migrator.hosts.proc import carriers
+from migrator.lab.machine import loops_beneath, mounts_beneath
+from migrator.lab.model import LabSpec
 
 
 def remains_of(directory: Path, token: str | None) -> list[str]:

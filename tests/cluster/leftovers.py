@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from migrator.domain.lab import LabBrick
+from migrator.lab.model import LabBrick
 from tests.cluster.handle import LabHandle
 
 GFID = "trusted.gfid"

@@ -5,9 +5,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from migrator.domain.lab import LabBrick
+from migrator.lab.model import LabBrick
 from tests.cluster.handle import LabHandle, wait_until
-from tests.holders import holding
+from tests.support.holders import holding
 
 OPEN_BEHIND = "performance.open-behind"
 HOLD = "held = os.open(sys.argv[1], eval(sys.argv[2]))"

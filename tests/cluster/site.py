@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from migrator.domain.site import SENTINEL_NAME
-from migrator.stages.lab.site_document import host_sections, section_lines
+from migrator.fs.model import SENTINEL_NAME
+from migrator.lab.up import host_sections, section_lines
 from tests.cluster.handle import LabHandle
 
 _SITE = """

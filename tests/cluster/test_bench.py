@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from migrator.adapters.executors.proc import carriers
-from migrator.adapters.ledger.sqlite import open_ledger
-from migrator.decide.benchmark_suites import suite
-from migrator.domain.benchmark import BENCH_NAME, SuiteName
+from migrator.bench.model import BENCH_NAME, SuiteName
+from migrator.bench.suites import suite
+from migrator.hosts.proc import carriers
+from migrator.ledger.ledger import open_ledger
 from tests.cluster.handle import LabHandle, wait_until
 from tests.cluster.site import LabSite, lab_site
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from migrator.domain.lab import LabBrick, VolumeType
+from migrator.lab.model import LabBrick, VolumeType
 from tests.cluster.comparing import everything, wait_until_is_there
 from tests.cluster.conftest import MakeLab
 from tests.cluster.directory_users import DirectoryUsers

@@ -18,12 +18,12 @@ from typing import Any, Self
 
 import pytest
 
-from migrator.adapters.executors.process import LocalProcesses
-from migrator.domain.drain_standing import DrainStanding
-from migrator.domain.lab import LabBrick
-from migrator.domain.probe import ENTRIES, PROBE_NAME
-from migrator.stages.lab import cluster
-from migrator.stages.lab.tools import LabTools
+from migrator.bricks.drain.model import DrainStanding
+from migrator.core.probe import ENTRIES, PROBE_NAME
+from migrator.hosts.process import LocalProcesses
+from migrator.lab import cluster
+from migrator.lab.machine import LabTools
+from migrator.lab.model import LabBrick
 from tests.cluster.comparing import wait_until_is_there
 from tests.cluster.conftest import SMALL
 from tests.cluster.handle import DEADLINE_S, LabHandle, WallClock, bring_up, take_down, wait_until
@@ -415,7 +415,7 @@ def test_an_interrupted_watch_leaves_gluster_at_work_and_gives_way_to_users_befo
     drains.site.file.write_text(text.replace(f'"{NEVER_SLOW}"', f'"{ALWAYS_SLOW}"'))
     words = ("brick", "drain", brick.name, "--accept-open-files", "--no-commit")
     # However long the mount takes to take away what was made there.
-    watching = drains.site.start_patient("migrator.stages.probing.loop.CLEANING_S", DEADLINE_S, *words)
+    watching = drains.site.start_patient("migrator.fs.probing.CLEANING_S", DEADLINE_S, *words)
     long_s = 3 * DEADLINE_S
     wait_until(
         lambda: drains.probed_at_least(4) or watching.poll() is not None, "both are probed again", deadline_s=long_s

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.domain.site import SENTINEL_NAME
+from migrator.fs.model import SENTINEL_NAME
 from tests.cluster.handle import LabHandle
 from tests.cluster.site import LabSite, lab_site
 

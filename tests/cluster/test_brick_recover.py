@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from migrator.domain.lab import LabBrick
-from migrator.domain.recovery import WORK_DIRECTORY
+from migrator.bricks.recover.model import WORK_DIRECTORY
+from migrator.lab.model import LabBrick
 from tests.cluster.comparing import wait_until_is_there
 from tests.cluster.conftest import MakeLab
 from tests.cluster.handle import LabHandle, wait_until
@@ -77,9 +77,7 @@ def test_what_gluster_leaves_comes_back_and_the_brick_goes(lab: LabHandle, site:
     words = (brick.name, "--accept-open-files")
 
     # Gluster fails, what it left is set aside, and the program is killed there.
-    killed = site.start_patient(
-        "migrator.stages.bricks.recover.SETTLE_S", 3600.0, "brick", "drain", *words, "--recover"
-    )
+    killed = site.start_patient("migrator.bricks.recover.stage.SETTLE_S", 3600.0, "brick", "drain", *words, "--recover")
     aside = Path(os.fsdecode(os.fsencode(lab.source) + b"/" + WORK_DIRECTORY)) / "aside/home/left"
     try:
         wait_until(

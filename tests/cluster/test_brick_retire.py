@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from migrator.domain.lab import VolumeType
-from migrator.domain.paths import percent_escape
-from migrator.domain.recovery import WORK_DIRECTORY
-from migrator.domain.units import MIB
+from migrator.bricks.recover.model import WORK_DIRECTORY
+from migrator.core.paths import percent_escape
+from migrator.core.units import MIB
+from migrator.lab.model import VolumeType
 from tests.cluster.brick_runs import brick_runs
 from tests.cluster.conftest import MakeLab
 from tests.cluster.handle import LabHandle, wait_until
 from tests.cluster.leftovers import GFID, left_file, linked_symlink
 from tests.cluster.opening import open_behind
 from tests.cluster.site import LabSite
-from tests.delta_changes import let_settle
+from tests.support.delta_changes import let_settle
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 

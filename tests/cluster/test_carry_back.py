@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from migrator.domain.errors import MigratorError
-from tests.back_world import BackWorld
+from migrator.core.errors import MigratorError
 from tests.cluster.brick_runs import BrickRuns, brick_runs
 from tests.cluster.handle import LabHandle
-from tests.delta_changes import build, change, let_settle, standing
-from tests.run_site import RealSite
-from tests.xfs import XfsMount
+from tests.support.back_world import BackWorld
+from tests.support.delta_changes import build, change, let_settle, standing
+from tests.support.run_site import RealSite
+from tests.support.xfs import XfsMount
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from migrator.domain.units import MIB
+from migrator.core.units import MIB
 from tests.cluster.brick_runs import BrickRuns, brick_runs
 from tests.cluster.conftest import SMALL
 from tests.cluster.handle import LabHandle, bring_up, take_down, wait_until
 from tests.cluster.opening import open_behind
 from tests.cluster.sides import assert_equal
-from tests.cut_site import top_facts
-from tests.delta_changes import exchange, let_settle, write
-from tests.holders import holding
-from tests.xfs import run_tool
+from tests.support.cut_site import top_facts
+from tests.support.delta_changes import exchange, let_settle, write
+from tests.support.holders import holding
+from tests.support.xfs import run_tool
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from migrator.domain.paths import percent_unescape
-from migrator.domain.units import MIB
+from migrator.core.paths import percent_unescape
+from migrator.core.units import MIB
 from tests.cluster.brick_runs import BrickRuns, brick_runs
 from tests.cluster.conftest import SMALL
 from tests.cluster.handle import LabHandle, bring_up, take_down, wait_until
 from tests.cluster.sides import assert_equal
-from tests.delta_changes import build, change, let_settle, standing
+from tests.support.delta_changes import build, change, let_settle, standing
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 

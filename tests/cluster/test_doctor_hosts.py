@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from migrator.domain.lab import LabHost
-from migrator.stages.lab.site_document import host_sections, section_lines
+from migrator.lab.model import LabHost
+from migrator.lab.up import host_sections, section_lines
 from tests.cluster.covers import brick_covered
 from tests.cluster.handle import LabHandle
 from tests.cluster.site import LabSite, lab_site

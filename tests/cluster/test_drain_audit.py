@@ -8,18 +8,26 @@ from pathlib import Path
 
 import pytest
 
-from migrator.adapters.bricks.walks import HostBrickWalks
-from migrator.adapters.catalog.block_paths import paths_of
-from migrator.adapters.executors.process import LocalProcesses
-from migrator.adapters.filesystems.gluster import GlusterCommands, GlusterSource
-from migrator.adapters.native.program import native_program
-from migrator.decide.drain import begin_again, commit_problems, next_step
-from migrator.decide.drain_facts import own_task
-from migrator.domain.brick import Brick
-from migrator.domain.drain import DrainNotes, DrainRecord, DrainState, DrainStep
-from migrator.domain.drain_seen import Act, AuditSeen, DrainSeen, Halt, Step
-from migrator.domain.lab import LabBrick
-from migrator.stages.bricks.audit import audit_bricks
+from migrator.bricks.drain.audit import audit_bricks
+from migrator.bricks.drain.model import (
+    AuditSeen,
+    DrainAct,
+    DrainNotes,
+    DrainRecord,
+    DrainSeen,
+    DrainState,
+    DrainStep,
+    Halt,
+    Step,
+)
+from migrator.bricks.drain.rules import begin_again, commit_problems, next_step, own_task
+from migrator.catalog.brick_parts import paths_of
+from migrator.gluster.model import Brick
+from migrator.gluster.volume import GlusterCommands, GlusterSource
+from migrator.gluster.walks import HostBrickWalks
+from migrator.hosts.process import LocalProcesses
+from migrator.lab.model import LabBrick
+from migrator.native.program import native_program
 from tests.cluster.comparing import everything, wait_until_is_there
 from tests.cluster.conftest import MakeLab
 from tests.cluster.covers import brick_covered
@@ -94,7 +102,7 @@ class Drained:
         end = time.monotonic() + 3 * DEADLINE_S
         while True:
             step = self.next()
-            if not (isinstance(step, Act) and step.step is D.WATCH and not step.seen_done):
+            if not (isinstance(step, DrainAct) and step.step is D.WATCH and not step.seen_done):
                 return step
             assert time.monotonic() < end, step
             time.sleep(0.5)
@@ -135,7 +143,7 @@ def test_a_drain_from_its_start_to_its_commit(drained: Drained) -> None:
     lab = drained.lab
     before = everything(lab.source)
     step = drained.next()
-    assert isinstance(step, Act)
+    assert isinstance(step, DrainAct)
     assert step.step is D.START
     full = drained.audit()
     assert full.whole
@@ -146,11 +154,11 @@ def test_a_drain_from_its_start_to_its_commit(drained: Drained) -> None:
     drained.come_to(S.STARTING)
     drained.gluster("start")
     step = drained.next()
-    assert isinstance(step, Act)
+    assert isinstance(step, DrainAct)
     assert (step.step, step.seen_done) == (D.START, True)
     drained.come_to(S.STARTED, step.task_id)
     step = drained.wait()
-    assert isinstance(step, Act), step
+    assert isinstance(step, DrainAct), step
     assert (step.step, step.seen_done, step.result) == (D.WATCH, True, S.DRAINED)
     drained.come_to(S.DRAINED)
 
@@ -160,28 +168,28 @@ def test_a_drain_from_its_start_to_its_commit(drained: Drained) -> None:
     found = drained.audit()
     assert (found.whole, found.left, found.unsure, found.examples) == (True, 1, 0, (b"home/left behind",))
     step = drained.next()
-    assert isinstance(step, Act)
+    assert isinstance(step, DrainAct)
     assert step.step is D.GIVE_UP
     assert "1 file left" in step.reason
 
     drained.come_to(S.FAILED)
     stray.unlink()
     again = begin_again(drained.record, drained.seen())
-    assert isinstance(again, Act)
+    assert isinstance(again, DrainAct)
     assert again.step is D.AUDIT
     drained.come_to(S.AUDITING)
     assert drained.audit().clean
     drained.come_to(S.AUDITED)
     assert commit_problems(drained.record, drained.seen()) == ()
     step = drained.next()
-    assert isinstance(step, Act)
+    assert isinstance(step, DrainAct)
     assert (step.step, step.seen_done) == (D.COMMIT, False)
 
     # Killed after `commit`, before its result was written down: the volume tells it.
     drained.come_to(S.COMMITTING)
     drained.gluster("commit")
     step = drained.next()
-    assert isinstance(step, Act)
+    assert isinstance(step, DrainAct)
     assert (step.step, step.seen_done) == (D.COMMIT, True)
     drained.come_to(S.COMMITTED)
     assert drained.audit().clean
@@ -194,7 +202,7 @@ def test_a_host_whose_glusterd_is_down_and_a_stop_by_hand(drained: Drained) -> N
     drained.gluster("start")
     drained.come_to(S.STARTING)
     step = drained.next()
-    assert isinstance(step, Act)
+    assert isinstance(step, DrainAct)
     drained.come_to(S.STARTED, step.task_id)
     drained.wait()
     drained.come_to(S.DRAINED)
@@ -205,15 +213,15 @@ def test_a_host_whose_glusterd_is_down_and_a_stop_by_hand(drained: Drained) -> N
         assert commit_problems(drained.record, drained.seen())
     # Its counters have survived.
     step = drained.next()
-    assert isinstance(step, Act), step
+    assert isinstance(step, DrainAct), step
     assert step.step is D.AUDIT
     drained.gluster("stop")
     step = drained.next()
-    assert isinstance(step, Act)
+    assert isinstance(step, DrainAct)
     assert (step.step, step.intent, step.seen_done) == (D.STOP, S.STOPPING, True)
     drained.come_to(S.STOPPING)
     step = drained.next()
-    assert isinstance(step, Act)
+    assert isinstance(step, DrainAct)
     assert step.step is D.SETTLE
 
 

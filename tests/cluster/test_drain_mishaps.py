@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from migrator.domain.lab import LabBrick
-from migrator.domain.units import MIB
+from migrator.core.units import MIB
+from migrator.lab.model import LabBrick
 from tests.cluster.comparing import wait_until_is_there
 from tests.cluster.conftest import SMALL
 from tests.cluster.handle import DEADLINE_S, LabHandle, bring_up, take_down, wait_until

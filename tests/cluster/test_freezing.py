@@ -11,21 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from migrator.adapters.executors.local_host import LocalHost
-from migrator.adapters.executors.process import LocalProcesses
-from migrator.adapters.executors.site_hosts import HostSpec, SiteHosts
-from migrator.adapters.filesystems.freezing import MountedTops
-from migrator.adapters.filesystems.gluster import GlusterCommands, GlusterSource
-from migrator.adapters.writers.search import BrickWriters
-from migrator.decide.freezing import can_write, why_not_frozen
-from migrator.domain.freezing import OpenFile, OpenKind, TopState, Writers
-from migrator.domain.lab import LabBrick
-from migrator.stages.lab import sshd
+from migrator.cutover.files import MountedTops
+from migrator.cutover.model import OpenFile, OpenKind, TopState, Writers
+from migrator.cutover.rules import can_write, why_not_frozen
+from migrator.cutover.writers import BrickWriters
+from migrator.gluster.volume import GlusterCommands, GlusterSource
+from migrator.hosts.local import LocalHost
+from migrator.hosts.process import LocalProcesses
+from migrator.hosts.site import HostSpec, SiteHosts
+from migrator.lab import cluster as sshd
+from migrator.lab.model import LabBrick
 from tests.cluster.handle import LabHandle, WallClock, wait_until
 from tests.cluster.hosts import LabHosts
 from tests.cluster.opening import HOLD, OPEN_BEHIND, copies, facts_of, link_of, open_behind
-from tests.holders import holding
-from tests.xfs import run_tool
+from tests.support.holders import holding
+from tests.support.xfs import run_tool
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from migrator.adapters.ledger.sqlite import open_ledger
-from migrator.domain.governing import Bound, GovernorRecord
-from migrator.domain.units import KIB
-from tests.beegfs_like import beegfs_like, missing_for_fuse
+from migrator.core.units import KIB
+from migrator.ledger.ledger import open_ledger
+from migrator.transfer.model import Bound, GovernorRecord
 from tests.cluster.handle import LabHandle, wait_until
 from tests.cluster.shared_mount import seen_by_hosts
 from tests.cluster.site import LabSite, lab_site
+from tests.support.beegfs_like import beegfs_like, missing_for_fuse
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 

@@ -10,17 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from migrator.adapters.executors.proc import identity_of, lives
-from migrator.domain.errors import Refused, ToolFailed
-from migrator.domain.lab import LabKind, LabPhase, OddKind, VolumeType
-from migrator.stages.lab.churn import ChurnSummary, lab_churn
-from migrator.stages.lab.churn_journal import read_journal
-from migrator.stages.lab.machine import processes_in
-from migrator.stages.lab.record import read_record
+from migrator.core.errors import Refused, ToolFailed
+from migrator.hosts.proc import identity_of, lives
+from migrator.lab.churn import ChurnSummary, lab_churn, read_journal
+from migrator.lab.machine import processes_in
+from migrator.lab.model import LabKind, LabPhase, OddKind, VolumeType
+from migrator.lab.record import read_record
 from tests.cluster.conftest import MakeLab
 from tests.cluster.handle import LabHandle, WallClock, bring_up, take_down, wait_until
 from tests.cluster.lab_remains import remains_of
-from tests.lab_facts import ODD_PROOFS, walk
+from tests.support.lab_facts import ODD_PROOFS, walk
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
@@ -147,9 +146,9 @@ def test_other_types_of_volume(make_lab: MakeLab, volume_type: VolumeType, brick
 
 UP_SCRIPT = """
 import asyncio, os, sys
-from migrator.adapters.executors.process import LocalProcesses
-from migrator.domain.lab import LabSpec
-from migrator.stages.lab.up import lab_up
+from migrator.hosts.process import LocalProcesses
+from migrator.lab.model import LabSpec
+from migrator.lab.up import lab_up
 from tests.cluster.handle import WallClock
 def said(step):
     print(step, flush=True)
@@ -180,7 +179,7 @@ def test_a_failed_up_leaves_nothing(make_lab: MakeLab, lab_parent: Path, monkeyp
     def broken(*_: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("migrator.stages.lab.up.fill", broken)
+    monkeypatch.setattr("migrator.lab.up.fill", broken)
     before = set(lab_parent.iterdir())
     with pytest.raises(OSError, match="Input/output error"):
         make_lab(hosts=1, bricks_per_host=1)

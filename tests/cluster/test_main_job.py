@@ -12,11 +12,11 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-from migrator.adapters.executors.proc import identity_of, lives
-from migrator.domain.paths import percent_unescape
-from migrator.domain.transfer import ProcessIdentity
-from migrator.domain.units import MIB
-from migrator.stages.lab.churn_journal import read_journal
+from migrator.core.paths import percent_unescape
+from migrator.core.units import MIB
+from migrator.hosts.model import ProcessIdentity
+from migrator.hosts.proc import identity_of, lives
+from migrator.lab.churn import read_journal
 from tests.cluster.conftest import MakeLab
 from tests.cluster.handle import LabHandle, wait_until
 from tests.cluster.sides import assert_equal, digests

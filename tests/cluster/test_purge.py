@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from migrator.adapters.executors.process import LocalProcesses
-from migrator.adapters.filesystems.gluster import GlusterSource
-from migrator.adapters.writers.search import BrickWriters
-from migrator.domain.cutover import CutoverState
-from migrator.domain.purge import TreeOutcome
+from migrator.cutover.model import CutoverState
+from migrator.cutover.writers import BrickWriters
+from migrator.gluster.volume import GlusterSource
+from migrator.hosts.process import LocalProcesses
+from migrator.purge.model import TreeOutcome
 from tests.cluster.handle import LabHandle, wait_until
 from tests.cluster.hosts import LabHosts
 from tests.cluster.test_freezing import gluster
-from tests.holders import holding
-from tests.purge_world import PurgeSite, purge_site
-from tests.run_site import fill_tree
-from tests.snapshots import snapshot
-from tests.xfs import XfsMount
+from tests.support.holders import holding
+from tests.support.purge_world import PurgeSite, purge_site
+from tests.support.run_site import fill_tree
+from tests.support.snapshots import snapshot
+from tests.support.xfs import XfsMount
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from migrator.adapters.executors.proc import identity_of, lives
-from migrator.domain.lab import LabHost
-from migrator.domain.units import MIB
-from migrator.stages.lab.churn import lab_churn
+from migrator.core.units import MIB
+from migrator.hosts.proc import identity_of, lives
+from migrator.lab.churn import lab_churn
+from migrator.lab.model import LabHost
 from tests.cluster.brick_runs import WORK, BrickRuns, brick_runs, standing_still, work_trees
 from tests.cluster.conftest import SMALL
 from tests.cluster.handle import DEADLINE_S, LabHandle, WallClock, bring_up, take_down, wait_until

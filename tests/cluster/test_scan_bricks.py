@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from migrator.adapters.native.program import native_program
-from migrator.domain.brick import Brick
-from migrator.domain.errors import Refused
-from migrator.domain.lab import LabHost, VolumeType
-from migrator.ports.hosts import Host
-from migrator.stages.lab.churn import lab_churn
+from migrator.core.errors import Refused
+from migrator.gluster.model import Brick
+from migrator.hosts.ports import Host
+from migrator.lab.churn import lab_churn
+from migrator.lab.model import LabHost, VolumeType
+from migrator.native.program import native_program
 from tests.cluster.brick_runs import standing_still
 from tests.cluster.brick_scans import BrickScans, brick_scans
 from tests.cluster.conftest import SMALL, MakeLab

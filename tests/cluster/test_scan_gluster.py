@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from migrator.adapters.executors.process import LocalProcesses
-from migrator.adapters.filesystems.gluster import GlusterCommands, GlusterSource
-from migrator.domain.brick import SourceHealth
-from migrator.domain.errors import Refused
-from migrator.ports.filesystem import Block
+from migrator.core.errors import Refused
+from migrator.fs.ports import Block
+from migrator.gluster.model import SourceHealth
+from migrator.gluster.volume import GlusterCommands, GlusterSource
+from migrator.hosts.process import LocalProcesses
 from tests.cluster.conftest import MakeLab
 from tests.cluster.handle import DEADLINE_S, LabHandle, wait_until
-from tests.scan_site import ScanSite, WallClock
+from tests.support.scan_site import ScanSite, WallClock
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace as change
 
-from migrator.adapters.executors.process import LocalProcesses
-from migrator.adapters.executors.threads import DaemonThreads
-from migrator.adapters.filesystems.gluster import GlusterCommands, GlusterSource
-from migrator.adapters.filesystems.mountinfo import read_mounts
-from migrator.adapters.filesystems.target import MountedTarget
-from migrator.adapters.ledger.sqlite import open_ledger
-from migrator.config.load import load_site
-from migrator.config.site import Site
-from migrator.domain.errors import Refused
-from migrator.domain.finding import Finding, FindingStatus
-from migrator.domain.site import SENTINEL_NAME
-from migrator.stages.doctor import DoctorWorld, examine
-from migrator.stages.init import InitRequest, InitResult, draft_site, make_state_directory, record_site
+from migrator.core.errors import Refused
+from migrator.core.events import Finding, FindingStatus
+from migrator.core.tasks import DaemonThreads
+from migrator.doctor.stage import DoctorWorld, examine
+from migrator.fs.model import SENTINEL_NAME
+from migrator.fs.mountinfo import read_mounts
+from migrator.fs.writing import MountedTarget
+from migrator.gluster.volume import GlusterCommands, GlusterSource
+from migrator.hosts.process import LocalProcesses
+from migrator.ledger.ledger import open_ledger
+from migrator.site.config import Site
+from migrator.site.init import InitRequest, InitResult, draft_site, make_state_directory, record_site
+from migrator.site.load import load_site
 from tests.cluster.handle import LabHandle, WallClock, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]

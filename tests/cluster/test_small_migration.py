@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.domain.units import MIB
+from migrator.core.units import MIB
 from tests.cluster.conftest import MakeLab
 from tests.cluster.handle import LabHandle
 from tests.cluster.site import LabSite

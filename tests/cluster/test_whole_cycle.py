@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from migrator.adapters.executors.process import LocalProcesses
-from migrator.domain.lab import LabBrick, VolumeType
-from migrator.domain.site import SENTINEL_NAME
-from migrator.domain.units import MIB
-from migrator.stages.lab import cluster
-from migrator.stages.lab.tools import LabTools
+from migrator.core.units import MIB
+from migrator.fs.model import SENTINEL_NAME
+from migrator.hosts.process import LocalProcesses
+from migrator.lab import cluster
+from migrator.lab.machine import LabTools
+from migrator.lab.model import LabBrick, VolumeType
 from tests.cluster.comparing import wait_until_is_there
 from tests.cluster.conftest import SMALL, MakeLab
 from tests.cluster.handle import DEADLINE_S, LabHandle, WallClock, bring_up, is_alive, take_down, wait_until

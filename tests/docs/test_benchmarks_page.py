@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from migrator.decide.benchmark_suites import publications, suite
-from migrator.domain.benchmark import SuiteName
+from migrator.bench.model import SuiteName
+from migrator.bench.suites import publications, suite
 
 PAGE = (Path(__file__).parents[2] / "docs" / "bench.md").read_text(encoding="utf-8")
 

@@ -7,7 +7,7 @@ import click
 
 from migrator.cli.main import main
 from migrator.cli.reference import render_cli_reference, verbs
-from migrator.domain.errors import EXIT_CODE_MEANINGS, ExitCode
+from migrator.core.errors import EXIT_CODE_MEANINGS, ExitCode
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from migrator.config.render import render_reference
+from migrator.site.render import render_reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from migrator.config.load import load_site
+from migrator.site.load import load_site
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE = (REPOSITORY / "docs" / "cutover.md").read_text(encoding="utf-8")

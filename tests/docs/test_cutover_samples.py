@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.test_hook_samples import HOOKS, document
-from tests.slurm import DEADLINE_S, Slurm, missing_for_slurm, running_slurm
+from tests.support.slurm import DEADLINE_S, Slurm, missing_for_slurm, running_slurm
 
 TELL = ("post-announce.d/50-tell-user", "pre-freeze.d/50-tell-user", "post-thaw.d/50-tell-user")
 LOCK, UNLOCK, UNFREEZE = (f"{stage}.d/10-lock-account" for stage in ("pre-freeze", "post-thaw", "post-freeze"))

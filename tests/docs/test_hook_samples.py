@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from migrator.domain.paths import percent_escape
-from tests.cli_site import Site
-from tests.hook_site import HookSite
+from migrator.core.paths import percent_escape
+from tests.support.cli_site import Site
+from tests.support.hook_site import HookSite
 
 REPOSITORY = Path(__file__).parents[2]
 HOOKS = REPOSITORY / "hooks"

@@ -4,10 +4,12 @@ import json
 import re
 from pathlib import Path
 
-from migrator.config.site import SECTIONS, HooksSection
-from migrator.decide.hooks import MOST_REASON_CHARACTERS, document, environment, judge
-from migrator.domain.errors import ExitCode
-from migrator.domain.hooks import (
+from migrator.bricks.add.stage import ADD_STEPS
+from migrator.bricks.drain.stage import DRAIN_STEPS
+from migrator.core.entry import UserTree
+from migrator.core.errors import ExitCode
+from migrator.core.states import PassKind
+from migrator.hooks.model import (
     CONTRACT_VERSION,
     OUTPUT_LIMIT_BYTES,
     SKIP_EXIT_CODE,
@@ -21,11 +23,9 @@ from migrator.domain.hooks import (
     HookStep,
     all_stages,
 )
-from migrator.domain.states import PassKind
-from migrator.domain.tree import UserTree
-from migrator.stages.bricks.add_context import ADD_STEPS
-from migrator.stages.bricks.drain_context import DRAIN_STEPS
-from tests.hook_site import STAGES
+from migrator.hooks.rules import MOST_REASON_CHARACTERS, document, environment, judge
+from migrator.site.config import SECTIONS, HooksSection
+from tests.support.hook_site import STAGES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "hooks.md").read_text(encoding="utf-8")
 STAGE = HookStage(step=HookStep.PASS, event=HookEvent.POST)

@@ -6,46 +6,55 @@ from pathlib import Path
 
 import pytest
 
-from migrator.bootstrap.serving import Listening
-from migrator.decide import benchmark_comparison, repeated_runs
-from migrator.domain import (
-    benchmark,
-    brick_list,
-    forecast,
-    governing,
-    ledger_sums,
-    reap,
-    report,
-    report_parts,
-    schedule,
-    stream_sums,
+from migrator.bench import model as benchmark
+from migrator.bench import rules as benchmark_comparison
+from migrator.bricks import model as brick_list
+from migrator.bricks.add.model import AdditionStanding, AdditionSummary, BrickStandings, NewPlace
+from migrator.bricks.drain.model import DrainCheck, DrainStanding, DrainSummary, RetainedSource
+from migrator.bricks.retire.model import CoverFound, PathSum, RetirementRecord, RetirementSummary, Uncovered
+from migrator.catalog.model import BrickWalk, CatalogRecord, ScanTimes, StrangeFiles
+from migrator.core import statistics as repeated_runs
+from migrator.core.probe import Probe, ProbeTimes
+from migrator.core.windows import WindowStanding
+from migrator.cutover.model import (
+    Announcement,
+    AnnounceSummary,
+    BackupTold,
+    CutoverFacts,
+    CutoverSummary,
+    SpeedUp,
+    SpeedUpSum,
+    TreeOutcome,
+    UserSpeedUps,
 )
-from migrator.domain.addition_run import AdditionSummary
-from migrator.domain.addition_seen import NewPlace
-from migrator.domain.addition_standing import AdditionStanding, BrickStandings
-from migrator.domain.announcing import Announcement, AnnounceSummary
-from migrator.domain.archives import LeftOut, NotRestored, Restored, TreeArchived
-from migrator.domain.backup import BackupTold
-from migrator.domain.capacity import CapacityOutlook, CapacitySample
-from migrator.domain.changes import Changes, ChangeTally, TreeChanges
-from migrator.domain.convergence import ConvergenceRecord, Prediction, TreeChurn
-from migrator.domain.cutover_run import CutoverSummary, TreeOutcome
-from migrator.domain.directory_owners import ListedDirectory
-from migrator.domain.drain_preflight import RetainedSource
-from migrator.domain.drain_run import DrainCheck, DrainSummary
-from migrator.domain.drain_standing import DrainStanding
-from migrator.domain.incidents import Incident
-from migrator.domain.metrics import MetricFamily, MetricSample
-from migrator.domain.probe import Probe, ProbeTimes
-from migrator.domain.purge import PurgeFinding, PurgeSummary, TreePurge
-from migrator.domain.retirement import CoverFound, PathSum, RetirementRecord, RetirementSummary, Uncovered
-from migrator.domain.run import BatchSummary, DeltaSummary, GuardFinding, RunSummary, Stopped, TreeWork
-from migrator.domain.scan import BrickWalk, CatalogRecord, ScanTimes, StrangeFiles
-from migrator.domain.speed_up import SpeedUp, SpeedUpSum, UserSpeedUps
-from migrator.domain.transfer import FileProblem
-from migrator.domain.verification import VerificationRecord
-from migrator.domain.volume_tasks import TaskCounters
-from migrator.domain.windows import WindowStanding
+from migrator.delta.model import Changes, ChangeTally, TreeChanges
+from migrator.fs.model import CapacityOutlook, CapacitySample
+from migrator.gluster.model import ListedDirectory, TaskCounters
+from migrator.purge.model import PurgeFinding, PurgeSummary, TreePurge
+from migrator.reap import model as reap
+from migrator.reap.model import LeftOut, NotRestored, Restored, TreeArchived
+from migrator.report import model as forecast
+from migrator.report import model as ledger_sums
+from migrator.report import model as report
+from migrator.report import model as report_parts
+from migrator.report import model as stream_sums
+from migrator.report.model import Incident, MetricFamily, MetricSample
+from migrator.report.serve import Listening
+from migrator.schedule import model as schedule
+from migrator.transfer import model as governing
+from migrator.transfer.model import (
+    BatchSummary,
+    ConvergenceRecord,
+    DeltaSummary,
+    FileProblem,
+    GuardFinding,
+    Prediction,
+    RunSummary,
+    Stopped,
+    TreeChurn,
+    TreeWork,
+)
+from migrator.verify.model import VerificationRecord
 
 TEXT = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
 TYPES = [
@@ -88,7 +97,7 @@ TYPES = [
     Prediction,
     TreeChurn,
     report.TreeFacts,
-    report.CutoverFacts,
+    CutoverFacts,
     DrainStanding,
     AdditionStanding,
     ListedDirectory,

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from migrator.domain.metric_catalogue import CATALOGUE
-from migrator.domain.metrics import MetricKind
+from migrator.report.model import MetricKind
+from migrator.report.rules_metrics import CATALOGUE
 
 ROOT = Path(__file__).parents[2]
 MONITORING = ROOT / "docs" / "monitoring"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from migrator.decide.plan_document import read_document, write_document
+from migrator.plan.document import read_document, write_document
 
 SAMPLE = Path(__file__).parents[2] / "plans" / "sample.json"
 

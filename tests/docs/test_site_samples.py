@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from migrator.config.load import load_site
-from migrator.config.site import SECTIONS
-from migrator.domain.errors import ExitCode, UsageError
+from migrator.core.errors import ExitCode, UsageError
+from migrator.site.config import SECTIONS
+from migrator.site.load import load_site
 
 REPOSITORY = Path(__file__).parents[2]
 SAMPLES = sorted((REPOSITORY / "docs" / "samples").glob("*.toml"))

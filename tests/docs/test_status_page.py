@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from tests.unit.output.test_watch_view import drawn
-from tests.unit.output.watch_facts import watched
+from tests.report.test_watch_view import drawn
+from tests.support.watch_facts import watched
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reports.md").read_text(encoding="utf-8")
 

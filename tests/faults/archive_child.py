@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from migrator.adapters.archives.tar import FrameWriter
-from migrator.adapters.filesystems.archive_folders import HeldFolder
-from migrator.adapters.ledger.archives import SqliteArchives
-from migrator.domain.archives import ArchiveLimits
-from tests.archive_world import archive_world
+from migrator.ledger.plans import ArchiveRecords
+from migrator.reap.archives import FrameWriter
+from migrator.reap.files import HeldFolder
+from migrator.reap.model import ArchiveLimits
+from tests.support.archive_world import archive_world
 
 MEMBERS = 25
 
@@ -50,7 +50,7 @@ def main() -> None:
         rows = world.rows()
         steps = Steps(int(sys.argv[2]))
         for name in ("add", "prove", "void"):
-            steps.before(SqliteArchives, name)
+            steps.before(ArchiveRecords, name)
         steps.before(FrameWriter, "_put")
         steps.before(HeldFolder, "create")
         for name in ("mkdir", "unlink", "rename", "fsync"):

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from migrator.adapters.filesystems.moving import MovingTarget
-from migrator.adapters.ledger.sqlite import SqlitePasses
-from tests.back_world import BackWorld, opened
-from tests.run_site import RealSite
-from tests.standing_still import stand_still_when
-from tests.xfs import XfsMount
+from migrator.fs.moving import MovingTarget
+from migrator.ledger.ledger import PassRecords
+from tests.support.back_world import BackWorld, opened
+from tests.support.run_site import RealSite
+from tests.support.standing_still import stand_still_when
+from tests.support.xfs import XfsMount
 
 
 def ask(world: BackWorld, query: str) -> list[tuple[object, ...]]:
@@ -62,8 +62,8 @@ PHASES: dict[str, Callable[[BackWorld], object]] = {
 _REACHED_BY: dict[str, tuple[type, str]] = {
     "taking-out": (MovingTarget, "move"),
     "putting-in": (MovingTarget, "move"),
-    "sending": (SqlitePasses, "started"),
-    "half-sent": (SqlitePasses, "finish"),
+    "sending": (PassRecords, "started"),
+    "half-sent": (PassRecords, "finish"),
 }
 """What the program calls in a phase. The others are never over again: they are seen from outside, at any moment of theirs."""
 

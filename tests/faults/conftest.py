@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sshd import Sshd, missing_for_sshd, running_sshd
+from tests.support.sshd import Sshd, missing_for_sshd, running_sshd
 
 
 @pytest.fixture

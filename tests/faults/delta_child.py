@@ -10,13 +10,13 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from migrator.adapters.filesystems.moving import MovingTarget
-from migrator.adapters.filesystems.posix import PosixSource
-from migrator.adapters.ledger.sqlite import SqlitePasses
 from migrator.cli.main import main
-from tests.run_site import RealSite
-from tests.standing_still import stand_still_when
-from tests.xfs import XfsMount
+from migrator.fs.moving import MovingTarget
+from migrator.fs.reading import PosixSource
+from migrator.ledger.ledger import PassRecords
+from tests.support.run_site import RealSite
+from tests.support.standing_still import stand_still_when
+from tests.support.xfs import XfsMount
 
 
 def deltas(site: RealSite) -> list[tuple[str, float | None]]:
@@ -65,13 +65,13 @@ PHASES: dict[str, Callable[[RealSite], object]] = {
 }
 _REACHED_BY: dict[str, tuple[type, str]] = {
     "scan": (PosixSource, "read_directory"),
-    "lists": (SqlitePasses, "start"),
-    "pass-recorded": (SqlitePasses, "start"),
+    "lists": (PassRecords, "start"),
+    "pass-recorded": (PassRecords, "start"),
     "taking-out": (MovingTarget, "move"),
     "putting-in": (MovingTarget, "move"),
-    "moves-done": (SqlitePasses, "moves_done"),
-    "sending": (SqlitePasses, "started"),
-    "half-sent": (SqlitePasses, "finish"),
+    "moves-done": (PassRecords, "moves_done"),
+    "sending": (PassRecords, "started"),
+    "half-sent": (PassRecords, "finish"),
 }
 """What the program calls in a phase."""
 

@@ -10,9 +10,9 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from migrator.adapters.filesystems.posix import PosixSource
-from migrator.ports.filesystem import Block
-from tests.scan_site import ScanSite
+from migrator.fs.ports import Block
+from migrator.fs.reading import PosixSource
+from tests.support.scan_site import ScanSite
 
 _MORE = 3
 """So many directories, or halves, are done by others after one thread stands still."""

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from migrator.domain.archives import ArchiveState
-from tests.archive_world import TREE, archive_world, write
+from migrator.reap.model import ArchiveState
 from tests.faults.archive_child import MEMBERS
-from tests.snapshots import snapshot
+from tests.support.archive_world import TREE, archive_world, write
+from tests.support.snapshots import snapshot
 
 REPOSITORY = Path(__file__).parents[2]
 FILES = 60

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from migrator.adapters.executors.proc import carriers
-from migrator.adapters.executors.process import LocalProcesses
-from migrator.adapters.ledger.sqlite import open_ledger
-from migrator.domain.benchmark import BenchmarkRecord, BenchmarkState
-from tests.cli_site import Site
+from migrator.bench.model import BenchmarkRecord, BenchmarkState
+from migrator.hosts.proc import carriers
+from migrator.hosts.process import LocalProcesses
+from migrator.ledger.ledger import open_ledger
+from tests.support.cli_site import Site
 
 pytestmark = pytest.mark.exhaustive
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from migrator.adapters.executors import proc
-from tests.back_world import OWNER, BackWorld
+from migrator.hosts import proc
 from tests.conftest import MakeXfs
-from tests.delta_changes import build, change, let_settle, write
 from tests.faults.carry_child import PHASES, ask
-from tests.run_site import DEADLINE_S, REPOSITORY, RealSite
+from tests.support.back_world import OWNER, BackWorld
+from tests.support.delta_changes import build, change, let_settle, write
+from tests.support.run_site import DEADLINE_S, REPOSITORY, RealSite
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 

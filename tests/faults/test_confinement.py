@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from migrator.adapters.engines.rsync import RsyncEngine
-from migrator.adapters.executors.proc import carriers
-from migrator.decide.jail_outcome import JAIL_FAILED
-from migrator.domain.states import ChunkKind
-from migrator.domain.transfer import Verdict
-from migrator.domain.units import KIB, MIB
-from tests.snapshots import snapshot
-from tests.streams import Streams, engine_of, make_trees, rsync_programs
+from migrator.core.states import ChunkKind
+from migrator.core.units import KIB, MIB
+from migrator.hosts.proc import carriers
+from migrator.transfer.engines.rsync import RsyncEngine
+from migrator.transfer.engines.rules_rsync import JAIL_FAILED
+from migrator.transfer.model import Verdict
+from tests.support.snapshots import snapshot
+from tests.support.streams import Streams, engine_of, make_trees, rsync_programs
 
 pytestmark = pytest.mark.needs_root
 

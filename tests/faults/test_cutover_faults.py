@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from migrator.domain.units import MIB
+from migrator.core.units import MIB
 from tests.conftest import MakeXfs
-from tests.cut_site import OWNERS, CutSite, change, cut_site, top_facts
-from tests.delta_changes import let_settle
-from tests.run_site import wait_for
-from tests.snapshots import snapshot
+from tests.support.cut_site import OWNERS, CutSite, change, cut_site, top_facts
+from tests.support.delta_changes import let_settle
+from tests.support.run_site import wait_for
+from tests.support.snapshots import snapshot
 
 pytestmark = pytest.mark.needs_root
 

@@ -14,14 +14,13 @@ from typing import Any
 
 import pytest
 
-from migrator.adapters.filesystems import switching
-from migrator.adapters.filesystems.freezing import MountedTops
-from migrator.adapters.filesystems.switching import SymlinkedPaths
-from migrator.adapters.filesystems.target import MountedTarget
-from migrator.adapters.ledger.cutovers import SqliteCutovers
-from migrator.domain.cutover import CutoverStep
-from tests.cut_site import CutSite, Snapshot, change, cut_site, top_facts
-from tests.xfs import missing_for_xfs, xfs
+from migrator.cutover import files as switching
+from migrator.cutover.files import MountedTops, SymlinkedPaths
+from migrator.cutover.model import CutoverStep
+from migrator.fs.writing import MountedTarget
+from migrator.ledger.cutovers import CutoverRecords
+from tests.support.cut_site import CutSite, Snapshot, change, cut_site, top_facts
+from tests.support.xfs import missing_for_xfs, xfs
 
 pytestmark = pytest.mark.needs_root
 
@@ -75,22 +74,22 @@ def death_at(step: CutoverStep, moment: str) -> Callable[[], None]:
     """
 
     def patch() -> None:
-        intend, finish = SqliteCutovers.intend, SqliteCutovers.finish
+        intend, finish = CutoverRecords.intend, CutoverRecords.finish
         steps: dict[int, CutoverStep] = {}
 
-        def dying_intend(self: SqliteCutovers, cutover_id: int, act: Any, **rest: Any) -> int:
+        def dying_intend(self: CutoverRecords, cutover_id: int, act: Any, **rest: Any) -> int:
             step_id = intend(self, cutover_id, act, **rest)
             steps[step_id] = act.step
             if (act.step, moment) == (step, INTENDED):
                 die()
             return step_id
 
-        def dying_finish(self: SqliteCutovers, step_id: int, *words: Any, **rest: Any) -> Any:
+        def dying_finish(self: CutoverRecords, step_id: int, *words: Any, **rest: Any) -> Any:
             if (steps[step_id], moment) == (step, ACTED):
                 die()
             return finish(self, step_id, *words, **rest)
 
-        SqliteCutovers.intend, SqliteCutovers.finish = dying_intend, dying_finish  # type: ignore[method-assign]
+        CutoverRecords.intend, CutoverRecords.finish = dying_intend, dying_finish  # type: ignore[method-assign]
 
     return patch
 

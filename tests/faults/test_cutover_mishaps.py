@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from migrator.adapters.ledger.cutovers import SqliteCutovers
-from migrator.domain.cutover import CutoverStep
+from migrator.cutover.model import CutoverStep
+from migrator.ledger.cutovers import CutoverRecords
 from tests.conftest import MakeXfs
-from tests.cut_site import CutSite, change, cut_site, top_facts
-from tests.delta_changes import let_settle
-from tests.run_site import wait_for
-from tests.xfs import run_tool
+from tests.support.cut_site import CutSite, change, cut_site, top_facts
+from tests.support.delta_changes import let_settle
+from tests.support.run_site import wait_for
+from tests.support.xfs import run_tool
 
 pytestmark = pytest.mark.needs_root
 
@@ -30,13 +30,13 @@ def dies_after(name: str) -> Callable[[], None]:
     """The program ends itself when a method of the ledger has done its work."""
 
     def patch() -> None:
-        method = getattr(SqliteCutovers, name)
+        method = getattr(CutoverRecords, name)
 
-        def dying(self: SqliteCutovers, *words: Any, **rest: Any) -> None:
+        def dying(self: CutoverRecords, *words: Any, **rest: Any) -> None:
             method(self, *words, **rest)
             os.kill(os.getpid(), signal.SIGKILL)
 
-        setattr(SqliteCutovers, name, dying)
+        setattr(CutoverRecords, name, dying)
 
     return patch
 
@@ -45,15 +45,15 @@ def dies_at(step: CutoverStep) -> Callable[[], None]:
     """The program ends itself when the intent of a step is in the ledger."""
 
     def patch() -> None:
-        intend = SqliteCutovers.intend
+        intend = CutoverRecords.intend
 
-        def dying(self: SqliteCutovers, cutover_id: int, act: Any, **rest: Any) -> int:
+        def dying(self: CutoverRecords, cutover_id: int, act: Any, **rest: Any) -> int:
             step_id = intend(self, cutover_id, act, **rest)
             if act.step is step:
                 os.kill(os.getpid(), signal.SIGKILL)
             return step_id
 
-        SqliteCutovers.intend = dying  # type: ignore[method-assign]
+        CutoverRecords.intend = dying  # type: ignore[method-assign]
 
     return patch
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import MakeXfs
-from tests.delta_changes import build, change, let_settle, write
 from tests.faults.delta_child import PHASES, deltas
-from tests.run_site import DEADLINE_S, RealSite
+from tests.support.delta_changes import build, change, let_settle, write
+from tests.support.run_site import DEADLINE_S, RealSite
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from migrator.decide.leftovers import part_name
-from migrator.domain.units import MIB
-from tests.native_builds import SANITIZED, built
-from tests.native_copy import ALL, listed, run_copy
-from tests.run_site import wait_for
-from tests.snapshots import names_of, snapshot
-from tests.xfs import XfsMount
+from migrator.core.units import MIB
+from migrator.transfer.rules import part_name
+from tests.support.native_builds import SANITIZED, built
+from tests.support.native_copy import ALL, listed, run_copy
+from tests.support.run_site import wait_for
+from tests.support.snapshots import names_of, snapshot
+from tests.support.xfs import XfsMount
 
 pytestmark = pytest.mark.needs_root
 

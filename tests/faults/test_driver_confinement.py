@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from migrator.adapters.executors.process import LocalProcesses
-from migrator.adapters.executors.system import SystemExecutor
-from migrator.domain.errors import Refused
-from migrator.ports.processes import Command
-from tests.native_builds import built
+from migrator.core.errors import Refused
+from migrator.hosts.ports import Command
+from migrator.hosts.process import LocalProcesses
+from migrator.transfer.executors import SystemExecutor
+from tests.support.native_builds import built
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from migrator.adapters.engines.fpsync import Fpsync, FpsyncPrograms
-from migrator.adapters.executors import proc
-from migrator.adapters.ledger.sqlite import open_ledger
-from migrator.domain.states import AttemptState, ChunkState
-from tests.driver_world import DriverWorld
-from tests.integration.test_fpsync import crawled, equal_but, fill, programs
-from tests.run_site import wait_for
-from tests.xfs import XfsMount
+from migrator.core.states import AttemptState, ChunkState
+from migrator.hosts import proc
+from migrator.ledger.ledger import open_ledger
+from migrator.transfer.engines.drivers import Fpsync, FpsyncPrograms
+from tests.support.driver_world import DriverWorld
+from tests.support.run_site import wait_for
+from tests.support.xfs import XfsMount
+from tests.transfer.test_fpsync import crawled, equal_but, fill, programs
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 

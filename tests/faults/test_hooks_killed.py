@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from migrator.adapters.executors.proc import carriers
-from tests.cli_site import Site
-from tests.hook_site import IN_ORDER, HookSite
-from tests.run_site import DEADLINE_S, wait_for
+from migrator.hosts.proc import carriers
+from tests.support.cli_site import Site
+from tests.support.hook_site import IN_ORDER, HookSite
+from tests.support.run_site import DEADLINE_S, wait_for
 
 pytestmark = pytest.mark.exhaustive
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from migrator.domain.errors import Refused
-from migrator.domain.hooks import Hook, HookCall, HookEvent, HookResult, HooksFound, HookStage, HookStep
-from migrator.domain.run import RunStopped
-from migrator.stages.run import run_batches
-from tests import run_world
-from tests.deaths import Death, Killed
-from tests.fake_streams import Fault
-from tests.run_world import ALICE, World, in_loop, small_world
+from migrator.core.errors import Refused
+from migrator.hooks.model import Hook, HookCall, HookEvent, HookResult, HooksFound, HookStage, HookStep
+from migrator.transfer.model import RunStopped
+from migrator.transfer.run import run_batches
+from tests.support import run_world
+from tests.support.deaths import Death, Killed
+from tests.support.fake_streams import Fault
+from tests.support.run_world import ALICE, World, in_loop, small_world
 
 STEPS = (HookStep.BATCH, HookStep.PASS)
 PRE, POST = ["pre-batch", "pre-pass"], ["post-pass", "post-batch"]
@@ -66,7 +66,7 @@ def hooks(monkeypatch: pytest.MonkeyPatch) -> FakeHooks:
 def world(tmp_path: Path) -> Iterator[World]:
     made = small_world(tmp_path, files=2)
     yield made
-    made.ledger.close()  # type: ignore[attr-defined]
+    made.ledger.close()
 
 
 def rows(directory: Path, query: str) -> list[tuple[object, ...]]:
@@ -127,7 +127,7 @@ def test_killed_anywhere_no_hook_is_forgotten(tmp_path: Path, hooks: FakeHooks, 
             asyncio.run(world.run())
             assert len(hooks.calls) == before
         finally:
-            world.ledger.close()  # type: ignore[attr-defined]
+            world.ledger.close()
         left += 7
     assert left > 40
 

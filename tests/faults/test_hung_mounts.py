@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.run_site import DEADLINE_S, RealSite, wait_for
-from tests.xfs import XfsMount
+from tests.support.run_site import DEADLINE_S, RealSite, wait_for
+from tests.support.xfs import XfsMount
 
 pytestmark = pytest.mark.needs_root
 

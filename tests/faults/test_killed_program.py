@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from migrator.adapters.executors.proc import carriers
-from migrator.adapters.executors.process import LocalProcesses
-from migrator.domain.units import MIB
-from tests.streams import make_trees
+from migrator.core.units import MIB
+from migrator.hosts.proc import carriers
+from migrator.hosts.process import LocalProcesses
+from tests.support.streams import make_trees
 
 pytestmark = pytest.mark.needs_root
 
@@ -24,7 +24,7 @@ DEADLINE_S = 600.0
 _PROGRAM = """
 import asyncio, sys
 from pathlib import Path
-from tests.streams import Streams, engine_of
+from tests.support.streams import Streams, engine_of
 streams = Streams(engine_of(), Path(sys.argv[1]), Path(sys.argv[2]))
 asyncio.run(streams.copy(
     [b"home/alice/big"], bwlimit_bytes_per_s=256 * 1024, token=sys.argv[3],

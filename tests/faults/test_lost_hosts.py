@@ -15,19 +15,18 @@ from pathlib import Path
 
 import pytest
 
-from migrator.adapters.executors import remote
-from migrator.adapters.executors.host_executor import HostExecutor
-from migrator.adapters.executors.proc import carriers
-from migrator.adapters.executors.remote import RemoteHost
-from migrator.adapters.executors.ssh import Ssh
-from migrator.adapters.executors.transport import Transport
-from migrator.domain.transfer import ProcessIdentity
-from migrator.ports.hosts import HostLost
-from migrator.ports.processes import Command, Completed
-from tests.local_pipe import LocalPipe
-from tests.native_builds import placing
-from tests.sshd import Sshd
-from tests.xfs import XfsMount, run_tool
+from migrator.hosts import remote
+from migrator.hosts.connection import Transport
+from migrator.hosts.model import ProcessIdentity
+from migrator.hosts.ports import Command, Completed, HostLost
+from migrator.hosts.proc import carriers
+from migrator.hosts.remote import RemoteHost
+from migrator.hosts.ssh import Ssh
+from migrator.transfer.executors import HostExecutor
+from tests.support.local_pipe import LocalPipe
+from tests.support.native_builds import placing
+from tests.support.sshd import Sshd
+from tests.support.xfs import XfsMount, run_tool
 
 DEADLINE_S = 600.0
 LEASE_S = 4.0
@@ -394,9 +393,9 @@ async def reached_again(host: RemoteHost, token: str) -> bool:
 
 _CONTROLLER = """
 import asyncio, json, sys
-from migrator.adapters.executors.remote import RemoteHost
-from migrator.adapters.executors.ssh import Ssh
-from migrator.ports.processes import Command
+from migrator.hosts.remote import RemoteHost
+from migrator.hosts.ssh import Ssh
+from migrator.hosts.ports import Command
 facts = json.loads(sys.argv[1])
 transport = Ssh(host="far", destination=facts["destination"], options=tuple(facts["options"]), lease_s=facts["lease_s"])
 async def main():

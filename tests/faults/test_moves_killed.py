@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from migrator.domain.changes import Gone, Rename
-from migrator.domain.entry import EntryType
-from migrator.stages.run.moving import Moved
-from tests.move_world import MTIME_NS, TREE, Killed, MoveWorld
+from migrator.core.entry import EntryType
+from migrator.delta.model import Gone, Rename
+from migrator.delta.moving import Moved
+from tests.support.move_world import MTIME_NS, TREE, Killed, MoveWorld
 
 
 @dataclass(eq=False)

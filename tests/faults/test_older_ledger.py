@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from migrator.domain.errors import MigratorError
-from migrator.stages.purge.removal import Removal
+from migrator.core.errors import MigratorError
+from migrator.purge.removal import Removal
 from tests.conftest import MakeXfs
-from tests.cut_site import CutSite, cut_site
-from tests.snapshots import snapshot
+from tests.support.cut_site import CutSite, cut_site
+from tests.support.snapshots import snapshot
 
 pytestmark = pytest.mark.needs_root
 

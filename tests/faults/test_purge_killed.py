@@ -12,15 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from migrator.adapters.filesystems.purging import MountedPlaces
-from migrator.domain.cutover import CutoverState
-from migrator.domain.entry import Entry
-from migrator.domain.purge import TreeOutcome
-from migrator.stages.purge import purge, removal
-from tests.purge_world import PurgeSite, purge_site
-from tests.run_site import fill_tree
-from tests.snapshots import snapshot
-from tests.xfs import XfsMount
+from migrator.core.entry import Entry
+from migrator.cutover.model import CutoverState
+from migrator.purge import removal
+from migrator.purge.files import MountedPlaces
+from migrator.purge.model import TreeOutcome
+from migrator.purge.stage import purge
+from tests.support.purge_world import PurgeSite, purge_site
+from tests.support.run_site import fill_tree
+from tests.support.snapshots import snapshot
+from tests.support.xfs import XfsMount
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 
@@ -92,7 +93,7 @@ def killed_at(site: PurgeSite, confirm: str, number: int, *, after: bool) -> boo
     if pid == 0:
         try:
             # Connections are not to be shared by processes: the child has a ledger of its own.
-            from migrator.adapters.ledger.sqlite import open_ledger  # noqa: PLC0415
+            from migrator.ledger.ledger import open_ledger
 
             site.world.ledger = open_ledger(site.world.directory / "state" / "ledger.db")
             site.places = DyingPlaces(site.world.source_root, number, after=after)

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from migrator.domain.cutover import CutoverRecord
-from migrator.domain.cutover_seen import ProofSeen
-from migrator.domain.errors import MigratorError
-from migrator.stages.carry_back import CarryingBack
+from migrator.core.errors import MigratorError
+from migrator.cutover.carry_back import CarryingBack
+from migrator.cutover.model import CutoverRecord, ProofSeen
 from tests.conftest import MakeXfs
-from tests.cut_site import CutSite, cut_site
-from tests.snapshots import snapshot
+from tests.support.cut_site import CutSite, cut_site
+from tests.support.snapshots import snapshot
 
 pytestmark = pytest.mark.needs_root
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.run_site import RealSite, fill_tree, wait_for
-from tests.xfs import XfsMount
+from tests.support.run_site import RealSite, fill_tree, wait_for
+from tests.support.xfs import XfsMount
 
 pytestmark = pytest.mark.needs_root
 

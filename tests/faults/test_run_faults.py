@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from migrator.domain.units import MIB
-from tests.run_site import RealSite, fill_tree, unfreeze, wait_for
-from tests.xfs import XfsMount
+from migrator.core.units import MIB
+from tests.support.run_site import RealSite, fill_tree, unfreeze, wait_for
+from tests.support.xfs import XfsMount
 
 pytestmark = pytest.mark.needs_root
 

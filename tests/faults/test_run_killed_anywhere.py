@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from migrator.domain.states import BatchState, ChunkKind, ChunkState
-from tests.deaths import Death, Killed
-from tests.fake_streams import Fault
-from tests.run_world import ALICE, BOB, LIST, World, listed, small_world
+from migrator.core.states import BatchState, ChunkKind, ChunkState
+from tests.support.deaths import Death, Killed
+from tests.support.fake_streams import Fault
+from tests.support.run_world import ALICE, BOB, LIST, World, listed, small_world
 
 BAD = ALICE + b"/sub/f01"
 GONE = BOB + b"/sub/f02"
@@ -91,7 +91,7 @@ def test_killed_anywhere_the_same_command_goes_on(deaths: list[int]) -> None:
             assert not world.ledger.passes.unfinished_attempts()
             assert not world.ledger.passes.totals(1).chunks.get(ChunkState.RUNNING)
         finally:
-            world.ledger.close()  # type: ignore[attr-defined]
+            world.ledger.close()
 
 
 def test_the_deaths_reach_through_the_whole_run(tmp_path: Path) -> None:
@@ -99,5 +99,5 @@ def test_the_deaths_reach_through_the_whole_run(tmp_path: Path) -> None:
     death = Death(10**9)
     world.streams.before_path = lambda _: death.tick()
     asyncio.run(world.run(death))
-    world.ledger.close()  # type: ignore[attr-defined]
+    world.ledger.close()
     assert 200 < 10**9 - death.left < 420

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.faults.test_run_faults import SLOW, SLOWER, came_so_far
-from tests.run_site import RealSite, fill_tree, wait_for
-from tests.slurm import Slurm, missing_for_slurm, running_slurm
-from tests.xfs import XfsMount
+from tests.support.run_site import RealSite, fill_tree, wait_for
+from tests.support.slurm import Slurm, missing_for_slurm, running_slurm
+from tests.support.xfs import XfsMount
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scan_site import ScanSite
+from tests.support.scan_site import ScanSite
 
 pytestmark = pytest.mark.exhaustive
 

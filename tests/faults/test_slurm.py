@@ -12,12 +12,11 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from migrator.adapters.executors.proc import carriers
-from migrator.adapters.executors.slurm_hosts import SlurmHosts
-from migrator.domain.errors import UsageError
-from migrator.ports.hosts import Host, HostLost
-from migrator.ports.processes import Command, Completed
-from tests.slurm import DEADLINE_S, NODES, SITE_ID, Slurm, missing_for_slurm, running_slurm
+from migrator.core.errors import UsageError
+from migrator.hosts.ports import Command, Completed, Host, HostLost
+from migrator.hosts.proc import carriers
+from migrator.hosts.slurm import SlurmHosts
+from tests.support.slurm import DEADLINE_S, NODES, SITE_ID, Slurm, missing_for_slurm, running_slurm
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 
@@ -276,10 +275,10 @@ def test_what_slurm_refuses_is_said(slurm: Slurm, options: tuple[str, ...], pyth
 
 CONTROLLER = f"""
 import asyncio, sys
-from migrator.adapters.executors.process import LocalProcesses
-from migrator.adapters.executors.slurm_hosts import SlurmHosts
-from migrator.ports.hosts import HostLost
-from migrator.ports.processes import Command
+from migrator.hosts.process import LocalProcesses
+from migrator.hosts.slurm import SlurmHosts
+from migrator.hosts.ports import HostLost
+from migrator.hosts.ports import Command
 
 async def main():
     hosts = SlurmHosts(LocalProcesses(), site_id={SITE_ID!r}, nodes=1, grace_s=0.3, patience_s=float(sys.argv[2]))

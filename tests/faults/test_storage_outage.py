@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.beegfs_like import beegfs_like, missing_for_fuse
-from tests.beegfs_tool import FakeTool, fake_tool, targets
-from tests.cut_site import OWNERS, cut_site
 from tests.faults.test_run_faults import SLOW, SLOWER, MakeXfs, fill_up, given_back, has_no_streams, made_site
-from tests.run_site import RealSite, fill_tree, unfreeze, wait_for
-from tests.xfs import XfsMount
+from tests.support.beegfs_like import beegfs_like, missing_for_fuse
+from tests.support.beegfs_tool import FakeTool, fake_tool, targets
+from tests.support.cut_site import OWNERS, cut_site
+from tests.support.run_site import RealSite, fill_tree, unfreeze, wait_for
+from tests.support.xfs import XfsMount
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 

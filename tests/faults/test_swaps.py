@@ -11,10 +11,10 @@ from typing import Self
 
 import pytest
 
-from migrator.adapters.filesystems.reading import ReadingFileSystem
-from migrator.adapters.filesystems.target import MountedTarget
-from migrator.domain.entry import Entry, EntryType
-from tests.verify_world import TREE, verify_world
+from migrator.core.entry import Entry, EntryType
+from migrator.fs.reading import ReadingFileSystem
+from migrator.fs.writing import MountedTarget
+from tests.support.verify_world import TREE, verify_world
 
 pytestmark = pytest.mark.needs_root
 

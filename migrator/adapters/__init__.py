@@ -1,1 +1,0 @@
-"""What touches the world: file systems, processes, engines, ledger, catalog, output."""

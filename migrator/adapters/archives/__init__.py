@@ -1,1 +1,0 @@
-"""Archives: tar in zstd frames, with an index in Parquet."""

@@ -1,1 +1,0 @@
-"""Programs that copy one chunk."""

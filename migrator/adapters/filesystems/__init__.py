@@ -1,1 +1,0 @@
-"""File systems that are migrated from and to."""

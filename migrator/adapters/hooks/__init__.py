@@ -1,1 +1,0 @@
-"""The hooks of a site: executables below `hooks_dir`."""

@@ -1,1 +1,0 @@
-"""What people and programs are shown: one document of plain text, rendered as terminal, Markdown, HTML; and JSON."""

@@ -1,1 +1,0 @@
-"""Plan documents and their chunk lists on disk."""

@@ -1,0 +1,285 @@
+"""The only place that knows every adapter: from a site to the ports that the stages ask for."""
+
+import asyncio
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from migrator.core.clock import Clock, SystemClock
+from migrator.core.errors import UsageError
+from migrator.core.tasks import DaemonExecutor, DaemonThreads
+from migrator.fs.model import Mount, TargetCapabilities, mount_of
+from migrator.fs.ports import SourceFileSystem
+from migrator.hosts.ports import Processes
+from migrator.ledger.locks import FlockLocks
+from migrator.reap.rules import atime_problem
+from migrator.site.config import Site
+
+if TYPE_CHECKING:
+    from migrator.beegfs.tool import BeegfsTargets
+    from migrator.catalog.manifest import ManifestDirectories
+    from migrator.catalog.writer import CatalogDirectories
+    from migrator.delta.store import ComparisonFiles, MoveListFiles
+    from migrator.fs.moving import MovingTarget
+    from migrator.fs.reading import PosixSource
+    from migrator.fs.writing import MountedTarget
+    from migrator.gluster.volume import GlusterSource
+    from migrator.hooks.stage import HookPrograms
+    from migrator.hosts.proc import ProcActivity
+    from migrator.ledger.ledger import Ledger
+    from migrator.plan.chunk_lists import ChunkListFiles
+    from migrator.plan.document import PlanFiles
+    from migrator.plan.store import CatalogQueryFiles
+    from migrator.reap.store import ReapListFiles
+    from migrator.transfer.executors import LocalExecutor
+    from migrator.transfer.run_files import DirectoryRunFiles
+
+
+def clock() -> Clock:
+    """The clocks of this machine."""
+    return SystemClock()
+
+
+def processes() -> Processes:
+    """The programs of this machine."""
+    from migrator.hosts.process import LocalProcesses
+
+    return LocalProcesses()
+
+
+def let_no_thread_hold(loop: asyncio.AbstractEventLoop) -> None:
+    """What hangs on a file system that does not answer must not keep the program from ending."""
+    loop.set_default_executor(DaemonExecutor())
+
+
+def mounts() -> tuple[Mount, ...]:
+    """What is mounted on this machine, now. Raises OSError."""
+    from migrator.fs.mountinfo import read_mounts
+
+    return read_mounts()
+
+
+def process_is_gone(pid: int, at_s: float) -> bool:
+    """Whether the process that had this pid at that time is not on this machine any more."""
+    from migrator.hosts.proc import was_at_work
+
+    return not was_at_work(pid, at_s)
+
+
+def new_token() -> str:
+    """A random token for one attempt."""
+    return secrets.token_hex(16)
+
+
+class Wiring:
+    """The implementations for one site, made when they are asked for. File systems are opened anew for every call.
+
+    They are also loaded then, with their libraries: no verb waits for those of others.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.clock = clock()
+
+    @cached_property
+    def processes(self) -> Processes:
+        """The programs of this machine."""
+        return processes()
+
+    @property
+    def source_root(self) -> bytes:
+        """Where the source is mounted."""
+        return os.fsencode(self.site.source.mount)
+
+    @property
+    def target_root(self) -> bytes:
+        """Where the trees go."""
+        return os.fsencode(self.site.target.root)
+
+    @property
+    def temp_dir(self) -> Path:
+        """Where queries spill what does not fit into memory."""
+        return self.site.site.state_dir / "tmp"
+
+    def ledger(self, *, create: bool = False, read_only: bool = False) -> "Ledger":
+        """The ledger; the caller closes it. Raises UsageError where there is none."""
+        from migrator.ledger.ledger import open_ledger
+
+        return open_ledger(self.site.ledger_file, create=create, read_only=read_only)
+
+    def locks(self) -> FlockLocks:
+        """The locks of the site."""
+        return FlockLocks(self.site.site.state_dir / "locks", self.clock)
+
+    @contextmanager
+    def source(self) -> "Iterator[PosixSource | GlusterSource]":
+        """The source, for the length of the block. Raises UsageError."""
+        filesystem = self._gluster_source() if self.site.source.kind == "gluster" else self._posix_source()
+        try:
+            yield filesystem
+        finally:
+            filesystem.close()
+
+    def _posix_source(self) -> "PosixSource":
+        from migrator.fs.reading import PosixSource
+
+        return PosixSource(self.source_root)
+
+    def _gluster_source(self) -> "GlusterSource":
+        from migrator.gluster.volume import GlusterCommands, GlusterSource
+        from migrator.hosts.process import LocalConversations
+
+        section = self.site.source
+        if section.volume is None:
+            raise UsageError("[source] volume is missing", hint="name the Gluster volume in site.toml")
+        commands = GlusterCommands(
+            self.processes,
+            self.clock,
+            volume=section.volume,
+            gluster=section.gluster,
+            conversations=LocalConversations(),
+        )
+        return GlusterSource(self.source_root, commands, volume=section.volume)
+
+    @contextmanager
+    def target(self, capabilities: TargetCapabilities | None = None) -> "Iterator[MountedTarget]":
+        """The target, for the length of the block; `capabilities` as the ledger has them."""
+        from migrator.fs.writing import MountedTarget
+
+        filesystem = MountedTarget(self.target_root, capabilities)
+        try:
+            yield filesystem
+        finally:
+            filesystem.close()
+
+    def storage_targets(self) -> "BeegfsTargets | None":
+        """The storage targets of the target; None where it is no BeeGFS: then no tool is ever started."""
+        section = self.site.target
+        if section.kind != "beegfs":
+            return None
+        from migrator.beegfs.tool import BeegfsTargets
+
+        return BeegfsTargets(
+            processes=self.processes,
+            mount=os.fsencode(section.mount),
+            root=self.target_root,
+            command=section.beegfs,
+        )
+
+    def catalogs(self) -> "CatalogDirectories":
+        """The catalogs, for writing."""
+        from migrator.catalog.writer import CatalogDirectories
+
+        return CatalogDirectories(self.site.catalogs_dir, temp_dir=self.temp_dir)
+
+    def catalog_queries(self) -> "CatalogQueryFiles":
+        """The catalogs, for planning."""
+        from migrator.plan.store import CatalogQueryFiles
+
+        return CatalogQueryFiles(self.site.catalogs_dir, temp_dir=self.temp_dir)
+
+    def manifests(self) -> "ManifestDirectories":
+        """The manifests."""
+        from migrator.catalog.manifest import ManifestDirectories
+
+        return ManifestDirectories(self.site.manifests_dir, catalogs_dir=self.site.catalogs_dir, temp_dir=self.temp_dir)
+
+    def plans(self, site_id: str | None) -> "PlanFiles":
+        """The plan documents; `site_id` None: of any site, for looking at them."""
+        from migrator.plan.document import PlanFiles
+
+        return PlanFiles(self.site.site.plans_dir, site_id=site_id)
+
+    def chunk_lists(self) -> "ChunkListFiles":
+        """The chunk lists beside the plans, those of later passes, and those of split chunks."""
+        from migrator.plan.chunk_lists import ChunkListFiles
+
+        site = self.site.site
+        return ChunkListFiles(
+            site.plans_dir, splits_dir=site.state_dir / "splits", passes_dir=site.state_dir / "passes"
+        )
+
+    def reap_lists(self) -> "ReapListFiles":
+        """The reap lists beside the plans."""
+        from migrator.reap.store import ReapListFiles
+
+        return ReapListFiles(self.site.site.plans_dir)
+
+    async def atime_problem(self, source: SourceFileSystem) -> str | None:
+        """Why the source does not tell when files were read; None where it does, and where no rule of [reap] asks."""
+        policy = self.site.reap.policy
+        if not any(rule.needs_atime for rule in (policy.rule, *policy.by_name.values())):
+            return None
+        health, shown = await asyncio.gather(source.health(), asyncio.to_thread(self._source_mount))
+        options = None if health.state is None else dict(health.state.options)
+        return atime_problem(self.site.source.kind, options, shown)
+
+    def _source_mount(self) -> Mount | None:
+        return mount_of(mounts(), os.path.realpath(self.source_root))
+
+    def comparisons(self) -> "ComparisonFiles":
+        """Catalogs, for comparing two of them."""
+        from migrator.delta.store import ComparisonFiles
+
+        return ComparisonFiles(self.site.catalogs_dir, temp_dir=self.temp_dir)
+
+    def move_lists(self) -> "MoveListFiles":
+        """The move lists of delta passes."""
+        from migrator.delta.store import MoveListFiles
+
+        return MoveListFiles(self.site.site.state_dir / "moves")
+
+    @contextmanager
+    def target_moves(self) -> "Iterator[MovingTarget]":
+        """Renames on the target, and its trash, for the length of the block."""
+        from migrator.fs.moving import MovingTarget
+
+        moving = MovingTarget(self.target_root)
+        try:
+            yield moving
+        finally:
+            moving.close()
+
+    def run_files(self) -> "DirectoryRunFiles":
+        """Run directories."""
+        from migrator.transfer.run_files import DirectoryRunFiles
+
+        return DirectoryRunFiles(self.site.runs_dir)
+
+    def hooks(self) -> "HookPrograms":
+        """The hooks of the site."""
+        from migrator.hooks.stage import HookPrograms
+        from migrator.hosts.process import LocalProcesses
+
+        return HookPrograms(
+            LocalProcesses(one_output=True),
+            directory=os.fsencode(self.site.site.hooks_dir),
+            site_file=os.fsencode(self.site.file),
+            timeout_s=self.site.hooks.timeout_s,
+        )
+
+    def activity(self) -> "ProcActivity":
+        """Whether streams still do something."""
+        from migrator.hosts.proc import ProcActivity
+
+        return ProcActivity()
+
+    def blocking(self) -> DaemonThreads:
+        """Threads for calls that may hang in the kernel."""
+        return DaemonThreads()
+
+    def executor(self) -> "LocalExecutor":
+        """Streams on this machine."""
+        from migrator.native.program import native_program
+        from migrator.transfer.executors import LocalExecutor
+
+        async def compiled() -> bytes:
+            return native_program().path
+
+        return LocalExecutor(
+            self.processes, source_root=self.source_root, target_root=self.target_root, compiled=compiled
+        )

@@ -1,0 +1,281 @@
+"""What drains, additions and retirements are made of."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from migrator.app import Wiring, new_token
+from migrator.app.hosts import local_time, probe_world, reached
+from migrator.app.scan import bricks, whole_scan
+from migrator.beegfs.model import Reachability, StorageSeen, TargetKind
+from migrator.bricks.add.known_directories import DirectoryFiles, MountedDirectories
+from migrator.bricks.add.model import TargetRoom
+from migrator.bricks.add.stage import AdditionWorld, DirectoryWorld
+from migrator.bricks.drain.model import BrickMarks, PlaceSeen
+from migrator.bricks.drain.stage import DrainWorld
+from migrator.bricks.recover.stage import MountedVolumeRecovery
+from migrator.bricks.retire.model import Endpoint, Uncovered
+from migrator.bricks.retire.stage import CoverParquetFiles, RetirementWorld, WriteList
+from migrator.bricks.shared import ThrottleRules
+from migrator.bricks.view import LeftListFile
+from migrator.catalog.brick_parts import paths_of
+from migrator.catalog.queries import BrickContentFiles
+from migrator.core.errors import ToolFailed, UsageError
+from migrator.core.paths import percent_escape
+from migrator.core.progress import Progress
+from migrator.cutover.writers import BrickWriters, known_endpoints, open_on_bricks
+from migrator.gluster.changes import GlusterAdditions, GlusterDrains, GlusterRetirements
+from migrator.gluster.looks import (
+    HostDirectories,
+    HostLeftovers,
+    blamed_in_set,
+    gluster_versions,
+    look_at_new_places,
+    look_at_places,
+    marks_on_bricks,
+    still_strange_on,
+)
+from migrator.gluster.model import Brick
+from migrator.gluster.volume import GlusterSource
+from migrator.ledger.call import backing_up
+
+if TYPE_CHECKING:
+    from migrator.catalog.queries import BrickUsageFiles
+    from migrator.ledger.ledger import Ledger
+
+
+# ---
+# What the verbs of bricks work with.
+
+
+@contextmanager
+def open_volume(wiring: Wiring) -> Iterator[GlusterSource]:
+    """The volume, for the length of the block. Raises UsageError where the source is none."""
+    with wiring.source() as source:
+        if not isinstance(source, GlusterSource):
+            raise UsageError(
+                "the source has no bricks: it is no Gluster volume",
+                hint='bricks are there where site.toml has `[source] kind = "gluster"`',
+            )
+        yield source
+
+
+@asynccontextmanager
+async def host_versions(
+    wiring: Wiring,
+) -> AsyncIterator[Callable[[Collection[str]], Awaitable[Mapping[str, str | None]]] | None]:
+    """Asks the hosts that site.toml names for their versions of GlusterFS, for the length of the block; None where it names none."""
+    if not wiring.site.source.hosts:
+        yield None
+        return
+    from migrator.app.hosts import reached
+    from migrator.gluster.looks import gluster_versions
+
+    async with reached(wiring.site) as hosts:
+        yield lambda names: gluster_versions(hosts, names)
+
+
+def brick_usage(wiring: Wiring) -> "BrickUsageFiles":
+    """What catalogs know of bricks; its libraries are loaded when it is asked for."""
+    from migrator.catalog.queries import BrickUsageFiles
+
+    return BrickUsageFiles(wiring.site.catalogs_dir, temp_dir=wiring.temp_dir)
+
+
+# ---
+# What an addition of bricks is made of.
+
+
+@asynccontextmanager
+async def addition_world(
+    wiring: Wiring, source: GlusterSource, ledger: "Ledger", progress: Progress
+) -> AsyncIterator[AdditionWorld]:
+    """The ports of an addition, for the length of the block. Raises UsageError."""
+    volume = wiring.site.source.volume
+    if volume is None:
+        raise UsageError("[source] volume is missing", hint="name the Gluster volume in site.toml")
+    site = wiring.site
+    async with reached(site) as hosts, bricks(site, source, via="mount", hosts=hosts) as found:
+        yield AdditionWorld(
+            volume=GlusterAdditions(source.commands, volume=volume),
+            source_root=wiring.source_root,
+            target_root=wiring.target_root,
+            places=lambda bricks: look_at_new_places(hosts, bricks),
+            versions=lambda names: gluster_versions(hosts, names),
+            target_room=lambda: _room(wiring),
+            back_up=backing_up(ledger, wiring.site.site.state_dir),
+            hooks=wiring.hooks(),
+            ledger=ledger,
+            locks=wiring.locks(),
+            files=wiring.run_files(),
+            progress=progress,
+            clock=wiring.clock,
+            blocking=wiring.blocking(),
+            tokens=new_token,
+            throttle=ThrottleRules(
+                throttle=wiring.site.drain.throttle,
+                windows=wiring.site.drain.windows,
+                local_time=local_time,
+                max_latency_s=wiring.site.governor.max_latency_s,
+            ),
+            probing=probe_world(wiring, ledger),
+            scan=whole_scan(wiring, source, ledger, progress, found, via="bricks") if site.source.hosts else None,
+            blamed=lambda state, name: blamed_in_set(hosts, state, name),
+            strange=lambda brick, volume_id, paths: still_strange_on(hosts, brick, volume_id, paths),
+            directories=DirectoryWorld(
+                walks=HostDirectories(hosts),
+                memory=DirectoryFiles(wiring.site.site.state_dir / "additions"),
+                mender=MountedDirectories(wiring.source_root),
+                mount=wiring.source_root,
+            ),
+        )
+
+
+async def _room(wiring: Wiring) -> TargetRoom:
+    """How large the target is; what cannot be asked is None."""
+    storage = wiring.storage_targets()
+    seen: StorageSeen | None = None
+    if storage is not None:
+        try:
+            seen = await storage.look()
+        except ToolFailed:
+            # The file system's own size tells as well.
+            seen = None
+    known = None if seen is None else sum(_counts(seen))
+    return TargetRoom(total_bytes=await asyncio.to_thread(_total, wiring), storage_targets=known)
+
+
+def _counts(seen: StorageSeen) -> list[bool]:
+    """Those that take files now; one that is only registered is none."""
+    return [one.kind is TargetKind.STORAGE and one.reachability is Reachability.ONLINE for one in seen.targets]
+
+
+def _total(wiring: Wiring) -> int | None:
+    try:
+        with wiring.target() as target:
+            return target.capacity().total_bytes
+    except OSError:
+        return None
+
+
+# ---
+# What `brick drain` and `brick stop` are made of.
+
+
+@asynccontextmanager
+async def drain_world(
+    wiring: Wiring, source: GlusterSource, ledger: "Ledger", progress: Progress
+) -> AsyncIterator[DrainWorld]:
+    """The ports of a drain, for the length of the block. Raises UsageError."""
+    site = wiring.site
+    volume = site.source.volume or ""
+    async with reached(site) as hosts, bricks(site, source, via="mount", hosts=hosts) as found:
+        if found is None:
+            raise UsageError("the source has no bricks: it is no Gluster volume")
+
+        async def versions(names: Collection[str]) -> Mapping[str, str | None]:
+            return await gluster_versions(hosts, names)
+
+        async def open_files(some: Sequence[Brick], trees: Sequence[bytes]) -> int | None:
+            return await open_on_bricks(hosts, some, trees)
+
+        async def marks(some: Sequence[Brick], volume_id: str) -> tuple[BrickMarks, ...] | None:
+            return await marks_on_bricks(hosts, some, volume_id)
+
+        async def strange(brick: Brick, volume_id: str, paths: Sequence[bytes]) -> frozenset[bytes]:
+            return await still_strange_on(hosts, brick, volume_id, paths)
+
+        async def places(some: Sequence[Brick], volume_id: str) -> Mapping[str, PlaceSeen]:
+            return await look_at_places(hosts, some, volume_id=volume_id)
+
+        yield DrainWorld(
+            volume=GlusterDrains(source.commands, volume=volume),
+            source=source,
+            target_root=wiring.target_root,
+            walks=found.walks,
+            read_block=paths_of,
+            left_list=LeftListFile,
+            contents=lambda: BrickContentFiles(site.catalogs_dir, temp_dir=wiring.temp_dir),
+            versions=versions,
+            open_files=open_files,
+            places=places,
+            back_up=backing_up(ledger, site.site.state_dir),
+            throttle=site.drain.throttle,
+            windows=site.drain.windows,
+            local_time=local_time,
+            max_latency_s=site.governor.max_latency_s,
+            probing=probe_world(wiring, ledger),
+            hooks=wiring.hooks(),
+            ledger=ledger,
+            locks=wiring.locks(),
+            files=wiring.run_files(),
+            progress=progress,
+            clock=wiring.clock,
+            blocking=wiring.blocking(),
+            tokens=new_token,
+            plans=wiring.plans(known.site_id if (known := ledger.site.read()) else None),
+            retain_s=site.cutover.retain_s,
+            leftovers=HostLeftovers(hosts),
+            marks=marks,
+            strange=strange,
+            recovery=MountedVolumeRecovery(source.root),
+        )
+
+
+# ---
+# What retiring the source volume is made of.
+
+
+_LIST = "uncovered.tsv"
+
+
+@asynccontextmanager
+async def retirement_world(
+    wiring: Wiring, source: GlusterSource, ledger: "Ledger", progress: Progress
+) -> AsyncIterator[RetirementWorld]:
+    """The ports of a retirement, for the length of the block. Raises UsageError."""
+    site = wiring.site
+    volume = site.source.volume
+    if volume is None:
+        raise UsageError("[source] volume is missing", hint="name the Gluster volume in site.toml")
+    async with reached(site) as hosts, bricks(site, source, via=site.source.via, hosts=hosts) as found:
+
+        async def endpoints() -> tuple[Mapping[str, Endpoint], tuple[str, ...]]:
+            return await known_endpoints(
+                hosts, tuple(hosts.names), wiring.processes, volume=volume, mount=wiring.source_root
+            )
+
+        yield RetirementWorld(
+            volume=GlusterRetirements(source.commands, volume=volume),
+            source=source,
+            target_root=wiring.target_root,
+            writers=BrickWriters(hosts, tuple(hosts.names), source, processes=wiring.processes),
+            endpoints=endpoints,
+            scan=whole_scan(wiring, source, ledger, progress, found, via=site.source.via),
+            cover=CoverParquetFiles(site.catalogs_dir, temp_dir=wiring.temp_dir),
+            manifests=wiring.manifests(),
+            list_to=_list_to,
+            back_up=backing_up(ledger, site.site.state_dir),
+            hooks=wiring.hooks(),
+            ledger=ledger,
+            locks=wiring.locks(),
+            files=wiring.run_files(),
+            progress=progress,
+            clock=wiring.clock,
+            blocking=wiring.blocking(),
+            tokens=new_token,
+        )
+
+
+@contextmanager
+def _list_to(directory: str) -> Iterator[tuple[WriteList, str]]:
+    """A line a path: why it is uncovered, bytes, the path percent-escaped. A list of an earlier look is replaced."""
+    file = Path(directory) / _LIST
+    with file.open("w", encoding="ascii") as opened:
+
+        def write(found: Iterable[Uncovered]) -> None:
+            opened.writelines(f"{one.kind.value}\t{one.size_bytes}\t{percent_escape(one.path)}\n" for one in found)
+
+        yield write, str(file)

@@ -1,0 +1,728 @@
+"""What cutovers, rollbacks, purges and archives are made of."""
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from migrator import app
+from migrator.app import Wiring, new_token
+from migrator.app.doctor import link_place
+from migrator.app.hosts import host_specs, reached
+from migrator.app.scan import user_map
+from migrator.app.transfer import OWN_HOST, SCAN_WORKERS, OneHost, Places, WayMaker, brick_guard, deltas_of, lanes_of
+from migrator.beegfs.tool import NoStorageTargets
+from migrator.bench.tree_timing import ConfinedTreeTiming
+from migrator.catalog.manifest import ManifestDirectories
+from migrator.catalog.model import CatalogRecord
+from migrator.catalog.queries import CatalogFileSamples
+from migrator.catalog.rules_packing import ChunkLimits
+from migrator.catalog.writer import CatalogDirectories
+from migrator.core.durable import write_durably
+from migrator.core.entry import EntryType, UserTree
+from migrator.core.errors import ToolFailed, UsageError
+from migrator.core.paths import join, parent
+from migrator.core.progress import Progress
+from migrator.cutover.carry_back import PLAN, BackParts, CarryingBack, SourceSide, TargetSide, exchanged, newest_pass
+from migrator.cutover.catalogs import SwitchedCatalogFiles, changed_source
+from migrator.cutover.files import MountedTops, SymlinkedPaths
+from migrator.cutover.model import BackupSeen, CutoverRecord, CutoverState
+from migrator.cutover.ports import SourceChange, SourceChangeKind, WriterSearch
+from migrator.cutover.steps import Comparing, CutoverWorld, VerifyTree
+from migrator.cutover.writers import BrickWriters, LocalWriters
+from migrator.delta.delta import Deltas
+from migrator.delta.store import ComparisonFiles, MoveListFiles
+from migrator.fs.model import TargetCapabilities, trash_place
+from migrator.fs.moving import MovingTarget
+from migrator.fs.reading import DIGEST_ALGORITHMS, PosixSource, ReadingFileSystem
+from migrator.fs.writing import MountedTarget
+from migrator.gluster.model import VolumeState
+from migrator.gluster.volume import GlusterSource
+from migrator.hosts.local import LocalHost
+from migrator.hosts.ports import Host, Hosts
+from migrator.hosts.site import SiteHosts
+from migrator.ledger.call import backing_up
+from migrator.ledger.exchanged import ProofLedger
+from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.ledger.model import SiteRecord
+from migrator.native.program import native_program
+from migrator.plan.chunk_lists import ChunkListFiles
+from migrator.plan.document import PlanFiles
+from migrator.plan.model import Plan
+from migrator.purge.files import MountedPlaces
+from migrator.purge.model import LeadsTo
+from migrator.purge.proofs import ManifestFiles
+from migrator.purge.removal import PurgeWorld
+from migrator.reap.archive import ArchivingWorld, ProvenArchives, Rows
+from migrator.reap.archives import TarArchives
+from migrator.reap.files import MemberReader, MountedArchiveFolders, MountedRestorer
+from migrator.reap.model import ARCHIVE_DIRECTORY, ReapAction, ReapRow
+from migrator.reap.restore import RestoringWorld
+from migrator.reap.store import ReapListFiles
+from migrator.scan.session import ScanRequest
+from migrator.scan.stage import scan
+from migrator.site.config import Site
+from migrator.site.rules_links import user_problem
+from migrator.transfer.bases import newest_cutovers
+from migrator.transfer.context import World
+from migrator.transfer.executors import LocalExecutor, SystemExecutor
+from migrator.transfer.lanes import HostLane, LaneSet
+from migrator.transfer.model import DRIVERS, PassLimits, RetryPolicy, RunRequest, copies_ranges
+from migrator.transfer.ports import Executor, Way
+from migrator.transfer.run_files import DirectoryRunFiles
+from migrator.verify.model import DigestPolicy, VerificationRecord
+from migrator.verify.stage import VerifyRequest, verify
+
+# ---
+# What archives of reaped files are made with, and put back by.
+
+
+def archive_folders(wiring: Wiring) -> MountedArchiveFolders:
+    """The archive directories of the trees on the target."""
+    return MountedArchiveFolders(wiring.target_root)
+
+
+def archive_format(wiring: Wiring) -> TarArchives:
+    """The format of archives, with the site's digest."""
+    return TarArchives(DIGEST_ALGORITHMS, algorithm=wiring.site.verify.digest)
+
+
+def proven_archives(wiring: Wiring, ledger: Ledger) -> ProvenArchives:
+    """What is archived, by path: for whoever compares or frees trees."""
+    return ProvenArchives(ledger.archives, archive_folders(wiring), archive_format(wiring))
+
+
+def archiving_world(
+    wiring: Wiring, plan: Plan, source: ReadingFileSystem, target: MountedTarget, *, ledger: Ledger, progress: Progress
+) -> ArchivingWorld:
+    """What `reap archive` works with."""
+    return ArchivingWorld(
+        source=source,
+        target=target,
+        members=MemberReader(source, algorithm=wiring.site.verify.digest),
+        folders=archive_folders(wiring),
+        format=archive_format(wiring),
+        rows=rows_to_archive(wiring, plan),
+        ledger=ledger,
+        progress=progress,
+        clock=wiring.clock,
+        storage=wiring.storage_targets(),
+    )
+
+
+def restoring_world(
+    wiring: Wiring, *, to: Path | None, capabilities: TargetCapabilities | None, ledger: Ledger, progress: Progress
+) -> RestoringWorld:
+    """What `reap restore` works with. `to` is a directory that exists; None: the target, whose `capabilities` are known."""
+    if to is not None and not to.is_dir():
+        raise UsageError(f"{to} is no directory", hint="make it first: files are restored below it")
+    restorer = MountedRestorer(wiring.target_root, capabilities) if to is None else MountedRestorer(os.fsencode(to))
+    return RestoringWorld(
+        folders=archive_folders(wiring),
+        format=archive_format(wiring),
+        restorer=restorer,
+        ledger=ledger,
+        progress=progress,
+        clock=wiring.clock,
+    )
+
+
+def rows_to_archive(wiring: Wiring, plan: Plan) -> Rows:
+    """What the plan's reap list wants archived of a tree. Raises Refused where the list is not the plan's."""
+    reap = plan.reap
+    if reap is None or reap.reap_list is None or reap.digest is None:
+        return lambda _tree: iter(())
+    lists = ReapListFiles(wiring.site.site.plans_dir)
+    lists.checked(reap.reap_list, reap.digest)
+    reap_list = reap.reap_list
+
+    def rows(tree: bytes) -> Iterator[Sequence[ReapRow]]:
+        return lists.paths(reap_list, trees={tree}, action=ReapAction.ARCHIVE)
+
+    return rows
+
+
+# ---
+# The ledgers of rollbacks, to be read: where they lie, and which of them have carried something.
+
+
+def back_directory(wiring: Wiring, record: CutoverRecord) -> Path:
+    """Of the rollback of one cutover: no other one has the same, whatever ledger it is in."""
+    return wiring.site.site.state_dir / "back" / record.own_name
+
+
+@contextmanager
+def back_ledger(wiring: Wiring, record: CutoverRecord) -> Iterator[Ledger | None]:
+    """The ledger of a cutover's rollback, to be read; None where none was made, or its making was interrupted."""
+    directory = back_directory(wiring, record)
+    if not (directory / "made").exists():
+        yield None
+        return
+    with open_ledger(directory / "ledger.db", read_only=True) as ledger:
+        yield ledger
+
+
+def carried_of(wiring: Wiring, ledger: Ledger, users: Sequence[str]) -> tuple[CutoverRecord, ...]:
+    """The cutovers, of any plan, of users who work on the target, but to whose kept source a rollback has carried something
+    before it was given up.
+    """
+    attempts = (one for name in ledger.plans.names() for one in ledger.cutovers.of_plan(name))
+    newest = newest_cutovers(ledger.cutovers, sorted({one.tree.path for one in attempts if one.tree.user in users}))
+    found: list[CutoverRecord] = []
+    for record in newest.values():
+        if record.state is not CutoverState.RETAINED:
+            continue
+        with back_ledger(wiring, record) as carried:
+            if carried is not None and newest_pass(carried, record) is not None:
+                found.append(record)
+    return tuple(found)
+
+
+# ---
+# What carrying back is made of: the sides of one user tree, and the site of its rollback.
+
+
+_GIVEN_UP = "given-up"
+"""In the directory of a rollback: the paths, each with a NUL, that are carried back whether they changed or not."""
+
+
+def carrying_back(
+    wiring: app.Wiring, *, own: Ledger, known: SiteRecord, progress: Progress, policy: DigestPolicy
+) -> CarryingBack:
+    """Carrying back for one site. `own` is the ledger of the migration, `known` the site as that has it; `policy` is how
+    much content is verified.
+    """
+    return CarryingBack(BackSites(wiring, own=own, known=known, progress=progress, policy=policy))
+
+
+class BackSites:
+    """The `Openings` port: `state_dir/back/NUMBER-TOKEN`, by the number and the token of the cutover."""
+
+    def __init__(
+        self, wiring: app.Wiring, *, own: Ledger, known: SiteRecord, progress: Progress, policy: DigestPolicy
+    ) -> None:
+        self._wiring = wiring
+        self._own = own
+        self._known = known
+        self._progress = progress
+        self._policy = policy
+
+    @property
+    def policy(self) -> DigestPolicy:
+        """As it was given."""
+        return self._policy
+
+    @contextmanager
+    def read(self, record: CutoverRecord) -> Iterator[Ledger | None]:
+        """The ledger, as the port says. One whose making was interrupted is none yet."""
+        with back_ledger(self._wiring, record) as ledger:
+            yield ledger
+
+    @asynccontextmanager
+    async def open(self, record: CutoverRecord) -> AsyncIterator[BackParts]:
+        """The whole site, as the port says."""
+        directory, wiring = self._directory(record), self._wiring
+        with self._ledger(directory) as ledger, wiring.source() as real:
+            kept = ledger.site.read()
+            source, target = self._sides(record, real, kept.capabilities if kept else None)
+            moves, here = MovingTarget(wiring.source_root), _Here()
+            try:
+                yield self._parts(
+                    record,
+                    directory,
+                    ledger=ledger,
+                    source=source,
+                    target=target,
+                    moves=moves,
+                    here=here,
+                )
+            finally:
+                await here.close()
+                for side in (source, target, moves):
+                    side.close()
+
+    @contextmanager
+    def tops(self, record: CutoverRecord) -> Iterator[tuple[SourceSide, TargetSide, TargetCapabilities | None]]:
+        """Both sides, as the port says."""
+        with self._wiring.source() as real:
+            source, target = self._sides(record, real, None)
+            try:
+                yield source, target, self._known.capabilities
+            finally:
+                source.close()
+                target.close()
+
+    def changed_source(
+        self, record: CutoverRecord, *, before: str, now: str, carried: Sequence[str]
+    ) -> Sequence[SourceChange]:
+        """By the migration's own catalogs, as the port says."""
+        catalogs, back = self._wiring.site.catalogs_dir, self._directory(record) / "catalogs"
+        return changed_source(
+            catalogs / before,
+            catalogs / now,
+            tree=record.tree.path,
+            carried=[back / name for name in carried],
+            ctimes=self._wiring.site.source.kind != "gluster",
+            temp_dir=self._wiring.temp_dir,
+        )
+
+    def give_up_source(self, record: CutoverRecord, changes: Sequence[SourceChange], *, at_s: float) -> int:
+        """Note down what is overwritten, and keep what stands there, as the port says."""
+        directory = self._directory(record)
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        again = {*self._given_up(directory)}
+        for change in changes:
+            # What was made and what is moved away changes the times of the directory that holds it.
+            again |= {change.path, parent(change.path)}
+        write_durably(directory / _GIVEN_UP, b"".join(path + b"\0" for path in sorted(again)))
+        place, kept = trash_place(at_s, record.id, "rollback", 0), 0
+        moves = MovingTarget(self._wiring.source_root)
+        try:
+            moves.open_place(place)
+            for change in changes:
+                # Of a directory that was there before only attributes differ, and what lies in it is listed by itself.
+                if change.stands is EntryType.DIRECTORY and change.kind is SourceChangeKind.CHANGED:
+                    continue
+                kept += moves.trash(change.path, place) is not None
+        finally:
+            moves.close()
+        return kept
+
+    @staticmethod
+    def _given_up(directory: Path) -> tuple[bytes, ...]:
+        try:
+            return tuple(path for path in (directory / _GIVEN_UP).read_bytes().split(b"\0") if path)
+        except FileNotFoundError:
+            return ()
+
+    def _sides(
+        self, record: CutoverRecord, real: PosixSource | GlusterSource, kept: TargetCapabilities | None
+    ) -> tuple[SourceSide, TargetSide]:
+        wiring, tree = self._wiring, record.tree.path
+        source = SourceSide(wiring.source_root, kept, tree=tree, hidden=ARCHIVE_DIRECTORY, real=real)
+        known = self._known.capabilities
+        return source, TargetSide(wiring.target_root, known, tree=tree, hidden=ARCHIVE_DIRECTORY, other=real)
+
+    def _directory(self, record: CutoverRecord) -> Path:
+        return back_directory(self._wiring, record)
+
+    @contextmanager
+    def _ledger(self, directory: Path) -> Iterator[Ledger]:
+        with open_ledger(directory / "ledger.db", create=True) as ledger:
+            if ledger.site.read() is None:
+                ledger.site.create(exchanged(self._known, None))
+            (directory / "made").touch()
+            yield ledger
+
+    def _parts(
+        self,
+        record: CutoverRecord,
+        directory: Path,
+        *,
+        ledger: Ledger,
+        source: SourceSide,
+        target: TargetSide,
+        moves: MovingTarget,
+        here: "_Here",
+    ) -> BackParts:
+        wiring, site = self._wiring, self._wiring.site
+        lists = ChunkListFiles(directory / "plans", splits_dir=directory / "splits", passes_dir=directory / "passes")
+        return BackParts(
+            site=self._known,
+            source=source,
+            target=target,
+            # Its device number changes with every mount: a file system of servers, or of FUSE.
+            flushes=self._known.source.device is None,
+            proof=self._proof(record),
+            own_documents=wiring.plans(self._known.site_id),
+            reap_lists=wiring.reap_lists(),
+            switched=SwitchedCatalogFiles(
+                directory / "catalogs", manifests=wiring.manifests(), hidden=ARCHIVE_DIRECTORY, temp_dir=wiring.temp_dir
+            ),
+            ledger=ledger,
+            proof_ledger=ProofLedger.over(ledger, site=self._known, own=self._own),
+            chunk_lists=lists,
+            list_writer=lists,
+            documents=PlanFiles(directory / "plans", site_id=self._known.site_id),
+            manifests=ManifestDirectories(
+                directory / "manifests", catalogs_dir=directory / "catalogs", temp_dir=wiring.temp_dir
+            ),
+            files=DirectoryRunFiles(directory / "runs"),
+            lanes=self._lanes(ledger, here),
+            deltas=self._deltas(directory, lists, ledger=ledger, target=target, moves=moves),
+            request=self._request(record),
+            policy=self._policy,
+            verify_workers=site.verify.workers,
+            progress=self._progress,
+            clock=wiring.clock,
+            activity=wiring.activity(),
+            blocking=wiring.blocking(),
+            tokens=app.new_token,
+        )
+
+    def _proof(self, record: CutoverRecord) -> VerificationRecord | None:
+        """The verification that the cutover was switched with."""
+        found = self._own.verifications.of_plan(record.plan)
+        return next((one for one in found if one.id == record.notes.verification_id), None)
+
+    def _request(self, record: CutoverRecord) -> RunRequest:
+        transfer = self._wiring.site.transfer
+        return RunRequest(
+            plan=PLAN,
+            batches=(record.id,),
+            jobs=transfer.jobs,
+            pid=os.getpid(),
+            engine=self._engine,
+            lease_s=transfer.lease_s,
+            bwlimit_bytes_per_s=transfer.bwlimit_bytes_per_s,
+            retry=RetryPolicy(),
+            stall_timeout_s=transfer.stall_timeout_s,
+            sample_interval_s=transfer.sample_interval_s,
+            reserve_bytes=transfer.reserve_bytes,
+        )
+
+    @property
+    def _engine(self) -> str:
+        """Drivers take whole trees, and only what changed is carried."""
+        engine = self._wiring.site.transfer.engine
+        return "auto" if engine in DRIVERS else engine
+
+    def _lanes(self, ledger: Ledger, here: "_Here") -> LaneSet:
+        """This machine, through both mounts."""
+
+        async def no_volume() -> VolumeState:
+            raise ToolFailed("what is carried back is not read from bricks")
+
+        wiring = self._wiring
+        maker = WayMaker(wiring.site, known=ledger.site.read(), volume=no_volume)
+        places = Places(source=wiring.target_root, target=wiring.source_root, own=True)
+
+        async def make(host: Host, brick: str | None) -> Way:
+            way = await maker.way(host, brick, places)
+            here.executors.append(way.executor)
+            return way
+
+        hosts = OneHost(here.host)
+        return LaneSet(
+            [HostLane(OWN_HOST, jobs=wiring.site.transfer.jobs, reads_mount=True, hosts=hosts, make_way=make)]
+        )
+
+    def _deltas(
+        self, directory: Path, lists: ChunkListFiles, *, ledger: Ledger, target: TargetSide, moves: MovingTarget
+    ) -> Deltas:
+        wiring, site = self._wiring, self._wiring.site
+        transfer = site.transfer
+        return Deltas(
+            scan=self._scan(directory, ledger=ledger, target=target),
+            comparisons=ComparisonFiles(directory / "catalogs", temp_dir=wiring.temp_dir),
+            pass_lists=lists,
+            move_lists=MoveListFiles(directory / "moves"),
+            differing=ManifestDirectories(
+                directory / "manifests", catalogs_dir=directory / "catalogs", temp_dir=wiring.temp_dir
+            ),
+            moves=moves,
+            chunk_limits=ChunkLimits(
+                max_bytes=transfer.chunk_size_bytes,
+                max_files=transfer.chunk_files,
+                range_size_bytes=transfer.range_size_bytes if copies_ranges(self._engine) else None,
+            ),
+            again=self._given_up(directory),
+            max_shrink=transfer.max_shrink,
+            trash_keep_s=transfer.trash_keep_s,
+            limits=PassLimits(max_freeze_s=site.cutover.max_freeze_s, max_delta_passes=1),
+        )
+
+    def _scan(
+        self, directory: Path, *, ledger: Ledger, target: TargetSide
+    ) -> Callable[[Sequence[bytes]], Awaitable[CatalogRecord]]:
+        wiring, site = self._wiring, self._wiring.site
+
+        async def scan_target(trees: Sequence[bytes]) -> CatalogRecord:
+            return await scan(
+                ScanRequest(
+                    trees=site.users.trees,
+                    exclude=site.users.exclude,
+                    users=user_map(site),
+                    via="mount",
+                    workers=SCAN_WORKERS,
+                    only=tuple(trees),
+                ),
+                source=target,
+                ledger=ledger,
+                catalogs=CatalogDirectories(directory / "catalogs", temp_dir=wiring.temp_dir),
+                progress=self._progress,
+                clock=wiring.clock,
+            )
+
+        return scan_target
+
+
+class _Here:
+    """This machine, with the executors that were made for it: they hold the source open, to tell of every error."""
+
+    def __init__(self) -> None:
+        self.host = LocalHost(name=OWN_HOST)
+        self.executors: list[Executor] = []
+
+    async def close(self) -> None:
+        """Let go of all."""
+        for executor in self.executors:
+            if isinstance(executor, LocalExecutor):
+                await executor.close()
+        await self.host.close()
+
+
+# ---
+# What `cutover` and `rollback` are made of.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutoverParts:
+    """Both worlds of a cutover."""
+
+    run: World
+    world: CutoverWorld
+
+
+def pass_engine(site: Site) -> str:
+    """What final passes copy with: drivers take whole trees, and send again what is there."""
+    engine = site.transfer.engine
+    return "auto" if engine in DRIVERS else engine
+
+
+@asynccontextmanager
+async def cutover_parts(
+    wiring: app.Wiring,
+    *,
+    ledger: Ledger,
+    known: SiteRecord,
+    policy: DigestPolicy,
+    progress: Progress,
+    ahead: bool,
+) -> AsyncIterator[CutoverParts]:
+    """For the length of the block; `known` is the site as the ledger has it. `ahead`: reach the brick servers at once."""
+    site = wiring.site
+    engine = pass_engine(site)
+    with ExitStack() as stack:
+        source = stack.enter_context(wiring.source())
+        target = stack.enter_context(wiring.target(known.capabilities))
+        moves = stack.enter_context(wiring.target_moves())
+        async with (
+            reached(site) as hosts,
+            lanes_of(site, source, known, jobs=None, engine=engine, ahead=ahead, hosts=hosts) as lanes,
+        ):
+            deltas = deltas_of(
+                wiring,
+                source,
+                moves=moves,
+                ledger=ledger,
+                progress=progress,
+                hosts=hosts,
+                engine=engine,
+                at_most=1,
+            )
+            if deltas is None:
+                raise UsageError("final passes cannot be made with this engine", hint='set [transfer] engine = "auto"')
+            run = World(
+                source=source,
+                target=target,
+                lanes=lanes,
+                bricks=brick_guard(source),
+                driving=None,
+                chunk_lists=wiring.chunk_lists(),
+                documents=wiring.plans(known.site_id),
+                ledger=ledger,
+                progress=progress,
+                clock=wiring.clock,
+                activity=wiring.activity(),
+                blocking=wiring.blocking(),
+                tokens=app.new_token,
+                storage=wiring.storage_targets(),
+            )
+            target_side = PosixSource(wiring.target_root)
+            stack.callback(target_side.close)
+            # What it opens anew is what the source keeps, so no capabilities are given: all is tried.
+            source_trees = MountedTarget(wiring.source_root)
+            stack.callback(source_trees.close)
+            place = link_place(site)
+            world = CutoverWorld(
+                freezer=MountedTops(wiring.source_root),
+                trees=target,
+                source_trees=source_trees,
+                source_writers=_writers(wiring, source, hosts),
+                target_writers=LocalWriters(wiring.processes, target_side),
+                links=None if place is None else SymlinkedPaths(place),
+                place=place,
+                verify=_verifier(wiring, ledger=ledger, known=known, policy=policy, progress=progress),
+                manifests=wiring.manifests(),
+                policy=policy,
+                deltas=deltas,
+                back=carrying_back(wiring, own=ledger, known=known, progress=progress, policy=policy),
+                backup=backing_up(ledger, site.site.state_dir),
+                archive_folders=archive_folders(wiring),
+                archived=lambda: proven_archives(wiring, ledger),
+                to_archive=lambda plan, tree: rows_to_archive(wiring, plan)(tree),
+                comparing=_comparing(wiring, ledger),
+            )
+            yield CutoverParts(run=run, world=world)
+
+
+def _writers(wiring: app.Wiring, source: PosixSource | GlusterSource, hosts: Hosts) -> WriterSearch:
+    if isinstance(source, GlusterSource):
+        return BrickWriters(hosts, host_specs(wiring.site), source, processes=wiring.processes)
+    return LocalWriters(wiring.processes, source)
+
+
+def _comparing(wiring: app.Wiring, ledger: Ledger) -> Comparing | None:
+    cutover = wiring.site.cutover
+    if not cutover.compare:
+        return None
+    executor = SystemExecutor(
+        wiring.processes,
+        source_root=wiring.source_root,
+        target_root=wiring.target_root,
+        compiled=native_program().path,
+    )
+    return Comparing(
+        timing=ConfinedTreeTiming(executor),
+        samples=CatalogFileSamples(wiring.site.catalogs_dir, temp_dir=wiring.temp_dir),
+        records=ledger.speed_ups,
+        limit_s=float(cutover.compare_limit_s),
+    )
+
+
+def _verifier(
+    wiring: app.Wiring, *, ledger: Ledger, known: SiteRecord, policy: DigestPolicy, progress: Progress
+) -> VerifyTree:
+    async def verify_tree(plan: Plan, batch: int, tree: bytes) -> VerificationRecord:
+        # Opened anew: what was looked at before the final pass must not be remembered.
+        with wiring.source() as source, wiring.target(known.capabilities) as target:
+            return await verify(
+                VerifyRequest(
+                    plan=plan,
+                    batch=batch,
+                    trees=(tree,),
+                    policy=policy,
+                    carry=True,
+                    workers=wiring.site.verify.workers,
+                ),
+                source=source,
+                target=target,
+                manifests=wiring.manifests(),
+                reap_lists=wiring.reap_lists(),
+                archived=proven_archives(wiring, ledger),
+                ledger=ledger,
+                progress=progress,
+                clock=wiring.clock,
+            )
+
+    return verify_tree
+
+
+# ---
+# What a purge is made of.
+
+
+@asynccontextmanager
+async def purge_world(
+    wiring: Wiring, source: PosixSource | GlusterSource, target: MountedTarget, ledger: Ledger, progress: Progress
+) -> AsyncIterator[PurgeWorld]:
+    """The ports of a purge, for the length of the block. Raises UsageError, OSError where the source cannot be opened."""
+    site = wiring.site
+    places = MountedPlaces(wiring.source_root)
+    try:
+        async with reached(site) as hosts:
+            yield PurgeWorld(
+                source=source,
+                target=target,
+                places=places,
+                manifest=ManifestFiles(temp_dir=wiring.temp_dir),
+                manifests=wiring.manifests(),
+                storage=wiring.storage_targets() or NoStorageTargets(),
+                writers=_purging_writers(wiring, source, hosts),
+                link=_link(wiring),
+                backup=_recorded(wiring, ledger),
+                back_up=backing_up(ledger, site.site.state_dir),
+                archived=lambda: proven_archives(wiring, ledger),
+                skipped=_skipped(wiring, ledger),
+                hooks=wiring.hooks(),
+                ledger=ledger,
+                locks=wiring.locks(),
+                files=wiring.run_files(),
+                progress=progress,
+                clock=wiring.clock,
+                blocking=wiring.blocking(),
+                tokens=new_token,
+                carried=_carried(wiring),
+            )
+    finally:
+        places.close()
+
+
+def _purging_writers(wiring: Wiring, source: PosixSource | GlusterSource, hosts: SiteHosts) -> WriterSearch:
+    if isinstance(source, GlusterSource):
+        return BrickWriters(hosts, tuple(hosts.names), source, processes=wiring.processes)
+    return LocalWriters(wiring.processes, source)
+
+
+def _recorded(wiring: Wiring, ledger: Ledger) -> Callable[[CutoverRecord], BackupSeen]:
+    """Whether a backup of the tree is recorded that began after its user was let in."""
+
+    def look(record: CutoverRecord) -> BackupSeen:
+        if not wiring.site.cutover.wait_for_backup:
+            return BackupSeen.NOT_ASKED
+        begun_s, let_in_s = ledger.target_backups.latest(record.tree.path), record.thawed_at_s
+        known = begun_s is not None and let_in_s is not None and begun_s >= let_in_s
+        return BackupSeen.RECORDED if known else BackupSeen.MISSING
+
+    return look
+
+
+def _skipped(wiring: Wiring, ledger: Ledger) -> Callable[[CutoverRecord], Iterable[Sequence[ReapRow]]]:
+    def look(record: CutoverRecord) -> Iterable[Sequence[ReapRow]]:
+        known = ledger.site.read()
+        plan, _ = wiring.plans(known.site_id if known else None).read(record.plan)
+        reap, lists = plan.reap, wiring.reap_lists()
+        if reap is None or reap.reap_list is None:
+            return ()
+        lists.checked(reap.reap_list, reap.digest or "")
+        return lists.paths(reap.reap_list, trees={record.tree.path}, action=ReapAction.SKIP)
+
+    return look
+
+
+def _carried(wiring: Wiring) -> Callable[[CutoverRecord], Sequence[VerificationRecord] | None]:
+    def look(record: CutoverRecord) -> Sequence[VerificationRecord] | None:
+        with back_ledger(wiring, record) as ledger:
+            if ledger is None or newest_pass(ledger, record) is None:
+                return None
+            return [one for one in ledger.verifications.of_plan(PLAN) if one.batch == record.id]
+
+    return look
+
+
+def _link(wiring: Wiring) -> Callable[[UserTree], LeadsTo]:
+    """Where the path of a user leads. What a link leads to is compared, without symlinks."""
+    place = link_place(wiring.site)
+    if place is None:
+        return lambda _tree: LeadsTo.UNTOLD
+    links = SymlinkedPaths(place)
+
+    def look(tree: UserTree) -> LeadsTo:
+        if problem := user_problem(tree.user):
+            raise OSError(0, problem, tree.path)
+        found = links.read_link(tree.user)
+        if found.unread:
+            raise OSError(0, found.unread, found.path)
+        if found.leads_to is None:
+            # While a tree is purged its path on the source is gone: a link that says it leads there all the same.
+            says = os.path.normpath(os.path.join(found.directory or b"/", found.text or b""))
+            return LeadsTo.SOURCE if says == join(wiring.source_root, tree.path) else LeadsTo.ELSEWHERE
+        if found.leads_to == os.path.realpath(join(wiring.target_root, tree.path)):
+            return LeadsTo.TARGET
+        if found.leads_to == os.path.realpath(join(wiring.source_root, tree.path)):
+            return LeadsTo.SOURCE
+        return LeadsTo.ELSEWHERE
+
+    return look

@@ -1,0 +1,204 @@
+"""What `doctor` and `bench` are made of."""
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import cache
+from typing import TYPE_CHECKING
+
+from migrator.app import Wiring
+from migrator.app.hosts import reached, site_hosts
+from migrator.bench.hosts import HostWorkloads
+from migrator.bench.model import Place
+from migrator.bench.stage import BenchmarkWorld
+from migrator.core.errors import MigratorError, UsageError
+from migrator.core.paths import show
+from migrator.core.progress import Progress
+from migrator.cutover.files import SymlinkedPaths
+from migrator.cutover.model import LinkPlace
+from migrator.doctor.stage import HostWorld, LinkWorld
+from migrator.fs.model import MountIdentity
+from migrator.fs.reading import PosixSource
+from migrator.gluster.volume import GlusterSource
+from migrator.hosts.far_source import far_argv, far_source
+from migrator.hosts.local import LocalHost
+from migrator.hosts.model import target_problem
+from migrator.hosts.ports import Host
+from migrator.hosts.site import SiteHosts, look_at_room, look_at_roots, names
+from migrator.native.program import native_program
+from migrator.plan.document import PlanFiles
+from migrator.site.config import Site
+from migrator.site.rules_guards import mount_problems
+from migrator.transfer.engines.drivers import locate_fpsync, locate_parsyncfp2
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+
+# ---
+# What `doctor` looks at beyond this machine: the hosts of site.toml, and the programs that are sent there.
+
+
+def host_world(site: Site, source: PosixSource | GlusterSource) -> HostWorld:
+    """The hosts of the site; who examines them closes them. Raises UsageError."""
+
+    async def place_native(host: Host) -> bytes:
+        return await native_program().place(host)
+
+    return HostWorld(
+        hosts=site_hosts(site),
+        sections={name: section for section in site.source.hosts for name in names(section.name)},
+        volume=source if isinstance(source, GlusterSource) else None,
+        place_native=place_native,
+        look_at_roots=look_at_roots,
+        look_at_room=look_at_room,
+    )
+
+
+def link_world(wiring: Wiring) -> LinkWorld | None:
+    """The links of the users, where they are to be switched."""
+    place = link_place(wiring.site)
+    if place is None:
+        return None
+    return LinkWorld(
+        links=SymlinkedPaths(place),
+        place=place,
+        plans=lambda site_id: PlanFiles(wiring.site.site.plans_dir, site_id=site_id),
+    )
+
+
+def link_place(site: Site) -> LinkPlace | None:
+    """Which links a cutover switches; None where a hook does it, or site.toml names none."""
+    if site.cutover.switch != "symlink" or site.cutover.link is None:
+        return None
+    return LinkPlace(
+        link=site.cutover.link,
+        source_root=os.fsencode(site.source.mount),
+        target_root=os.fsencode(site.target.root),
+        volume=site.source.volume if site.source.kind == "gluster" else None,
+    )
+
+
+def find_driver(engine: str) -> object:
+    """What an engine that is a driver needs. Raises ToolFailed."""
+    return locate_fpsync() if engine == "fpsync" else locate_parsyncfp2()
+
+
+# ---
+# What benchmarks are made of.
+
+
+THIS_HOST = "localhost"
+SOURCE, TARGET = "source", "target"
+
+
+class _Hosts:
+    """The hosts of the site, and this machine without being named in site.toml."""
+
+    def __init__(self, site: SiteHosts, local: LocalHost) -> None:
+        self._site = site
+        self._local = local
+
+    async def reach(self, name: str) -> Host:
+        """As the port says."""
+        if name == THIS_HOST and name not in self._site.names:
+            return self._local
+        return await self._site.reach(name)
+
+    async def close(self) -> None:
+        """As the port says."""
+        await asyncio.gather(self._site.close(), self._local.close())
+
+
+@cache
+def benchmark_script(python: bytes) -> tuple[bytes, ...]:
+    """What the script of benchmarks is called by on a host with this Python."""
+    return far_argv(python, far_source("migrator.bench", ("far_bench",)))
+
+
+@asynccontextmanager
+async def benchmark_world(wiring: Wiring, ledger: "Ledger", progress: Progress) -> AsyncIterator[BenchmarkWorld]:
+    """The ports of benchmarks, for the length of the block. Raises UsageError."""
+    async with reached(wiring.site) as site_hosts:
+        hosts = _Hosts(site_hosts, LocalHost(wiring.processes))
+        try:
+            yield BenchmarkWorld(
+                workloads=HostWorkloads(hosts, benchmark_script),
+                records=ledger.benchmarks,
+                locks=wiring.locks(),
+                progress=progress,
+                clock=wiring.clock,
+                not_expected=lambda place: _not_expected(wiring, ledger, place),
+                not_there=lambda host, place: _not_there(hosts, ledger, host, place),
+                tokens=lambda: secrets.token_hex(16),
+            )
+        finally:
+            await hosts.close()
+
+
+def place_of(wiring: Wiring, word: str) -> Place:
+    """What `--on` names: `source`, `target`, or a directory, which must not be one of the users'. Raises UsageError."""
+    roots = {SOURCE: wiring.source_root, TARGET: wiring.target_root}
+    if word in roots:
+        return Place(label=word, root=roots[word])
+    root = os.fsencode(word)
+    if not root.startswith(b"/"):
+        raise UsageError(
+            f"--on {show(root)} is neither source nor target, and no absolute path",
+            hint="name a directory of the file system from the root on, as in --on /mnt/beegfs",
+        )
+    root = os.path.normpath(root)
+    for label, known in roots.items():
+        # The root itself is not looked at: it may be a mount that does not answer, and nobody has named it.
+        there = _with_real_parent(os.path.normpath(known))
+        relative = os.path.relpath(os.path.realpath(root), there)
+        if relative == b".":
+            return Place(label=label, root=known)
+        if relative != b".." and not relative.startswith(b"../"):
+            raise UsageError(
+                f"--on {show(root)} lies in the {label}",
+                cause="scans would list what is made there, and whoever works there could exchange it",
+                hint=f"give --on {label}: it is the same file system",
+            )
+    return Place(label=show(root), root=root)
+
+
+def _with_real_parent(path: bytes) -> bytes:
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+
+
+def host_names(words: Sequence[str]) -> tuple[str, ...]:
+    """The hosts that `--hosts` names, each once, as ClusterShell reads them; this machine without any. Raises UsageError."""
+    found = [name for word in words for name in ([word] if word.isalnum() else names(word))]
+    return tuple(dict.fromkeys(found)) or (THIS_HOST,)
+
+
+def _not_expected(wiring: Wiring, ledger: "Ledger", place: Place) -> tuple[str, ...]:
+    """Why what is mounted is not what `init` recorded. Of other directories nothing was recorded."""
+    known = ledger.site.read()
+    if place.label not in (SOURCE, TARGET):
+        return ()
+    if known is None:
+        return ("nothing was recorded: run `migrator init`",)
+    recorded = known.source if place.label == SOURCE else known.target
+    return mount_problems(recorded, _mounted(wiring, place.label), where=f"the {place.label}")
+
+
+async def _not_there(hosts: _Hosts, ledger: "Ledger", name: str, place: Place) -> str | None:
+    """Why another host does not have the source, or the target, at the same path. This machine was looked at already."""
+    known = ledger.site.read()
+    if place.label not in (SOURCE, TARGET) or known is None or name == THIS_HOST:
+        return None
+    host = await hosts.reach(name)
+    roots = await look_at_roots(host.processes, python=(await host.identity()).python, target=place.root, brick=b"")
+    recorded = known.source if place.label == SOURCE else known.target
+    return target_problem(recorded, roots, show(place.root), where=f"the {place.label}")
+
+
+def _mounted(wiring: Wiring, label: str) -> MountIdentity | None:
+    try:
+        with wiring.source() if label == SOURCE else wiring.target() as filesystem:
+            return filesystem.identity()
+    except (OSError, MigratorError):
+        return None

@@ -1,0 +1,120 @@
+"""Hosts of a site, probes, and what schedules are computed from."""
+
+import time
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from migrator.app import Wiring
+from migrator.core.errors import ToolFailed
+from migrator.core.probe import ProbeSide
+from migrator.core.windows import WindowStanding, standings
+from migrator.fs.probing import DirectoryProber, ProbeWorld, probing
+from migrator.hosts.local import LocalHost
+from migrator.hosts.site import HostSpec, SiteHosts, expand
+from migrator.schedule.stage import PlanScheduling
+from migrator.site.config import Site
+
+if TYPE_CHECKING:
+    from migrator.fs.reading import PosixSource
+    from migrator.gluster.volume import GlusterSource
+    from migrator.ledger.ledger import Ledger
+
+
+# ---
+# The time of day on this machine, as windows are written.
+
+
+def local_time(at_s: float) -> tuple[int, int]:
+    """Weekday (0 is Monday) and minute of the day on this machine."""
+    found = time.localtime(at_s)
+    return found.tm_wday, found.tm_hour * 60 + found.tm_min
+
+
+def in_words(at_s: float) -> str:
+    """A time for people, on this machine's clock: `Mon 2030-01-31 19:00`."""
+    return time.strftime("%a %Y-%m-%d %H:%M", time.localtime(at_s))
+
+
+def window_standings(site: Site, at_s: float) -> tuple[WindowStanding, ...]:
+    """The windows of [transfer] at a time, by this machine's clock."""
+    return standings(site.transfer.windows, at_s, local_time, in_words)
+
+
+# ---
+# The hosts that site.toml names.
+
+
+def site_hosts(site: Site) -> SiteHosts:
+    """The hosts of site.toml, each reached at first use; the caller closes them. Raises UsageError."""
+    return SiteHosts(host_specs(site), local=lambda name: LocalHost(name=name), lease_s=site.transfer.lease_s)
+
+
+@asynccontextmanager
+async def reached(site: Site) -> AsyncIterator[SiteHosts]:
+    """The same, closed at the end of the block."""
+    hosts = site_hosts(site)
+    try:
+        yield hosts
+    finally:
+        await hosts.close()
+
+
+def host_specs(site: Site) -> dict[str, HostSpec]:
+    """How each host is reached. Raises UsageError."""
+    return expand(
+        {
+            section.name: HostSpec(ssh=section.ssh, options=section.options, python=section.python)
+            for section in site.source.hosts
+        }
+    )
+
+
+# ---
+# What probing both file systems is made of.
+
+
+Result = TypeVar("Result")
+
+
+def probe_world(wiring: Wiring, ledger: "Ledger") -> ProbeWorld:
+    """The ports of probing."""
+    monotonic_s = wiring.clock.monotonic_s
+    return ProbeWorld(
+        probers={
+            ProbeSide.SOURCE: DirectoryProber(wiring.source_root, monotonic_s),
+            ProbeSide.TARGET: DirectoryProber(wiring.target_root, monotonic_s),
+        },
+        keep=ledger.probes.add,
+        locks=wiring.locks(),
+        clock=wiring.clock,
+        blocking=wiring.blocking(),
+        interval_s=wiring.site.governor.probe_interval_s,
+    )
+
+
+async def beside_probes(wiring: Wiring, ledger: "Ledger", work: Coroutine[Any, Any, Result]) -> Result:
+    """Do some work with both file systems probed beside it, as `run` does, unless another process of the site probes.
+
+    For verbs that load the users' file systems without a part of their own for it.
+    """
+    async with probing(probe_world(wiring, ledger)):
+        return await work
+
+
+# ---
+# What `plan` asks for its conversion schedule.
+
+
+async def look_for_schedule(source: "PosixSource | GlusterSource", *, kind: str) -> PlanScheduling | None:
+    """The volume as it is now; None where the source (`[source] kind`) has no bricks."""
+    if kind != "gluster":
+        return None
+    from migrator.gluster.volume import GlusterSource
+
+    if not isinstance(source, GlusterSource):
+        raise TypeError(f"a source of kind {kind} is no volume")
+    try:
+        return PlanScheduling(volume=await source.overview())
+    except ToolFailed as error:
+        return PlanScheduling(volume=None, problem=error.message)

@@ -1,0 +1,47 @@
+"""What reports, pages and schedules are made of."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from migrator.app import Wiring, new_token, processes
+from migrator.core.progress import Progress
+from migrator.render.html import print_pdf
+from migrator.report.model import ReportSent
+from migrator.report.report import SendRequest, SendWorld, require_report_hooks, send_report
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+
+
+def make_pdf(page: Path, pdf: Path) -> None:
+    """Print a page. Raises ToolFailed."""
+    asyncio.run(print_pdf(processes(), page.resolve(), pdf))
+
+
+def require_hooks(wiring: Wiring) -> None:
+    """Raises Refused where nobody would send a report."""
+    asyncio.run(require_report_hooks(wiring.hooks(), wiring.blocking()))
+
+
+async def send(wiring: Wiring, ledger: "Ledger", progress: Progress, directory: Path, plan: str | None) -> ReportSent:
+    """Hand a report, by its absolute directory, to the hooks. Raises as `send_report`."""
+    request = SendRequest(
+        directory=os.fsencode(directory),
+        plan=plan,
+        source_root=wiring.source_root,
+        target_root=wiring.target_root,
+        pid=os.getpid(),
+    )
+    world = SendWorld(
+        ledger=ledger,
+        hooks=wiring.hooks(),
+        locks=wiring.locks(),
+        files=wiring.run_files(),
+        progress=progress,
+        clock=wiring.clock,
+        blocking=wiring.blocking(),
+        tokens=new_token,
+    )
+    return await send_report(request, world)

@@ -1,0 +1,85 @@
+"""What a scan of bricks is made of: the volume, and the walkers on the hosts that site.toml names."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from migrator.app import Wiring
+from migrator.app.hosts import site_hosts
+from migrator.catalog.model import CatalogRecord
+from migrator.core.errors import UsageError
+from migrator.core.progress import Progress
+from migrator.fs.reading import PosixSource
+from migrator.gluster.volume import GlusterSource
+from migrator.gluster.walks import HostBrickWalks
+from migrator.hosts.site import SiteHosts
+from migrator.native.program import native_program
+from migrator.scan.rules import parse_user_map
+from migrator.scan.session import ScanRequest
+from migrator.scan.stage import Bricks, scan
+from migrator.site.config import Site
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+
+
+@asynccontextmanager
+async def bricks(
+    site: Site, source: PosixSource | GlusterSource, *, via: str = "auto", hosts: SiteHosts | None = None
+) -> AsyncIterator[Bricks | None]:
+    """The bricks of the source, for the length of the block; None where it has none. Their hosts are connected to from
+    the beginning, unless `via` says that the mount is read; with `hosts` those of the caller are used, and stay open.
+    Raises UsageError.
+    """
+    if not isinstance(source, GlusterSource):
+        yield None
+        return
+    if hosts is None:
+        own = site_hosts(site)
+        try:
+            async with bricks(site, source, via=via, hosts=own) as found:
+                yield found
+        finally:
+            await own.close()
+        return
+    source.begin()
+    if via != "mount":
+        hosts.begin(hosts.names)
+    walks = HostBrickWalks(hosts, native_program().place, names=tuple(hosts.names))
+    yield Bricks(volume=source, walks=walks)
+
+
+def user_map(site: Site) -> dict[bytes, str]:
+    """The owner map, where there is one. Raises UsageError."""
+    if site.users.map is None:
+        return {}
+    try:
+        return parse_user_map(site.users.map.read_bytes())
+    except OSError as error:
+        raise UsageError(
+            f"the owner map {site.users.map} cannot be read: {error.strerror}",
+            hint="put [users] map right in site.toml, or leave it out",
+        ) from error
+
+
+def whole_scan(
+    wiring: Wiring, source: GlusterSource, ledger: "Ledger", progress: Progress, found: Bricks | None, *, via: str
+) -> Callable[[], Awaitable[CatalogRecord]]:
+    """Scans everything from the beginning, as a step of another verb. Raises MigratorError when it is called."""
+    users = wiring.site.users
+
+    async def scanned() -> CatalogRecord:
+        request = ScanRequest(
+            trees=users.trees, exclude=users.exclude, users=user_map(wiring.site), via=via, restart=True
+        )
+        return await scan(
+            request,
+            source=source,
+            ledger=ledger,
+            catalogs=wiring.catalogs(),
+            progress=progress,
+            clock=wiring.clock,
+            bricks=found,
+        )
+
+    return scanned

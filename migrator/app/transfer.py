@@ -1,0 +1,396 @@
+"""What runs and their lanes are made of."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from migrator.app import Wiring
+from migrator.app.hosts import host_specs, in_words, local_time, site_hosts
+from migrator.catalog.model import CatalogRecord
+from migrator.catalog.rules_packing import ChunkLimits
+from migrator.core.errors import ToolFailed
+from migrator.core.progress import Progress
+from migrator.delta.delta import Deltas
+from migrator.fs.moving import MovingTarget
+from migrator.fs.reading import PosixSource
+from migrator.gluster.model import VolumeState
+from migrator.gluster.volume import GlusterSource
+from migrator.hosts.local import HostLoads, LocalHost
+from migrator.hosts.model import brick_problem, target_problem
+from migrator.hosts.ports import Host, HostFacts
+from migrator.hosts.process import LocalProcesses
+from migrator.hosts.site import SiteHosts, look_at_roots, names
+from migrator.ledger.model import SiteRecord
+from migrator.native.program import native_program
+from migrator.scan.rules import times_from_mdata
+from migrator.site.config import Site
+from migrator.transfer.engines.direct import DirectEngine
+from migrator.transfer.engines.rsync import RsyncEngine, ask
+from migrator.transfer.engines.rules_rsync import RsyncFeatures
+from migrator.transfer.executors import HostExecutor, LocalExecutor, PlaceCompiled
+from migrator.transfer.governor import Governing
+from migrator.transfer.lanes import HostLane, LaneSet, MakeWay, MoverLane, VolumeGuard
+from migrator.transfer.model import DRIVERS, Limits, PassLimits, StreamsBy, copies_ranges
+from migrator.transfer.ports import BrickRefused, BrickRules, Driver, Driving, Engine, Way
+
+if TYPE_CHECKING:
+    from migrator.hosts.slurm import SlurmHosts
+    from migrator.ledger.ledger import Ledger
+
+
+# ---
+# Where streams run: lanes over this machine, over the brick servers, over the nodes of a batch system.
+
+
+OWN_HOST = "localhost"
+Volume = Callable[[], Awaitable[VolumeState]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """What streams of one host read (but for bricks) and write there."""
+
+    source: bytes
+    target: bytes
+    own: bool = False
+
+
+class WayMaker:
+    """Makes the ways of hosts: proves what lies at their roots, and finds the engines that each has."""
+
+    def __init__(self, site: Site, *, known: SiteRecord | None, volume: Volume) -> None:
+        self._site = site
+        self._source = known.source if known else None
+        self._target = known.target if known else None
+        self._volume = volume
+        self._state: VolumeState | None = None
+        self._asking = asyncio.Lock()
+        self._rsyncs: dict[tuple[str, str, int], tuple[bytes, RsyncFeatures] | None] = {}
+
+    async def way(self, host: Host, brick: str | None, places: Places) -> Way:
+        """Raises HostLost, and ToolFailed where nothing can be copied there."""
+        source = places.source if brick is None else _path_of(brick)
+        if not places.own:
+            await self._prove(host, brick, places)
+        compiled = _compiled(host, own=places.own)
+        facts = await host.identity()
+        privileged = facts.effective_uid == 0
+        digest = self._site.transfer.digest != "none"
+        direct = DirectEngine(program=await compiled(), privileged=privileged, digest=digest)
+        engines: dict[str, Engine] = {direct.name: direct}
+        if (found := await self._rsync_of(host, facts)) is not None and found[1].problem() is None:
+            rsync = RsyncEngine(program=found[0], features=found[1], privileged=privileged)
+            engines[rsync.name] = rsync
+        executor = (
+            LocalExecutor(
+                host.processes, source_root=source, target_root=places.target, host=host.name, compiled=compiled
+            )
+            if places.own
+            else HostExecutor(host, source_root=source, target_root=places.target, compiled=compiled)
+        )
+        if brick is None:
+            return Way(executor=executor, engines=engines)
+        return Way(
+            executor=executor,
+            engines=engines,
+            brick=BrickRules(times_from_mdata=times_from_mdata(await self._volume_state())),
+            settler=direct,
+        )
+
+    async def _prove(self, host: Host, brick: str | None, places: Places) -> None:
+        """An empty directory is no target, and not every directory is a brick."""
+        python = (await host.identity()).python
+        roots = await look_at_roots(
+            host.processes, python=python, target=places.target, brick=b"" if brick is None else _path_of(brick)
+        )
+        problem = target_problem(self._target, roots, os.fsdecode(places.target))
+        if problem is None and brick is None:
+            roots = await look_at_roots(host.processes, python=python, target=places.source, brick=b"")
+            problem = target_problem(self._source, roots, os.fsdecode(places.source), where="the source")
+        if problem is not None:
+            raise ToolFailed(problem, hint="see `migrator doctor`")
+        if brick is not None and (problem := brick_problem((await self._volume_state()).volume_id, roots, brick)):
+            raise BrickRefused(problem, hint="see `migrator doctor`")
+
+    async def _rsync_of(self, host: Host, facts: HostFacts) -> tuple[bytes, RsyncFeatures] | None:
+        """Asked once for each connection; None where the host has none."""
+        key = (host.name, facts.boot_id, facts.process_id)
+        if key not in self._rsyncs:
+            rsync = await host.find("rsync")
+            self._rsyncs[key] = None if rsync is None else (rsync, await ask(host.processes, rsync))
+        return self._rsyncs[key]
+
+    async def _volume_state(self) -> VolumeState:
+        async with self._asking:
+            if self._state is None:
+                self._state = await self._volume()
+            return self._state
+
+
+def brick_guard(source: PosixSource | GlusterSource) -> VolumeGuard | None:
+    """Who judges whether bricks may be read; None where the source has none."""
+    return VolumeGuard(source) if isinstance(source, GlusterSource) else None
+
+
+def driving(site: Site, engine: str) -> Driving | None:
+    """The driver that was asked for; None for engines that copy chunks. Raises ToolFailed where it is missing."""
+    if engine not in DRIVERS:
+        return None
+    # Few runs have a driver, and all others would wait for them.
+    from migrator.transfer.engines.drivers import (
+        DriverDirectories,
+        Fpsync,
+        Parsyncfp2,
+        locate_fpsync,
+        locate_parsyncfp2,
+    )
+    from migrator.transfer.executors import SystemExecutor
+
+    privileged = os.geteuid() == 0
+    driver: Driver = (
+        Fpsync(locate_fpsync(), privileged=privileged)
+        if engine == "fpsync"
+        else Parsyncfp2(locate_parsyncfp2(), privileged=privileged)
+    )
+    executor = SystemExecutor(
+        LocalProcesses(),
+        source_root=os.fsencode(site.source.mount),
+        target_root=os.fsencode(site.target.root),
+        compiled=native_program().path,
+        host=OWN_HOST,
+    )
+    return Driving(
+        driver=driver,
+        executor=executor,
+        states=DriverDirectories(site.site.state_dir / "drivers"),
+        part_files=site.transfer.chunk_files,
+        part_bytes=site.transfer.chunk_size_bytes,
+    )
+
+
+@asynccontextmanager
+async def lanes_of(
+    site: Site,
+    source: PosixSource | GlusterSource,
+    known: SiteRecord | None,
+    *,
+    jobs: int | None,
+    engine: str,
+    ahead: bool = False,
+    hosts: SiteHosts | None = None,
+) -> AsyncIterator[LaneSet]:
+    """The lanes of a run: the mount's first, then one for each brick server that has the target. `jobs` as asked for on
+    the command line counts for every host. `known` is the site as the ledger has it. `ahead`: connect the brick servers
+    at once, since they will be needed; with `hosts` those of the caller are used, and stay open.
+
+    After a driver everything is compared through the mount: times on a brick are not those that the driver has set.
+    """
+    own, borrowed = LocalHost(name=OWN_HOST), hosts is not None
+    hosts = hosts or site_hosts(site)
+
+    async def volume() -> VolumeState:
+        if not isinstance(source, GlusterSource):
+            raise ToolFailed("the source has no bricks")
+        return await source.state_for_bricks()
+
+    maker = WayMaker(site, known=known, volume=volume)
+    target = os.fsencode(site.target.root)
+    mount = Places(source=os.fsencode(site.source.mount), target=target, own=True)
+    movers = _movers(site, known, jobs) if site.transfer.movers == "slurm" and engine not in DRIVERS else None
+    found = [
+        HostLane(
+            OWN_HOST,
+            # Where nodes are there to move data, this machine only watches.
+            jobs=0 if movers else jobs or site.transfer.jobs,
+            reads_mount=True,
+            hosts=OneHost(own),
+            make_way=_make(maker, mount),
+        )
+    ]
+    if movers is not None:
+        on_nodes = Places(
+            source=os.fsencode(site.slurm.source or site.source.mount),
+            target=target if site.slurm.target is None else os.fsencode(site.slurm.target / site.target.path),
+        )
+        streams = jobs or site.slurm.jobs or site.transfer.jobs
+        found += [
+            MoverLane(name, jobs=streams, movers=movers, make_way=_make(maker, on_nodes)) for name in movers.names
+        ]
+    brick_hosts = () if site.source.via == "mount" or engine in DRIVERS else site.source.hosts
+    sections = [(name, section) for section in brick_hosts for name in names(section.name)]
+    for name, section in sections:
+        if section.target is None:
+            continue
+        there = Places(source=b"", target=os.fsencode(section.target / site.target.path))
+        found.append(
+            HostLane(
+                name,
+                jobs=jobs or section.jobs or site.transfer.jobs,
+                reads_mount=False,
+                hosts=hosts,
+                make_way=_make(maker, there),
+            )
+        )
+    try:
+        if ahead:
+            if isinstance(source, GlusterSource):
+                source.begin()
+            hosts.begin(name for name, section in sections if section.target is not None)
+        yield LaneSet(found)
+    finally:
+        for lane in found:
+            await lane.close()
+        if movers is not None:
+            await movers.close()
+        if not borrowed:
+            await hosts.close()
+        await own.close()
+
+
+def _movers(site: Site, known: SiteRecord | None, jobs: int | None) -> "SlurmHosts":
+    # As above, of a batch system.
+    from migrator.hosts.slurm import SlurmHosts
+
+    return SlurmHosts(
+        LocalProcesses(),
+        site_id=known.site_id if known else site.site.name,
+        nodes=site.slurm.nodes,
+        options=site.slurm.options,
+        python=site.slurm.python,
+        cpus=jobs or site.slurm.jobs or site.transfer.jobs,
+        lease_s=site.transfer.lease_s,
+    )
+
+
+def _make(maker: WayMaker, places: Places) -> MakeWay:
+    async def make(host: Host, brick: str | None) -> Way:
+        return await maker.way(host, brick, places)
+
+    return make
+
+
+def _compiled(host: Host, *, own: bool) -> PlaceCompiled:
+    """Gives the path of the compiled program on a host. Raises ToolFailed."""
+    native = native_program()
+
+    async def place() -> bytes:
+        return native.path if own else await native.place(host)
+
+    return place
+
+
+class OneHost:
+    """The `Hosts` port with one host."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    async def reach(self, name: str) -> Host:  # noqa: ARG002 - there is only one
+        """The host."""
+        return self._host
+
+    async def close(self) -> None:
+        """The host belongs to the caller."""
+
+
+def _path_of(brick: str) -> bytes:
+    return b"/" + os.fsencode(brick.partition(":/")[2])
+
+
+# ---
+# What governing the streams of a run is made of.
+
+
+def governing_of(wiring: Wiring, ledger: "Ledger", hosts: SiteHosts) -> Governing:
+    """The ports, and the limits of site.toml."""
+    governor, transfer = wiring.site.governor, wiring.site.transfer
+    return Governing(
+        controls=ledger.controls,
+        records=ledger.governor,
+        probes=ledger.probes,
+        loads=HostLoads(hosts, names=host_specs(wiring.site), own=(OWN_HOST,)),
+        limits=Limits(
+            bwlimit_bytes_per_s=transfer.bwlimit_bytes_per_s,
+            max_latency_s=governor.max_latency_s,
+            max_load=governor.max_load,
+        ),
+        windows=transfer.windows,
+        local_time=local_time,
+        in_words=in_words,
+        measured_cost=ledger.samples.measured_cost,
+        cost=ledger.samples.measured_cost(),
+        by=StreamsBy(governor.streams),
+    )
+
+
+# ---
+# What delta passes are made of.
+
+
+SCAN_WORKERS = 8
+
+
+def deltas_of(
+    wiring: Wiring,
+    source: PosixSource | GlusterSource,
+    *,
+    moves: MovingTarget,
+    ledger: "Ledger",
+    progress: Progress,
+    hosts: SiteHosts,
+    engine: str,
+    at_most: int,
+) -> Deltas | None:
+    """None where no delta pass is wanted, or a driver copies: it takes whole trees."""
+    site = wiring.site
+    if at_most == 0 or engine in DRIVERS:
+        return None
+    # What a scan is made of is loaded when there is to be one.
+    from migrator.app.scan import bricks, user_map
+    from migrator.delta.store import ExtraFiles
+    from migrator.scan.session import ScanRequest
+    from migrator.scan.stage import scan
+
+    request = ScanRequest(
+        trees=site.users.trees,
+        exclude=site.users.exclude,
+        users=user_map(site),
+        via=site.source.via,
+        workers=SCAN_WORKERS,
+    )
+
+    async def scan_again(trees: Sequence[bytes]) -> CatalogRecord:
+        with wiring.locks().hold("scan", "scan of a delta pass"):
+            async with bricks(site, source, via=request.via, hosts=hosts) as found:
+                return await scan(
+                    replace(request, only=tuple(trees)),
+                    source=source,
+                    ledger=ledger,
+                    catalogs=wiring.catalogs(),
+                    progress=progress,
+                    clock=wiring.clock,
+                    bricks=found,
+                )
+
+    transfer = site.transfer
+    return Deltas(
+        scan=scan_again,
+        comparisons=wiring.comparisons(),
+        pass_lists=wiring.chunk_lists(),
+        move_lists=wiring.move_lists(),
+        reap_lists=wiring.reap_lists(),
+        differing=wiring.manifests(),
+        extras=ExtraFiles(site.catalogs_dir, temp_dir=wiring.temp_dir),
+        moves=moves,
+        chunk_limits=ChunkLimits(
+            max_bytes=transfer.chunk_size_bytes,
+            max_files=transfer.chunk_files,
+            range_size_bytes=transfer.range_size_bytes if copies_ranges(transfer.engine) else None,
+        ),
+        max_shrink=transfer.max_shrink,
+        trash_keep_s=transfer.trash_keep_s,
+        limits=PassLimits(max_freeze_s=site.cutover.max_freeze_s, max_delta_passes=at_most),
+    )

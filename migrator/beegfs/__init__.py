@@ -1,0 +1,1 @@
+"""BeeGFS: storage targets, quotas, and its command line tools of versions 7 and 8."""

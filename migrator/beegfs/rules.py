@@ -1,0 +1,523 @@
+"""Room, states, quotas and sync of a BeeGFS target. Pure."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+
+from migrator.beegfs.model import (
+    CapacityPool,
+    Consistency,
+    Reachability,
+    StorageSeen,
+    StorageTarget,
+    StripeSettings,
+    TargetKind,
+    TreeOwner,
+    UserQuota,
+)
+from migrator.core.events import Finding, failure, ok, warning
+from migrator.core.units import GIB, TIB, format_count, format_duration, format_size, several
+from migrator.fs.model import Capacity, Need
+from migrator.plan.model import TreeUsage
+from migrator.reap.model import PlanReap, ReapAction
+
+# ---
+# How BeeGFS fills its storage targets with new files, and what room follows. Guards and schedules go by this alike. Pure.
+#
+# A new file is put on targets of the best capacity pool that is not empty (normal, low, emergency), chosen at random, so all of
+# them take alike. A target leaves the normal pool when no more than the low limit is free on it; from then on the others take
+# all. Nobody's tool tells that limit. One that is not online is in no pool (BeeGFS 7 and 8, the sources of its management
+# service).
+
+
+DEFAULT_LOW_LIMITS = (TIB, 512 * GIB)
+"""Of storage targets: BeeGFS 7 (`tuneStorageSpaceLowLimit`), BeeGFS 8 (`cap-pool-storage-limits`)."""
+
+_GONE = frozenset({Reachability.OFFLINE, Reachability.PROBABLY_OFFLINE})
+
+
+def there(targets: Sequence[StorageTarget]) -> Sequence[StorageTarget]:
+    """Those that can be written to at all; where none can, all of them: whoever asks has other reasons to refuse then."""
+    return [one for one in targets if one.reachability not in _GONE] or targets
+
+
+def best_pool(targets: Sequence[StorageTarget]) -> Sequence[StorageTarget]:
+    """Those that take new files now. A target whose pool is not known counts as normal: its room then counts too."""
+    found = there(targets)
+    best = min((_rank(one) for one in found), default=0)
+    return [one for one in found if _rank(one) == best]
+
+
+def _rank(target: StorageTarget) -> int:
+    return list(CapacityPool).index(target.pool or CapacityPool.NORMAL)
+
+
+def low_limit(targets: Sequence[StorageTarget]) -> int:
+    """With so much free a target is passed over, as long as others are normal; 0 where that cannot be told.
+
+    It is told by targets that are passed over already; otherwise a default of BeeGFS, where no normal target has less free.
+    """
+    found = there(targets)
+    normal = [one.free_bytes for one in found if one.pool is CapacityPool.NORMAL]
+    passed = [one.free_bytes for one in found if one.pool in (CapacityPool.LOW, CapacityPool.EMERGENCY)]
+    known = [one for one in (*normal, *passed) if one is not None]
+    if not normal or len(known) < len(found):
+        return 0
+    least = min(one for one in normal if one is not None)
+    most_passed = max((one for one in passed if one is not None), default=0)
+    if most_passed >= least:
+        # It is not room that it lacks: BeeGFS counts inodes too.
+        return 0
+    return next((limit for limit in DEFAULT_LOW_LIMITS if most_passed <= limit < least), most_passed)
+
+
+def even_room(free: Sequence[float], low_bytes: float) -> float:
+    """What new files may take, in bytes, of targets with so many bytes free. Where the low limit is known all of it counts but for that limit
+    on each. Where it is not (0) the first that is full is the end: the fullest one's room, times their number.
+    """
+    if not free:
+        return 0
+    evenly = max(min(free), 0) * len(free)
+    if low_bytes <= 0:
+        return evenly
+    # Shortly before all of them are low they are still filled evenly.
+    return max(evenly, sum(max(one - low_bytes, 0) for one in free))
+
+
+def filled(free: Sequence[float], taken: float, low_bytes: float) -> list[float]:
+    """What is free on each, in bytes, when new files have taken so many, which is no more than there is room for."""
+    left = list(free)
+    while taken > 0.0 and left:
+        best = [place for place, one in enumerate(left) if one > low_bytes] if low_bytes > 0 else []
+        step = min((left[place] for place in best), default=inf) - low_bytes
+        best = best or list(range(len(left)))
+        share = taken / len(best)
+        if share < step:
+            for place in best:
+                left[place] -= share
+            return left
+        for place in best:
+            # Exactly the limit: what is left by rounding would take for ever.
+            left[place] = max(left[place] - step, low_bytes) if left[place] - low_bytes > step else low_bytes
+        taken -= step * len(best)
+    return left
+
+
+# ---
+# What follows from the states and the room of a target's storage and metadata targets. Pure.
+
+
+SILENT_AFTER_S = 40.0
+"""A server that is well reports every 30 s at the latest (BeeGFS 8.3.1, as recorded); its targets count as online for
+another minute and more after it has gone.
+"""
+_TOLD_IN_S = 1.0
+"""The tool tells whole seconds since it heard of a server."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookTimes:
+    """What bounds how soon an outage is told, in seconds. A stream is seen to stand still after `quiet_s`; looks begin
+    `every_s` apart, when the one before has ended, and are begun by a watch that comes round every `tick_s`. A call that
+    gets no answer within its time is ended within `ending_s`. `list_s` is the one question of version 8, `room_s` the
+    first of version 7, `states_s` what is asked there when that has no answer.
+    """
+
+    quiet_s: float
+    every_s: float
+    tick_s: float
+    ending_s: float
+    list_s: float
+    room_s: float
+    states_s: float
+
+
+def told_within_s(times: LookTimes) -> tuple[float, float]:
+    """How long after a server is off at most it is told, by version 8 and by version 7, where the management service answers
+    the look that counts.
+
+    Version 8 tells since when a server is silent: the server was heard just before it went, and a look that has begun just
+    before the silence is long enough gets no answer. Version 7 tells it by a look that begins after the streams stand still:
+    a look that has begun just before the server went uses up all its time.
+    """
+    missed_8 = max(times.every_s, times.list_s + times.ending_s)
+    silent_s = max(SILENT_AFTER_S + _TOLD_IN_S, times.quiet_s)
+    version_8 = silent_s + missed_8 + times.tick_s + times.list_s
+    missed_7 = max(times.every_s, times.room_s + times.states_s + 2 * times.ending_s)
+    version_7 = max(times.quiet_s, missed_7) + times.tick_s + times.room_s + times.ending_s + times.states_s
+    return version_8, version_7
+
+
+def target_problems(seen: StorageSeen) -> tuple[str, ...]:
+    """Why what lies on the target may not be readable; none where every storage and metadata target is online, good, and
+    was heard of.
+
+    What is not known counts as a problem, and so does an answer that leaves out either kind.
+    """
+    problems = [
+        f"BeeGFS names no {kind.value} target, so nothing is known of them"
+        for kind in TargetKind
+        if not any(one.kind is kind for one in seen.targets)
+    ]
+    problems += [f"{one.shown}: {state_words(one)}" for one in seen.targets if not _is_well(one)]
+    return (*problems, *_unanswered_words(seen))
+
+
+def lost_targets(seen: StorageSeen) -> tuple[str, ...]:
+    """The targets whose server does not answer, with why that is thought: streams that write there stand still."""
+    found = (f"{one.shown}: {state_words(one)}" for one in seen.targets if is_lost(one))
+    return (*found, *_unanswered_words(seen))
+
+
+def is_lost(target: StorageTarget) -> bool:
+    """Whether its server is gone, or has not been heard of for too long."""
+    silent = target.last_contact_s is not None and target.last_contact_s > SILENT_AFTER_S
+    return target.reachability is not Reachability.ONLINE or target.answers is False or silent
+
+
+def state_words(target: StorageTarget) -> str:
+    """Reachability, consistency, and since when nothing was heard."""
+    words = ["state not known" if target.reachability is None else target.reachability.value]
+    if target.consistency is not Consistency.GOOD:
+        words.append("consistency not known" if target.consistency is None else target.consistency.value)
+    if target.answers is False:
+        words.append("its server does not answer")
+    if target.last_contact_s is not None and is_lost(target):
+        words.append(f"last heard of {format_duration(target.last_contact_s)} ago")
+    return ", ".join(words)
+
+
+def room_words(target: StorageTarget) -> str:
+    """Room and pool of one target."""
+    words = [] if target.free_bytes is None else [f"{format_size(target.free_bytes)} free"]
+    if target.kind is TargetKind.METADATA and target.free_inodes is not None:
+        words.append(f"{format_count(target.free_inodes)} inodes free")
+    words.append("capacity pool not known" if target.pool is None else f"capacity pool {target.pool.value}")
+    return ", ".join(words)
+
+
+def fullest_words(targets: Sequence[StorageTarget]) -> str:
+    """The targets to look at after a write that found no room: those that are not in the normal pool; where all are (what
+    is known lags by a minute), the fullest of either kind.
+    """
+    tight = [one for one in targets if one.pool in (CapacityPool.LOW, CapacityPool.EMERGENCY)]
+    if not tight:
+        storage = [one for one in targets if one.kind is TargetKind.STORAGE and one.free_bytes is not None]
+        metadata = [one for one in targets if one.kind is TargetKind.METADATA and one.free_inodes is not None]
+        tight = [
+            *sorted(storage, key=lambda one: one.free_bytes or 0)[:1],
+            *sorted(metadata, key=lambda one: one.free_inodes or 0)[:1],
+        ]
+    return "; ".join(f"{one.shown}: {room_words(one)}" for one in tight)
+
+
+def room_of(capacity: Capacity, seen: StorageSeen) -> Capacity:
+    """The room that new files really have: never more than df shows.
+
+    By `even_room` over the storage targets of the best pool. Inodes come from the metadata targets of the best pool: the
+    one with fewest free, times their number; without any that tells its inodes statfs's word is kept, which on BeeGFS is none.
+    """
+    storage = [
+        one for one in seen.targets if one.kind is TargetKind.STORAGE and seen.storage_pool in (None, one.storage_pool)
+    ]
+    free = [one.free_bytes for one in best_pool(storage) if one.free_bytes is not None]
+    metadata = best_pool([one for one in seen.targets if one.kind is TargetKind.METADATA])
+    counted = [one for one in metadata if one.free_inodes is not None]
+    inodes = _spread([one.free_inodes for one in counted]) if len(counted) == len(metadata) else None
+    found = capacity
+    if free:
+        found = replace(found, free_bytes=min(int(even_room(free, low_limit(storage))), capacity.free_bytes))
+    if inodes is not None and capacity.free_inodes is None:
+        totals = [one.total_inodes for one in counted]
+        total = sum(one for one in totals if one is not None) if None not in totals else inodes
+        found = replace(found, free_inodes=inodes, total_inodes=max(total, inodes))
+    return found
+
+
+def emergency_problems(seen: StorageSeen) -> tuple[str, ...]:
+    """Why no file can be made, or hardly any: all targets of a kind that trees may use are in the emergency pool."""
+    problems = []
+    for kind in TargetKind:
+        of_kind = [
+            one
+            for one in seen.targets
+            if one.kind is kind and (kind is TargetKind.METADATA or seen.storage_pool in (None, one.storage_pool))
+        ]
+        if of_kind and all(one.pool is CapacityPool.EMERGENCY for one in of_kind):
+            problems.append(f"every {kind.value} target that new files may lie on is in the emergency pool")
+    return tuple(problems)
+
+
+def stripe_words(stripe: StripeSettings) -> str:
+    """As events tell of it."""
+    words = [] if stripe.targets is None else [f"over {stripe.targets} storage targets"]
+    if stripe.chunk_bytes is not None:
+        words.append(f"in chunks of {format_size(stripe.chunk_bytes)}")
+    return " ".join(words)
+
+
+def stripe_differs(wanted: StripeSettings, found: StripeSettings) -> bool:
+    """Whether a directory has other settings than were asked for."""
+    return (wanted.targets is not None and wanted.targets != found.targets) or (
+        wanted.chunk_bytes is not None and wanted.chunk_bytes != found.chunk_bytes
+    )
+
+
+def _unanswered_words(seen: StorageSeen) -> tuple[str, ...]:
+    return tuple(f"a {kind.value} server: does not answer, and which one is not known" for kind in seen.unanswered)
+
+
+def _is_well(target: StorageTarget) -> bool:
+    return target.consistency is Consistency.GOOD and not is_lost(target)
+
+
+def _spread(free: Sequence[int | None]) -> int | None:
+    known = [one for one in free if one is not None]
+    return min(known) * len(known) if known else None
+
+
+# ---
+# What `doctor` says of the target's storage and metadata targets. Pure: from one look to findings.
+
+
+_CHECK = "storage targets"
+_SHORT_INODES = 0.1
+_NOT_KNOWN = (
+    "not known are then the states of the storage servers (one that is down is seen only as streams that stand still), the "
+    "room of each storage target (one that is full stops everything while df shows room), and the free inodes"
+)
+
+
+def check_storage_targets(seen: StorageSeen | None, failure_words: str = "", hint: str = "") -> list[Finding]:
+    """`seen` is None where the tool could not be asked, for the reason `failure_words`."""
+    if seen is None:
+        fix = hint or "install BeeGFS's command (beegfs-tools; beegfs-utils of BeeGFS 7), or name it in [target] beegfs"
+        return [warning(_CHECK, f"{failure_words}: {_NOT_KNOWN}", fix)]
+    findings = [finding for target in seen.targets if (finding := _check(target)) is not None]
+    missing = [kind for kind in TargetKind if not any(one.kind is kind for one in seen.targets)]
+    findings += [
+        failure(_CHECK, f"BeeGFS names no {kind.value} target", "see whether its management service knows its servers")
+        for kind in missing
+    ]
+    findings += [
+        failure(
+            _CHECK,
+            f"a {kind.value} server does not answer, and which one is not known",
+            f"ask each: `beegfs-ctl --listtargets --nodetype={'meta' if kind is TargetKind.METADATA else 'storage'} --spaceinfo`",
+        )
+        for kind in seen.unanswered
+    ]
+    if findings:
+        return findings
+    storage = sum(one.kind is TargetKind.STORAGE for one in seen.targets)
+    metadata = len(seen.targets) - storage
+    return [ok(_CHECK, f"{several(storage, 'storage target')} and {several(metadata, 'metadata target')} are well")]
+
+
+def check_stripe(stripe: StripeSettings | None, seen: StorageSeen | None) -> list[Finding]:
+    """Whether the stripe settings of site.toml can be given to new trees."""
+    check = "stripe settings"
+    if stripe is None:
+        return []
+    if seen is None:
+        return [
+            failure(
+                check,
+                f"new trees are to be spread {stripe_words(stripe)}, and BeeGFS's command cannot be asked: `run` refuses",
+                "mend what is told of the storage targets, or take stripe_count and chunk_size out of site.toml",
+            )
+        ]
+    there = sum(
+        one.kind is TargetKind.STORAGE and seen.storage_pool in (None, one.storage_pool) for one in seen.targets
+    )
+    if stripe.targets is not None and stripe.targets > there:
+        return [
+            warning(
+                check,
+                f"[target] stripe_count is {stripe.targets}, and there are {several(there, 'storage target')}",
+                "BeeGFS takes as many as there are; set it to what is meant",
+            )
+        ]
+    return [ok(check, f"new trees are spread {stripe_words(stripe)}")]
+
+
+def check_quota(limits: int, problem: str | None) -> list[Finding]:
+    """Where the source limits directories: can what users take up be asked on the target?"""
+    if not limits:
+        return []
+    told = f"the source limits {several(limits, 'directory', 'directories')} (`migrator plan` lists them by user)"
+    if problem is None:
+        return [ok("target quota", f"{told}; BeeGFS counts what users take up, limits are yours to set there")]
+    return [
+        warning(
+            "target quota",
+            f"{told}; on the target nothing limits users: {problem}",
+            "turn on quota tracking in BeeGFS (it may need a licence) and set limits per user, or go without",
+        )
+    ]
+
+
+def _check(target: StorageTarget) -> Finding | None:
+    told = f"{target.shown}: {state_words(target)}"
+    if is_lost(target):
+        return failure(
+            _CHECK, told, f"start BeeGFS's server on {target.node} again, or mend the network to it; its log tells more"
+        )
+    if target.consistency is not Consistency.GOOD:
+        return failure(_CHECK, told, "see to the resync of its mirror group; what lies on it may be older")
+    room = f"{target.shown}: {room_words(target)}"
+    if target.pool is CapacityPool.EMERGENCY:
+        fix = "free or add space there, or move files to other targets (`beegfs entry migrate`): BeeGFS avoids it"
+        return failure(_CHECK, room, fix)
+    if target.pool is CapacityPool.LOW:
+        fix = "free or add space there, or move files to other targets (`beegfs entry migrate`) before it is full"
+        return warning(_CHECK, room, fix)
+    total, free = target.total_inodes, target.free_inodes
+    if target.kind is TargetKind.METADATA and total and free is not None and free < _SHORT_INODES * total:
+        return warning(
+            _CHECK,
+            f"{target.shown}: {format_count(free)} of {format_count(total)} inodes are free",
+            "every file takes one there: add metadata targets, or make its file system anew with more inodes",
+        )
+    if target.pool is None:
+        return warning(_CHECK, room, "ask the management service: `beegfs health capacity`, `beegfs-df`")
+    return None
+
+
+# ---
+# Whether what is to come fits within the users' limits on the target. Pure.
+#
+# Files are copied as root, so that no limit stops them; but what has arrived is its owner's. One who is then beyond his hard
+# limit can write nothing any more, on the day on which he is moved.
+
+
+NEARLY = 0.9
+"""Of a limit: with more than this share of it he has little room to work."""
+_NAMED_USERS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerNeed:
+    """What is to come of one user's: bytes, and files with content (`inodes`); `users` are those whose trees it is in."""
+
+    uid: int
+    need: Need = field(default_factory=Need)
+    users: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """As people are told of him."""
+        named = ", ".join(self.users[:_NAMED_USERS])
+        more = f" and {len(self.users) - _NAMED_USERS} others" if len(self.users) > _NAMED_USERS else ""
+        return f"uid {self.uid} (tree of {named}{more})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaWords:
+    """What does not fit, and what hardly does; sentences."""
+
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def owner_needs(
+    owners: Iterable[TreeOwner], usages: Iterable[TreeUsage], left: Mapping[bytes, Need], *, reap: PlanReap | None
+) -> tuple[OwnerNeed, ...]:
+    """By owner what is to come, of trees of which so much is `left` to be copied (bytes, and all paths but directories): of
+    each owner of a tree the same share. What a plan reaps is taken off every owner of the tree, since nobody knows whose it
+    is: so it is never too much.
+    """
+    whole = {usage.tree.path: usage for usage in usages}
+    reaped = {one.tree.path: one for one in reap.trees if one.action is not ReapAction.LIST} if reap else {}
+    found: dict[int, OwnerNeed] = {}
+    for owner in owners:
+        usage, rest = whole.get(owner.tree), left.get(owner.tree)
+        if usage is None or rest is None:
+            continue
+        gone = reaped.get(owner.tree)
+        size_bytes = max(owner.size_bytes - (gone.size_bytes if gone else 0), 0)
+        files = max(owner.files - (gone.inodes if gone else 0), 0)
+        before = found.get(owner.uid, OwnerNeed(uid=owner.uid))
+        found[owner.uid] = replace(
+            before,
+            need=Need(
+                size_bytes=before.need.size_bytes + _share(size_bytes, rest.size_bytes, usage.size_bytes),
+                inodes=before.need.inodes + _share(files, rest.inodes, usage.files),
+            ),
+            users=tuple(dict.fromkeys((*before.users, usage.tree.user))),
+        )
+    return tuple(found[uid] for uid in sorted(found))
+
+
+def quota_words(needs: Iterable[OwnerNeed], quotas: Mapping[int, UserQuota], *, spread: int) -> QuotaWords:
+    """By user whether it fits. `spread` is over how many storage targets new files lie at most: a file takes one chunk file
+    at least, and so many at most. One who is beyond a limit already, of whom nothing is to come, is no problem of a copy.
+    """
+    problems: list[str] = []
+    warnings: list[str] = []
+    for one in needs:
+        quota = quotas.get(one.uid)
+        if quota is None or not one.need.size_bytes + one.need.inodes:
+            continue
+        _bytes(one, quota, problems, warnings)
+        _chunk_files(one, quota, max(spread, 1), problems, warnings)
+    return QuotaWords(problems=tuple(problems), warnings=tuple(warnings))
+
+
+def room_to_work(owners: Collection[OwnerNeed], quotas: Mapping[int, UserQuota]) -> QuotaWords:
+    """Whether users who are to work on the target can: one at his limit cannot write."""
+    problems: list[str] = []
+    warnings: list[str] = []
+    for one in owners:
+        quota = quotas.get(one.uid)
+        if quota is None:
+            continue
+        for used, limit, words in (
+            (quota.used_bytes, quota.limit_bytes, _size_words(quota)),
+            (quota.used_chunk_files, quota.limit_chunk_files, _count_words(quota)),
+        ):
+            if limit is None or used is None:
+                continue
+            if used >= limit:
+                problems.append(f"{one.shown} could write nothing on the target: {words}; raise the limit there")
+            elif used > NEARLY * limit:
+                warnings.append(f"{one.shown} has little room on the target: {words}")
+    return QuotaWords(problems=tuple(problems), warnings=tuple(warnings))
+
+
+def _bytes(one: OwnerNeed, quota: UserQuota, problems: list[str], warnings: list[str]) -> None:
+    limit = quota.limit_bytes
+    if limit is None:
+        return
+    after = quota.used_bytes + one.need.size_bytes
+    words = f"{_size_words(quota)}, and {format_size(one.need.size_bytes)} are to come"
+    if after > limit:
+        problems.append(f"{one.shown} would be beyond his hard limit on the target: {words}")
+    elif after > NEARLY * limit:
+        warnings.append(f"{one.shown} will have little room on the target: {words}")
+
+
+def _chunk_files(one: OwnerNeed, quota: UserQuota, spread: int, problems: list[str], warnings: list[str]) -> None:
+    limit, used = quota.limit_chunk_files, quota.used_chunk_files
+    if limit is None or used is None:
+        return
+    words = f"{_count_words(quota)}, and {format_count(one.need.inodes)} files are to come"
+    if used + one.need.inodes > limit:
+        problems.append(f"{one.shown} would be beyond his hard limit on the target: {words}")
+    elif used + one.need.inodes * spread > NEARLY * limit:
+        warnings.append(
+            f"{one.shown} may come to his hard limit on the target: {words}, of up to {spread} chunk files each"
+        )
+
+
+def _size_words(quota: UserQuota) -> str:
+    return f"{format_size(quota.used_bytes)} of {format_size(quota.limit_bytes or 0)} are used"
+
+
+def _count_words(quota: UserQuota) -> str:
+    used, limit = quota.used_chunk_files or 0, quota.limit_chunk_files or 0
+    return f"{format_count(used)} of {format_count(limit)} chunk files are used"
+
+
+def _share(amount: int, left: int, whole: int) -> int:
+    return amount * min(left, whole) // whole if whole else 0

@@ -1,0 +1,394 @@
+"""Storage targets and quotas, asked by whichever BeeGFS tool is installed."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+from typing import Protocol, overload
+
+from migrator.beegfs import version7, version8
+from migrator.beegfs import version7 as quotas7
+from migrator.beegfs import version8 as quotas8
+from migrator.beegfs.model import DirectoryFacts, StorageSeen, StorageTarget, StripeSettings, TargetKind, UserQuota
+from migrator.beegfs.rules import (
+    emergency_problems,
+    fullest_words,
+    is_lost,
+    lost_targets,
+    room_of,
+    stripe_differs,
+    target_problems,
+)
+from migrator.core.errors import ToolFailed
+from migrator.core.paths import show
+from migrator.fs.model import Capacity
+from migrator.hosts.ports import Command, Completed, Processes
+
+# ---
+# The storage and metadata targets of the target's file system, as its own tool tells of them.
+
+
+class StorageTargets(Protocol):
+    """Asks the tool of the file system. Every question has a timeout, and starts a program of its own."""
+
+    async def look(self) -> StorageSeen:
+        """Every target with its states and its room. Room lags by 40 to 80 s, states by more. May be called at any time,
+        also by several at once. Raises ToolFailed: no tool, no answer, or one that cannot be read.
+        """
+
+    async def problems(self) -> tuple[str, ...]:
+        """Why what lies on the target may not be readable, as sentences. What cannot be asked is a problem."""
+
+    async def directory(self, path: bytes) -> DirectoryFacts:
+        """What new files in a directory get; an absolute path. Raises ToolFailed."""
+
+    async def set_stripe(self, path: bytes, stripe: StripeSettings) -> None:
+        """Give a directory these settings, for what is made in it from now on, and look whether it has them. May be
+        called again. Raises ToolFailed.
+        """
+
+    async def quota_problem(self) -> str | None:
+        """Why nobody can say what users take up by BeeGFS's own accounting; None where it can be asked."""
+
+    async def quotas(self, uids: Collection[int]) -> Mapping[int, UserQuota]:
+        """What these users take up on the target, and may. Whoever is not told of is left out; everybody is where the file system
+        has no quotas. Use lags by minutes. Raises ToolFailed.
+        """
+
+
+# ---
+# The storage targets of a file system that has none of its own.
+
+
+class NoStorageTargets:
+    """The `StorageTargets` port of a purge for a file system whose mount is all there is to look at."""
+
+    async def problems(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+
+# ---
+# The `StorageTargets` port of BeeGFS, by the tool that is installed on this machine, of either version.
+
+
+SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/beegfs/sbin"
+"""The last is where BeeGFS's own packages put it."""
+_NAMES = ("beegfs", "beegfs-ctl")
+_VERSION_7 = "beegfs-ctl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallTimes:
+    """How long one question is waited for, in seconds: `list_s` is the list of targets of version 8, `room_s` that of version
+    7 with what every server has to tell, `states_s` what follows where that has no answer. These bound how soon an outage
+    is told (`decide.storage_targets.told_within_s`).
+    """
+
+    list_s: float = 6.0
+    room_s: float = 12.0
+    states_s: float = 7.0
+    other_s: float = 25.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeegfsTargets:
+    """Asks for the file system that is mounted at `mount`. `root` is where user trees go, below it; `command` is what
+    site.toml names, None: what is found on this machine. A name that begins with `beegfs-ctl` is asked as version 7.
+
+    The management service is found by the tool itself: it refuses where file systems of several are mounted (`command` is
+    then a script that names the right one).
+    """
+
+    processes: Processes
+    mount: bytes
+    root: bytes
+    command: str | None = None
+    path: str = SEARCH_PATH
+    times: CallTimes = field(default_factory=CallTimes)
+    _pools: dict[bytes, int | None] = field(default_factory=dict, init=False)
+
+    @property
+    def tool(self) -> str:
+        """As the port says."""
+        for name in (self.command,) if self.command is not None else _NAMES:
+            if found := shutil.which(name, path=self.path):
+                return found
+        missing = " and ".join(_NAMES) if self.command is None else self.command
+        raise ToolFailed(
+            f"BeeGFS's command is missing on this machine ({missing})",
+            cause="its package (beegfs-tools; beegfs-utils of BeeGFS 7) is not installed, or lies elsewhere",
+            hint="install it, or name it in [target] beegfs",
+        )
+
+    async def look(self) -> StorageSeen:
+        """As the port says."""
+        tool = self.tool
+        if _is_7(tool):
+            metadata, storage = await asyncio.gather(
+                self._look_7(tool, TargetKind.METADATA), self._look_7(tool, TargetKind.STORAGE)
+            )
+            found = StorageSeen(
+                targets=(*metadata.targets, *storage.targets), unanswered=(*metadata.unanswered, *storage.unanswered)
+            )
+        else:
+            listed = await self._ask(tool, *version8.LIST, *self._mount_words, timeout_s=self.times.list_s)
+            found = StorageSeen(targets=version8.parse_targets(_whole(listed, tool)))
+        return replace(found, storage_pool=await self._storage_pool(found))
+
+    async def problems(self) -> tuple[str, ...]:
+        """As the port says."""
+        try:
+            return target_problems(await self.look())
+        except ToolFailed as error:
+            return (f"the states of the target's storage targets are not known: {error.message}",)
+
+    async def directory(self, path: bytes) -> DirectoryFacts:
+        """As the port says."""
+        tool = self.tool
+        if _is_7(tool):
+            answer = await self._ask(tool, "--getentryinfo", self._mount_word, path)
+            return version7.parse_directory(_whole(answer, tool))
+        return version8.parse_directory(await self._answer_8(tool, ("entry", "info", *version8.AS_LINES), path))
+
+    async def set_stripe(self, path: bytes, stripe: StripeSettings) -> None:
+        """As the port says."""
+        tool = self.tool
+        if _is_7(tool):
+            words = ["--setpattern"]
+            # It wants both of them: what is not asked for stays as it is.
+            now = (await self.directory(path)).stripe
+            words.append(f"--chunksize={stripe.chunk_bytes or now.chunk_bytes}")
+            words.append(f"--numtargets={stripe.targets or now.targets}")
+            _whole(await self._ask(tool, *words, self._mount_word, path), tool)
+        else:
+            words = ["entry", "set"]
+            words += [] if stripe.targets is None else ["--num-targets", str(stripe.targets)]
+            words += [] if stripe.chunk_bytes is None else ["--chunk-size", str(stripe.chunk_bytes)]
+            # Without a list of entries: what it did is asked of it afterwards.
+            _whole(await self._ask(tool, *words, *self._mount_words, path), tool)
+        found = (await self.directory(path)).stripe
+        if stripe_differs(stripe, found):
+            raise ToolFailed(
+                f"{show(path)} has other stripe settings than `{os.path.basename(tool)}` was to give it: "
+                f"{found.targets} targets, chunks of {found.chunk_bytes} bytes"
+            )
+
+    async def quota_problem(self) -> str | None:
+        """As the port says."""
+        try:
+            tool = self.tool
+            if _is_7(tool):
+                _whole(await self._ask(tool, "--getquota", "--uid", "0", self._mount_word), tool)
+            else:
+                _whole(await self._ask(tool, *version8.QUOTA, *self._mount_words), tool)
+        except ToolFailed as error:
+            return error.message
+        return None
+
+    async def quotas(self, uids: Collection[int]) -> Mapping[int, UserQuota]:
+        """As the port says. Raises ToolFailed."""
+        tool = self.tool
+        pool = (await self.look()).storage_pool
+        if _is_7(tool):
+            found: dict[int, UserQuota] = {}
+            wanted = sorted(uids)
+            for start in range(0, len(wanted), quotas7.AT_ONCE):
+                some = wanted[start : start + quotas7.AT_ONCE]
+                answer = await self._ask(tool, *quotas7.words(some, pool), self._mount_word)
+                found |= quotas7.parse_quotas(_whole(answer, tool), some)
+            return found
+        usage, limits, defaults = await asyncio.gather(
+            *(
+                self._ask(tool, *words, *self._mount_words)
+                for words in (quotas8.USAGE, quotas8.LIMITS, quotas8.DEFAULTS)
+            )
+        )
+        if any(words in usage.stderr for words in quotas8.ABSENT):
+            return {}
+        return quotas8.parse_quotas(
+            _whole(usage, tool), _whole(limits, tool), quotas8.parse_defaults(_whole(defaults, tool), pool), uids
+        )
+
+    async def _storage_pool(self, seen: StorageSeen) -> int | None:
+        """The pool that the root of the user trees has, where there are several; asked once, since few change it."""
+        known = {one.storage_pool for one in seen.targets if one.kind is TargetKind.STORAGE}
+        if len(known) < 2:
+            return None
+        if self.root not in self._pools:
+            if lost_targets(seen):
+                # A metadata server would have to answer, and that something is lost is to be told soon.
+                return None
+            self._pools[self.root] = (await self.directory(self.root)).storage_pool
+        pool = self._pools[self.root]
+        return pool if pool in known else None
+
+    async def _look_7(self, tool: str, kind: TargetKind) -> StorageSeen:
+        """With the room where the servers tell it. Where one makes the tool wait for too long, the states alone: the servers
+        that are not reached then do not answer; where all are reached, one of them does not answer all the same.
+        """
+        nodes = f"--nodetype={'meta' if kind is TargetKind.METADATA else 'storage'}"
+        pools = (version7.STORAGE_POOLS,) if kind is TargetKind.STORAGE else ()
+        with_room = await self._ask(
+            tool,
+            *("--listtargets", nodes, "--state", *pools, *version7.ROOM, self._mount_word),
+            timeout_s=self.times.room_s,
+            may_time_out=True,
+        )
+        if not with_room.timed_out:
+            server_down = with_room.exit_code != 0 and version7.SERVER_DOWN in with_room.stderr
+            output = with_room.stdout if server_down else _whole(with_room, tool)
+            return StorageSeen(targets=version7.parse_targets(output, kind, with_room=True))
+        states, reached = await asyncio.gather(
+            self._ask(tool, "--listtargets", nodes, "--state", self._mount_word, timeout_s=self.times.states_s),
+            self._ask(
+                tool,
+                *("--listnodes", nodes, version7.REACHABLE, self._mount_word),
+                timeout_s=self.times.states_s,
+                may_time_out=True,
+            ),
+        )
+        silent = frozenset() if reached.timed_out else version7.unreached(reached.stdout)
+        targets = tuple(
+            replace(one, answers=False) if one.node in silent else one
+            for one in version7.parse_targets(_whole(states, tool), kind, with_room=False)
+        )
+        return StorageSeen(targets=targets, unanswered=() if any(map(is_lost, targets)) else (kind,))
+
+    async def _answer_8(self, tool: str, words: tuple[str, ...], path: bytes | None = None) -> bytes:
+        answer = await self._ask(tool, *words, *self._mount_words, *(() if path is None else (path,)))
+        return _whole(answer, tool)
+
+    @property
+    def _mount_words(self) -> tuple[bytes, ...]:
+        return (b"--mount", self.mount)
+
+    @property
+    def _mount_word(self) -> bytes:
+        return b"--mount=" + self.mount
+
+    async def _ask(
+        self, tool: str, *words: str | bytes, timeout_s: float | None = None, may_time_out: bool = False
+    ) -> Completed:
+        timeout_s = timeout_s or self.times.other_s
+        argv = (os.fsencode(tool), *(word if isinstance(word, bytes) else os.fsencode(word) for word in words))
+        answer = await self.processes.run(Command(argv=argv, environment={"PATH": self.path}, timeout_s=timeout_s))
+        if answer.timed_out and not may_time_out:
+            raise ToolFailed(
+                f"`{_shown(argv)}` gave no answer within {timeout_s:.0f} s",
+                cause="BeeGFS's management service is down or not reached",
+                hint="see whether it runs, then try the same command by hand",
+            )
+        return answer
+
+
+def _is_7(tool: str) -> bool:
+    return PurePath(tool).name.startswith(_VERSION_7)
+
+
+def _whole(answer: Completed, tool: str) -> bytes:
+    """The output of a command that came to its end. Raises ToolFailed."""
+    said = answer.stderr.decode("utf-8", "replace").strip()
+    if answer.exit_code == 0 or (answer.exit_code == 1 and answer.stdout and _is_licence(answer.stderr)):
+        return answer.stdout
+    why = said.splitlines()[-1] if said else f"exit code {answer.exit_code}"
+    raise ToolFailed(
+        f"`{PurePath(tool).name}` failed: {why}",
+        cause="BeeGFS's management service is down, or this machine may not ask it (authentication, certificate)",
+        hint="try the same command by hand, as root; `migrator doctor` tells what it says",
+    )
+
+
+def _is_licence(stderr: bytes) -> bool:
+    lines = [line for line in stderr.split(b"\n") if line.strip()]
+    return len(lines) >= 1 and version8.UNLICENSED in lines[-1] and all(b"Error" not in line for line in lines[:-1])
+
+
+def _shown(argv: tuple[bytes, ...]) -> str:
+    return " ".join(show(word) for word in (os.path.basename(argv[0]), *argv[1:]))
+
+
+# ---
+# One look at the target's storage targets, as guards and `doctor` need it: what could not be asked is told, not raised.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageLook:
+    """What was seen, or why nothing was (`failure`). A target that has none of its own (`asked` False) tells nothing."""
+
+    seen: StorageSeen | None = None
+    failure: str = ""
+    hint: str = ""
+    asked: bool = True
+
+    @overload
+    def room(self, capacity: Capacity) -> Capacity: ...
+    @overload
+    def room(self, capacity: None) -> None: ...
+    @overload
+    def room(self, capacity: Capacity | None) -> Capacity | None: ...
+    def room(self, capacity: Capacity | None) -> Capacity | None:
+        """What statfs told, cut to what new files really have."""
+        return capacity if capacity is None or self.seen is None else room_of(capacity, self.seen)
+
+    @property
+    def targets(self) -> tuple[StorageTarget, ...]:
+        """What was seen; none where nothing is known."""
+        return () if self.seen is None else self.seen.targets
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why nothing should be written there now; none where nothing is known."""
+        if self.seen is None:
+            return ()
+        return (*self.lost, *emergency_problems(self.seen))
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """What does not answer; nothing where nothing is known."""
+        return () if self.seen is None else lost_targets(self.seen)
+
+
+async def words_for_full(storage: StorageTargets | None) -> str:
+    """After a write found no room: the storage targets that are full, or the fullest; empty where nobody can say."""
+    targets = (await look_at_storage(storage)).targets
+    return fullest_words(targets) if targets else ""
+
+
+async def look_at_storage(storage: StorageTargets | None) -> StorageLook:
+    """Ask once; `storage` None: there is nothing to ask, and no program is started."""
+    if storage is None:
+        return StorageLook(asked=False)
+    try:
+        return StorageLook(seen=await storage.look())
+    except ToolFailed as error:
+        return StorageLook(failure=error.message, hint=error.hint)
+
+
+# ---
+# The users' limits on the target, as guards and `plan` need them: what could not be asked is told, not raised.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaLook:
+    """By number the users who have limits; `failure` why that is not known. `spread` is over how many storage targets new
+    files lie at most.
+    """
+
+    quotas: Mapping[int, UserQuota] = field(default_factory=dict)
+    spread: int = 1
+    failure: str = ""
+
+
+async def look_at_quotas(storage: StorageTargets | None, root: bytes, uids: Collection[int]) -> QuotaLook:
+    """Ask once for these users; `root` is where their trees go. `storage` None: there is nothing to ask."""
+    if storage is None or not uids:
+        return QuotaLook()
+    try:
+        quotas = {uid: one for uid, one in (await storage.quotas(uids)).items() if one.limited}
+        spread = (await storage.directory(root)).stripe.targets or 1 if quotas else 1
+    except ToolFailed as error:
+        return QuotaLook(failure=error.message)
+    return QuotaLook(quotas=quotas, spread=spread)

@@ -1,0 +1,1 @@
+"""`bench`: the field's benchmarks on mounted file systems."""

@@ -1,0 +1,387 @@
+"""`bench run` and `bench clean`."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from migrator.bench.hosts import HostWorkloads, RootSeen, WorkDirectory
+from migrator.bench.model import (
+    BENCH_NAME,
+    Background,
+    BenchmarkRecord,
+    BenchmarkRequest,
+    BenchmarkResult,
+    BenchmarkState,
+    BenchmarkSummary,
+    Cleaning,
+    HostRun,
+    Measurement,
+    Place,
+    PlaceRoom,
+    Step,
+    Suite,
+)
+from migrator.bench.rules import figure
+from migrator.bench.suites import room_problems, suite
+from migrator.core.clock import Clock
+from migrator.core.errors import MigratorError, Refused, ToolFailed, UsageError
+from migrator.core.events import Event, EventKind, Severity
+from migrator.core.paths import show
+from migrator.core.progress import Progress
+from migrator.core.tasks import to_the_end
+from migrator.ledger.locks import Locks
+
+if TYPE_CHECKING:
+    from migrator.ledger.measures import BenchmarkRecords
+
+LOCK = "bench"
+"""One call at a time measures: two would measure each other."""
+_LEAD_S = 0.5
+_ROUND_TRIPS = 4
+"""The agreed time lies so far ahead: the script has to be sent and started on every host until then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkWorld:
+    """`not_expected` says why what is mounted at a place is not what was recorded of it: nothing is written there then.
+    `not_there` says the same of a host, None where it is; it raises HostLost, ToolFailed, UsageError.
+    """
+
+    workloads: HostWorkloads
+    records: "BenchmarkRecords"
+    locks: Locks
+    progress: Progress
+    clock: Clock
+    not_expected: Callable[[Place], tuple[str, ...]]
+    not_there: Callable[[str, Place], Awaitable[str | None]]
+    tokens: Callable[[], str]
+
+    def report(self, kind: EventKind, subject: str, message: str, severity: Severity = Severity.INFO) -> None:
+        """Emit an event."""
+        self.progress.event(
+            Event(at_s=self.clock.now_s(), kind=kind, severity=severity, subject=subject, message=message)
+        )
+
+
+async def run_benchmarks(request: BenchmarkRequest, world: BenchmarkWorld) -> BenchmarkSummary:
+    """Run suites on file systems, A B A B, and record every figure; a dry run only looks.
+
+    What killed calls have left is removed first. A suite that fails does not keep the others from being run; it is in the
+    summary. Raises UsageError, Refused (no room; not the file system that was recorded), LockHeld, HostLost, ToolFailed.
+    """
+    if request.runs < 1 or not request.places or not request.suites or not request.hosts:
+        raise UsageError("nothing to run", hint="name a suite and a file system, and at least one run")
+    suites = [suite(name, request.scale) for name in dict.fromkeys(request.suites)]
+    with nullcontext() if request.dry_run else world.locks.hold(LOCK, "benchmarks"):
+        await _require_recorded(request, world)
+        removed = () if request.dry_run else await _remove_left(request, world)
+        programs = {name for planned in suites for step in planned.steps for name in step.programs}
+        seen = {
+            (host, place.label): await world.workloads.look(host, place.root, programs)
+            for host in request.hosts
+            for place in request.places
+        }
+        room = _room(request, suites, seen)
+        summary = BenchmarkSummary(scale=request.scale, dry_run=request.dry_run, room=room, removed=removed)
+        problems = tuple(
+            problem
+            for one in room
+            for problem in room_problems(
+                one,
+                inodes_free=request.inodes_free.get(one.place.label),
+                accept_unknown_inodes=request.accept_unknown_inodes,
+            )
+        )
+        possible = [_without_missing(planned, seen) for planned in suites]
+        if request.dry_run:
+            left_out = (f"{planned.name}: {note}" for planned, notes in possible for note in notes)
+            return replace(summary, suites=tuple(planned for planned, _ in possible), notes=(*problems, *left_out))
+        if problems:
+            raise Refused(
+                "; ".join(problems),
+                cause="the suites are too large for what is free",
+                hint="give a smaller --scale, fewer suites, or --accept-unknown-inodes where that is what is not told",
+            )
+        places = tuple(
+            replace(place, filesystem=seen[request.hosts[0], place.label].filesystem) for place in request.places
+        )
+        devices = {where: look.device for where, look in seen.items()}
+        results, failures = [], []
+        for planned, notes in possible:
+            record = world.records.start(
+                BenchmarkRecord(
+                    id=0,
+                    suite=planned.name,
+                    scale=planned.scale,
+                    seed=request.seed,
+                    runs=request.runs,
+                    places=places,
+                    hosts=request.hosts,
+                    token=world.tokens(),
+                    state=BenchmarkState.RUNNING,
+                    started_at_s=world.clock.now_s(),
+                )
+            )
+            bench = _Bench(record=record, suite=planned, world=world, watch_s=request.watch_s, devices=devices)
+            record, failure = await _recorded(bench, notes)
+            failures += [f"{planned.name}: {failure}"] if failure else []
+            measurements = tuple(world.records.measurements(record.id))
+            results.append(BenchmarkResult(record=record, measurements=measurements))
+        return replace(summary, results=tuple(results), failures=tuple(failures))
+
+
+async def clean_up(places: Sequence[Place], host: str, world: BenchmarkWorld) -> Cleaning:
+    """Remove what killed calls of this site have left: on these file systems, and wherever the ledger knows of one.
+
+    `host` looks at the places. May be called again. Raises LockHeld.
+    """
+    with world.locks.hold(LOCK, "remove what benchmarks have left"):
+        return await _clean(places, host, world)
+
+
+async def _require_recorded(request: BenchmarkRequest, world: BenchmarkWorld) -> None:
+    """An empty mount point would be filled in the place of the file system, and measured. Raises Refused."""
+    for place in request.places:
+        there = {host: await world.not_there(host, place) for host in request.hosts}
+        found = [*world.not_expected(place), *(f"host {host}: {problem}" for host, problem in there.items() if problem)]
+        if found:
+            raise Refused(
+                f"{place.shown} is not the file system that was recorded: {'; '.join(found)}",
+                hint="mount it, or name another directory with --on",
+            )
+
+
+async def _remove_left(request: BenchmarkRequest, world: BenchmarkWorld) -> tuple[str, ...]:
+    cleaning = await _clean(request.places, request.hosts[0], world)
+    for problem in cleaning.left:
+        world.report(EventKind.BENCHMARK_LEFT, "bench", f"was left: {problem}", Severity.WARNING)
+    return cleaning.removed
+
+
+def _room(
+    request: BenchmarkRequest, suites: Sequence[Suite], seen: Mapping[tuple[str, str], RootSeen]
+) -> tuple[PlaceRoom, ...]:
+    """By the host with the least room: a path may be another file system on each."""
+    found = []
+    for place in request.places:
+        looks = [seen[host, place.label] for host in request.hosts]
+        inodes = [look.free_inodes for look in looks if look.free_inodes is not None]
+        found.append(
+            PlaceRoom(
+                place=place,
+                need_bytes=max(planned.need_bytes for planned in suites) * len(request.hosts),
+                free_bytes=min(look.free_bytes for look in looks),
+                need_inodes=max(planned.need_inodes for planned in suites) * len(request.hosts),
+                free_inodes=min(inodes) if inodes else None,
+            )
+        )
+    return tuple(found)
+
+
+def _without_missing(planned: Suite, seen: Mapping[tuple[str, str], RootSeen]) -> tuple[Suite, tuple[str, ...]]:
+    """The suite without the steps whose programs some host does not have, and which those are."""
+    kept, notes = [], []
+    for step in planned.steps:
+        without = {
+            name: sorted({host for (host, _), look in seen.items() if name not in look.programs})
+            for name in step.programs
+        }
+        missing = [f"{name} is not installed on {', '.join(hosts)}" for name, hosts in without.items() if hosts]
+        if not missing:
+            kept.append(step)
+        elif step.unit is not None:
+            notes.append(f"left out: {step.title}: {'; '.join(missing)}")
+    return replace(planned, steps=tuple(kept)), tuple(notes)
+
+
+async def _recorded(bench: "_Bench", notes: tuple[str, ...]) -> tuple[BenchmarkRecord, str]:
+    """Run a suite and record how it ended; and why it failed, empty where it did not."""
+    world, record = bench.world, bench.record
+    state, failure = BenchmarkState.DONE, ""
+    try:
+        await bench.run()
+    except MigratorError as error:
+        state, failure = BenchmarkState.FAILED, error.message
+        world.report(EventKind.BENCHMARK_FAILED, bench.suite.name, failure, Severity.ERROR)
+        notes = (*notes, failure)
+    except asyncio.CancelledError:
+        world.records.finish(record.id, BenchmarkState.INTERRUPTED, at_s=world.clock.now_s(), notes=notes)
+        raise
+    return world.records.finish(record.id, state, at_s=world.clock.now_s(), notes=notes), failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bench:
+    """The runs of one benchmark. `devices` are the file systems that were there when it began, by host and label of the place."""
+
+    record: BenchmarkRecord
+    suite: Suite
+    world: BenchmarkWorld
+    watch_s: float
+    devices: Mapping[tuple[str, str], int]
+
+    async def run(self) -> None:
+        """Measure each file system in turn. Raises HostLost, ToolFailed, Refused (not the file system any more that was there)."""
+        for run in range(1, self.record.runs + 1):
+            for place in self.record.places:
+                words = f"run {run} of {self.record.runs} on {place.shown}: {self.suite.sizes}"
+                self.world.report(EventKind.BENCHMARK_RUN, self.suite.name, words)
+                await self._measure(place, run)
+
+    async def _measure(self, place: Place, run: int) -> None:
+        """Each step once, recorded as soon as it is measured. Everything is removed again, also when it fails or is cancelled."""
+        workloads = self.world.workloads
+        directories = [WorkDirectory(host=host, place=place, name=self.record.directory) for host in self.record.hosts]
+        background = await asyncio.gather(*(workloads.background(host, self.watch_s) for host in self.record.hosts))
+        await self._require_same(place)
+        try:
+            # One after the other: the first makes what all of them share.
+            for directory in directories:
+                await workloads.make(directory)
+            for step in self.suite.steps:
+                await self._step(step, run, directories, background)
+        finally:
+            await to_the_end(self._remove(directories))
+
+    async def _require_same(self, place: Place) -> None:
+        """Hours may have gone by, and an empty mount point would be measured in the place of the file system, and filled."""
+        problems = [*self.world.not_expected(place)]
+        for host in self.record.hosts:
+            seen = await self.world.workloads.look(host, place.root, ())
+            if seen.device != self.devices[host, place.label]:
+                problems.append(f"on host {host} another file system is mounted there")
+        if problems:
+            raise Refused(
+                f"{place.shown} is not what it was when this benchmark began: {'; '.join(problems)}",
+                cause="it was unmounted, or mounted anew",
+                hint="mount it, then give the same command again; `migrator bench clean` removes what is left on it",
+            )
+
+    async def _step(
+        self, step: Step, run: int, directories: Sequence[WorkDirectory], background: Sequence[Background]
+    ) -> None:
+        if step.unit is None:
+            await self._perform(step, directories, None)
+            return
+        workloads, start_at_s = self.world.workloads, None
+        dropping = (workloads.drop_caches(directory, step) for directory in directories)
+        cold = all(await asyncio.gather(*dropping))
+        if len(directories) > 1:
+            trips = await asyncio.gather(*(workloads.round_trip_s(directory.host) for directory in directories))
+            start_at_s = self.world.clock.now_s() + _LEAD_S + _ROUND_TRIPS * max(trips)
+        hosts = await self._perform(step, directories, start_at_s)
+        place = directories[0].place
+        try:
+            value, by_host, details = figure(step, hosts)
+        except ValueError as error:
+            raise ToolFailed(f"{step.title} on {place.shown}: {error}") from error
+        begun = [one.began_at_s for one in hosts]
+        self.world.records.measured(
+            self.record.id,
+            Measurement(
+                place=place.label,
+                run=run,
+                step=step.name,
+                unit=step.unit,
+                value=value,
+                by_host=by_host,
+                at_s=self.world.clock.now_s(),
+                details=details,
+                background=tuple(background),
+                cold=cold,
+                skew_s=max(begun) - min(begun),
+            ),
+        )
+
+    async def _perform(
+        self, step: Step, directories: Sequence[WorkDirectory], start_at_s: float | None
+    ) -> list[HostRun]:
+        seed, token = self.record.seed, self.record.token
+        perform = self.world.workloads.perform
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(perform(one, step, seed=seed, start_at_s=start_at_s, token=token))
+                    for one in directories
+                ]
+        except BaseExceptionGroup as errors:
+            # The first of the program's own, where there is nothing worse.
+            found, rest = errors.split(MigratorError)
+            raise (errors if found is None or rest is not None else found.exceptions[0]) from errors
+        return [task.result() for task in tasks]
+
+    async def _remove(self, directories: Sequence[WorkDirectory]) -> None:
+        """From every host: a path may be another file system on each. The next call removes what stays."""
+        for directory in directories:
+            try:
+                await self.world.workloads.remove(directory)
+            except MigratorError as error:
+                self.world.report(
+                    EventKind.BENCHMARK_LEFT,
+                    self.suite.name,
+                    f"the work directory cannot be removed: {error.message}; `migrator bench clean` tries again",
+                    Severity.WARNING,
+                )
+
+
+async def _clean(places: Sequence[Place], host: str, world: BenchmarkWorld) -> Cleaning:
+    """End the processes that killed calls have left, then remove their directories. The lock is held."""
+    removed: list[str] = []
+    left: list[str] = []
+    own = {record.directory: record for record in world.records.all()}
+    for record in own.values():
+        if record.state is BenchmarkState.RUNNING:
+            left += await _end(record, world, removed)
+    for place in places:
+        if reasons := world.not_expected(place):
+            left.append("; ".join(reasons))
+            continue
+        try:
+            seen = await world.workloads.look(host, place.root, ())
+        except MigratorError as error:
+            left.append(f"{place.shown}: {error.message}")
+            continue
+        for name in seen.left:
+            shown = _shown(place, name)
+            if name in own:
+                await world.workloads.remove(WorkDirectory(host=host, place=place, name=name))
+                removed.append(shown)
+            else:
+                left.append(f"{shown} is another site's")
+    return Cleaning(removed=tuple(dict.fromkeys(removed)), left=tuple(left))
+
+
+async def _end(record: BenchmarkRecord, world: BenchmarkWorld, removed: list[str]) -> list[str]:
+    """What kept a benchmark from being brought to its end. Where its processes live on, its directory stays."""
+    problems = []
+    for host in record.hosts:
+        try:
+            if not await world.workloads.end(host, record.token):
+                problems.append(f"benchmark {record.id}: a process on {host} cannot be ended")
+                continue
+            for place in record.places:
+                if reasons := world.not_expected(place):
+                    problems.append(f"benchmark {record.id}: {'; '.join(reasons)}")
+                    continue
+                seen = await world.workloads.look(host, place.root, ())
+                if place.filesystem not in ("", seen.filesystem):
+                    problems.append(
+                        f"benchmark {record.id}: {place.shown} was {place.filesystem}, and is {seen.filesystem} on {host} now: "
+                        "what was left there cannot be removed before it is mounted"
+                    )
+                    continue
+                # Also where there is nothing in the directory of benchmarks: it may have been killed right then.
+                await world.workloads.remove(WorkDirectory(host=host, place=place, name=record.directory))
+                if record.directory in seen.left:
+                    removed.append(_shown(place, record.directory))
+        except MigratorError as error:
+            problems.append(f"benchmark {record.id}: {error.message}")
+    if not problems:
+        world.records.finish(record.id, BenchmarkState.INTERRUPTED, at_s=world.clock.now_s())
+    return problems
+
+
+def _shown(place: Place, name: str) -> str:
+    return f"{show(place.root)}/{show(BENCH_NAME)}/{name}"

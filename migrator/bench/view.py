@@ -1,0 +1,324 @@
+"""Benchmarks for people: tables, intervals, published figures."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from migrator.bench.model import BenchmarkListing, BenchmarkState, BenchmarkSummary, Cleaning, Unit, scale_words
+from migrator.bench.rules import StepComparison, SuiteComparison, compare, statements
+from migrator.bench.suites import publications
+from migrator.core.statistics import Series
+from migrator.core.units import GIB, KIB, MIB, format_count, format_size, several
+from migrator.render.document import (
+    NONE,
+    BarChart,
+    BarLine,
+    Block,
+    Document,
+    Section,
+    Table,
+    clean,
+    facts,
+    figure,
+    paragraph,
+    table,
+    text,
+    when,
+    wide,
+)
+
+_RATES = ((GIB, "GiB/s"), (MIB, "MiB/s"), (KIB, "KiB/s"), (1, "B/s"))
+_PUBLISHED_IN = {Unit.SECONDS: "s", Unit.MILLISECONDS: "ms", Unit.BYTES_PER_S: "MB/s", Unit.OPERATIONS_PER_S: "ops/s"}
+_DETAILS = {
+    "bytes_per_s": ("rate", Unit.BYTES_PER_S),
+    "p50_ms": ("p50", Unit.MILLISECONDS),
+    "p90_ms": ("p90", Unit.MILLISECONDS),
+    "p99_ms": ("p99", Unit.MILLISECONDS),
+    "p999_ms": ("p99.9", Unit.MILLISECONDS),
+    "max_ms": ("longest", Unit.MILLISECONDS),
+    "reads": ("reads", None),
+}
+
+
+def summary_document(summary: BenchmarkSummary) -> Document:
+    """What `bench run` did, or would do."""
+    if summary.dry_run:
+        return Document(
+            title="Benchmarks, dry run",
+            subtitle=scale_words(summary.scale),
+            sections=(
+                Section(title="Room", blocks=(_room(summary), *alerts(summary.notes))),
+                Section(title="Steps", blocks=(_steps(summary),)),
+            ),
+        )
+    # One that went through without figures has its reason in its notes; why others failed is told at the end.
+    told = [result for result in summary.results if result.measurements or result.record.state is BenchmarkState.DONE]
+    made = comparison_document(compare(told))
+    ends: list[Block] = [*alerts(summary.failures)]
+    if summary.removed:
+        ends.append(paragraph(f"Removed, left by killed calls: {', '.join(summary.removed)}."))
+    numbers = " ".join(str(result.record.id) for result in summary.results)
+    ends.append(paragraph(f"Recorded: `migrator bench compare {numbers}` shows this again; --html adds charts."))
+    return Document(
+        title=made.title, subtitle=made.subtitle, sections=(*made.sections, Section(title="End", blocks=tuple(ends)))
+    )
+
+
+def _room(summary: BenchmarkSummary) -> Table:
+    rows = [
+        (
+            one.place.shown,
+            format_size(one.need_bytes),
+            format_size(one.free_bytes),
+            format_count(one.need_inodes),
+            NONE if one.free_inodes is None else format_count(one.free_inodes),
+        )
+        for one in summary.room
+    ]
+    columns = [wide("file system"), figure("needs"), figure("free"), figure("files made"), figure("files free")]
+    return table("", columns, rows, note="What the largest of the suites needs at a time, on all hosts together.")
+
+
+def _steps(summary: BenchmarkSummary) -> Table:
+    rows = [
+        (
+            planned.name,
+            step.title,
+            " ".join(step.lanes[0]) + (f", and {len(step.lanes) - 1} more at once" if len(step.lanes) > 1 else ""),
+            step.unit or "not measured",
+        )
+        for planned in summary.suites
+        for step in planned.steps
+    ]
+    columns = [text("suite"), wide("step"), wide("command"), text("figure in")]
+    return table(
+        "", columns, rows, note="Commands that begin with @ are functions of the script that is sent to hosts."
+    )
+
+
+def listing_document(listing: BenchmarkListing) -> Document:
+    """The suites, and what was run."""
+    suites = table(
+        "",
+        [text("suite"), wide("what"), wide("sizes"), figure("needs")],
+        [(one.name, one.title, one.sizes, format_size(one.need_bytes)) for one in listing.suites],
+    )
+    columns = [
+        figure("number"),
+        text("suite"),
+        figure("scale"),
+        figure("runs"),
+        wide("on"),
+        text("state"),
+        text("begun"),
+    ]
+    rows = [
+        (
+            str(record.id),
+            record.suite,
+            f"{record.scale:g}",
+            str(record.runs),
+            ", ".join(place.shown for place in record.places),
+            record.state,
+            when(record.started_at_s),
+        )
+        for record in listing.benchmarks
+    ]
+    run: Block = table("", columns, rows) if rows else paragraph("Nothing was run yet.")
+    return Document(
+        title="Benchmarks",
+        subtitle=scale_words(listing.scale),
+        sections=(Section(title="Suites", blocks=(suites,)), Section(title="What was run", blocks=(run,))),
+    )
+
+
+def cleaning_document(cleaning: Cleaning) -> Document:
+    """What `bench clean` did."""
+    removed = paragraph(", ".join(cleaning.removed) or "nothing was there")
+    left = (Section(title="Left", blocks=tuple(alerts(cleaning.left))),) if cleaning.left else ()
+    return Document(
+        title="Benchmarks", subtitle="what was left", sections=(Section(title="Removed", blocks=(removed,)), *left)
+    )
+
+
+def comparison_document(comparisons: Sequence[SuiteComparison], *, charts: bool = False) -> Document:
+    """What was measured, suite by suite; with charts where there is room for them."""
+    return Document(
+        title="Benchmarks",
+        subtitle=", ".join(dict.fromkeys(scale_words(comparison.scale) for comparison in comparisons)),
+        sections=tuple(
+            Section(
+                title=clean(f"{comparison.suite}: {comparison.title}"),
+                blocks=tuple(comparison_blocks(comparison, charts=charts)),
+            )
+            for comparison in comparisons
+        ),
+    )
+
+
+def comparison_blocks(comparison: SuiteComparison, *, charts: bool) -> Iterator[Block]:
+    """One suite: figures, noise, chart, the load before, and what was published."""
+    yield facts(
+        [
+            ("benchmark", ", ".join(map(str, comparison.benchmarks))),
+            ("scale", f"{scale_words(comparison.scale)}: {comparison.sizes}"),
+            ("runs", f"{several(comparison.runs, 'run')} on each file system, in turns"),
+            ("hosts", f"{', '.join(comparison.hosts)}, at {when(comparison.started_at_s)}"),
+        ]
+    )
+    yield from alerts(comparison.cautions)
+    yield from (paragraph(_sentence(note)) for note in comparison.notes)
+    if not comparison.steps:
+        yield paragraph("Nothing was measured.")
+        return
+    yield from (paragraph(_sentence(one)) for one in statements(comparison))
+    rows = [
+        (
+            step.title,
+            side.label,
+            figure_words(side.figures, step.unit),
+            format_count(side.figures.count),
+            _details(side.details, step.unit),
+        )
+        for step in comparison.steps
+        for side in step.sides
+    ]
+    columns = [wide("test"), text("on"), figure("median (range)"), figure("runs"), wide("also")]
+    yield table("What was measured", columns, rows, note="Also: medians of what else was measured.")
+    verdicts = [(step.title, contrast.verdict) for step in comparison.steps for contrast in step.contrasts]
+    if verdicts:
+        yield table(
+            "What is beyond the noise",
+            [wide("test"), wide("verdict")],
+            verdicts,
+            note="The median ratio of pairs: each run on the one file system with the run on the other that was next to it. "
+            "Its interval holds in at least 9 of 10 cases; among many tests some may be wrong.",
+        )
+    if charts:
+        yield _chart(comparison)
+    if comparison.background:
+        busy = [
+            (
+                one.label,
+                _in_unit(one.load, 1, ""),
+                figure_words(one.disk_bytes_per_s, Unit.BYTES_PER_S),
+                figure_words(one.network_bytes_per_s, Unit.BYTES_PER_S),
+            )
+            for one in comparison.background
+        ]
+        columns = [text("on"), figure("load average"), figure("disks"), figure("network")]
+        yield table("Just before the runs, on the hosts", columns, busy)
+    if any(step.published for step in comparison.steps):
+        yield from _published(comparison)
+
+
+def _details(details: Mapping[str, float], unit: Unit) -> str:
+    return ", ".join(
+        f"{words} {value_words(details[name], counted) if counted else format_count(round(details[name]))}"
+        for name, (words, counted) in _DETAILS.items()
+        if name in details and not (name == "bytes_per_s" and unit is Unit.BYTES_PER_S)
+    )
+
+
+def _chart(comparison: SuiteComparison) -> BarChart:
+    groups = tuple(
+        (
+            clean(f"{step.title}, {'longer' if step.unit.more_is_better else 'shorter'} is better"),
+            tuple(
+                BarLine(
+                    label=clean(side.label),
+                    value=side.figures.median,
+                    text=figure_words(side.figures, step.unit),
+                    span=(side.figures.least, side.figures.most) if side.figures.count > 1 else None,
+                )
+                for side in step.sides
+            ),
+        )
+        for step in comparison.steps
+    )
+    said = [
+        "Medians with their ranges; the bars of each test have a scale of their own.",
+        *map(_sentence, statements(comparison)),
+    ]
+    return BarChart(
+        title=clean(f"{comparison.suite} at {scale_words(comparison.scale)}"),
+        summary=clean(" ".join(said)),
+        groups=groups,
+    )
+
+
+def _published(comparison: SuiteComparison) -> Iterator[Block]:
+    labels = list(dict.fromkeys(side.label for step in comparison.steps for side in step.sides))
+    rows = [
+        (
+            step.title,
+            f"{reference.publication}, {several(reference.hosts, 'host')}: {reference.work}",
+            "; ".join(f"{system} {figures}" for system, figures in reference.figures.items())
+            + f" {_PUBLISHED_IN[step.unit]}",
+            *(_own(step, label) for label in labels),
+        )
+        for step in comparison.steps
+        for reference in step.published
+    ]
+    yield table(
+        "Beside what was published",
+        [wide("test"), wide("work there"), wide("figures there"), *(figure(f"{label}, here") for label in labels)],
+        rows,
+        note=f"Theirs are at scale 1 on their machines, ours at {scale_words(comparison.scale)} on these: they show orders of "
+        "magnitude and ratios, and nothing finer.",
+    )
+    for key in dict.fromkeys(reference.publication for step in comparison.steps for reference in step.published):
+        publication = publications()[key]
+        yield paragraph(f"{key}: {publication.title}: {publication.setting}")
+
+
+def _own(step: StepComparison, label: str) -> str:
+    for side in step.sides:
+        if side.label == label:
+            # Decimal, as those that were published.
+            decimal = step.unit is Unit.BYTES_PER_S
+            return _in_unit(side.figures, 1e-6, "MB/s") if decimal else figure_words(side.figures, step.unit)
+    return NONE
+
+
+def figure_words(values: Series, unit: Unit) -> str:
+    """A median with its range, as `81.0 s (79.4 to 84)`."""
+    return _in_unit(values, *_scaled(values.median, unit))
+
+
+def value_words(value: float, unit: Unit) -> str:
+    """A value with its unit."""
+    factor, name = _scaled(value, unit)
+    return f"{_digits(value * factor)} {name}"
+
+
+def _scaled(value: float, unit: Unit) -> tuple[float, str]:
+    """By what it is multiplied to be shown, and the name of its unit then."""
+    if unit is Unit.BYTES_PER_S:
+        step, name = next((one for one in _RATES if value >= one[0]), _RATES[-1])
+        return 1 / step, name
+    if unit is Unit.SECONDS and value < 1:
+        return 1e3, "ms"
+    if unit is Unit.MILLISECONDS and 0 < value < 0.1:
+        return 1e3, "µs"
+    return 1.0, unit.value
+
+
+def _in_unit(values: Series, factor: float, name: str) -> str:
+    middle, least, most = (_digits(value * factor) for value in (values.median, values.least, values.most))
+    return f"{middle} {name}".rstrip() + (f" ({least} to {most})" if values.count > 1 else "")
+
+
+def _digits(value: float) -> str:
+    """Three digits that count."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if value >= 0.001 or value == 0 else f"{value:.1e}"
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}."
+
+
+def alerts(sentences: Sequence[str]) -> Iterator[Block]:
+    """Sentences that must not be overlooked."""
+    for sentence in sentences:
+        yield paragraph(_sentence(sentence), alert=True)

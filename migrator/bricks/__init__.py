@@ -1,0 +1,1 @@
+"""The bricks of the volume: list, drain, add, recover, retire."""

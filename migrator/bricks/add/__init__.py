@@ -1,0 +1,1 @@
+"""`brick add`: add-brick, fix-layout, rebalance; or storage for the target."""

@@ -1,0 +1,158 @@
+"""The entry of `brick add`."""
+
+import posixpath
+from dataclasses import replace
+
+from migrator.bricks.add.model import (
+    ADDITION_ENDED_STATES,
+    UNTOUCHED_STATES,
+    AdditionEnding,
+    AdditionRecord,
+    AdditionRequest,
+    AdditionSide,
+    AdditionState,
+    AdditionStep,
+    AdditionSummary,
+    Finished,
+    Halt,
+)
+from migrator.bricks.add.rules import problems_before
+from migrator.bricks.add.rules_guards import against
+from migrator.bricks.add.stage import ADD_STEPS, LOG, AdditionCall, AdditionLooker, AdditionThrottle, AdditionWorld
+from migrator.bricks.add.steps import AdditionMachine
+from migrator.core.errors import UsageError
+from migrator.gluster.model import VolumeState
+from migrator.hooks.model import HookEvent, HookStage, HookStep
+from migrator.hooks.rules import in_order
+from migrator.hooks.stage import find_hooks
+from migrator.ledger.call import recorded_run
+from migrator.ledger.model import SiteRecord
+
+VERB = "brick-add"
+_LOCK = "drain"
+"""Drains and additions: one at a time is driven, as one moves what the other judges by."""
+
+
+async def add_bricks(request: AdditionRequest, world: AdditionWorld) -> AdditionSummary:
+    """Add bricks to the source volume, put one in the place of another, or give them to the target, from wherever that is;
+    the same call goes on after any crash. A dry run looks at everything, takes the very decisions, and changes nothing.
+
+    Raises UsageError, Refused (a hook said no, a guard after the hooks), LockHeld, Interrupted, ToolFailed; what speaks
+    against going on is in the summary.
+    """
+    for name in request.bricks:
+        host, separator, path = name.partition(":/")
+        if not host or not separator or not path or posixpath.normpath(f"/{path}") != f"/{path}":
+            raise UsageError(
+                f"{name} is no brick", hint="name it as HOST:/PATH, with the host as in `gluster volume info`"
+            )
+    site = world.ledger.site.read()
+    if site is None:
+        raise UsageError("this site has no ledger entry yet", hint="run `migrator init`")
+    state, _ = await world.volume.state_and_tasks()
+    known = world.ledger.additions.latest(state.volume_id, request.bricks, request.side)
+    if known is not None and _begins_anew(known, state, request):
+        known = None
+    if known is not None and known.state not in UNTOUCHED_STATES and known.instead_of != request.instead_of:
+        instead = "no other brick" if known.instead_of is None else known.instead_of
+        raise UsageError(
+            f"{known.shown_bricks} is being added in the place of {instead}",
+            hint="give the same command as the first time: it goes on",
+        )
+    if request.dry_run or known is None or known.state in UNTOUCHED_STATES:
+        previewed = await _preview(AdditionCall(world=world, request=request, site=site, run_id=None), state, known)
+        if request.dry_run or previewed.ending is AdditionEnding.HALTED:
+            return replace(previewed, dry_run=request.dry_run)
+    return await _make(request, world, site, state)
+
+
+def _begins_anew(known: AdditionRecord, state: VolumeState, request: AdditionRequest) -> bool:
+    """Bricks that were drained again since they were added, and a brick whose disk is to be exchanged in its place after that."""
+    if known.state not in ADDITION_ENDED_STATES or known.side is AdditionSide.TARGET:
+        return False
+    if not {brick.name for brick in state.bricks}.intersection(known.bricks):
+        return True
+    in_place = request.instead_of in request.bricks
+    if known.state is AdditionState.TAKEN_BACK:
+        return not request.wish.take_back
+    return in_place and (request.once_more or known.instead_of != request.instead_of)
+
+
+async def _preview(call: AdditionCall, state: VolumeState, known: AdditionRecord | None) -> AdditionSummary:
+    """What the call would begin with: neither Gluster nor the ledger is changed."""
+    request = call.request
+    record = known or AdditionRecord(
+        id=0,
+        side=request.side,
+        volume=state.volume,
+        volume_id=state.volume_id,
+        bricks=request.bricks,
+        instead_of=request.instead_of,
+        attempt=1,
+        state=AdditionState.PLANNED,
+        times={AdditionState.PLANNED: call.now_s()},
+    )
+    machine = AdditionMachine(call=call, looker=AdditionLooker(call=call))
+    seen = await machine.looker.see(record)
+    step = machine.decide(record, seen)
+    if isinstance(step, Halt):
+        return machine.halted(record, step)
+    if isinstance(step, Finished):
+        return machine.summary(record, AdditionEnding.DONE, step.words)
+    if step.seen_done and step.step is AdditionStep.ADD:
+        words = (
+            f"{record.shown_bricks} is in the volume already: it would go on with the fix-layout, and what follows that"
+        )
+        return machine.summary(record, AdditionEnding.PLANNED, words)
+    words = f"it would begin with: {step.step.value}" + (f" ({step.reason})" if step.reason else "")
+    if step.step is not AdditionStep.PREPARE or record.side is AdditionSide.TARGET:
+        return machine.summary(record, AdditionEnding.PLANNED, words)
+    problems = problems_before(record, seen, request.wish, prepared=True)
+    if problems and not await _prepares(call):
+        return machine.halted(record, against(record, problems))
+    words += ", and the pre-add hooks have to put this right" if problems else ""
+    return machine.summary(record, AdditionEnding.PLANNED, words, reasons=problems)
+
+
+async def _prepares(call: AdditionCall) -> bool:
+    """Whether there are hooks that may make file systems and mount them."""
+    if call.world.hooks is None:
+        return False
+    found = await find_hooks(call.world.hooks, call.world.blocking)
+    return bool(in_order(found.hooks, HookStage(step=HookStep.ADD, event=HookEvent.PRE)))
+
+
+async def _make(
+    request: AdditionRequest, world: AdditionWorld, site: SiteRecord, state: VolumeState
+) -> AdditionSummary:
+    """The call in the ledger, with its lock, its directory and its heartbeat."""
+    purpose = f"brick add {' '.join(request.bricks)}"
+    with world.locks.hold(_LOCK, purpose), world.files.open(VERB, world.clock.now_s()) as directory:
+        additions = world.ledger.additions
+        async with recorded_run(
+            world.ledger.runs,
+            world.clock,
+            verb=VERB,
+            pid=request.pid,
+            directory=directory.path,
+            log=LOG,
+            heartbeat_interval_s=request.heartbeat_interval_s,
+        ) as run:
+            call = AdditionCall(world=world, request=request, site=site, run_id=run.id)
+            hooking = call.hooking()
+            if hooking is not None:
+                await hooking.begin(ADD_STEPS)
+            await AdditionThrottle(call=call).restore_left()
+            known = additions.latest(state.volume_id, request.bricks, request.side)
+            record = additions.plan(
+                side=request.side,
+                volume=state.volume,
+                volume_id=state.volume_id,
+                bricks=request.bricks,
+                instead_of=request.instead_of,
+                at_s=world.clock.now_s(),
+                anew=known is not None and _begins_anew(known, state, request),
+            )
+            summary = await AdditionMachine(call=call, looker=AdditionLooker(call=call)).bring(record)
+            run.exit_code = summary.exit_code
+    return summary

@@ -1,0 +1,298 @@
+"""Directories that lose owner and mode while they are made on new bricks: what they had is written down before, and given back."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+from migrator.bricks.add.model import AdditionNotes, AdditionRecord, AdditionSide, AdditionState
+from migrator.bricks.add.rules_directories import (
+    LET_ALONE,
+    DirectoryVerdict,
+    judge,
+    listed,
+    same_owner,
+    shown_as,
+    untouched_since,
+)
+from migrator.bricks.add.stage import AdditionCall, DirectoryWorld, look_everywhere_at, subject_of, walk_new, walk_older
+from migrator.core.errors import MigratorError
+from migrator.core.events import EventKind, Severity
+from migrator.core.paths import show
+from migrator.core.units import several
+from migrator.gluster.looks import KnownDirectories
+from migrator.gluster.model import DirectoryFacts, ListedDirectory
+
+_PAUSE_S, _PAUSE_FACTOR = 1.0, 2.0
+"""Between two walks, and of how long one takes: users are shut out meanwhile, and what they make is known only when it was seen."""
+_LATER_PAUSE_S, _LATER_PAUSE_FACTOR = 30.0, 10.0
+"""While files are moved: every directory has its layout by then."""
+
+_TIMEOUT_S = 24 * 3600.0
+_EXAMPLES = 10
+_LISTED = 1000
+_AT_ONCE = 100_000
+"""More are given back by the next walk."""
+_TIMES = 3
+"""Users go on working while directories are looked at."""
+
+
+async def know_directories(call: AdditionCall, record: AdditionRecord) -> None:
+    """Write down what every directory has, right before bricks are added: from then on it may be lost. May be called again.
+    Raises ToolFailed where no brick tells it.
+    """
+    world = _world(call, record)
+    if world is None:
+        return
+    with world.memory.opened(record.id) as known:
+        unseen = await walk_older(call, record, world, known.keep)
+        known.done()
+    if unseen:
+        words = f"{several(unseen, 'directory', 'directories')} could not be looked at before bricks were added"
+        _warn(call, record, f"{words}: what they lose on the way is not known then")
+
+
+@asynccontextmanager
+async def keeping_right(call: AdditionCall, record: AdditionRecord) -> AsyncIterator[None]:
+    """Give directories back what they lose, again and again for the length of the block: a layout of millions takes days."""
+    if _world(call, record) is None:
+        yield
+        return
+    task = asyncio.create_task(_again_and_again(call, record))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def _again_and_again(call: AdditionCall, record: AdditionRecord) -> None:
+    clock = call.world.clock
+    pause_s, factor = _PAUSE_S, _PAUSE_FACTOR
+    if record.state is AdditionState.BALANCING:
+        pause_s, factor = _LATER_PAUSE_S, _LATER_PAUSE_FACTOR
+    while True:
+        began_s = clock.monotonic_s()
+        await put_right(call, record)
+        await clock.sleep(max(pause_s, factor * (clock.monotonic_s() - began_s)))
+
+
+async def put_right(call: AdditionCall, record: AdditionRecord) -> bool:
+    """Give every directory back what GlusterFS has taken from it, and list those that people have to look at. What was done is
+    told, and what could not be; nothing of it stops the addition. Whether anything was given back. May be called again.
+    """
+    return await _put_right(call, record, copies=False)
+
+
+async def put_right_everywhere(call: AdditionCall, record: AdditionRecord) -> None:
+    """The same once a layout has come to its end, and until nothing is left to be done; copies on the new bricks that are not as
+    the others too.
+    """
+    for _ in range(_TIMES):
+        if not await _put_right(call, record, copies=True):
+            return
+
+
+async def _put_right(call: AdditionCall, record: AdditionRecord, *, copies: bool) -> bool:
+    world = _world(call, record)
+    if world is None:
+        return False
+    try:
+        with world.memory.opened(record.id) as known:
+            sweep = _Sweep(known=known)
+            await walk_older(call, record, world, sweep.take)
+            known.done()
+            try:
+                await _look_closer(call, record, world, sweep, copies=copies)
+            except MigratorError as error:
+                _warn(call, record, f"not every copy of directories can be seen ({error.message})")
+        found = await call.world.blocking(lambda: _give_back(world, sweep.suspects), timeout_s=_TIMEOUT_S)
+        with world.memory.opened(record.id) as known:
+            # By their new times: what was done to give them back is not taken for something that users did.
+            known.keep(found.mended)
+            known.done()
+    except (MigratorError, OSError, TimeoutError) as error:
+        reason = error.message if isinstance(error, MigratorError) else str(error) or "no answer"
+        _warn(call, record, f"whether directories have lost owner or mode cannot be seen ({reason})")
+        return False
+    _tell(call, record, found)
+    return bool(found.mended)
+
+
+async def _look_closer(
+    call: AdditionCall, record: AdditionRecord, world: DirectoryWorld, sweep: "_Sweep", *, copies: bool
+) -> None:
+    """Look at other copies than that of one brick: at those on the new bricks where asked for, and at those of what is doubtful."""
+    if copies:
+        await walk_new(call, record, world, sweep.take_copies)
+    if sweep.copies:
+        # What users did between the two walks is on the older brick by now.
+        await walk_older(call, record, world, sweep.take_again, only=list(sweep.copies))
+    await look_everywhere_at(call, world, sweep.doubtful, sweep.take_other_copies)
+
+
+def forget_directories(call: AdditionCall, record: AdditionRecord) -> None:
+    """What was written down is of no use any more when none of them waits. May be called again."""
+    world = _world(call, record)
+    if world is not None and not call.world.ledger.additions.read(record.id).notes.directories:
+        with world.memory.opened(record.id) as known:
+            known.remove()
+
+
+async def look_at_listed(call: AdditionCall, record: AdditionRecord) -> AdditionRecord:
+    """Of an addition that is over: what is still shut stays listed. Whoever gives the command again was told of the others."""
+    world, waiting = _world(call, record), record.notes.directories
+    if world is None or not waiting:
+        return record
+
+    def still_shut() -> tuple[ListedDirectory, ...]:
+        seen = ((one, world.mender.look(one.path, bytes.fromhex(one.gfid))) for one in waiting)
+        return tuple(one for one, facts in seen if facts is not None and facts.shut)
+
+    try:
+        left = await call.world.blocking(still_shut, timeout_s=_TIMEOUT_S)
+    except (OSError, TimeoutError) as error:
+        _warn(call, record, f"whether directories are still shut cannot be seen ({str(error) or 'no answer'})")
+        return record
+    return call.world.ledger.additions.note(record.id, AdditionNotes(directories=left))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Suspect:
+    """`copy` is what one copy has where the others have what is known: the mount may show either."""
+
+    verdict: DirectoryVerdict
+    known: DirectoryFacts | None
+    seen: DirectoryFacts
+    copy: DirectoryFacts | None = None
+    above: DirectoryFacts | None = None
+
+    @property
+    def later(self) -> bool:
+        """Whether it was changed since it was known to be right, in whatever way."""
+        return self.known is not None and self.seen.changed_ns != self.known.changed_ns
+
+    def is_as(self, shown: DirectoryFacts) -> bool:
+        """Whether the mount shows what was seen."""
+        return shown_as(shown, self.seen, self.above) or (self.copy is not None and same_owner(shown, self.copy))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sweep:
+    """One walk: what is right is remembered, and what is not is kept for a look through the mount."""
+
+    known: KnownDirectories
+    suspects: dict[bytes, _Suspect] = field(default_factory=dict)
+    copies: dict[bytes, DirectoryFacts] = field(default_factory=dict)
+
+    def take(self, found: Sequence[DirectoryFacts]) -> None:
+        before = dict(self.known.of(list({gfid for one in found for gfid in (one.gfid, one.above) if gfid})))
+        right: list[DirectoryFacts] = []
+        for one in found:
+            known = before.get(one.gfid)
+            above = before.get(one.above)
+            verdict = judge(known, one, above)
+            if verdict not in LET_ALONE:
+                self._suspect(one.gfid, _Suspect(verdict=verdict, known=known, seen=one, above=above))
+            elif known != one:
+                before[one.gfid] = one
+                right.append(one)
+        self.known.keep(right)
+
+    def take_copies(self, found: Sequence[DirectoryFacts]) -> None:
+        """On a new brick, after the others: a copy that differs from what is right is written anew, through the mount."""
+        right = self.known.of([one.gfid for one in found])
+        for one in found:
+            known = right.get(one.gfid)
+            differs = known is not None and not same_owner(known, one) and one.gfid not in self.suspects
+            if differs and len(self.copies) < _AT_ONCE:
+                self.copies[one.path] = one
+
+    def take_again(self, found: Sequence[DirectoryFacts]) -> None:
+        """On the older brick, of directories whose new copies differ."""
+        right = self.known.of([one.gfid for one in found])
+        for one in found:
+            known, copy = right.get(one.gfid), self.copies.get(one.path)
+            if known is not None and copy is not None and copy.gfid == one.gfid and same_owner(known, one):
+                suspect = _Suspect(verdict=DirectoryVerdict.TAKEN, known=known, seen=one, copy=copy)
+                self._suspect(one.gfid, suspect)
+
+    def doubtful(self) -> list[bytes]:
+        """Those of which another copy may tell more: whose own time does not tell enough."""
+        every = self.suspects.values()
+        return [one.seen.path for one in every if one.verdict is DirectoryVerdict.DOUBTFUL and one.later]
+
+    def take_other_copies(self, found: Sequence[DirectoryFacts]) -> None:
+        """On another brick, of directories that are doubtful."""
+        for copy in found:
+            one = self.suspects.get(copy.gfid)
+            if one is not None and one.known is not None and one.later and untouched_since(one.known, copy):
+                one.verdict = DirectoryVerdict.TAKEN
+
+    def _suspect(self, gfid: bytes, suspect: "_Suspect") -> None:
+        if len(self.suspects) < _AT_ONCE:
+            self.suspects[gfid] = suspect
+
+
+@dataclass(slots=True, kw_only=True)
+class _Found:
+    """What became of suspects: what has everything back, as it is now, and what waits for people."""
+
+    mended: list[DirectoryFacts] = field(default_factory=list)
+    waiting: list[ListedDirectory] = field(default_factory=list)
+
+
+def _give_back(world: DirectoryWorld, suspects: Mapping[bytes, _Suspect]) -> _Found:
+    found = _Found()
+    for one in suspects.values():
+        failure = ""
+        try:
+            shown = world.mender.look(one.seen.path, one.seen.gfid)
+            if shown is None or not one.is_as(shown):
+                # Gone, renamed, or changed since: the next walk sees what it is by now.
+                continue
+            if one.verdict is DirectoryVerdict.TAKEN and one.known is not None:
+                now = world.mender.put_back(shown, one.known)
+                if now is not None:
+                    known = replace(one.known, path=now.path, above=one.seen.above, changed_ns=now.changed_ns)
+                    found.mended.append(known)
+                    continue
+                failure = "it changed meanwhile"
+        except OSError as error:
+            failure = error.strerror or str(error)
+        found.waiting.append(listed(one.verdict, one.known, one.seen, root=world.mount, failure=failure))
+    return found
+
+
+def _tell(call: AdditionCall, record: AdditionRecord, found: _Found) -> None:
+    if found.mended:
+        words = f"{several(len(found.mended), 'directory', 'directories')} had lost owner or mode on the way to the new bricks"
+        _warn(call, record, f"{words}, and have them back: {_examples([one.path for one in found.mended])}")
+    before = call.world.ledger.additions.read(record.id).notes.directories or ()
+    waiting = tuple(found.waiting[:_LISTED])
+    if waiting != before:
+        call.world.ledger.additions.note(record.id, AdditionNotes(directories=waiting))
+    known = {one.path for one in before}
+    new = [one for one in waiting if one.path not in known]
+    if new:
+        words = f"{several(len(new), 'directory waits', 'directories wait')} for somebody"
+        _warn(
+            call,
+            record,
+            f"{words}: {_examples([one.path for one in new])}; `migrator brick status` has the command for each",
+        )
+
+
+def _examples(paths: Sequence[bytes]) -> str:
+    more = ", ..." if len(paths) > _EXAMPLES else ""
+    return ", ".join(show(path) for path in paths[:_EXAMPLES]) + more
+
+
+def _world(call: AdditionCall, record: AdditionRecord) -> DirectoryWorld | None:
+    """None where nobody looks after directories, or none is made anew."""
+    made = record.side is AdditionSide.SOURCE and record.instead_of is None
+    return call.world.directories if made else None
+
+
+def _warn(call: AdditionCall, record: AdditionRecord, words: str) -> None:
+    call.say(EventKind.ADDITION_STEP, Severity.WARNING, subject_of(record), words)

@@ -1,0 +1,220 @@
+"""Owner, mode and ACLs of directories before an addition, kept on disk, and given back."""
+
+import errno
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from migrator.bricks.add.rules_directories import same_owner
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
+from migrator.core.errors import MigratorError
+from migrator.fs.beneath import Root
+from migrator.gluster.model import DirectoryFacts
+
+# ---
+# What is known of the directories of one addition: a small database on disk, asked by gfid, so that memory is flat.
+
+
+_COLUMNS = (
+    "gfid",
+    "path",
+    "above",
+    "mode",
+    "uid",
+    "gid",
+    "access",
+    "default_access",
+    "changed_ns",
+    "modified_ns",
+)
+_SCHEMA = f"""
+    CREATE TABLE IF NOT EXISTS directories (gfid PRIMARY KEY, {", ".join(_COLUMNS[1:])}) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS walks (number INTEGER PRIMARY KEY);
+"""
+_KEEP = f"REPLACE INTO directories ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608 -- ours
+_ASKED_AT_ONCE = 500
+_CACHE_KIB = 64 * 1024
+
+
+class DirectoryFiles:
+    """The `DirectoryMemory` port: a file for each addition in a directory of the state directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    @contextmanager
+    def opened(self, addition_id: int) -> Iterator["KnownDirectoryFile"]:
+        """That of one addition, for the length of the block. Raises MigratorError where it cannot be read or written."""
+        path = self._directory / f"{addition_id}-directories.db"
+        try:
+            self._directory.mkdir(mode=0o700, exist_ok=True)
+            connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            try:
+                connection.executescript(f"PRAGMA cache_size = -{_CACHE_KIB}; {_SCHEMA} BEGIN;")
+                yield KnownDirectoryFile(connection, path)
+            finally:
+                connection.close()
+        except sqlite3.Error as error:
+            raise MigratorError(
+                f"what is known of directories cannot be read or written: {error}",
+                cause="the state directory is full, or its disk has an error",
+                hint=f"make room, or move {path.name} there away; then run the same command again",
+            ) from error
+
+
+class KnownDirectoryFile:
+    """The `KnownDirectories` port."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+
+    @property
+    def whole(self) -> bool:
+        """Whether a walk has been kept to its end."""
+        return self._connection.execute("SELECT 1 FROM walks").fetchone() is not None
+
+    def of(self, gfids: Sequence[bytes]) -> Mapping[bytes, DirectoryFacts]:
+        """By gfid what is known of them."""
+        found: dict[bytes, DirectoryFacts] = {}
+        for start in range(0, len(gfids), _ASKED_AT_ONCE):
+            asked = gfids[start : start + _ASKED_AT_ONCE]
+            query = f"SELECT {', '.join(_COLUMNS)} FROM directories WHERE gfid IN ({', '.join('?' * len(asked))})"  # noqa: S608 -- ours
+            for row in self._connection.execute(query, asked):
+                gfid, path, above, mode, uid, gid, access, default, changed_ns, modified_ns = row
+                found[gfid] = DirectoryFacts(
+                    path=path,
+                    gfid=gfid,
+                    above=above,
+                    mode=mode,
+                    uid=uid,
+                    gid=gid,
+                    access=access,
+                    default=default,
+                    changed_ns=changed_ns,
+                    modified_ns=modified_ns,
+                )
+        return found
+
+    def keep(self, found: Sequence[DirectoryFacts]) -> None:
+        """Keep these, in the place of what is known of the same gfids."""
+        self._connection.executemany(
+            _KEEP,
+            (
+                (
+                    one.gfid,
+                    one.path,
+                    one.above,
+                    one.mode,
+                    one.uid,
+                    one.gid,
+                    one.access,
+                    one.default,
+                    one.changed_ns,
+                    one.modified_ns,
+                )
+                for one in found
+            ),
+        )
+
+    def done(self) -> None:
+        """What was kept lasts from now on."""
+        for statement in ("INSERT INTO walks DEFAULT VALUES", "COMMIT", "BEGIN"):
+            self._connection.execute(statement)
+
+    def remove(self) -> None:
+        """Forget everything. The file goes; what is open goes on in what nobody sees."""
+        self._path.unlink(missing_ok=True)
+        self._path.with_name(f"{self._path.name}-journal").unlink(missing_ok=True)
+
+
+# ---
+# Giving directories back the owner, mode and ACLs that GlusterFS has taken from them, through the mount.
+#
+# Where bricks were added, whoever looks a directory up makes it on the new ones: clients, and a fix-layout on every host. They
+# do not wait for one another, and one that sees what another has just made takes that for the directory (GlusterFS 10.3, seen;
+# dht-selfheal.c there releases its lock between making a directory and giving it its owner).
+
+
+_UNKNOWN = (errno.EOPNOTSUPP,)
+_ABSENT = (errno.ENODATA,)
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE)
+
+
+class MountedDirectories:
+    """The `DirectoryMender` port."""
+
+    def __init__(self, root: bytes) -> None:
+        self._root = root
+
+    def look(self, path: bytes, gfid: bytes) -> DirectoryFacts | None:
+        """A directory as users see it; None where it is gone, or another one has its name. Raises OSError."""
+        try:
+            with Root(self._root) as root, root.directory(path) as fd:
+                return _facts(fd, path, gfid)
+        except OSError as error:
+            if error.errno in _GONE:
+                return None
+            raise
+
+    def put_back(self, seen: DirectoryFacts, wanted: DirectoryFacts) -> DirectoryFacts | None:
+        """Give it owner, mode and ACLs of `wanted`, if it still is as `seen`; what it is then, None where it has them not. May be
+        called again. Raises OSError.
+        """
+        with Root(self._root) as root, root.directory(seen.path) as fd:
+            now = _facts(fd, seen.path, seen.gfid)
+            if now is None or not same_owner(now, seen):
+                return None
+            # Also where the mount shows it as it has to be: one copy of it may differ, and all of them are written to.
+            os.fchown(fd, wanted.uid, wanted.gid)
+            _write(fd, ACL_ACCESS, wanted.access)
+            _write(fd, ACL_DEFAULT, wanted.default)
+            # Last: whoever changes an owner or an ACL changes bits of the mode.
+            os.fchmod(fd, wanted.mode)
+            now = _facts(fd, seen.path, seen.gfid)
+            return now if now is not None and same_owner(now, wanted) else None
+
+
+def _facts(fd: int, path: bytes, gfid: bytes) -> DirectoryFacts | None:
+    status = os.fstat(fd)
+    known = DirectoryFacts(
+        path=path,
+        gfid=gfid,
+        mode=stat.S_IMODE(status.st_mode),
+        uid=status.st_uid,
+        gid=status.st_gid,
+        changed_ns=status.st_ctime_ns,
+        modified_ns=status.st_mtime_ns,
+        access=_read(fd, ACL_ACCESS),
+        default=_read(fd, ACL_DEFAULT),
+    )
+    return known if status.st_ino == known.inode else None
+
+
+def _read(fd: int, name: bytes) -> bytes | None:
+    """An ACL; None where this mount tells of none."""
+    try:
+        return os.getxattr(fd, name)
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return b""
+        if error.errno in _UNKNOWN:
+            return None
+        raise
+
+
+def _write(fd: int, name: bytes, value: bytes | None) -> None:
+    """Nothing where it is not known, or the mount takes none: then a mode brings its part of an ACL back."""
+    if value is None:
+        return
+    try:
+        if value:
+            os.setxattr(fd, name, value)
+        else:
+            os.removexattr(fd, name)
+    except OSError as error:
+        if error.errno not in (*_ABSENT, *_UNKNOWN):
+            raise

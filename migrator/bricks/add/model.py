@@ -1,0 +1,442 @@
+"""The addition of bricks: states, steps, records, snapshots of the volume. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from migrator.bricks.drain.model import ChangedOption, DrainStanding
+from migrator.bricks.model import BrickRoom
+from migrator.catalog.model import StrangeFiles
+from migrator.core.errors import ExitCode
+from migrator.cutover.model import StepResult
+from migrator.gluster.model import ListedDirectory, TaskProgress, VolumeState, VolumeTask
+
+# ---
+# The addition of bricks (add-brick): its states, its steps, and what is recorded of it. Times in seconds since the epoch.
+#
+# The bricks of one addition are whole subvolumes of the source volume (one brick, or whole replica or disperse sets), the one
+# that takes the place of a replica's copy (also its own place, on a new disk), or new storage of the target.
+
+
+class AdditionSide(StrEnum):
+    """To which file system bricks are given."""
+
+    SOURCE = "source"
+    TARGET = "target"
+
+
+class AdditionState(StrEnum):
+    """How far an addition is. A state that ends in -ing is the intent: it is written before anything is done.
+
+    `layout`: the layout of directories is put right, so that they take new files on the new bricks. `balancing`: files are
+    moved onto them. `healing`: a replica's new copy is filled. `handing`: hooks give bricks to the target, whose new
+    capacity is waited for. `failed`: it did not come to its end, and waits for people; what was added stays added.
+    Where a brick takes its own place: `resetting`, it is taken offline; `offline`, its disk may be exchanged; `taking-back`, it
+    is brought up again with what it had, and `taken-back` when nothing waits to be healed there.
+    """
+
+    PLANNED = "planned"
+    RESETTING = "resetting"
+    OFFLINE = "offline"
+    PREPARING = "preparing"
+    PREPARED = "prepared"
+    ADDING = "adding"
+    ADDED = "added"
+    LAYOUT = "layout"
+    LAID_OUT = "laid-out"
+    BALANCING = "balancing"
+    BALANCED = "balanced"
+    HEALING = "healing"
+    HEALED = "healed"
+    HANDING = "handing"
+    SEEN = "seen"
+    SETTLED = "settled"
+    TAKING_BACK = "taking-back"
+    TAKEN_BACK = "taken-back"
+    FAILED = "failed"
+
+
+_S = AdditionState
+
+ADDITION_TRANSITIONS: Mapping[AdditionState, frozenset[AdditionState]] = {
+    _S.PLANNED: frozenset({_S.PREPARING, _S.ADDING, _S.RESETTING}),
+    _S.RESETTING: frozenset({_S.OFFLINE, _S.ADDING, _S.TAKING_BACK}),
+    _S.OFFLINE: frozenset({_S.PREPARING, _S.ADDING, _S.RESETTING, _S.TAKING_BACK}),
+    _S.PREPARING: frozenset({_S.PREPARED, _S.ADDING, _S.RESETTING, _S.TAKING_BACK}),
+    _S.PREPARED: frozenset({_S.PREPARING, _S.ADDING, _S.HANDING, _S.RESETTING, _S.TAKING_BACK}),
+    _S.ADDING: frozenset({_S.ADDED, _S.RESETTING}),
+    _S.ADDED: frozenset({_S.LAYOUT, _S.HEALING, _S.FAILED}),
+    _S.LAYOUT: frozenset({_S.LAID_OUT, _S.FAILED}),
+    _S.LAID_OUT: frozenset({_S.BALANCING, _S.SETTLED, _S.FAILED}),
+    _S.BALANCING: frozenset({_S.BALANCED, _S.SETTLED, _S.FAILED}),
+    _S.BALANCED: frozenset({_S.SETTLED}),
+    _S.HEALING: frozenset({_S.HEALED, _S.FAILED}),
+    _S.HEALED: frozenset({_S.SETTLED}),
+    _S.HANDING: frozenset({_S.SEEN}),
+    _S.SEEN: frozenset({_S.SETTLED}),
+    _S.SETTLED: frozenset(),
+    _S.TAKING_BACK: frozenset({_S.TAKEN_BACK}),
+    _S.TAKEN_BACK: frozenset(),
+    _S.FAILED: frozenset({_S.PREPARING, _S.LAYOUT, _S.HEALING, _S.RESETTING}),
+}
+
+UNTOUCHED_STATES = frozenset({_S.PLANNED})
+"""Nothing was done yet: another addition may take its place."""
+
+ADDITION_ENDED_STATES = frozenset({_S.SETTLED, _S.TAKEN_BACK})
+"""It has come to its end: nothing of it waits."""
+
+AWAY_STATES = frozenset({_S.RESETTING, _S.OFFLINE, _S.PREPARING, _S.PREPARED, _S.ADDING, _S.TAKING_BACK})
+"""Where a brick takes its own place: it is offline, or may be, and its files have a copy less."""
+
+REVERSIBLE_STATES = frozenset({_S.RESETTING, _S.OFFLINE, _S.PREPARING, _S.PREPARED})
+"""Where a brick takes its own place: what it held can be served again, where it is still there."""
+
+IN_STATES = frozenset({_S.ADDED, _S.LAYOUT, _S.LAID_OUT, _S.BALANCING, _S.BALANCED, _S.HEALING, _S.HEALED})
+"""The bricks are part of the volume by it, and not everything is done."""
+
+
+class AdditionStep(StrEnum):
+    """What is done. Every step may be carried out again after a crash: it does what is missing."""
+
+    RESET = "reset"
+    """`reset-brick ... start`: the brick goes offline, so that its disk can be exchanged."""
+    PREPARE = "prepare"
+    """Calls the hooks before an addition, which make and mount a file system, and looks at what is there then."""
+    ADD = "add"
+    """`add-brick`, `replace-brick ... commit force`, or `reset-brick ... commit`; the first never with `force`."""
+    TAKE_BACK = "take-back"
+    """Brings a brick that was taken offline up again with what it has."""
+    LAY_OUT = "lay-out"
+    """Begins a fix-layout."""
+    BALANCE = "balance"
+    """Begins a rebalance."""
+    HEAL = "heal"
+    """Waits until the copies of a replica set are the same."""
+    WATCH = "watch"
+    """Keeps Gluster's counters until a task has come to an end."""
+    HAND_OVER = "hand-over"
+    """Has the hooks give bricks to the target, and waits for the new capacity."""
+    FINISH = "finish"
+    """Calls the hooks after an addition."""
+    GIVE_UP = "give-up"
+    """Touches nothing: it is written down why people have to look."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetRoom:
+    """How large the target is: the bytes of its file system, and how many storage targets its own tool lists. None: not
+    told.
+    """
+
+    total_bytes: int | None
+    storage_targets: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdditionNotes:
+    """Facts that a step adds to the record; None leaves what is there.
+
+    `task_id` is Gluster's id of the fix-layout or rebalance that is waited for; `task_before` the one that was listed when it
+    was begun (empty: none). `room_before` is the target before it was given anything; it stands once it is known.
+    `size_bytes` is what the new bricks have together, `files` how many a rebalance will look at: those of the catalog, once for
+    each copy. `options` are those of the volume that it changes: of one that is there already `before` stays, and `given` is
+    added to; an empty tuple says that all are put back. `directories` are those that have lost owner or mode on the way to the
+    new bricks and wait for people: all that do, so an empty tuple says that none does. Of a brick that takes its own place
+    `filesystem_before` is the file system that it had, which stands once it is known, and `filesystem_id` the new one.
+    """
+
+    task_id: str | None = None
+    task_before: str | None = None
+    room_before: TargetRoom | None = None
+    size_bytes: int | None = None
+    files: int | None = None
+    options: tuple[ChangedOption, ...] | None = None
+    directories: tuple[ListedDirectory, ...] | None = None
+    filesystem_before: str | None = None
+    filesystem_id: str | None = None
+
+
+NO_ADDITION_NOTES = AdditionNotes()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdditionRecord:
+    """One attempt to add bricks; `attempt` counts from 1 for the same bricks. `bricks` are named as in the volume, in the
+    order in which they make sets. `instead_of` is the brick whose place the only one takes. `failure` is the reason of the
+    last failure. `times` says when each state was entered, the last time.
+    """
+
+    id: int
+    side: AdditionSide
+    volume: str
+    volume_id: str
+    bricks: tuple[str, ...]
+    instead_of: str | None = None
+    attempt: int
+    state: AdditionState
+    times: Mapping[AdditionState, float]
+    failure: str = ""
+    notes: AdditionNotes = NO_ADDITION_NOTES
+
+    @property
+    def shown_bricks(self) -> str:
+        """The bricks in words."""
+        return ", ".join(self.bricks)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether a brick takes its own place: its disk is exchanged."""
+        return self.instead_of in self.bricks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdditionStepRecord:
+    """One step of an attempt: when it was intended, how it ended, and what is to be said of it."""
+
+    id: int
+    addition_id: int
+    step: AdditionStep
+    intended_at_s: float
+    ended_at_s: float | None
+    result: StepResult | None
+    message: str
+
+
+# ---
+# What a look at bricks that are to be added says, and what is to be done with them.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPlace:
+    """What lies where a new brick is to be, on its host. `unread` says why that is not known, empty where it is.
+
+    `mount` is the mount point that the place lies on, `own`: that is another one than the host's root. `exists`: the
+    directory is there. `volume_id` and `gfid` are what Gluster has left on it, in hex, empty where there is none;
+    `marked_above` are directories above it, up to the mount point, that carry such a mark. `entries` are the first names
+    in it but Gluster's own, `has_gluster_directory`: there is a `.glusterfs`. `others` are the first names that lie beside it
+    on the same file system. `served_by` are processes of bricks that serve it now. `filesystem_id` tells the file system from every
+    other one that was or will be made there; empty where that is not known.
+    """
+
+    name: str
+    unread: str = ""
+    mount: str = ""
+    own: bool = False
+    exists: bool = False
+    device: str = ""
+    filesystem: str = ""
+    mount_options: str = ""
+    total_bytes: int | None = None
+    free_inodes: int | None = None
+    volume_id: str = ""
+    gfid: str = ""
+    marked_above: tuple[str, ...] = ()
+    entries: tuple[str, ...] = ()
+    has_gluster_directory: bool = False
+    others: tuple[str, ...] = ()
+    served_by: tuple[int, ...] = ()
+    filesystem_id: str = ""
+
+    @property
+    def stale(self) -> bool:
+        """Whether it carries what is left of a brick."""
+        return bool(self.volume_id or self.gfid or self.has_gluster_directory or self.marked_above)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdditionSeen:
+    """What a look at the world says, after the record was read. None everywhere: that look failed, or was not made.
+
+    `state` is the source volume with its peers, bricks and heals, `tasks` every task that its status lists, `progress` the
+    counters of the newest fix-layout or rebalance. `owners` tells of every brick of every volume of the pool to which
+    volume it belongs. `places` tells by brick what lies where it is to be, `rooms` of the bricks of the volume what they
+    lie on. `versions` are those of GlusterFS by host, of the volume and of the new bricks. `drains` are bricks of which a drain has not come to rest, `additions` those
+    of other additions that have not. `stalled` says why a task that is in progress does not go on. `strange` was put on bricks of the
+    volume past Gluster (None: no scan has read them). `blamed` tells of the set of a brick that takes its own place how many entries
+    the other bricks that are up hold against each, so that it has to be healed there first.
+    """
+
+    state: VolumeState | None
+    tasks: tuple[VolumeTask, ...] | None
+    progress: TaskProgress | None = None
+    owners: Mapping[str, str] | None = None
+    places: Mapping[str, NewPlace] | None = None
+    rooms: Mapping[str, BrickRoom] | None = None
+    versions: Mapping[str, str | None] | None = None
+    drains: tuple[str, ...] = ()
+    additions: tuple[str, ...] = ()
+    stalled: str = ""
+    target: TargetRoom | None = None
+    strange: tuple[StrangeFiles, ...] | None = ()
+    blamed: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """How the admin wants it. `rebalance` False: no file is moved onto the new bricks. `accept_unlike`: bricks that differ
+    from the others in size or kind are no reason against. `take_back`: a brick that was taken offline for the exchange of its
+    disk is to serve again what it had.
+    """
+
+    rebalance: bool = True
+    accept_unlike: bool = False
+    take_back: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdditionAct:
+    """Write `intent`, carry the step out, write `result`. `seen_done`: the world shows it done already.
+
+    `reason` says why it is given up. `task_id` is the task of Gluster that the record takes for its own. `task_before` is
+    set where a task is to be begun: the one that is listed now (empty: none); the record then forgets its own.
+    """
+
+    step: AdditionStep
+    intent: AdditionState
+    result: AdditionState
+    seen_done: bool = False
+    reason: str = ""
+    task_id: str | None = None
+    task_before: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Halt:
+    """Nothing is touched. `words` say what was found, `reasons` each thing that speaks against going on, `hint` what people
+    do about it. `look_again`: a look failed, and the next one may not.
+    """
+
+    words: str
+    hint: str
+    reasons: tuple[str, ...] = ()
+    look_again: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """There is nothing left to do."""
+
+    state: AdditionState
+    words: str
+
+
+Step = AdditionAct | Halt | Finished
+
+
+# ---
+# A call of `brick add`: what is asked, and what it came to.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdditionRequest:
+    """Which bricks, to which side, and how. `seen_within_s` is how long the target may take to show its new capacity. `once_more`:
+    a brick whose disk was exchanged already gets another one.
+    """
+
+    bricks: tuple[str, ...]
+    side: AdditionSide
+    pid: int
+    instead_of: str | None = None
+    wish: Wish
+    once_more: bool = False
+    dry_run: bool = False
+    poll_s: float = 30.0
+    stall_s: float = 6 * 3600.0
+    seen_within_s: float = 900.0
+    heartbeat_interval_s: float = 5.0
+
+
+class AdditionEnding(StrEnum):
+    """What became of it. `halted`: nothing was touched by the last step, a guard or a look speaks against going on. `stuck`:
+    a step failed. `doubted`: it is done, and the audit of the rebalance found what people have to look at.
+    """
+
+    PLANNED = "planned"
+    DONE = "done"
+    HALTED = "halted"
+    STUCK = "stuck"
+    DOUBTED = "doubted"
+
+
+_EXIT_CODES = {
+    AdditionEnding.HALTED: ExitCode.REFUSED,
+    AdditionEnding.STUCK: ExitCode.FAILED,
+    AdditionEnding.DOUBTED: ExitCode.ATTENTION,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdditionSummary:
+    """The result. `reasons` speak against going on, or are what the audit found. `state` is how far it is by the record. `places` are what lies where the
+    bricks are to be, where that was looked at. `moved_files`, `moved_bytes`, `failures` and `skipped` are those of the last
+    task that moved files, `size_bytes` what the new bricks have together, where that is known. `directories` have lost owner or mode
+    on the way to the new bricks and wait for people.
+    """
+
+    side: AdditionSide
+    volume: str
+    bricks: tuple[str, ...]
+    instead_of: str | None
+    dry_run: bool
+    ending: AdditionEnding
+    state: AdditionState
+    words: str
+    hint: str = ""
+    reasons: tuple[str, ...] = ()
+    places: tuple[NewPlace, ...] = ()
+    size_bytes: int | None = None
+    moved_files: int = 0
+    moved_bytes: int = 0
+    failures: int = 0
+    skipped: int = 0
+    directories: tuple[ListedDirectory, ...] = ()
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What the shell sees. A dry run that finds reasons is refused as the addition would be."""
+        return _EXIT_CODES.get(self.ending, ExitCode.DONE)
+
+
+# ---
+# How far an addition of bricks is, as its record and its samples tell it. Times in seconds since the epoch.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdditionStanding:
+    """One attempt to add bricks. `size_bytes` is what the new bricks have together. `moved_files` and `moved_bytes` are what
+    Gluster has counted, over the fix-layout and all rebalances; `lookups`, `failures` and `skipped` those of the last
+    task. `files` are how many a rebalance will look at, a file of a replica set once for each copy. The rates are of the
+    last half hour that was looked at, `left_s` how long it still takes by them. What is not known is None: of a fix-layout
+    Gluster counts nothing. `looked_at_s` is when Gluster was asked last. `directories` wait for people.
+    """
+
+    id: int
+    side: AdditionSide
+    volume: str
+    bricks: tuple[str, ...]
+    instead_of: str | None
+    attempt: int
+    state: AdditionState
+    since_s: float
+    size_bytes: int | None
+    files: int | None
+    lookups: int
+    moved_files: int
+    moved_bytes: int
+    failures: int
+    skipped: int
+    files_per_s: float | None
+    bytes_per_s: float | None
+    left_s: float | None
+    looked_at_s: float | None
+    failure: str
+    directories: tuple[ListedDirectory, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrickStandings:
+    """Everything that changes which bricks there are: the newest attempt at each, oldest first."""
+
+    drains: tuple[DrainStanding, ...]
+    additions: tuple[AdditionStanding, ...]

@@ -1,0 +1,638 @@
+"""The next step of an addition, from its record and a snapshot of the volume. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from migrator.bricks.add.model import (
+    ADDITION_ENDED_STATES,
+    AWAY_STATES,
+    IN_STATES,
+    REVERSIBLE_STATES,
+    UNTOUCHED_STATES,
+    AdditionAct,
+    AdditionRecord,
+    AdditionSeen,
+    AdditionSide,
+    AdditionStanding,
+    AdditionState,
+    AdditionStep,
+    Finished,
+    Halt,
+    NewPlace,
+    Step,
+    TargetRoom,
+    Wish,
+)
+from migrator.bricks.add.rules_guards import (
+    AGAIN,
+    against,
+    before_problems,
+    finished_words,
+    health_problems,
+    host_of,
+    path_of,
+    place_problems,
+    swap_problems,
+    target_problems,
+)
+from migrator.bricks.drain.model import DrainSample
+from migrator.bricks.drain.rules import parts_missing, rebalance_way_out
+from migrator.bricks.drain.rules_progress import RATE_WINDOW_S, DrainRate, drain_rate, last_looked
+from migrator.core.paths import show
+from migrator.core.units import several
+from migrator.gluster.model import Brick, TaskKind, TaskProgress, TaskStatus, VolumeTask, remove_brick_of
+from migrator.gluster.rules import are_few
+from migrator.report.model import Blocker
+
+# ---
+# A brick whose disk is exchanged in the same place (`reset-brick`): what is done next. Pure.
+#
+# Gluster's brick list looks the same before, meanwhile and afterwards. What tells how far it is, is whether the brick is up, and which
+# file system lies there: the record has the identity of the one before, and that of the new one from when it was seen to be empty.
+#
+# - The brick is taken offline only while every other copy of its set is up and whole, and put in again only then.
+# - A brick that comes up by itself before its file system was exchanged (a reboot) is taken offline again.
+# - What it held can be served again as long as no new file system was put in.
+
+
+_S, _A = AdditionState, AdditionStep
+
+_RESET = AdditionAct(step=_A.RESET, intent=_S.RESETTING, result=_S.OFFLINE)
+_RESET_SEEN = AdditionAct(step=_A.RESET, intent=_S.RESETTING, result=_S.OFFLINE, seen_done=True)
+_PREPARE = AdditionAct(step=_A.PREPARE, intent=_S.PREPARING, result=_S.PREPARED)
+_PUT_IN = AdditionAct(step=_A.ADD, intent=_S.ADDING, result=_S.ADDED)
+_PUT_IN_SEEN = AdditionAct(step=_A.ADD, intent=_S.ADDING, result=_S.ADDED, seen_done=True)
+_HEAL = AdditionAct(step=_A.HEAL, intent=_S.HEALING, result=_S.HEALED)
+_HEALED = AdditionAct(step=_A.HEAL, intent=_S.HEALING, result=_S.HEALED, seen_done=True)
+_SERVE_AGAIN = AdditionAct(step=_A.TAKE_BACK, intent=_S.TAKING_BACK, result=_S.TAKING_BACK)
+_SERVED_AGAIN = AdditionAct(step=_A.TAKE_BACK, intent=_S.TAKING_BACK, result=_S.TAKING_BACK, seen_done=True)
+_HEAL_BACK = AdditionAct(step=_A.HEAL, intent=_S.TAKING_BACK, result=_S.TAKING_BACK)
+_END_BACK = AdditionAct(step=_A.FINISH, intent=_S.TAKING_BACK, result=_S.TAKEN_BACK)
+
+
+def next_in_place(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Step:
+    """What is done next with a brick that takes its own place, in every state before the last ones."""
+    name = record.bricks[0]
+    brick = None if seen.state is None else next((one for one in seen.state.bricks if one.name == name), None)
+    if brick is None and record.state in UNTOUCHED_STATES:
+        return against(record, in_place_problems(record, seen, wish))
+    if brick is None:
+        # While it is put in, Gluster lists it not at all for a moment.
+        return Halt(
+            words=f"{name} is not in volume {record.volume}: somebody else has taken it out",
+            hint=f"look at `gluster volume info`, put it right by hand, {AGAIN}",
+            look_again=True,
+        )
+    if record.state is _S.TAKING_BACK:
+        return _taking_back(record, seen, brick)
+    if wish.take_back:
+        return _take_back(record, seen, brick)
+    place = (seen.places or {}).get(name)
+    if record.state in IN_STATES:
+        return _in_again(record, seen, brick, place)
+    if brick.online is None:
+        return Halt(
+            words=f"whether brick {name} is up, Gluster does not tell",
+            hint=f"see that glusterd runs on {host_of(name)}, {AGAIN}",
+            look_again=True,
+        )
+    if record.state in (_S.PREPARED, _S.ADDING):
+        return _put_in(record, seen, wish, brick, place)
+    if record.state in REVERSIBLE_STATES and brick.online and _is_another(record, place):
+        return _PUT_IN_SEEN
+    if record.state is _S.RESETTING and not brick.online:
+        return _RESET_SEEN
+    if record.state in (_S.OFFLINE, _S.PREPARING) and not brick.online:
+        problems = in_place_problems(record, seen, wish)
+        return against(record, problems) if problems else _PREPARE
+    return _reset(record, seen, wish)
+
+
+def in_place_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> tuple[str, ...]:
+    """What speaks against taking the brick offline, and against putting it in again: as long as it is away, files rest on the others."""
+    return tuple(dict.fromkeys((*health_problems(record, seen), *swap_problems(record, seen, wish))))
+
+
+def healed(record: AdditionRecord, seen: AdditionSeen) -> bool:
+    """Whether every copy is the same again: the exchanged brick is listed, and nothing waits."""
+    heals = () if seen.state is None or seen.state.heals is None else seen.state.heals
+    listed = record.bricks[0] in {one.brick for one in heals}
+    return listed and all(one.status == "Connected" and one.entries == 0 for one in heals)
+
+
+def _reset(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Step:
+    problems = in_place_problems(record, seen, wish)
+    return against(record, problems) if problems else _RESET
+
+
+def _put_in(record: AdditionRecord, seen: AdditionSeen, wish: Wish, brick: Brick, place: NewPlace | None) -> Step:
+    if place is None or place.unread:
+        why = "it was not looked at" if place is None else place.unread
+        return Halt(
+            words=f"what lies at {brick.name} is not known: {why}",
+            hint=f"see that {brick.host} is reached, {AGAIN}",
+            look_again=True,
+        )
+    new = _is_new(record, place)
+    if brick.online:
+        # What it held before, on a disk that was mounted again: nothing was put in.
+        return _PUT_IN_SEEN if new else _reset(record, seen, wish)
+    if new and place.volume_id and place.entries:
+        # It has been filled from the others already, and is down again.
+        return _PUT_IN_SEEN
+    if place_problems(record, seen, wish):
+        # It was right once: after a reboot hooks may mount it again.
+        return _RESET_SEEN if record.state is _S.ADDING else _PREPARE
+    problems = in_place_problems(record, seen, wish)
+    return against(record, problems) if problems else _PUT_IN
+
+
+def _in_again(record: AdditionRecord, seen: AdditionSeen, brick: Brick, place: NewPlace | None) -> Step:
+    if place is not None and not place.unread and not _is_new(record, place):
+        mount = place.mount or "/"
+        return Halt(
+            words=f"{record.shown_bricks} lies on another file system ({host_of(place.name)}:{mount}) than the one that was put in",
+            hint="what lies there is not known to be whole. End the brick's process, mount the file system that was put in, "
+            f"start the brick (`gluster volume start {record.volume} force`), {AGAIN}",
+        )
+    return _HEALED if brick.online and healed(record, seen) else _HEAL
+
+
+def _is_new(record: AdditionRecord, place: NewPlace) -> bool:
+    """Whether what is mounted there is what was seen to be empty."""
+    return place.own and place.filesystem_id == (record.notes.filesystem_id or "")
+
+
+def _is_another(record: AdditionRecord, place: NewPlace | None) -> bool:
+    """Whether somebody has put another file system in by hand than the one that was there before."""
+    before = record.notes.filesystem_before
+    return bool(before and place is not None and place.own and place.filesystem_id not in ("", before))
+
+
+def _take_back(record: AdditionRecord, seen: AdditionSeen, brick: Brick) -> Step:
+    if record.state in UNTOUCHED_STATES:
+        return Halt(words=f"there is nothing to take back: {brick.name} was not taken offline", hint="")
+    # Once it was filled on another disk, the others may have forgotten what the one before lacks.
+    if record.state not in REVERSIBLE_STATES or _S.ADDING in record.times:
+        return Halt(
+            words=f"{brick.name} is {record.state.value}: a new file system was put in, or may have been",
+            hint="what it held before is not known to be whole any more: run the same command without --take-back",
+        )
+    return _serve_again(record, seen, brick)
+
+
+def _serve_again(record: AdditionRecord, seen: AdditionSeen, brick: Brick) -> Step:
+    if reason := _gone(record, seen, brick):
+        return Halt(
+            words=f"{brick.name} cannot serve again what it held: {reason}",
+            hint="mount its old file system there, then run the same command again; or go on with a new one, without --take-back",
+        )
+    return _SERVED_AGAIN if brick.online else _SERVE_AGAIN
+
+
+def _gone(record: AdditionRecord, seen: AdditionSeen, brick: Brick) -> str:
+    """Why what the brick held is not there; empty where it is."""
+    place = (seen.places or {}).get(brick.name)
+    if place is None or place.unread:
+        return "what lies there is not known" + (f" ({place.unread})" if place is not None else "")
+    volume_id = "" if seen.state is None else seen.state.volume_id.replace("-", "")
+    if not place.own:
+        return f"no file system is mounted at {path_of(brick.name)}"
+    if place.volume_id != volume_id or not place.has_gluster_directory:
+        return "what is mounted there is no brick of this volume"
+    if _is_another(record, place):
+        return "another file system is mounted there than before"
+    return ""
+
+
+def _taking_back(record: AdditionRecord, seen: AdditionSeen, brick: Brick) -> Step:
+    if not brick.online:
+        return _serve_again(record, seen, brick)
+    return _END_BACK if healed(record, seen) else _HEAL_BACK
+
+
+# ---
+# A fix-layout or a rebalance after an addition: begun once, watched to its end. Pure.
+
+
+_MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
+"""A host is `not started` for a moment after a start; for longer it stands still, which has a limit of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watching:
+    """What a task is begun with, and what is written when it has come to its end. `by_fix_layout`: one that only puts layouts
+    right is enough.
+    """
+
+    begin: AdditionAct
+    done: AdditionAct
+    by_fix_layout: bool
+    words: str
+
+
+def watched(record: AdditionRecord, seen: AdditionSeen, what: Watching, *, anew: bool = False) -> Step:
+    """Begin, watch, or end. `anew`: whatever is listed now came before, unless it moves files."""
+    missing = ("the state of the volume is not known",) if seen.state is None else parts_missing(seen.state)
+    if missing:
+        return Halt(
+            words=f"whether the {what.words} of volume {record.volume} goes on, not every host tells",
+            reasons=missing,
+            hint=f"bring glusterd and the bricks up on every host, {AGAIN}",
+            look_again=True,
+        )
+    if halt := _drained(record, seen):
+        return halt
+    task = next((one for one in seen.tasks or () if one.kind is TaskKind.REBALANCE), None)
+    if anew:
+        return _after_others(record, task, what)
+    notes = record.notes
+    if task is None:
+        if notes.task_id:
+            return give_up(f"the {what.words} was stopped by somebody else, or Gluster has forgotten it")
+        return replace(what.begin, task_before="")
+    if task.id == notes.task_before:
+        return _after_others(record, task, what)
+    if task.id != notes.task_id:
+        return replace(what.begin, seen_done=True, task_id=task.id)
+    return _own(record, seen, what, task)
+
+
+def give_up(reason: str) -> AdditionAct:
+    """It is written down why people have to look."""
+    return AdditionAct(
+        step=AdditionStep.GIVE_UP, intent=AdditionState.FAILED, result=AdditionState.FAILED, reason=reason
+    )
+
+
+def _after_others(record: AdditionRecord, task: VolumeTask | None, what: Watching) -> Step:
+    """Begin it, where nothing else is at work."""
+    if task is not None and task.unfinished:
+        at_work = f"{task.name} ({task.status.value}) is at work already: {task.id}"
+        own = (
+            f"; where it has ended without a word, {rebalance_way_out(record.volume)}"
+            if task.id == record.notes.task_id
+            else ""
+        )
+        return _busy(record, at_work + own)
+    return replace(what.begin, task_before="" if task is None else task.id)
+
+
+def _own(record: AdditionRecord, seen: AdditionSeen, what: Watching, task: VolumeTask) -> Step:
+    progress = seen.progress
+    if progress is None or progress.task_id != task.id or not progress.counters:
+        return Halt(
+            words=f"how far the {what.words} of volume {record.volume} is, Gluster does not tell",
+            hint=f"see `gluster volume rebalance {record.volume} status`, {AGAIN}",
+            look_again=True,
+        )
+    if any(one.status in _MOVING for one in progress.counters):
+        if seen.stalled:
+            return give_up(f"the {what.words} stands still: {seen.stalled}; {rebalance_way_out(record.volume)}")
+        return AdditionAct(step=AdditionStep.WATCH, intent=record.state, result=record.state)
+    if problems := tuple(_failures(progress, what)):
+        return give_up(f"{what.words}: {'; '.join(problems)}")
+    if not what.by_fix_layout and any(one.fix_layout for one in progress.counters):
+        return replace(what.begin, task_before=task.id)
+    return what.done
+
+
+def _failures(progress: TaskProgress, what: Watching) -> Iterator[str]:
+    """Skipped files are no failure: Gluster leaves hard links and files that would not even out where they are. Nor are a few
+    that a rebalance could not move: they stay where they are found, and while users work some fail every time.
+    """
+    broken = [one for one in progress.counters if one.status is not TaskStatus.COMPLETED]
+    yield from (f"on {one.host} it is {one.status.value}" for one in broken)
+    few = not (broken or what.by_fix_layout) and are_few(progress.failures, moved_files=progress.files)
+    if progress.failures and not few:
+        yield f"{several(progress.failures, 'file')} could not be moved (failures): they are where they were"
+
+
+def _drained(record: AdditionRecord, seen: AdditionSeen) -> Halt | None:
+    other = next((one for one in seen.tasks or () if one.unfinished and one.kind is not TaskKind.REBALANCE), None)
+    if other is None:
+        return None
+    of = f" of {', '.join(other.bricks)}" if other.bricks else ""
+    return _busy(record, f"{other.name} ({other.status.value}){of} is not over")
+
+
+def _busy(record: AdditionRecord, reason: str) -> Halt:
+    return Halt(
+        words=f"{record.shown_bricks} is in the volume, and something else moves files or waits for a commit",
+        reasons=(reason,),
+        hint=f"when that has ended, {AGAIN.removeprefix('then ')}",
+        look_again=True,
+    )
+
+
+# ---
+# What is done next with bricks that are added, from the record and a look at the world. Pure.
+#
+# The caller asks, writes the intent, acts, writes the result or the failure, and asks again with a fresh look, also after a
+# crash, a reboot and a restart of glusterd: nothing but the record is remembered, and Gluster's own brick list and status
+# decide what has happened. Where an act has failed and the answer is the same act again, the caller ends with that failure.
+#
+# - Bricks that are in the volume were added, whoever did it; only some of them in it is somebody else's work, and is left alone.
+# - A task is begun only where none is at work, and counts as done only when every host that tells of it says so, without a
+#   failure. Whatever is newer than what was listed before the beginning is taken for it, whoever has begun it.
+# - What was added stays added: nothing here ever takes a brick out.
+
+
+_TAKEN_OUT = "it is not in the volume any more: somebody else has taken it out"
+
+GROWN_SHARE = 0.8
+"""Of the size of the bricks: a file system keeps some of a device to itself."""
+
+_LAYOUT = Watching(
+    begin=AdditionAct(step=_A.LAY_OUT, intent=_S.LAYOUT, result=_S.LAYOUT),
+    done=AdditionAct(step=_A.LAY_OUT, intent=_S.LAYOUT, result=_S.LAID_OUT, seen_done=True),
+    # A whole rebalance puts every layout right as well.
+    by_fix_layout=True,
+    words="fix-layout",
+)
+_BALANCE = Watching(
+    begin=AdditionAct(step=_A.BALANCE, intent=_S.BALANCING, result=_S.BALANCING),
+    done=AdditionAct(step=_A.BALANCE, intent=_S.BALANCING, result=_S.BALANCED, seen_done=True),
+    by_fix_layout=False,
+    words="rebalance",
+)
+_HAND_OVER = AdditionAct(step=_A.HAND_OVER, intent=_S.HANDING, result=_S.SEEN)
+_ADD = AdditionAct(step=_A.ADD, intent=_S.ADDING, result=_S.ADDED)
+_ADD_SEEN = AdditionAct(step=_A.ADD, intent=_S.ADDING, result=_S.ADDED, seen_done=True)
+
+
+def next_step(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Step:
+    """What is done next. An addition that has failed waits: see `begin_again`."""
+    state = record.state
+    if state in (_S.HEALED, _S.SETTLED) and wish.take_back:
+        return Halt(words=f"there is nothing to take back: {finished_words(record)}", hint="")
+    if state in ADDITION_ENDED_STATES:
+        return Finished(state=state, words=finished_words(record))
+    if state in (_S.SEEN, _S.BALANCED, _S.HEALED):
+        return _finish(state)
+    if state is _S.FAILED:
+        return Halt(
+            words=f"the addition of {record.shown_bricks} has failed: {record.failure or 'no reason was recorded'}",
+            hint=f"put that right, {AGAIN}",
+        )
+    if halt := _cannot_tell(record, seen):
+        return halt
+    if record.side is AdditionSide.TARGET:
+        return _to_target(record, seen)
+    if record.in_place:
+        return next_in_place(record, seen, wish)
+    inside = _inside(record, seen)
+    if inside is None:
+        return Halt(
+            words=f"some of {record.shown_bricks} are in the volume and some are not: somebody else has changed it",
+            hint=f"look at `gluster volume info`, put it right by hand, {AGAIN}",
+        )
+    if state in IN_STATES:
+        return _in_the_volume(record, seen, wish) if inside else give_up(_TAKEN_OUT)
+    return _ADD_SEEN if inside else _before(record, seen, wish)
+
+
+def begin_again(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Step:
+    """What the wish to add begins with where an attempt has failed. The caller asks this once, and then `next_step`; in every
+    other state it is the same as `next_step`.
+    """
+    if record.state is not _S.FAILED:
+        return next_step(record, seen, wish)
+    if halt := _cannot_tell(record, seen):
+        return halt
+    if record.in_place:
+        return next_in_place(record, seen, wish)
+    inside = _inside(record, seen)
+    if inside is None:
+        return next_step(record, seen, wish)
+    if not inside:
+        return _prepare(record, seen, wish)
+    return _heal(record, seen) if record.instead_of else watched(record, seen, _LAYOUT, anew=True)
+
+
+def grown(before: TargetRoom | None, now: TargetRoom | None, *, bricks: int, size_bytes: int | None) -> bool:
+    """Whether the target shows what it was given: so many storage targets more, or by far the most of the bytes. Where it is
+    not known how many bytes these are, any growth is.
+    """
+    if before is None or now is None:
+        return False
+    if before.storage_targets is not None and now.storage_targets is not None:
+        # Its own list is exact; bytes may have come from elsewhere.
+        return now.storage_targets >= before.storage_targets + bricks
+    if before.total_bytes is None or now.total_bytes is None:
+        return False
+    return now.total_bytes - before.total_bytes >= max(GROWN_SHARE * (size_bytes or 0), 1)
+
+
+def may_add(record: AdditionRecord) -> bool:
+    """Whether the places of the bricks and everything else that guards look at have to be looked at. Where a brick takes its own
+    place, which file system lies there tells how far it is.
+    """
+    if record.in_place:
+        return record.state not in ADDITION_ENDED_STATES
+    return record.state in (_S.PLANNED, _S.PREPARING, _S.PREPARED, _S.ADDING, _S.HANDING, _S.FAILED)
+
+
+def problems_before(record: AdditionRecord, seen: AdditionSeen, wish: Wish, *, prepared: bool) -> tuple[str, ...]:
+    """All that speaks against adding now; with `prepared` also what lies where the bricks are to be."""
+    if record.side is AdditionSide.TARGET:
+        return target_problems(record, seen)
+    found = [
+        *health_problems(record, seen),
+        *(swap_problems if record.instead_of else before_problems)(record, seen, wish),
+    ]
+    if prepared:
+        found.extend(place_problems(record, seen, wish))
+    return tuple(dict.fromkeys(found))
+
+
+def _cannot_tell(record: AdditionRecord, seen: AdditionSeen) -> Halt | None:
+    state = seen.state
+    if state is None or seen.tasks is None:
+        return Halt(
+            words=f"the state of volume {record.volume} is not known",
+            hint=f"see `gluster volume status`, and that glusterd runs, {AGAIN}",
+            look_again=True,
+        )
+    if (state.volume, state.volume_id) != (record.volume, record.volume_id):
+        return Halt(
+            words=f"volume {state.volume} is another one than the addition was begun on (its id is {state.volume_id})",
+            hint="look at [source] volume in site.toml, and at which cluster the gluster command asks",
+        )
+    if not state.started and record.side is AdditionSide.SOURCE:
+        return Halt(words=f"volume {record.volume} is not started", hint=f"start it, {AGAIN}", look_again=True)
+    return None
+
+
+def _inside(record: AdditionRecord, seen: AdditionSeen) -> bool | None:
+    """Whether the bricks are in the volume; None where only some of them are."""
+    names = {brick.name for brick in seen.state.bricks} if seen.state is not None else set()
+    inside = names.intersection(record.bricks)
+    if not inside:
+        return False
+    if record.instead_of in names:
+        return None
+    return True if inside == set(record.bricks) else None
+
+
+def _before(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Step:
+    if record.state in (_S.PLANNED, _S.PREPARING):
+        return _prepare(record, seen, wish)
+    if record.state is _S.PREPARED and place_problems(record, seen, wish):
+        # It was right once: after a reboot hooks may mount it again.
+        return _prepare(record, seen, wish)
+    if problems := problems_before(record, seen, wish, prepared=True):
+        return against(record, problems)
+    return _ADD
+
+
+def _prepare(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Step:
+    problems = problems_before(record, seen, wish, prepared=False)
+    return against(record, problems) if problems else _PREPARE
+
+
+def _to_target(record: AdditionRecord, seen: AdditionSeen) -> Step:
+    if problems := target_problems(record, seen):
+        return against(record, problems)
+    if record.state in (_S.PLANNED, _S.PREPARING):
+        return _PREPARE
+    # The hooks are called again after a crash: whether they had done it cannot be seen from what grew meanwhile.
+    return _HAND_OVER
+
+
+def _in_the_volume(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Step:
+    leaving = remove_brick_of(seen.tasks or (), record.bricks)
+    if leaving is not None:
+        return Halt(
+            words=f"somebody drains {', '.join(leaving.bricks)} again",
+            hint=f"finish or stop that drain (`migrator brick list`), {AGAIN}",
+            look_again=True,
+        )
+    if record.state is _S.ADDED:
+        return _heal(record, seen) if record.instead_of else watched(record, seen, _LAYOUT, anew=True)
+    if record.state is _S.HEALING:
+        return _heal(record, seen)
+    if record.state is _S.LAYOUT:
+        return watched(record, seen, _LAYOUT)
+    if not wish.rebalance:
+        task = next((one for one in seen.tasks or () if one.id == record.notes.task_id), None)
+        if task is not None and task.unfinished:
+            return Halt(
+                words=f"a rebalance is under way, and none is wanted: {task.id}",
+                hint=f"stop it with `gluster volume rebalance {record.volume} stop`, or wait for its end, {AGAIN}",
+            )
+        return _finish(record.state)
+    return watched(record, seen, _BALANCE, anew=record.state is _S.LAID_OUT)
+
+
+def _heal(record: AdditionRecord, seen: AdditionSeen) -> Step:
+    return _HEALED if healed(record, seen) else _HEAL
+
+
+def _finish(state: AdditionState) -> AdditionAct:
+    return AdditionAct(step=_A.FINISH, intent=state, result=_S.SETTLED)
+
+
+# ---
+# How far additions of bricks are, and what has to be said of them. Pure.
+
+
+_ADDITION_STANDING_MOVING = (AdditionState.LAYOUT, AdditionState.BALANCING)
+_DIRECTORIES = 5
+"""So many directories stand among what waits, each with its command."""
+
+
+def standing(record: AdditionRecord, samples: Sequence[DrainSample]) -> AdditionStanding:
+    """One attempt. Every task counts from nothing: of what was moved the last counters of all of them add up."""
+    last = {(one.task_id, one.host): one for one in samples}
+    newest = samples[-1].task_id if samples else None
+    own = [one for (task_id, _), one in last.items() if task_id == newest]
+    # A task that was begun anew has no samples yet, and those of the one before tell nothing of it.
+    moving = record.state in _ADDITION_STANDING_MOVING and newest is not None and newest == record.notes.task_id
+    rate = drain_rate(samples, task_id=newest, window_s=RATE_WINDOW_S) if moving and newest is not None else None
+    lookups = sum(one.lookups for one in own)
+    balancing = record.state is AdditionState.BALANCING
+    return AdditionStanding(
+        id=record.id,
+        side=record.side,
+        volume=record.volume,
+        bricks=record.bricks,
+        instead_of=record.instead_of,
+        attempt=record.attempt,
+        state=record.state,
+        since_s=record.times[record.state],
+        size_bytes=record.notes.size_bytes,
+        files=record.notes.files,
+        lookups=lookups,
+        moved_files=sum(one.files for one in last.values()),
+        moved_bytes=sum(one.size_bytes for one in last.values()),
+        failures=sum(one.failures for one in own),
+        skipped=sum(one.skipped for one in own),
+        files_per_s=None if rate is None else rate.files_per_s,
+        bytes_per_s=None if rate is None else rate.bytes_per_s,
+        left_s=_left_s(rate, record.notes.files, lookups) if balancing else None,
+        looked_at_s=samples[-1].at_s if samples else None,
+        failure=record.failure,
+        directories=record.notes.directories or (),
+    )
+
+
+def _left_s(rate: DrainRate | None, files: int | None, lookups: int) -> float | None:
+    """A rebalance looks at every file on every brick, and finds out on its way which it moves. It counts link-to files too: one
+    that has looked at more than there should be has an end that is not known.
+    """
+    if rate is None or rate.lookups_per_s <= 0 or files is None or lookups > files:
+        return None
+    return (files - lookups) / rate.lookups_per_s
+
+
+def newest_attempts(records: Sequence[AdditionRecord]) -> tuple[AdditionRecord, ...]:
+    """Of every set of bricks on either side the newest attempt, oldest first."""
+    newest = {(record.volume_id, record.side, frozenset(record.bricks)): record for record in records}
+    return tuple(sorted(newest.values(), key=lambda record: record.id))
+
+
+def addition_blockers(additions: Sequence[AdditionStanding], *, at_work: bool, now_s: float) -> Iterator[Blocker]:
+    """Additions that wait for somebody, and directories that they have changed. `at_work`: a command goes on with one."""
+    for one in additions:
+        yield from _directories(one)
+        if one.state in ADDITION_ENDED_STATES | UNTOUCHED_STATES or at_work:
+            continue
+        subject = f"addition of {' '.join(one.bricks)} to the {one.side.value}"
+        if one.state is AdditionState.FAILED:
+            yield Blocker(
+                subject=subject, on=f"it has failed: {one.failure}", hint=f"put that right, then `{again(one)}`"
+            )
+            continue
+        looked = last_looked(one.looked_at_s, now_s)
+        failed = f"; its last step failed: {one.failure}" if one.failure else ""
+        yield Blocker(
+            subject=subject,
+            on=f"it is {one.state.value}, and no command goes on with it{_away(one)}{looked}{failed}",
+            hint=f"{again(one)} (with the options of the first time)",
+        )
+
+
+def _away(one: AdditionStanding) -> str:
+    """A brick that takes its own place is not served meanwhile."""
+    if one.instead_of not in one.bricks or one.state not in AWAY_STATES:
+        return ""
+    return "; the brick is offline for the exchange of its disk, and its files have a copy less"
+
+
+def _directories(one: AdditionStanding) -> Iterator[Blocker]:
+    for directory in one.directories[:_DIRECTORIES]:
+        yield Blocker(subject=show(directory.path), on=directory.reason, hint=f"`{directory.command}`")
+    if (more := len(one.directories) - _DIRECTORIES) > 0:
+        yield Blocker(
+            subject=f"addition of {' '.join(one.bricks)} to the {one.side.value}",
+            on=f"{several(more, 'more directory waits', 'more directories wait')} for somebody",
+            hint="`migrator brick status --json` has the command for each (`directories`)",
+        )
+
+
+def again(one: AdditionStanding) -> str:
+    """The command that goes on with it."""
+    instead = "" if one.instead_of is None else f" --instead-of {one.instead_of}"
+    side = AdditionSide(one.side).value
+    return f"migrator brick add {' '.join(one.bricks)} --to {side}{instead}"

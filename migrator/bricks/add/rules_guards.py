@@ -1,0 +1,446 @@
+"""Preflight checks of an addition, and of the places of new bricks. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from migrator.bricks.add.model import AdditionRecord, AdditionSeen, AdditionSide, AdditionState, Halt, NewPlace, Wish
+from migrator.bricks.model import BrickRoom
+from migrator.core.units import format_size, several
+from migrator.gluster.model import Brick, VolumeState
+from migrator.gluster.rules import is_on, subvolumes, version_problems
+from migrator.scan.rules import strange_problems
+
+# ---
+# What is said of additions. Pure.
+
+
+AGAIN = "then run the same command again: it goes on from what it finds"
+
+
+def against(record: AdditionRecord, problems: Sequence[str]) -> Halt:
+    """Guards speak against going on."""
+    count = "1 guard speaks" if len(problems) == 1 else f"{several(len(problems), 'guard')} speak"
+    return Halt(
+        words=f"{count} against adding {record.shown_bricks} now",
+        reasons=tuple(problems),
+        hint=f"put it right, {AGAIN}",
+    )
+
+
+def finished_words(record: AdditionRecord) -> str:
+    """What it came to."""
+    if record.side is AdditionSide.TARGET:
+        return f"{record.shown_bricks} is part of the target, whose new capacity is seen"
+    if record.state is AdditionState.TAKEN_BACK:
+        return f"{record.shown_bricks} serves again what it held, and is healed"
+    if record.in_place:
+        return (
+            f"{record.shown_bricks} is in volume {record.volume} on its new file system, and healed (with --once-more its disk "
+            "is exchanged again)"
+        )
+    if record.instead_of is not None:
+        return f"{record.shown_bricks} is in volume {record.volume} in the place of {record.instead_of}, and healed"
+    return f"{record.shown_bricks} is in volume {record.volume}, and directories take new files there"
+
+
+def removal_commands(path: str, *, gluster_directory: bool, volume_id: bool, gfid: bool) -> str:
+    """What takes off what Gluster has left on an empty brick."""
+    quoted = "'" + path.replace("'", "'\\''") + "'"
+    commands = []
+    if volume_id:
+        commands.append(f"setfattr -x trusted.glusterfs.volume-id {quoted}")
+    if gfid:
+        commands.append(f"setfattr -x trusted.gfid {quoted}")
+    if gluster_directory:
+        commands.append(f"rm -rf -- {quoted}/.glusterfs")
+    return " && ".join(commands)
+
+
+def host_of(name: str) -> str:
+    """The host of a brick's name; the whole where it is none."""
+    return name.partition(":/")[0]
+
+
+def path_of(name: str) -> str:
+    """The path of a brick's name; empty where it is none."""
+    host, separator, path = name.partition(":/")
+    return f"/{path}" if separator and host else ""
+
+
+# ---
+# What lies where new bricks are to be: whether Gluster may have it, as sentences. Pure. What is not known speaks against it.
+
+
+SMALLEST_SHARE = 0.8
+"""Of the smallest of the others: Gluster places files by their names, and the smallest brick is full first."""
+
+
+def place_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> tuple[str, ...]:
+    """What speaks against what lies where the bricks are to be."""
+    return tuple(_places(record, seen, wish))
+
+
+def _places(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Iterator[str]:
+    if seen.places is None:
+        yield "what lies where the bricks are to be is not known"
+        return
+    for name in record.bricks:
+        place = seen.places.get(name)
+        if place is None or place.unread:
+            yield f"what lies at {name} is not known: {'it was not looked at' if place is None else place.unread}"
+            continue
+        yield from _place(place, record, seen)
+        if not wish.accept_unlike:
+            yield from _unlike(place, record, seen)
+    mounts = Counter((host_of(name), place.mount) for name, place in seen.places.items() if place.own)
+    for (host, mount), count in mounts.items():
+        if count > 1:
+            yield f"{count} of the new bricks lie on one file system ({host}:{mount})"
+    if not wish.accept_unlike:
+        yield from _unequal(record, seen)
+
+
+def _place(place: NewPlace, record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
+    path = path_of(place.name)
+    if not place.own:
+        yield (
+            f"{place.name} is on the file system of {place.mount or '/'}, and not on one of its own: mount the brick's file "
+            "system first, or the root partition is filled"
+        )
+        return
+    if place.mount == path:
+        yield f"{place.name} is a mount point: name a directory in it ({path}/brick), so that an unmounted brick is noticed"
+        return
+    if place.served_by:
+        yield f"a brick process serves {place.name} (pid {place.served_by[0]}): it belongs to a volume"
+        return
+    if record.in_place:
+        yield from _own_place(place, record)
+        return
+    if place.entries:
+        stale = " of an old brick" if place.stale else ""
+        yield (
+            f"{place.name} is not empty: it holds what is left{stale} ({', '.join(place.entries[:3])}). Taking marks off is "
+            "not enough then: directories would be listed twice. Look whether anybody needs it, and make a new file system"
+        )
+        return
+    if place.others:
+        yield f"other things lie on the same file system as {place.name}: {', '.join(place.others[:3])}"
+    if place.stale:
+        yield from _stale(place, path, seen)
+
+
+def _own_place(place: NewPlace, record: AdditionRecord) -> Iterator[str]:
+    """Where the brick itself was: nothing of it may be left, but for what an interrupted commit has put on the new file system."""
+    if place.entries or place.marked_above:
+        known = [name for name in place.entries if not name.startswith(".glusterfs")]
+        shown = ", ".join((known or [*place.entries, *place.marked_above])[:3])
+        yield (
+            f"{place.name} still holds the brick ({shown}): unmount it on "
+            f"{host_of(place.name)}, exchange its disk, make a new file system, and mount that at {place.mount}"
+        )
+        return
+    if place.others:
+        yield f"other things lie on the same file system as {place.name}: {', '.join(place.others[:3])}"
+    if not place.filesystem_id:
+        yield f"which file system is mounted at {place.mount} on {host_of(place.name)} cannot be told from others: XFS can"
+    elif place.stale and not begun_to_put_in(record, place):
+        yield (
+            f"{place.name} carries the marks of the brick, and holds no file: on {host_of(place.name)}, "
+            f"`{_removal(place, path_of(place.name))}` takes them off; a new file system does too"
+        )
+
+
+def begun_to_put_in(record: AdditionRecord, place: NewPlace) -> bool:
+    """Whether what lies where a brick takes its own place is the new file system, marked by a commit that did not come to its end."""
+    own = place.volume_id == record.volume_id.replace("-", "")
+    is_new = bool(place.filesystem_id) and place.filesystem_id == record.notes.filesystem_id
+    return record.state is AdditionState.ADDING and own and is_new and not place.entries
+
+
+def _removal(place: NewPlace, path: str) -> str:
+    return removal_commands(
+        path,
+        gluster_directory=place.has_gluster_directory,
+        volume_id=bool(place.volume_id),
+        gfid=bool(place.gfid),
+    )
+
+
+def _stale(place: NewPlace, path: str, seen: AdditionSeen) -> Iterator[str]:
+    """Marks are told apart by whose they are; the command is told only where nothing has the brick."""
+    own = seen.state is not None and place.volume_id == seen.state.volume_id.replace("-", "")
+    whose = (
+        "of this volume"
+        if own
+        else "of a volume that this pool may not know"
+        if place.volume_id
+        else "without a volume"
+    )
+    if seen.owners is None or place.name in seen.owners:
+        yield f"{place.name} carries the marks of a brick, and whether it belongs to a volume is not known"
+        return
+    if place.marked_above:
+        yield (
+            f"directories above {place.name} carry the marks of a brick: {', '.join(place.marked_above)}; Gluster refuses it. "
+            "Make a new file system"
+        )
+        return
+    yield (
+        f"{place.name} was a brick {whose}, and carries its marks. No volume of this pool has it, no process serves it, and it "
+        f"holds no file: on {host_of(place.name)}, `{_removal(place, path)}` takes them off; a new file system does too"
+    )
+
+
+def _unlike(place: NewPlace, record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
+    rooms = _others(record, seen)
+    if rooms is None:
+        yield "how large the other bricks are is not known: see `gluster volume status VOLUME detail`, or accept it by name"
+        return
+    kinds = {room.filesystem for room in rooms.values() if room.filesystem}
+    if kinds and place.filesystem not in kinds:
+        yield f"{place.name} is {place.filesystem}, and the other bricks are {', '.join(sorted(kinds))}: accept it by name"
+    sizes = [room.total_bytes for room in rooms.values() if room.total_bytes]
+    if not sizes or place.total_bytes is None:
+        yield f"whether {place.name} is as large as the other bricks is not known: accept it by name"
+    elif place.total_bytes < SMALLEST_SHARE * min(sizes) and not _arbiter(place.name, record, seen.state):
+        yield (
+            f"{place.name} has {format_size(place.total_bytes)}, and the smallest of the others {format_size(min(sizes))}: it "
+            "would be full first; accept it by name"
+        )
+
+
+def _unequal(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
+    """The smallest brick of a set decides what the set takes."""
+    state = seen.state
+    size = 1 if state is None else max(state.replica_count, 1) * max(state.disperse_count, 1)
+    if size == 1 or record.instead_of is not None:
+        return
+    for start in range(0, len(record.bricks), size):
+        members = [name for name in record.bricks[start : start + size] if not _arbiter(name, record, state)]
+        sizes = [place.total_bytes or 0 for name in members if (place := (seen.places or {}).get(name)) is not None]
+        if sizes and min(sizes) < SMALLEST_SHARE * max(sizes):
+            shown = f"{format_size(min(sizes))} to {format_size(max(sizes))}"
+            yield f"the bricks of one set differ in size ({shown}), and the smallest counts for all: accept it by name"
+
+
+def _others(record: AdditionRecord, seen: AdditionSeen) -> Mapping[str, BrickRoom] | None:
+    if seen.rooms is None or seen.state is None:
+        return None
+    arbiters = {brick.name for brick in seen.state.bricks if brick.arbiter}
+    left_out = {*arbiters, *record.bricks, record.instead_of}
+    return {name: room for name, room in seen.rooms.items() if name not in left_out}
+
+
+def _arbiter(name: str, record: AdditionRecord, state: VolumeState | None) -> bool:
+    """Whether a new brick will hold names alone: the last of a set, where the volume has arbiters."""
+    if state is None or not any(brick.arbiter for brick in state.bricks):
+        return False
+    if record.instead_of is not None:
+        return any(brick.arbiter for brick in state.bricks if brick.name == record.instead_of)
+    return record.bricks.index(name) % state.replica_count == state.replica_count - 1
+
+
+# ---
+# What speaks against adding bricks now: the guards before an addition, as sentences. Pure. What is not known speaks
+# against it too.
+
+
+_TWO = 2
+"""Copies, of which Gluster asks for no quorum by itself."""
+
+
+def health_problems(record: AdditionRecord, seen: AdditionSeen) -> tuple[str, ...]:
+    """Whether the volume is well, and nothing moves files."""
+    return tuple(_health(record, seen))
+
+
+def before_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> tuple[str, ...]:
+    """Whether these bricks make whole sets that the volume can take."""
+    if seen.state is None:
+        return ("the state of the volume is not known: see `gluster volume status`",)
+    return (
+        *_sets(record, seen.state),
+        *_foreign(record, seen),
+        *_versions(record, seen.state, seen, wish),
+        *strange_problems(seen.strange or ()),
+    )
+
+
+def swap_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> tuple[str, ...]:  # noqa: ARG001 - as the other
+    """Whether one brick can take the place of another."""
+    if seen.state is None:
+        return ("the state of the volume is not known: see `gluster volume status`",)
+    return (*_swap(record, seen.state, seen), *_foreign(record, seen))
+
+
+def target_problems(record: AdditionRecord, seen: AdditionSeen) -> tuple[str, ...]:
+    """What speaks against giving bricks to the target."""
+    return tuple(_target(record, seen))
+
+
+def _health(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
+    state = seen.state
+    if state is None:
+        return
+    for brick in state.bricks:
+        # Who exchanges a broken disk has a brick that is down.
+        if brick.online is not True and brick.name != record.instead_of:
+            yield f"brick {brick.name} is {'down' if brick.online is False else 'not known to be up'}"
+    if state.peers_down is None:
+        yield "which hosts of the pool are connected is not known: see `gluster pool list`"
+    yield from (f"host {host} is not connected: start its glusterd" for host in state.peers_down or ())
+    if (state.replica_count > 1 or state.disperse_count > 1) and not state.heals:
+        yield "what waits to be healed is not known: see `gluster volume heal VOLUME info summary`"
+    for heal in state.heals or ():
+        if heal.brick == record.instead_of:
+            continue
+        if heal.entries is None or heal.status != "Connected":
+            yield f"what waits to be healed on {heal.brick} is not known ({heal.status})"
+        elif heal.entries and record.instead_of is None:
+            # Of a brick that is exchanged they wait on its copies, and only the new one ends that.
+            yield f"{several(heal.entries, 'entry', 'entries')} wait to be healed on {heal.brick}: wait until they are"
+    for task in seen.tasks or ():
+        if task.unfinished:
+            of = f" of {', '.join(task.bricks)}" if task.bricks else ""
+            yield f"{task.name} ({task.status.value}){of} is not over: wait for its end, commit it or stop it"
+    yield from (f"a drain of {name} has not come to rest: see `migrator brick list`" for name in seen.drains)
+    yield from (
+        f"the addition of {name} has not come to its end: give that command again first" for name in seen.additions
+    )
+
+
+def _sets(record: AdditionRecord, state: VolumeState) -> Iterator[str]:
+    if state.stripe_count > 1 or dict(state.options).get("features.shard") in ("on", "enable", "1", "true", "yes"):
+        yield "the volume is striped or sharded: a rebalance of it has lost data, and this program does not begin one"
+    copies, pieces = max(state.replica_count, 1), max(state.disperse_count, 1)
+    size, count = copies * pieces, len(record.bricks)
+    if count % size:
+        if pieces > 1:
+            yield (
+                f"the volume is dispersed: every file lies in pieces on {pieces} bricks, so a brick by itself holds nothing "
+                f"that can be read; it grows by whole sets of {pieces}, and {count} were named"
+            )
+        else:
+            yield f"the volume keeps {copies} copies: it grows by whole replica sets of {copies} bricks, and {count} were named"
+        return
+    for start in range(0, count, size):
+        members = record.bricks[start : start + size]
+        hosts = Counter(host_of(name) for name in members)
+        for host, number in hosts.items():
+            if size > 1 and number > 1:
+                yield (
+                    f"{number} bricks of one set are on {host}: the set is lost with that host; name the bricks so that those "
+                    f"of a set follow each other and lie on {size} hosts"
+                )
+    yield from _hosts_known(record, state)
+
+
+def _hosts_known(record: AdditionRecord, state: VolumeState) -> Iterator[str]:
+    for name in record.bricks:
+        if not host_of(name) or not path_of(name).startswith("/"):
+            yield f"{name} is no brick: it is HOST:/PATH, as in `gluster volume info`"
+        elif host_of(name) in (state.peers_down or ()):
+            yield f"host {host_of(name)} of the new brick is not connected"
+
+
+def _swap(record: AdditionRecord, state: VolumeState, seen: AdditionSeen) -> Iterator[str]:
+    old = record.instead_of
+    names = [brick.name for brick in state.bricks]
+    if old not in names:
+        yield f"volume {state.volume} has no brick {old}"
+        return
+    if len(record.bricks) != 1:
+        yield f"{several(len(record.bricks), 'brick')} cannot take the place of one"
+    if state.disperse_count > 1:
+        yield "the volume is dispersed: exchange the brick by hand, this program does not judge whether its set is whole"
+        return
+    if state.replica_count < 2:
+        would = "take it offline" if record.in_place else "exchange it for an empty one"
+        yield (
+            f"{old} has the only copy of its files: Gluster would {would}. Add the new brick, then drain "
+            f"the old one (`migrator brick drain {old}`)"
+        )
+        return
+    members = next(members for members in subvolumes(state) if old in {brick.name for brick in members})
+    whole = [brick for brick in members if brick.name != old and not brick.arbiter and brick.online]
+    if not whole:
+        yield f"no other copy of {old} is up: there is nothing to fill the new brick from"
+    if record.in_place:
+        yield from _without(old, state, members, seen)
+        return
+    for name in record.bricks:
+        if any(brick.host == host_of(name) for brick in members if brick.name != old):
+            yield f"another brick of the same set lies on {host_of(name)} already: the set would be lost with that host"
+    yield from _hosts_known(record, state)
+
+
+def _without(away: str, state: VolumeState, members: Sequence[Brick], seen: AdditionSeen) -> Iterator[str]:
+    """Whether a set can be for a while without one of its bricks, and fill it again."""
+    place = (seen.places or {}).get(away)
+    if any(brick.name == away and brick.online for brick in members) and (place is None or place.unread):
+        yield f"what lies at {away} is not known: {'it was not looked at' if place is None else place.unread}"
+    if place is not None and place.own and place.mount == path_of(away):
+        yield (
+            f"{away} is a mount point itself, which Gluster takes into its own place by force alone: add a brick in a directory "
+            f"of another file system with `--instead-of {away}`"
+        )
+    options = dict(state.options)
+    up = [brick for brick in members if brick.name != away and brick.online]
+    if not has_quorum(members, up, options):
+        yield f"while {away} is away users could not write to its set: it has no quorum (cluster.quorum-type) without it"
+    if is_on(options, "cluster.self-heal-daemon", default=True) is not True:
+        yield "cluster.self-heal-daemon is not on: nothing would fill the new file system"
+    if seen.blamed is None:
+        yield f"whether the other copies of {away} are whole is not known: their hosts do not tell (see `migrator doctor`)"
+        return
+    for name, entries in sorted(seen.blamed.items()):
+        if name != away and entries:
+            yield (
+                f"{several(entries, 'entry', 'entries')} at least wait to be healed on {name}: {away} may have the only good copy "
+                "of them. Wait until they are healed"
+            )
+
+
+def has_quorum(members: Sequence[Brick], up: Sequence[Brick], options: Mapping[str, str]) -> bool:
+    """Whether users can write to a set of copies of which these bricks are up, by what Gluster does where nothing is set."""
+    kind = options.get("cluster.quorum-type", "auto" if len(members) > _TWO else "none")
+    if kind == "fixed":
+        count = options.get("cluster.quorum-count", "")
+        return count.isdigit() and len(up) >= int(count)
+    if kind != "auto":
+        return bool(up)
+    # Of an even number half is enough where the first one is among them.
+    return 2 * len(up) > len(members) or (2 * len(up) == len(members) and members[0] in up)
+
+
+def _foreign(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
+    if seen.owners is None:
+        yield "which bricks belong to a volume already is not known: see `gluster volume info`"
+    for name in record.bricks:
+        owner = (seen.owners or {}).get(name)
+        if owner is not None and record.instead_of != name:
+            yield f"{name} is a brick of volume {owner}"
+    for name, count in Counter(record.bricks).items():
+        if count > 1:
+            yield f"{name} is named {count} times"
+
+
+def _versions(record: AdditionRecord, state: VolumeState, seen: AdditionSeen, wish: Wish) -> Iterator[str]:
+    if wish.rebalance:
+        hosts = {brick.host for brick in state.bricks} | {host_of(name) for name in record.bricks}
+        yield from version_problems(seen.versions, hosts, otherwise="; --no-rebalance moves no file")
+
+
+def _target(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
+    if record.instead_of is not None:
+        yield "--instead-of is for bricks of the source"
+    yield from _foreign(record, seen)
+    for name in record.bricks:
+        place = (seen.places or {}).get(name)
+        if place is not None and place.served_by:
+            yield f"a brick process serves {name} still (pid {place.served_by[0]})"
+    yield from (f"{name} is being given to the target too: give that command again first" for name in seen.additions)
+    before = record.notes.room_before or seen.target
+    if before is None or (before.total_bytes is None and before.storage_targets is None):
+        yield "how large the target is, is not known: see `migrator doctor`"

@@ -1,0 +1,552 @@
+"""What an addition works with: context, snapshots, throttle, self-heal, audit."""
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from migrator.bricks.add.model import (
+    ADDITION_ENDED_STATES,
+    IN_STATES,
+    UNTOUCHED_STATES,
+    AdditionNotes,
+    AdditionRecord,
+    AdditionRequest,
+    AdditionSeen,
+    AdditionSide,
+    AdditionState,
+    NewPlace,
+    TargetRoom,
+)
+from migrator.bricks.add.ports import AdditionCommands
+from migrator.bricks.add.rules import may_add
+from migrator.bricks.drain.model import ChangedOption
+from migrator.bricks.drain.rules import lost_after_s, lost_movers, parts_missing
+from migrator.bricks.drain.rules_progress import samples_of, stalled
+from migrator.bricks.drain.stage import left_by_additions, left_changed
+from migrator.bricks.shared import (
+    BrickCall,
+    Ended,
+    StrangeLook,
+    ThrottleRules,
+    Throttling,
+    addition_failure,
+    strange_now,
+)
+from migrator.catalog.model import CatalogRecord
+from migrator.core.clock import Clock
+from migrator.core.errors import MigratorError, ToolFailed
+from migrator.core.events import EventKind, Severity
+from migrator.core.progress import Progress
+from migrator.core.tasks import Blocking
+from migrator.core.units import HOUR_S, format_duration, several
+from migrator.fs.probing import ProbeWorld
+from migrator.gluster.looks import DirectoryMemory, DirectoryMender, DirectoryWalks
+from migrator.gluster.model import Brick, BrickHeal, DirectoryFacts, TaskKind, TaskProgress, VolumeState, VolumeTask
+from migrator.gluster.rules import is_on, subvolumes
+from migrator.hooks.model import HookFacts, HookState, HookStep
+from migrator.hooks.stage import HookedStep, Hooks
+from migrator.ledger.locks import Locks
+from migrator.ledger.model import SiteRecord
+from migrator.transfer.ports import RunFiles
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+
+# ---
+# What an addition works with: the ports, and the call that it is part of.
+
+
+LOG = logging.getLogger("migrator.addition")
+
+ADD_STEPS = (HookStep.ADD, HookStep.FAIL)
+"""What this verb calls hooks around."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryWorld:
+    """What directories are given back by, where they lose owner and mode. `mount` is where people see the volume."""
+
+    walks: DirectoryWalks
+    memory: DirectoryMemory
+    mender: DirectoryMender
+    mount: bytes
+
+
+Scan = Callable[[], Awaitable[CatalogRecord]]
+Blamed = Callable[[VolumeState, str], Awaitable[Mapping[str, int] | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdditionWorld:
+    """The ports. `places` looks at what lies where bricks are to be, on their hosts; `versions` tells
+    GlusterFS by host, `target_room` asks how large the target is. None of them raises. `back_up` keeps a copy of the ledger under a name (blocking).
+    `throttle` None: Gluster moves files as hard as it is set to; `probing` None: nobody probes meanwhile. `directories` None:
+    nobody gives directories back what they lose. `strange` tells which paths of a brick have no gfid still. `scan` reads all bricks
+    into a new catalog; None: nobody audits a rebalance. `blamed` tells of the set of a brick how many entries the bricks that are up
+    hold against each, so that they have to be healed there; None where one of them does not tell.
+    """
+
+    volume: AdditionCommands
+    source_root: bytes
+    target_root: bytes
+    places: Callable[[Sequence[str]], Awaitable[Mapping[str, NewPlace]]]
+    versions: Callable[[Collection[str]], Awaitable[Mapping[str, str | None]]]
+    target_room: Callable[[], Awaitable[TargetRoom]]
+    back_up: Callable[[str], None]
+    hooks: Hooks | None
+    ledger: "Ledger"
+    locks: Locks
+    files: RunFiles
+    progress: Progress
+    clock: Clock
+    blocking: Blocking
+    tokens: Callable[[], str]
+    throttle: ThrottleRules | None = None
+    probing: ProbeWorld | None = None
+    directories: DirectoryWorld | None = None
+    strange: StrangeLook | None = None
+    scan: Scan | None = None
+    blamed: Blamed | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdditionCall(BrickCall):
+    """One call of the verb; `run_id` is None where nothing is changed."""
+
+    world: AdditionWorld
+    request: AdditionRequest
+    site: SiteRecord
+    run_id: int | None
+
+    @property
+    def log(self) -> logging.Logger:
+        """Where its events are logged."""
+        return LOG
+
+    @property
+    def source_root(self) -> bytes:
+        """The source, as hooks are told."""
+        return self.world.source_root
+
+    def facts(
+        self,
+        record: AdditionRecord,
+        *,
+        state: str = "",
+        failed: HookStep | None = None,
+        reason: str | None = None,
+    ) -> HookFacts:
+        """What a hook is told."""
+        return HookFacts(
+            run_id=self.run_id or 0,
+            brick=",".join(record.bricks),
+            side=record.side.value,
+            size_bytes=record.notes.size_bytes,
+            state=state,
+            failed=failed,
+            reason=reason,
+            started_at_s=self.now_s(),
+        )
+
+    async def tell_failure(self, record: AdditionRecord, ended: Ended | None) -> None:
+        """The hooks that people are told by that they have to look, once for each failure; `ended` None: the call begins, or
+        ended by an exception. May be called again.
+        """
+        hooking = self.hooking()
+        if hooking is None:
+            return
+        steps, back = self.world.ledger.additions.steps(record.id), self.request.wish.take_back
+        failure = addition_failure(record, steps, ended, back=back)
+        if failure is None:
+            return
+        facts = self.facts(record, state=HookState.FAILED, failed=HookStep.ADD, reason=failure.reason)
+        tell = hooking.once if failure.certain else hooking.catch_up
+        await tell(_hooked_failure(record, failure.step_id), facts)
+
+
+def hooked(record: AdditionRecord) -> HookedStep:
+    """An addition, as hooks are called around it."""
+    return HookedStep(
+        step=HookStep.ADD,
+        key=f"addition {record.id}",
+        subject=subject_of(record),
+        words=f"adding {record.shown_bricks} to the {record.side.value}",
+    )
+
+
+def _hooked_failure(record: AdditionRecord, step_id: int) -> HookedStep:
+    """A failure of an addition, by the step of it that it is known by."""
+    return HookedStep(
+        step=HookStep.FAIL,
+        key=f"addition {record.id}: failure at step {step_id}",
+        subject=subject_of(record),
+        words=f"the failure of the addition of {record.shown_bricks}",
+    )
+
+
+def subject_of(record: AdditionRecord) -> str:
+    """That of its events."""
+    return f"addition of {record.shown_bricks}"
+
+
+# ---
+# One look at everything that an addition decides from. Changes nothing, and never raises for what cannot be seen.
+
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, kw_only=True)
+class AdditionLooker:
+    """Looks for one call; keeps the last look at places and counters, which people want to see. `not_whole_s` is when a part of the
+    volume was missing last, as far as this call knows (when it began, at first): what moves files may have been waiting for it.
+    """
+
+    call: AdditionCall
+    places: dict[str, NewPlace] = field(default_factory=dict)
+    progress: TaskProgress | None = None
+    copies: int = 1
+    not_whole_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.not_whole_s = self.call.now_s()
+
+    async def see(self, record: AdditionRecord) -> AdditionSeen:
+        """Only what this state needs is asked."""
+        world = self.call.world
+        found = await told(world.volume.state_and_tasks())
+        if found is None:
+            return AdditionSeen(state=None, tasks=None)
+        state, tasks = found
+        self.copies = max(state.replica_count, 1)
+        if record.side is AdditionSide.TARGET or may_add(record):
+            return await self._before(record, state, tasks)
+        task = next((one for one in tasks if one.kind is TaskKind.REBALANCE), None)
+        self.progress = None if task is None else await told(world.volume.progress(task))
+        still = "" if task is None else self._stalled(record, state, task)
+        return AdditionSeen(state=state, tasks=tasks, progress=self.progress, stalled=still)
+
+    async def _before(self, record: AdditionRecord, state: VolumeState, tasks: tuple[VolumeTask, ...]) -> AdditionSeen:
+        world, ledger = self.call.world, self.call.world.ledger
+        self.places = dict(await world.places(record.bricks))
+        over = ADDITION_ENDED_STATES | UNTOUCHED_STATES
+        others = [one for one in ledger.additions.all() if one.id != record.id and one.state not in over]
+        if record.side is AdditionSide.TARGET:
+            others = [one for one in others if one.side is AdditionSide.TARGET]
+        else:
+            # What fills and empties one side at a time: an addition to the target moves nothing on the source.
+            others = [one for one in others if one.side is AdditionSide.SOURCE or set(one.bricks) & set(record.bricks)]
+        return AdditionSeen(
+            state=state,
+            tasks=tasks,
+            owners=await told(world.volume.owners()),
+            places=self.places,
+            rooms=await told(world.volume.rooms()) if state.started else {},
+            versions=await world.versions(sorted({brick.host for brick in state.bricks} | _hosts_of(record)))
+            if record.side is AdditionSide.SOURCE
+            else None,
+            drains=tuple(one.shown_bricks for one in ledger.drains.under_way()),
+            additions=tuple(one.shown_bricks for one in others),
+            target=await world.target_room() if record.side is AdditionSide.TARGET else None,
+            strange=await strange_now(ledger.scans, world.strange, state.bricks, state.volume_id)
+            if record.side is AdditionSide.SOURCE
+            else (),
+            blamed=await self._blamed(record, state),
+        )
+
+    async def _blamed(self, record: AdditionRecord, state: VolumeState) -> Mapping[str, int] | None:
+        blamed = self.call.world.blamed
+        if not record.in_place or record.state in IN_STATES or blamed is None:
+            return None
+        return await blamed(state, record.bricks[0])
+
+    def _stalled(self, record: AdditionRecord, state: VolumeState, task: VolumeTask) -> str:
+        request, now_s = self.call.request, self.call.now_s()
+        newest = () if self.progress is None else samples_of(self.progress, now_s)
+        samples = (*self.call.world.ledger.additions.samples(record.id), *newest)
+        names = {} if self.progress is None else self.progress.names
+        if parts_missing(state):
+            self.not_whole_s = now_s
+        lost_s, since_s = lost_after_s(request.poll_s), self.not_whole_s
+        lost = lost_movers(samples, task_id=task.id, since_s=since_s, now_s=now_s, limit_s=lost_s, names=names)
+        return lost or stalled(samples, task_id=task.id, now_s=now_s, limit_s=request.stall_s, names=names)
+
+
+def _hosts_of(record: AdditionRecord) -> set[str]:
+    return {name.partition(":/")[0] for name in record.bricks}
+
+
+async def told(asked: Awaitable[T]) -> T | None:
+    """None where it is not told: every guard takes that for a reason against."""
+    try:
+        return await asked
+    except MigratorError:
+        return None
+
+
+# ---
+# The throttle of an addition's fix-layout and rebalance, as that of a drain.
+
+
+@dataclass(slots=True, kw_only=True)
+class AdditionThrottle:
+    """Sets the option for one addition, and puts it back. Without rules it is left alone."""
+
+    call: AdditionCall
+    _record: AdditionRecord | None = None
+    _throttling: Throttling | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        world = self.call.world
+        if world.throttle is not None:
+            self._throttling = Throttling(
+                volume=world.volume,
+                rules=world.throttle,
+                probes=world.ledger.probes,
+                now_s=self.call.now_s,
+                note=self._note,
+                say=self._say,
+                left=self._left,
+            )
+
+    async def follow(self, record: AdditionRecord) -> None:
+        """Set what holds now, where this process has not done so yet. Raises ToolFailed."""
+        if self._throttling is None:
+            return
+        self._record = record
+        await self._throttling.follow(self.call.world.ledger.additions.read(record.id).notes.options or ())
+
+    async def restore(self, record: AdditionRecord) -> str:
+        """Put back what this addition has changed and nobody else since; what was done, in words. May be called again. Raises
+        ToolFailed.
+        """
+        additions = self.call.world.ledger.additions
+        noted = additions.read(record.id).notes.options or ()
+        if self._throttling is None or not noted:
+            return ""
+        names = await self._throttling.restore(noted)
+        additions.note(record.id, AdditionNotes(options=()))
+        return f"put back: {', '.join(names)}" if names else ""
+
+    async def restore_left(self) -> None:
+        """Put back what additions have left that ended otherwise. Raises ToolFailed."""
+        additions = self.call.world.ledger.additions
+        for record in additions.all():
+            if record.state in (AdditionState.SETTLED, AdditionState.FAILED) and record.notes.options:
+                if record.volume_id != (await self._state()).volume_id:
+                    continue
+                words = await self.restore(record)
+                if words:
+                    self.call.say(EventKind.ADDITION_STEP, Severity.INFO, subject_of(record), words)
+
+    async def _state(self) -> VolumeState:
+        state, _ = await self.call.world.volume.state_and_tasks()
+        if not state.volume_id:
+            raise ToolFailed("the options of the volume are not known")
+        return state
+
+    def _note(self, option: ChangedOption) -> None:
+        if self._record is not None:
+            self.call.world.ledger.additions.note(self._record.id, AdditionNotes(options=(option,)))
+
+    def _say(self, words: str) -> None:
+        if self._record is not None:
+            self.call.say(EventKind.THROTTLE_SET, Severity.INFO, subject_of(self._record), words)
+
+    def _left(self, state: VolumeState) -> Sequence[ChangedOption]:
+        ledger = self.call.world.ledger
+        own = None if self._record is None else self._record.id
+        drains = [option for record in left_changed(ledger, state) for option in record.notes.options or ()]
+        return [*drains, *left_by_additions(ledger, state.volume_id, but=own)]
+
+
+# ---
+# Which bricks tell what directories have, while others are added to their volume.
+
+
+Take = Callable[[Sequence[DirectoryFacts]], None]
+_ASKED_AT_ONCE = 1000
+
+
+async def walk_older(
+    call: AdditionCall,
+    record: AdditionRecord,
+    world: DirectoryWorld,
+    take: Take,
+    *,
+    only: Sequence[bytes] | None = None,
+) -> int:
+    """Every directory of one brick that was there before, or these: each of them has all, and GlusterFS changes all copies alike.
+    Of the first that can be read: others have other times, which tell nothing beside those that are known. Returns how many could
+    not be looked at. Raises ToolFailed where no brick can be read.
+    """
+    state = await _state(call)
+    reasons: list[str] = []
+    for brick in _readable(state.bricks):
+        if brick.name in record.bricks:
+            continue
+        take_it = _without_times(take) if reasons or not _has_times(state) else take
+        try:
+            return await world.walks.walk(brick, volume_id=state.volume_id, take=take_it, only=only)
+        except MigratorError as error:
+            reasons.append(error.message)
+    raise ToolFailed(
+        "no brick tells what directories have now: " + ("; ".join(dict.fromkeys(reasons)) or "none of them is up"),
+        cause="while bricks are added, directories can lose owner and mode, and have to get them back",
+        hint="see that a brick is up whose host has a section in site.toml, then run the same command again",
+    )
+
+
+async def walk_new(call: AdditionCall, record: AdditionRecord, world: DirectoryWorld, take: Take) -> None:
+    """The same of one brick of every new set. Raises MigratorError."""
+    state = await _state(call)
+    for bricks in subvolumes(state):
+        new = [one for one in _readable(bricks) if one.name in record.bricks]
+        if new:
+            await world.walks.walk(new[0], volume_id=state.volume_id, take=take)
+
+
+async def look_everywhere_at(
+    call: AdditionCall, world: DirectoryWorld, paths: Callable[[], Sequence[bytes]], take: Take
+) -> None:
+    """Directories on one brick of every set, one after the other, for as long as `paths` has any that a look at another brick
+    would tell more of. Nothing is looked at where copies have no times. Raises MigratorError.
+    """
+    state = await _state(call)
+    if not _has_times(state):
+        return
+    for bricks in subvolumes(state):
+        for brick in _readable(bricks)[:1]:
+            if not (asked := paths()[:_ASKED_AT_ONCE]):
+                return
+            await world.walks.walk(brick, volume_id=state.volume_id, take=take, only=asked)
+
+
+async def _state(call: AdditionCall) -> VolumeState:
+    state, _ = await call.world.volume.state_and_tasks()
+    return state
+
+
+def _has_times(state: VolumeState) -> bool:
+    """Whether Gluster keeps its own record of times up to date: it stays where it is when the option is turned off."""
+    return is_on(dict(state.options), "features.ctime", default=True) is True
+
+
+def _readable(bricks: Sequence[Brick]) -> list[Brick]:
+    return [brick for brick in bricks if brick.online and not brick.arbiter]
+
+
+def _without_times(take: Take) -> Take:
+    return lambda found: take([replace(one, changed_ns=None, modified_ns=None) for one in found])
+
+
+# ---
+# Waiting until GlusterFS has filled a copy that was exchanged.
+
+
+_TELL_EVERY_S = HOUR_S
+NUDGE_AFTER_S = 60.0
+"""For so long the same may wait before the daemons are asked to look, and again after as long. A look that came too early, or found
+a file locked, is not made again by themselves for ten minutes.
+"""
+
+
+async def until_healed(call: AdditionCall, record: AdditionRecord) -> None:
+    """Return when nothing waits to be healed on any brick. How much waits is told at first, then whenever it has become half of
+    that, and every hour. Where the same waits for a minute, the self-heal daemons are asked to look. Raises ToolFailed where it has
+    waited for as long as a drain may stand still.
+    """
+    clock = call.world.clock
+    seen: Sequence[BrickHeal] | None = None
+    changed_s = told_s = nudged_s = clock.monotonic_s()
+    told_entries: int | None = None
+    while True:
+        found = await told(call.world.volume.state_and_tasks())
+        heals = () if found is None else found[0].heals or ()
+        waiting = [one for one in heals if one.entries != 0 or one.status != "Connected"]
+        # A brick that was just put in is not listed at once, and what waits for it neither.
+        if record.bricks[0] in {one.brick for one in heals} and not waiting:
+            return
+        now_s = clock.monotonic_s()
+        if waiting != seen:
+            seen, changed_s, nudged_s = waiting, now_s, now_s
+        if now_s - changed_s >= call.request.stall_s:
+            raise _stalled(waiting, now_s - changed_s)
+        if now_s - nudged_s >= NUDGE_AFTER_S:
+            # Where it is refused, as while a brick comes up, it is asked for again.
+            await told(call.world.volume.heal())
+            nudged_s = now_s
+        entries = sum(one.entries or 0 for one in waiting)
+        if waiting and (told_entries is None or entries <= told_entries / 2 or now_s - told_s >= _TELL_EVERY_S):
+            told_entries, told_s = entries, now_s
+            call.say(EventKind.ADDITION_STEP, Severity.INFO, subject_of(record), f"healing: {_words(waiting)}")
+        await clock.sleep(call.request.poll_s)
+
+
+def _stalled(waiting: Sequence[BrickHeal], for_s: float) -> ToolFailed:
+    return ToolFailed(
+        f"{_words(waiting)}, and that has not changed for {format_duration(for_s)}",
+        cause="a copy is in split-brain, a brick is down, or its self-heal daemon does not run",
+        hint="see `gluster volume heal VOLUME info split-brain` and `gluster volume status VOLUME`, put that right, "
+        "then run the same command again: it goes on waiting",
+    )
+
+
+def _words(waiting: Sequence[BrickHeal]) -> str:
+    if not waiting:
+        return "what waits to be healed is not known"
+    counted = [one for one in waiting if one.entries is not None and one.status == "Connected"]
+    parts = [f"{several(one.entries or 0, 'entry', 'entries')} on {one.brick}" for one in counted]
+    parts += [f"what waits on {one.brick} is not known ({one.status})" for one in waiting if one not in counted]
+    return ("waiting to be healed: " if counted else "") + ", ".join(parts)
+
+
+# ---
+# After a rebalance: all bricks are read, and what a move can leave behind is told.
+
+
+_SCANS = 2
+"""Users who rename meanwhile can make one look doubtful; what both find is there."""
+
+_PATIENCE_S = 900.0
+"""How long a volume may be in no state to be read: of copies that users write to, some entry waits to be healed now and then."""
+
+
+async def audit_bricks_after(call: AdditionCall, record: AdditionRecord, scan: Scan) -> tuple[str, tuple[str, ...]]:
+    """A scan of all bricks: paths and files that are there twice, files that are half moved, directories that are not the same.
+    Returns what it came to, and the doubts that are left. A scan that cannot be made is a doubt. The catalog is the newest one then.
+    """
+    doubts: tuple[str, ...] = ()
+    clock, made = call.world.clock, 0
+    nudged_s = clock.monotonic_s()
+    until_s = nudged_s + _PATIENCE_S
+    while made < _SCANS:
+        try:
+            catalog = await scan()
+        except MigratorError as error:
+            doubts = (f"the bricks could not be read after the rebalance: {error.message}",)
+            now_s = clock.monotonic_s()
+            if now_s >= until_s:
+                break
+            if now_s - nudged_s >= NUDGE_AFTER_S:
+                # Self-heal daemons would look for what waits every ten minutes. Refused where there are none.
+                await told(call.world.volume.heal())
+                nudged_s = now_s
+            await clock.sleep(call.request.poll_s)
+            continue
+        made += 1
+        doubts = _doubts(catalog)
+        if not doubts:
+            return f"audit: {several(catalog.rows, 'path')} on all bricks, nothing twice and nothing half moved", ()
+    for doubt in doubts:
+        call.say(EventKind.ADDITION_FAILED, Severity.WARNING, subject_of(record), f"audit: {doubt}")
+    return f"audit: {'; '.join(doubts)}", doubts
+
+
+def _doubts(catalog: CatalogRecord) -> tuple[str, ...]:
+    if catalog.via != "bricks":
+        return ("the bricks could not be read after the rebalance", *catalog.way_reasons)
+    if catalog.whole:
+        return ()
+    return catalog.reasons or ("the scan after the rebalance is not whole",)

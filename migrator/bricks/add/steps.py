@@ -1,0 +1,532 @@
+"""The steps of an addition, each of which may be repeated after a crash."""
+
+import asyncio
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+
+from migrator.bricks.add.directories import (
+    forget_directories,
+    keeping_right,
+    know_directories,
+    look_at_listed,
+    put_right,
+    put_right_everywhere,
+)
+from migrator.bricks.add.model import (
+    ADDITION_ENDED_STATES,
+    NO_ADDITION_NOTES,
+    AdditionAct,
+    AdditionEnding,
+    AdditionNotes,
+    AdditionRecord,
+    AdditionSeen,
+    AdditionSide,
+    AdditionState,
+    AdditionStep,
+    AdditionSummary,
+    Finished,
+    Halt,
+    NewPlace,
+    Step,
+)
+from migrator.bricks.add.rules import begin_again, grown, next_step, problems_before, standing
+from migrator.bricks.add.rules_guards import begun_to_put_in
+from migrator.bricks.add.stage import (
+    AdditionCall,
+    AdditionLooker,
+    AdditionThrottle,
+    audit_bricks_after,
+    hooked,
+    subject_of,
+    told,
+    until_healed,
+)
+from migrator.bricks.drain.rules_progress import samples_of
+from migrator.bricks.shared import look_everywhere
+from migrator.core.errors import Interrupted, MigratorError, Refused, ToolFailed
+from migrator.core.events import EventKind, Severity
+from migrator.core.progress import DrainProgress
+from migrator.core.units import format_duration, format_size, several
+from migrator.fs.probing import probing
+from migrator.gluster.model import TaskKind, TaskProgress, TaskStatus
+from migrator.hooks.model import HookState
+
+# ---
+# What is done with a brick that takes its own place, beside what every addition does.
+
+
+_LIMIT_S = 60.0
+"""How long a process may take to end or to come up."""
+_POLL_S = 0.5
+
+OFFLINE_HINT = (
+    "it stays offline meanwhile, and its files have a copy less: exchange the disk, make a new file system and mount it there, then "
+    "run the same command again; as long as nothing was wiped, the same command with --take-back has it serve again what it held"
+)
+
+
+def notes_in_place(act: AdditionAct, record: AdditionRecord, place: NewPlace | None) -> AdditionNotes:
+    """Which file system lies there when a step begins."""
+    if place is None or place.unread or not place.own or not place.filesystem_id:
+        return NO_ADDITION_NOTES
+    if act.step is AdditionStep.RESET and AdditionState.RESETTING not in record.times:
+        # Later ones may be new already.
+        return AdditionNotes(filesystem_before=place.filesystem_id) if place.volume_id else NO_ADDITION_NOTES
+    if act.step is AdditionStep.ADD and act.seen_done:
+        return AdditionNotes(filesystem_id=place.filesystem_id)
+    return NO_ADDITION_NOTES
+
+
+async def take_offline(call: AdditionCall, record: AdditionRecord) -> str:
+    """End the brick's process, and wait until Gluster knows. Returns what is to be said. May be called again. Raises ToolFailed."""
+    (name,) = record.bricks
+    await call.world.blocking(lambda: call.world.back_up(f"addition-{record.id}"), timeout_s=600.0)
+    await call.world.volume.take_offline(name)
+    await _until(call, name, online=False)
+    return f"{name} is offline: until its new file system is filled, its files have a copy less"
+
+
+async def put_in(call: AdditionCall, looker: AdditionLooker, record: AdditionRecord) -> None:
+    """Take the new file system into the volume, after one more look. Raises Refused, ToolFailed."""
+    (name,) = record.bricks
+    seen = await looker.see(record)
+    if problems := problems_before(record, seen, call.request.wish, prepared=True):
+        raise Refused("; ".join(problems), hint=OFFLINE_HINT)
+    place = looker.places[name]
+    await call.world.volume.put_in(name, marked=begun_to_put_in(record, place))
+
+
+async def serve_again(call: AdditionCall, record: AdditionRecord) -> str:
+    """Start the brick with what it has, and wait until it is up. Returns what is to be said. May be called again. Raises ToolFailed."""
+    (name,) = record.bricks
+    await call.world.volume.start_bricks()
+    await _until(call, name, online=True)
+    return f"{name} is up again with what it held"
+
+
+async def _until(call: AdditionCall, name: str, *, online: bool) -> None:
+    clock = call.world.clock
+    end_s = clock.monotonic_s() + _LIMIT_S
+    while True:
+        found = await told(call.world.volume.state_and_tasks())
+        bricks = () if found is None else found[0].bricks
+        if any(brick.name == name and brick.online is online for brick in bricks):
+            return
+        if clock.monotonic_s() >= end_s:
+            raise ToolFailed(
+                f"{name} is not {'up' if online else 'down'} after {_LIMIT_S:.0f} s",
+                hint="see the log of the brick on its host (/var/log/glusterfs/bricks)",
+            )
+        await clock.sleep(_POLL_S)
+
+
+# ---
+# What each step of an addition does. Every one may be done again after a crash.
+
+
+_MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
+_PATIENCE_S = 3600.0
+"""How long nothing may be seen of a task before it is decided anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What a step came to."""
+
+    words: str = ""
+    notes: AdditionNotes = NO_ADDITION_NOTES
+
+
+@dataclass(slots=True, kw_only=True)
+class AdditionActor:
+    """Carries out steps for one call. `doubts` is what the audit of a rebalance has left open."""
+
+    call: AdditionCall
+    looker: AdditionLooker
+    throttle: AdditionThrottle = field(init=False)
+    doubts: tuple[str, ...] = ()
+    _doubted: str = ""
+
+    def __post_init__(self) -> None:
+        self.throttle = AdditionThrottle(call=self.call)
+
+    async def notes_before(self, act: AdditionAct, record: AdditionRecord) -> AdditionNotes:
+        """What has to be known before a step begins."""
+        if act.step is AdditionStep.HAND_OVER and record.notes.room_before is None:
+            return AdditionNotes(room_before=await self.call.world.target_room())
+        if act.step is AdditionStep.BALANCE and record.notes.files is None:
+            return AdditionNotes(files=self._files())
+        if record.in_place:
+            return notes_in_place(act, record, self.looker.places.get(record.bricks[0]))
+        return NO_ADDITION_NOTES
+
+    def _files(self) -> int | None:
+        scans = [one for one in self.call.world.ledger.scans.all() if one.whole and not one.scope]
+        # Each host looks at all that lies on its own bricks.
+        return scans[-1].files * self.looker.copies if scans else None
+
+    async def carry_out(self, act: AdditionAct, record: AdditionRecord) -> Done:
+        """Do it. Raises MigratorError, OSError, TimeoutError."""
+        if act.step is AdditionStep.GIVE_UP:
+            await self._put_back(record)
+        if act.seen_done or act.step is AdditionStep.GIVE_UP:
+            return Done(words=act.reason or ("seen to be done" if act.step is AdditionStep.ADD else ""))
+        deeds = {
+            AdditionStep.RESET: self._reset,
+            AdditionStep.TAKE_BACK: self._take_back,
+            AdditionStep.PREPARE: self._prepare,
+            AdditionStep.ADD: self._add,
+            AdditionStep.LAY_OUT: self._lay_out,
+            AdditionStep.BALANCE: self._balance,
+            AdditionStep.HEAL: self._heal,
+            AdditionStep.WATCH: self._watch,
+            AdditionStep.HAND_OVER: self._hand_over,
+            AdditionStep.FINISH: self._finish,
+        }
+        return await deeds[act.step](record)
+
+    async def _reset(self, record: AdditionRecord) -> Done:
+        return Done(words=await take_offline(self.call, record))
+
+    async def _take_back(self, record: AdditionRecord) -> Done:
+        return Done(words=await serve_again(self.call, record))
+
+    async def _prepare(self, record: AdditionRecord) -> Done:
+        call = self.call
+        if record.side is AdditionSide.TARGET:
+            return Done(words=f"{record.shown_bricks} belongs to no volume")
+        await call.world.blocking(lambda: call.world.back_up(f"addition-{record.id}"), timeout_s=600.0)
+        await self._call_hooks(record)
+        seen = await self.looker.see(record)
+        if problems := problems_before(record, seen, call.request.wish, prepared=True):
+            hint = OFFLINE_HINT if record.in_place else "put it right, then run the same command again"
+            raise Refused("; ".join(problems), hint=hint)
+        sizes = [place.total_bytes for place in self.looker.places.values()]
+        size_bytes = None if None in sizes else sum(one for one in sizes if one)
+        shown = "" if size_bytes is None else f", {format_size(size_bytes)} in all"
+        filesystem_id = self.looker.places[record.bricks[0]].filesystem_id if record.in_place else None
+        notes = AdditionNotes(size_bytes=size_bytes, filesystem_id=filesystem_id)
+        return Done(words=f"empty file systems are mounted{shown}", notes=notes)
+
+    async def _call_hooks(self, record: AdditionRecord) -> None:
+        hooking = self.call.hooking()
+        if hooking is not None:
+            await hooking.before(hooked(record), self.call.facts(record))
+
+    async def _add(self, record: AdditionRecord) -> Done:
+        # Clients make directories on the new bricks as soon as these are there.
+        await know_directories(self.call, record)
+        if record.in_place:
+            await put_in(self.call, self.looker, record)
+        elif record.instead_of is not None:
+            await self.call.world.volume.replace(record.instead_of, record.bricks[0])
+        else:
+            await self.call.world.volume.add(record.bricks)
+        return Done()
+
+    async def _lay_out(self, record: AdditionRecord) -> Done:
+        def say(words: str) -> None:
+            self.call.say(EventKind.OPTION_SET, Severity.WARNING, subject_of(record), words)
+
+        await look_everywhere(self.call.world.volume, say)
+        await put_right(self.call, record)
+        await self.throttle.follow(record)
+        return self._begun(record, await self.call.world.volume.fix_layout())
+
+    async def _balance(self, record: AdditionRecord) -> Done:
+        # Moving files may take days: whoever lost a directory to the new layout does not wait for it.
+        await put_right_everywhere(self.call, record)
+        await self.throttle.follow(record)
+        return self._begun(record, await self.call.world.volume.rebalance())
+
+    def _begun(self, record: AdditionRecord, task_id: str) -> Done:
+        self.call.world.ledger.additions.note(record.id, AdditionNotes(task_id=task_id))
+        return Done(words=f"task {task_id} is begun")
+
+    async def _watch(self, record: AdditionRecord) -> Done:
+        """Until the task does not move any more, or what is seen needs another decision."""
+        async with probing(self.call.world.probing), keeping_right(self.call, record):
+            return await self._until_moved(record)
+
+    async def _until_moved(self, record: AdditionRecord) -> Done:
+        call, heard_s, began_s = self.call, self.call.now_s(), self.call.world.clock.monotonic_s()
+        while True:
+            found = await told(call.world.volume.state_and_tasks())
+            tasks = () if found is None else found[1]
+            task = next((one for one in tasks if one.kind is TaskKind.REBALANCE), None)
+            progress = None if task is None else await told(call.world.volume.progress(task))
+            now_s = call.now_s()
+            if progress is not None and progress.counters:
+                heard_s = now_s
+                call.world.ledger.additions.add_samples(record.id, samples_of(progress, now_s))
+                self.looker.progress = progress
+                self._show(record, progress, call.world.clock.monotonic_s() - began_s)
+                moving = any(one.status in _MOVING for one in progress.counters)
+                if not moving or progress.task_id != record.notes.task_id:
+                    return Done()
+            if (found is not None and task is None) or now_s - heard_s > _PATIENCE_S:
+                return Done()
+            await self._follow_throttle(record)
+            await call.world.clock.sleep(call.request.poll_s)
+            if (await self.looker.see(record)).stalled:
+                return Done()
+
+    def _show(self, record: AdditionRecord, progress: TaskProgress, elapsed_s: float) -> None:
+        samples = self.call.world.ledger.additions.samples(record.id)
+        told_so_far = standing(record, samples)
+        self.call.world.progress.show(
+            DrainProgress(
+                bricks=record.bricks,
+                step=record.state.value,
+                elapsed_s=elapsed_s,
+                files=progress.files,
+                size_bytes=progress.size_bytes,
+                # Which files a rebalance will move, it finds out on its way.
+                total_files=None,
+                total_bytes=None,
+                failures=progress.failures,
+                skipped=progress.skipped,
+                files_per_s=told_so_far.files_per_s,
+                bytes_per_s=told_so_far.bytes_per_s,
+                left_s=told_so_far.left_s,
+            )
+        )
+
+    async def _heal(self, record: AdditionRecord) -> Done:
+        await until_healed(self.call, record)
+        return Done()
+
+    async def _own_bytes(self, record: AdditionRecord) -> int | None:
+        """How large the file systems of the bricks are together; None where one has none of its own now."""
+        places = await self.call.world.places(record.bricks)
+        sizes = [place.total_bytes if place.own else None for place in places.values()]
+        return None if None in sizes else sum(one for one in sizes if one)
+
+    async def _hand_over(self, record: AdditionRecord) -> Done:
+        call = self.call
+        # The hooks make file systems, or take away what was mounted there: then what is seen is what it was mounted on.
+        before_bytes = await self._own_bytes(record)
+        await self._call_hooks(record)
+        known = [size for size in (before_bytes, await self._own_bytes(record), record.notes.size_bytes) if size]
+        size_bytes = min(known, default=None)
+        record = call.world.ledger.additions.note(record.id, AdditionNotes(size_bytes=size_bytes))
+        before, end_s = record.notes.room_before, call.world.clock.monotonic_s() + call.request.seen_within_s
+        while True:
+            now = await call.world.target_room()
+            if grown(before, now, bricks=len(record.bricks), size_bytes=record.notes.size_bytes):
+                total = "" if now.total_bytes is None else f": the target has {format_size(now.total_bytes)} now"
+                return Done(words=f"the new capacity is seen{total}")
+            if call.world.clock.monotonic_s() >= end_s:
+                raise ToolFailed(
+                    f"the target does not show the new capacity within {format_duration(call.request.seen_within_s)}",
+                    cause="the hooks did not add it, its service is not up, or its size is not known",
+                    hint="see what the hooks said (`migrator status`) and what the target's own tool lists",
+                )
+            await call.world.clock.sleep(min(call.request.poll_s, 10.0))
+
+    async def _finish(self, record: AdditionRecord) -> Done:
+        taken_back = record.state is AdditionState.TAKING_BACK
+        if not taken_back:
+            await put_right_everywhere(self.call, record)
+        scan, audit = self.call.world.scan, ""
+        if scan is not None and record.state is AdditionState.BALANCED:
+            audit, self.doubts = await audit_bricks_after(self.call, record, scan)
+        hooking, state = self.call.hooking(), HookState.STOPPED if taken_back else HookState.DONE
+        if hooking is not None:
+            await hooking.catch_up(hooked(record), self.call.facts(record, state=state))
+        words = await self.throttle.restore(record)
+        forget_directories(self.call, record)
+        return Done(words="; ".join(said for said in (audit, words) if said))
+
+    async def _follow_throttle(self, record: AdditionRecord) -> None:
+        try:
+            await self.throttle.follow(record)
+        except MigratorError as error:
+            self._doubt(record, f"the throttle could not be changed: {error.message}")
+
+    async def _put_back(self, record: AdditionRecord) -> None:
+        """What cannot be put back now is by the next call, whatever it adds."""
+        try:
+            await self.throttle.restore(record)
+        except MigratorError as error:
+            self._doubt(record, f"the throttle could not be put back: {error.message}")
+
+    def _doubt(self, record: AdditionRecord, words: str) -> None:
+        """Told once."""
+        if self._doubted != words:
+            self._doubted = words
+            self.call.say(EventKind.ADDITION_FAILED, Severity.WARNING, subject_of(record), words)
+
+
+# ---
+# Bringing bricks through the steps of an addition: look, decide, write the intent, act, write the result, look again.
+
+
+_LOOKS = 3
+"""A look that fails is made again so often before it counts."""
+
+RUN_LOCK = "run"
+"""Of everything that writes to either side: held while the brick list changes."""
+
+_CHANGES = frozenset({AdditionStep.RESET, AdditionStep.ADD, AdditionStep.TAKE_BACK})
+
+_WAITS = frozenset({AdditionStep.WATCH, AdditionStep.HEAL})
+"""What Gluster does by itself: nothing has failed when nobody watches any more."""
+
+
+@dataclass(slots=True, kw_only=True)
+class AdditionMachine:
+    """Brings bricks into a file system."""
+
+    call: AdditionCall
+    looker: AdditionLooker
+    actor: AdditionActor = field(init=False)
+    _begun: bool = False
+
+    def __post_init__(self) -> None:
+        self.actor = AdditionActor(call=self.call, looker=self.looker)
+
+    async def bring(self, record: AdditionRecord) -> AdditionSummary:
+        """From wherever it is. Raises Interrupted, LockHeld, HookSkipped, Refused."""
+        await self.call.tell_failure(record, None)
+        summary = await self._bring(record)
+        await self.call.tell_failure(self.call.world.ledger.additions.read(record.id), summary)
+        return summary
+
+    async def _bring(self, record: AdditionRecord) -> AdditionSummary:
+        failed: AdditionStep | None = None
+        looks = 0
+        if record.state in ADDITION_ENDED_STATES:
+            record = await look_at_listed(self.call, record)
+        while True:
+            step = self.decide(record, await self.looker.see(record))
+            if isinstance(step, Halt) and step.look_again and looks < _LOOKS:
+                looks += 1
+                await self.call.world.clock.sleep(self.call.request.poll_s)
+                continue
+            if isinstance(step, Finished):
+                self.call.say(EventKind.ADDITION_FINISHED, Severity.INFO, subject_of(record), step.words)
+                return self._finished(record, step.words)
+            if isinstance(step, Halt):
+                words = "; ".join((step.words, *step.reasons))
+                self.call.say(EventKind.ADDITION_HALTED, Severity.ERROR, subject_of(record), words)
+                return self.halted(record, step)
+            if failed is step.step:
+                return self._stuck(record)
+            self._begun, looks = True, 0
+            record, went_well = await self._act(record, step)
+            failed = None if went_well else step.step
+
+    def decide(self, record: AdditionRecord, seen: AdditionSeen) -> Step:
+        """What is done next by this call."""
+        wish = self.call.request.wish
+        if record.state is AdditionState.FAILED and not self._begun:
+            return begin_again(record, seen, wish)
+        return next_step(record, seen, wish)
+
+    async def _act(self, record: AdditionRecord, act: AdditionAct) -> tuple[AdditionRecord, bool]:
+        """The record afterwards, and whether the step came to its end."""
+        additions, call = self.call.world.ledger.additions, self.call
+        if act.reason:
+            call.say(EventKind.ADDITION_FAILED, Severity.WARNING, subject_of(record), act.reason)
+        changes = act.step in _CHANGES and not act.seen_done
+        purpose = f"addition of {record.shown_bricks}"
+        with call.world.locks.hold(RUN_LOCK, purpose) if changes else nullcontext():
+            notes = await self.actor.notes_before(act, record)
+            step_id = additions.intend(record.id, act, at_s=call.now_s(), notes=notes)
+            record = additions.read(record.id)
+            try:
+                done = await self.actor.carry_out(act, record)
+            except (asyncio.CancelledError, Interrupted) as error:
+                if act.step in _WAITS:
+                    additions.finish(
+                        step_id, act.intent, at_s=call.now_s(), message="the command ended, and Gluster goes on"
+                    )
+                else:
+                    additions.fail(step_id, "it was interrupted", at_s=call.now_s())
+                raise _interrupted(record, act) from error
+            except (MigratorError, OSError, TimeoutError) as error:
+                reason = _reason(error)
+                said = f"{act.step.value} failed: {reason}"
+                call.say(EventKind.ADDITION_FAILED, Severity.ERROR, subject_of(record), said)
+                record = additions.fail(step_id, reason, at_s=call.now_s())
+                if isinstance(error, MigratorError) and error.exit_code is not MigratorError.exit_code:
+                    # A hook or a guard said no: that is no failure of the step.
+                    raise
+                return record, False
+        record = additions.finish(step_id, act.result, at_s=call.now_s(), notes=done.notes, message=done.words)
+        if act.step is not AdditionStep.WATCH:
+            words = f"{act.step.value}: {done.words}" if done.words else act.step.value
+            call.say(EventKind.ADDITION_STEP, Severity.INFO, subject_of(record), words)
+        return record, True
+
+    def halted(self, record: AdditionRecord, step: Halt) -> AdditionSummary:
+        """Why it does not go on."""
+        return self.summary(record, AdditionEnding.HALTED, step.words, step.hint, reasons=step.reasons)
+
+    def _finished(self, record: AdditionRecord, words: str) -> AdditionSummary:
+        summary = self.summary(record, AdditionEnding.DONE, words)
+        if summary.failures:
+            left = f"{several(summary.failures, 'file')} could not be moved, and stay where they are"
+            summary = replace(summary, words=f"{words}; {left}")
+        if not self.actor.doubts:
+            return summary
+        hint = (
+            "look at these paths on the bricks and through the mount, put them right, then `migrator scan --via bricks`"
+        )
+        return replace(summary, ending=AdditionEnding.DOUBTED, hint=hint, reasons=self.actor.doubts)
+
+    def _stuck(self, record: AdditionRecord) -> AdditionSummary:
+        words = f"{record.shown_bricks} is {record.state.value}: {record.failure}"
+        self.call.say(EventKind.ADDITION_HALTED, Severity.ERROR, subject_of(record), words)
+        hint = "put that right, then run the same command again: it goes on from there"
+        return self.summary(record, AdditionEnding.STUCK, words, hint)
+
+    def summary(
+        self,
+        record: AdditionRecord,
+        ending: AdditionEnding,
+        words: str,
+        hint: str = "",
+        *,
+        reasons: tuple[str, ...] = (),
+    ) -> AdditionSummary:
+        """The result, with all that this process knows."""
+        samples = self.call.world.ledger.additions.samples(record.id)
+        moving = [one for one in samples if one.files or one.skipped or one.failures]
+        last = {one.host: one for one in samples if moving and one.task_id == moving[-1].task_id}
+        return AdditionSummary(
+            side=record.side,
+            volume=record.volume,
+            bricks=record.bricks,
+            instead_of=record.instead_of,
+            dry_run=self.call.run_id is None,
+            ending=ending,
+            state=record.state,
+            words=words,
+            hint=hint,
+            reasons=reasons,
+            places=tuple(self.looker.places.values()),
+            size_bytes=record.notes.size_bytes,
+            moved_files=sum(one.files for one in last.values()),
+            moved_bytes=sum(one.size_bytes for one in last.values()),
+            failures=sum(one.failures for one in last.values()),
+            skipped=sum(one.skipped for one in last.values()),
+            directories=record.notes.directories or (),
+        )
+
+
+def _interrupted(record: AdditionRecord, act: AdditionAct) -> Interrupted:
+    goes_on = " Gluster goes on by itself." if act.step in _WAITS else ""
+    return Interrupted(
+        f"interrupted while {record.shown_bricks} was {act.intent.value}.{goes_on}",
+        hint="the same command goes on with it",
+    )
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, MigratorError):
+        return error.message
+    if isinstance(error, OSError):
+        return error.strerror or str(error) or "no answer"
+    return "no answer"

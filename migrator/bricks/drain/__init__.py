@@ -1,0 +1,1 @@
+"""`brick drain`: clear bricks (remove-brick), with an audit before the commit."""

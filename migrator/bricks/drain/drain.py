@@ -1,0 +1,268 @@
+"""The entry of `brick drain`, `brick stop` and `brick status`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from migrator.bricks.drain.model import (
+    DRAIN_ENDED_STATES,
+    OUT_STATES,
+    UNTOUCHED_STATES,
+    DrainAct,
+    DrainEnding,
+    DrainRecord,
+    DrainRequest,
+    DrainSeen,
+    DrainState,
+    DrainStep,
+    DrainSummary,
+    Finished,
+    Halt,
+)
+from migrator.bricks.drain.rules_progress import standing, wipe_word
+from migrator.bricks.drain.stage import (
+    DRAIN_STEPS,
+    LOG,
+    DrainCall,
+    DrainHooks,
+    DrainLooker,
+    DrainWorld,
+    Guarding,
+    Throttle,
+    left_changed,
+    owes_hooks,
+)
+from migrator.bricks.drain.steps import DrainActor, DrainMachine
+from migrator.core.errors import Refused, UsageError
+from migrator.core.events import EventKind, Severity
+from migrator.gluster.model import VolumeState
+from migrator.ledger.call import recorded_run
+from migrator.ledger.model import SiteRecord
+
+DRAIN_VERB, STOP_VERB = "brick-drain", "brick-stop"
+_LOCK = "drain"
+"""One drain at a time is driven; it may be under way without anybody watching."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """The bricks as the volume and the ledger have them."""
+
+    state: VolumeState
+    seen: DrainSeen
+    bricks: tuple[str, ...]
+    known: DrainRecord | None
+
+
+async def drain_bricks(request: DrainRequest, world: DrainWorld) -> DrainSummary:
+    """Drain the bricks of one subvolume, from wherever that is; the same call goes on after any crash, also beside a drain
+    that Gluster has gone on with. A dry run looks at everything, takes the very decisions, and changes nothing.
+
+    Raises UsageError, Refused (a hook said no, the wrong word to confirm), LockHeld, Interrupted, ToolFailed; what speaks
+    against going on is in the summary.
+    """
+    asked = await _asked(request, world)
+    if asked.known is None and all(name not in _names(asked.state) for name in asked.bricks):
+        raise UsageError(
+            f"volume {asked.state.volume} has no brick {', '.join(asked.bricks)}",
+            hint=f"bricks are named as in `migrator brick list`: {', '.join(sorted(_names(asked.state)))}",
+        )
+    site = _site(world)
+    word = wipe_word(site.site_id, asked.state.volume_id, asked.bricks)
+    if request.confirm not in (None, word):
+        raise Refused(
+            "the word to confirm is not the one of these bricks: nothing was done",
+            hint=f"to have them wiped after the commit, say --confirm {word}",
+        )
+    if asked.known is not None and _is_given_away(asked):
+        words = f"there is nothing to do: {asked.known.shown_bricks} was drained and handed over before"
+        return _nothing_to_do(asked.known, world, DrainEnding.DONE, words, dry_run=request.dry_run)
+    if request.dry_run or _begins(asked):
+        previewed = await _preview(DrainCall(world=world, request=request, site=site, run_id=None), asked)
+        if request.dry_run or previewed.ending is DrainEnding.HALTED:
+            return replace(previewed, dry_run=request.dry_run, confirm=word if request.dry_run else None)
+
+    def planned() -> DrainRecord:
+        return world.ledger.drains.plan(
+            volume=asked.state.volume,
+            volume_id=asked.state.volume_id,
+            bricks=asked.bricks,
+            at_s=world.clock.now_s(),
+            anew=_begins_anew(asked),
+        )
+
+    return await _make(DRAIN_VERB, request, world, site, planned, back=False)
+
+
+async def stop_drain(request: DrainRequest, world: DrainWorld) -> DrainSummary:
+    """Take a drain back: the bricks stay in the volume, files that were moved stay where they are, and the layout of
+    directories is put right. Where that was done already, nothing is. Raises as `drain_bricks`; UsageError where this program
+    has begun no drain of these bricks that could be taken back.
+    """
+    asked = await _asked(request, world)
+    known, owes = asked.known, not request.dry_run and _owes_hooks(asked, world)
+    if known is not None and known.state is DrainState.STOPPED and not owes and _is_at_rest(asked, world):
+        words = f"there is nothing to take back: the drain of {known.shown_bricks} was taken back before, "
+        words += "and none is under way"
+        return _nothing_to_do(known, world, DrainEnding.TAKEN_BACK, words, dry_run=request.dry_run)
+    ended = known is None or known.state in DRAIN_ENDED_STATES
+    if known is None or (ended and not owes and not left_changed(world.ledger, asked.state)):
+        raise UsageError(
+            f"no drain of {', '.join(asked.bricks)} is under way that this program has begun",
+            hint="`migrator brick list` shows what Gluster does; what was begun by hand is stopped by hand "
+            "(`gluster volume remove-brick ... stop`, then `gluster volume rebalance VOLUME fix-layout start`)",
+        )
+    site, record = _site(world), known
+    if request.dry_run:
+        return await _preview(DrainCall(world=world, request=request, site=site, run_id=None), asked, back=True)
+    return await _make(STOP_VERB, request, world, site, lambda: record, back=True)
+
+
+def _owes_hooks(asked: _Asked, world: DrainWorld) -> bool:
+    """Whether a drain was taken back by a call that was killed before all hooks after that were called."""
+    known = asked.known
+    return known is not None and known.state is DrainState.STOPPED and owes_hooks(world, known)
+
+
+def _is_at_rest(asked: _Asked, world: DrainWorld) -> bool:
+    """Whether nothing is left to be put back, and Gluster drains none of these bricks by somebody else's command."""
+    drained = {name for task in asked.seen.tasks or () if task.unfinished for name in task.bricks}
+    return not left_changed(world.ledger, asked.state) and not drained & set(asked.bricks)
+
+
+def _is_given_away(asked: _Asked) -> bool:
+    """Whether a drain has come to its very end, also where the program was killed before it could say so."""
+    known = asked.known
+    return known is not None and known.state is DrainState.HANDED_OVER and not _names(asked.state) & set(known.bricks)
+
+
+def _nothing_to_do(
+    record: DrainRecord, world: DrainWorld, ending: DrainEnding, words: str, *, dry_run: bool
+) -> DrainSummary:
+    return DrainSummary(
+        volume=record.volume,
+        bricks=record.bricks,
+        back=ending is DrainEnding.TAKEN_BACK,
+        dry_run=dry_run,
+        ending=ending,
+        words=words,
+        standing=standing(record, world.ledger.drains.samples(record.id)),
+    )
+
+
+async def _asked(request: DrainRequest, world: DrainWorld) -> _Asked:
+    state, tasks = await world.volume.state_and_tasks()
+    bricks = tuple(dict.fromkeys(request.bricks))
+    drains = world.ledger.drains
+    known = drains.latest(state.volume_id, bricks)
+    if known is None:
+        # One brick of a set stands for the set that is being drained.
+        open_ones = [
+            one for one in drains.under_way() if one.volume_id == state.volume_id and set(bricks) <= set(one.bricks)
+        ]
+        known = open_ones[-1] if open_ones else None
+    seen = DrainSeen(state=state, tasks=tasks)
+    return _Asked(state=state, seen=seen, bricks=bricks if known is None else known.bricks, known=known)
+
+
+def _begins(asked: _Asked) -> bool:
+    """Whether nothing of these bricks was touched yet."""
+    return asked.known is None or asked.known.state in DRAIN_ENDED_STATES | UNTOUCHED_STATES or _begins_anew(asked)
+
+
+def _begins_anew(asked: _Asked) -> bool:
+    """Bricks that are in the volume again after a drain; while they are handed over, that may be its last step."""
+    known = asked.known
+    if known is None or known.state not in OUT_STATES - {DrainState.HANDING_OVER}:
+        return False
+    return set(known.bricks) <= _names(asked.state)
+
+
+async def _preview(call: DrainCall, asked: _Asked, *, back: bool = False) -> DrainSummary:
+    """What the call would begin with: neither Gluster nor the ledger is changed."""
+    known = asked.known
+    if known is None or known.state in DRAIN_ENDED_STATES or _begins_anew(asked):
+        known = None
+    at_s = call.now_s()
+    record = known or DrainRecord(
+        id=0,
+        volume=asked.state.volume,
+        volume_id=asked.state.volume_id,
+        bricks=asked.bricks,
+        attempt=1,
+        state=DrainState.PREFLIGHT,
+        times={DrainState.PLANNED: at_s, DrainState.PREFLIGHT: at_s},
+    )
+    if record.state in UNTOUCHED_STATES and not back:
+        # The hooks come first in the real run: the guards are asked here, before anything is written down.
+        record = replace(record, state=DrainState.PREFLIGHT, times={**record.times, DrainState.PREFLIGHT: at_s})
+    machine = _machine(call, back=back)
+    step = machine.decide(record, await machine.looker.see(record))
+    if isinstance(step, Halt):
+        return machine.halted(record, step)
+    if isinstance(step, Finished):
+        return machine.summary(record, DrainEnding.DONE, step.words)
+    words = f"it would begin with: {step.step.value}" + (f" ({step.reason})" if step.reason else "")
+    return machine.summary(record, DrainEnding.PLANNED, words)
+
+
+def _machine(call: DrainCall, *, back: bool) -> DrainMachine:
+    looker = DrainLooker(call=call, guarding=Guarding(call=call))
+    hooks = DrainHooks(call=call)
+    actor = DrainActor(call=call, looker=looker, throttle=Throttle(call=call), hooks=hooks)
+    return DrainMachine(call=call, looker=looker, actor=actor, hooks=hooks, back=back)
+
+
+def _names(state: VolumeState) -> frozenset[str]:
+    return frozenset(brick.name for brick in state.bricks)
+
+
+def _site(world: DrainWorld) -> SiteRecord:
+    site = world.ledger.site.read()
+    if site is None:
+        raise UsageError("this site has no ledger entry yet", hint="run `migrator init`")
+    return site
+
+
+async def _make(
+    verb: str,
+    request: DrainRequest,
+    world: DrainWorld,
+    site: SiteRecord,
+    record_of: Callable[[], DrainRecord],
+    *,
+    back: bool,
+) -> DrainSummary:
+    """The call in the ledger, with its lock, its directory and its heartbeat."""
+    purpose = f"{verb.replace('-', ' ')} {' '.join(request.bricks)}"
+    with world.locks.hold(_LOCK, purpose), world.files.open(verb, world.clock.now_s()) as directory:
+        async with recorded_run(
+            world.ledger.runs,
+            world.clock,
+            verb=verb,
+            pid=request.pid,
+            directory=directory.path,
+            log=LOG,
+            heartbeat_interval_s=request.heartbeat_interval_s,
+        ) as run:
+            call = DrainCall(world=world, request=request, site=site, run_id=run.id, directory=directory.path)
+            hooking = call.hooking()
+            if hooking is not None:
+                await hooking.begin(DRAIN_STEPS)
+            await _restore_left(call)
+            summary = await _machine(call, back=back).bring(record_of())
+            run.exit_code = summary.exit_code
+    return summary
+
+
+async def _restore_left(call: DrainCall) -> None:
+    """Put back what such drains have changed, so that it does not pass for what was there before. Raises ToolFailed."""
+    drains = call.world.ledger.drains
+    if drains.under_way():
+        return
+    state, _ = await call.world.volume.state_and_tasks()
+    for record in left_changed(call.world.ledger, state):
+        act = DrainAct(step=DrainStep.RESTORE, intent=record.state, result=record.state)
+        step_id = drains.intend(record.id, act, at_s=call.now_s())
+        words = await Throttle(call=call).restore(record)
+        drains.finish(step_id, record.state, at_s=call.now_s(), message=words)
+        call.say(EventKind.DRAIN_STEP, Severity.INFO, f"drain of {record.shown_bricks}", words)

@@ -1,0 +1,397 @@
+"""Preflight checks of a drain, and retained sources on its bricks. Pure."""
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from migrator.bricks.add.model import AdditionRecord, AdditionState
+from migrator.bricks.drain.model import BrickMarks, DrainFacts, DrainRecord, DrainState, RetainedSource, TreeOnBricks
+from migrator.bricks.drain.rules import structure_problems
+from migrator.bricks.model import BrickRoom
+from migrator.catalog.model import StrangeFiles
+from migrator.core.paths import show
+from migrator.core.units import DAY_S, format_duration, format_size, several
+from migrator.cutover.model import SETTLED_STATES, CutoverRecord, CutoverState
+from migrator.gluster.model import Brick, VolumeState
+from migrator.gluster.rules import subvolumes, version_problems
+from migrator.plan.model import Plan
+from migrator.scan.rules import strange_problems
+
+# ---
+# Sources of users who work on the target, that still lie on bricks that are to be drained: whether they are moved for nothing. Pure.
+#
+# What is purged need not be moved, so a schedule may count on the purge before the drain (docs/scan-and-plan.md). Where it does and
+# nobody has purged, the drain is longer than planned, and may not even have the room that was planned for it.
+
+
+_DAY_DIGITS = 1e-3
+"""Days of a schedule are rounded to so much."""
+
+_SHOWN = 5
+
+
+def retained_sources(
+    trees: Sequence[TreeOnBricks],
+    newest: Mapping[bytes, CutoverRecord],
+    plan: Plan | None,
+    *,
+    bricks: Sequence[str],
+    retain_s: float,
+    now_s: float,
+) -> tuple[RetainedSource, ...]:
+    """Of `trees` on these bricks those of users who work on the target, by the newest cutover of each, with most bytes first.
+    `plan` is the one in force; None where there is none, or where it cannot be read.
+    """
+    drained_day = _drained_day(plan, bricks)
+    freed_days = _freed_days(plan)
+    found = []
+    for tree in trees:
+        record = newest.get(tree.tree)
+        if record is None or record.state not in SETTLED_STATES or record.state is CutoverState.PURGED:
+            continue
+        due_at_s = record.times.get(CutoverState.THAWED, record.since_s) + retain_s
+        freed_day = freed_days.get(tree.tree)
+        if freed_day is None and plan is not None and not _plans(plan, tree.tree):
+            # He worked on the target already when it was made.
+            freed_day = max(due_at_s - plan.created_at_s, 0.0) / DAY_S
+        first = drained_day is not None and freed_day is not None and freed_day <= drained_day + _DAY_DIGITS
+        found.append(
+            RetainedSource(
+                tree=tree.tree,
+                user=record.tree.user,
+                plan=record.plan,
+                files=tree.files,
+                size_bytes=tree.size_bytes,
+                due_in_s=max(due_at_s - now_s, 0.0),
+                purge_planned_first=first,
+            )
+        )
+    return tuple(sorted(found, key=lambda one: (-one.size_bytes, one.tree)))
+
+
+def _plans(plan: Plan, tree: bytes) -> bool:
+    return any(one.path == tree for batch in plan.batches for one in batch.trees)
+
+
+def _drained_day(plan: Plan | None, bricks: Sequence[str]) -> float | None:
+    """When the schedule's own order begins to drain them; None where it does not."""
+    if plan is None or plan.schedule is None or not plan.schedule.orders:
+        return None
+    steps = plan.schedule.orders[0].outcome.subvolumes
+    return next((step.drain_begins_day for step in steps if set(step.bricks) & set(bricks)), None)
+
+
+def _freed_days(plan: Plan | None) -> Mapping[bytes, float]:
+    """When the schedule's own order has purged the trees of the plan, as far as it comes."""
+    if plan is None or plan.schedule is None or not plan.schedule.orders:
+        return {}
+    day_of = {step.batch: step.freed_day for step in plan.schedule.orders[0].outcome.batches}
+    return {tree.path: day_of[batch.number] for batch in plan.batches if batch.number in day_of for tree in batch.trees}
+
+
+def retained_problems(sources: Sequence[RetainedSource] | None, *, unread_plan: str, accepted: bool) -> Iterator[str]:
+    """Why a drain should wait for a purge. `unread_plan` says why the plan in force cannot be read, empty where it can."""
+    if accepted:
+        return
+    if sources is None:
+        yield "what users who work on the target still have on the bricks is not known: run `migrator scan --via bricks`"
+    if not sources:
+        return
+    if unread_plan:
+        yield (
+            f"{retained_words(sources)}, and whether the plan has them purged first is not known: {unread_plan}; accept by name "
+            "that they are moved (--accept-retained)"
+        )
+        return
+    first = [one for one in sources if one.purge_planned_first]
+    if first:
+        later_s = max(one.due_in_s for one in first)
+        due = f", in {format_duration(later_s)} when [cutover] retain is over" if later_s > 0 else ""
+        yield (
+            f"{retained_words(first)}, and the plan's schedule has them purged before this drain: purge them"
+            f"{due} ({' and '.join(purge_commands(first))}, then with --confirm), or accept by name that they are moved for "
+            "nothing (--accept-retained)"
+        )
+
+
+def retained_words(sources: Sequence[RetainedSource]) -> str:
+    """What lies there of whom."""
+    files, size_bytes = sum(one.files for one in sources), sum(one.size_bytes for one in sources)
+    users = list(dict.fromkeys(one.user for one in sources))
+    more = f" and {len(users) - _SHOWN} more" if len(users) > _SHOWN else ""
+    return (
+        f"{several(files, 'file')} ({format_size(size_bytes)}) of {several(len(users), 'user')} who work on the target still lie "
+        f"on the bricks ({', '.join(users[:_SHOWN])}{more})"
+    )
+
+
+def purge_commands(sources: Sequence[RetainedSource]) -> tuple[str, ...]:
+    """What tells how they are purged, for each plan that they were cut over by."""
+    users: dict[str, list[str]] = {}
+    for one in sources:
+        own = users.setdefault(one.plan, [])
+        if one.user not in own:
+            own.append(one.user)
+    return tuple(
+        f"`migrator purge --plan {shlex.quote(plan)} {' '.join(f'--user {shlex.quote(user)}' for user in own)} --dry-run`"
+        for plan, own in users.items()
+    )
+
+
+# ---
+# What speaks against draining bricks now: the guards before a drain, as sentences. Pure.
+#
+# A drain takes days and slows everybody down, and one that runs out of room in the middle leaves work for people: what can
+# be known to go wrong is asked before it. What is not known speaks against it too.
+
+
+_MARGIN_SHARE = 0.05
+"""Of what is moved: users go on writing, and directories and link-to files take room too."""
+
+_DRAINING = frozenset({DrainState.STARTED, DrainState.DRAINING, DrainState.DRAINED, DrainState.STOPPING})
+_BALANCING = frozenset({AdditionState.BALANCING, AdditionState.BALANCED})
+"""Files may have been moved until these were entered."""
+
+_DRAIN_PREFLIGHT_SHOWN = 10
+_MARKS_SHOWN = 3
+_SIZES = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40, "PB": 1 << 50, "B": 1}
+"""Gluster's own units in options: powers of 1,024."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Need:
+    """What one brick has to take."""
+
+    size_bytes: int
+    files: int
+    largest_bytes: int
+
+
+def drain_problems(facts: DrainFacts) -> tuple[str, ...]:
+    """Every reason against draining these bricks now, with what to do next; none where it may begin."""
+    return tuple(_problems(facts))
+
+
+def failure_causes(facts: DrainFacts) -> tuple[str, ...]:
+    """What is seen now that may have made a drain fail: bricks, hosts and heals, and too little room where files go."""
+    state = facts.state
+    if state is None:
+        return ()
+    room = () if structure_problems(state, facts.bricks) else _room(facts, state)
+    return (*_health(state), *room)
+
+
+def health_problems(state: VolumeState) -> tuple[str, ...]:
+    """Bricks, hosts and heals of a volume that are not as they have to be."""
+    return tuple(_health(state))
+
+
+def _problems(facts: DrainFacts) -> Iterator[str]:
+    state = facts.state
+    if state is None:
+        yield "the state of the volume is not known: see `gluster volume status`"
+    else:
+        structure = structure_problems(state, facts.bricks)
+        yield from structure
+        yield from _health(state)
+        if not structure:
+            yield from _room(facts, state)
+    yield from _tasks(facts)
+    yield from _told("the quorum of the pool", facts.quorum)
+    hosts = {brick.host for brick in facts.state.bricks} if facts.state is not None else set()
+    yield from version_problems(facts.versions, hosts)
+    yield from _old_catalog(facts)
+    yield from _open_files(facts)
+    yield from _linked_symlinks(facts.linked_symlinks)
+    yield from _marked(facts.marks)
+    if facts.strange is None:
+        yield ("whether files were put on bricks past Gluster is not known: run `migrator scan --via bricks`")
+    told = {one.brick for one in facts.marks or () if one.strange}
+    yield from strange_problems([one for one in facts.strange or () if one.brick not in told])
+    yield from retained_problems(facts.retained, unread_plan=facts.unread_plan, accepted=facts.retained_accepted)
+
+
+def _health(state: VolumeState) -> Iterator[str]:
+    if not state.started:
+        yield f"volume {state.volume} is not started"
+    for brick in state.bricks:
+        if brick.online is not True:
+            yield f"brick {brick.name} is {'down' if brick.online is False else 'not known to be up'}: a drain fails then"
+    if state.peers_down is None:
+        yield "which hosts of the pool are connected is not known: see `gluster pool list`"
+    yield from (f"host {host} is not connected: start its glusterd" for host in state.peers_down or ())
+    copies = state.replica_count > 1 or state.disperse_count > 1
+    if copies and not state.heals:
+        yield "what waits to be healed is not known: see `gluster volume heal VOLUME info summary`"
+    for heal in state.heals or ():
+        if heal.entries is None or heal.status != "Connected":
+            yield f"what waits to be healed on {heal.brick} is not known ({heal.status})"
+        elif heal.entries:
+            yield f"{several(heal.entries, 'entry', 'entries')} wait to be healed on {heal.brick}: wait until they are"
+
+
+def _tasks(facts: DrainFacts) -> Iterator[str]:
+    if facts.tasks is None:
+        yield "whether something moves files already is not known: see `gluster volume status VOLUME tasks`"
+    for task in facts.tasks or ():
+        if task.unfinished and task.id != facts.task_of_record:
+            of = f" of {', '.join(task.bricks)}" if task.bricks else ""
+            yield f"{task.name} ({task.status.value}){of} is not over: wait for its end, commit it or stop it"
+    if facts.drains_elsewhere is None:
+        yield "whether another drain has not come to rest is not known: see `migrator brick list`"
+    for name in facts.drains_elsewhere or ():
+        yield f"a drain of {name} has not come to rest: go on with it, or take it back with `migrator brick stop`"
+
+
+def _old_catalog(facts: DrainFacts) -> Iterator[str]:
+    """Its largest file, its linked symlinks and what users still have there are those of the time of the scan."""
+    if facts.catalog_is_old is None:
+        yield "whether files were moved between bricks since they were scanned is not known: run `migrator scan --via bricks`"
+    elif facts.catalog_is_old:
+        yield (
+            "files were moved between bricks since the newest scan of them (by a drain or an addition), so what lies on these "
+            "now is not known: run `migrator scan --via bricks`"
+        )
+
+
+def catalog_is_old(
+    scanned_at_s: float, drains: Sequence[DrainRecord], additions: Sequence[AdditionRecord], *, bricks: Sequence[str]
+) -> bool:
+    """Whether a scan that began at that time is older than the last drain of other bricks, or addition, that moved files between
+    bricks. A drain of the same bricks brings nothing to them.
+    """
+    others = [one.times for one in drains if set(one.bricks) != set(bricks)]
+    drained = [at_s for times in others for state, at_s in times.items() if state in _DRAINING]
+    balanced = [at_s for one in additions for state, at_s in one.times.items() if state in _BALANCING]
+    return any(scanned_at_s < at_s for at_s in (*drained, *balanced))
+
+
+def _room(facts: DrainFacts, state: VolumeState) -> Iterator[str]:
+    """Gluster places a file by its name and not by room: every brick has to take its share of all, and the largest file."""
+    rooms, load, min_free_disk = facts.rooms, facts.load, facts.min_free_disk
+    if rooms is None or load is None or min_free_disk is None:
+        for known, what in (
+            (rooms, "the room on the bricks"),
+            (load, "what the bricks hold"),
+            (min_free_disk, "the option cluster.min-free-disk"),
+        ):
+            if known is None:
+                yield f"{what} is not known, so whether it fits elsewhere is not"
+        return
+    leaving = set(facts.bricks)
+    staying = [members for members in subvolumes(state) if not leaving & {brick.name for brick in members}]
+    sizes = [min((_total(rooms, brick) for brick in members if not brick.arbiter), default=0) for members in staying]
+    for members, size_bytes in zip(staying, sizes, strict=True):
+        # Layouts are weighted by size where the volume is set so, and even otherwise: the greater share counts.
+        by_size = size_bytes / sum(sizes) if all(sizes) else 0.0
+        weight = max(1 / len(staying), by_size) * (1 + _MARGIN_SHARE)
+        need = _Need(
+            size_bytes=ceil(load.allocated_bytes * weight),
+            files=ceil(load.files * weight),
+            largest_bytes=load.largest_bytes,
+        )
+        for brick in members:
+            yield from _room_on(brick, rooms.get(brick.name), min_free_disk, need)
+
+
+def _total(rooms: Mapping[str, BrickRoom], brick: Brick) -> int:
+    room = rooms.get(brick.name)
+    return 0 if room is None or room.total_bytes is None else room.total_bytes
+
+
+def _room_on(brick: Brick, room: BrickRoom | None, min_free_disk: str, need: _Need) -> Iterator[str]:
+    if room is None or room.free_bytes is None or room.total_bytes is None or room.free_inodes is None:
+        yield f"the room on {brick.name} is not known"
+        return
+    kept_bytes = _kept(min_free_disk, room.total_bytes)
+    if kept_bytes is None:
+        yield f"cluster.min-free-disk is {min_free_disk!r}, which is not understood"
+        return
+    usable = room.free_bytes - kept_bytes
+    # An arbiter holds names without content.
+    if not brick.arbiter and need.size_bytes + need.largest_bytes > usable:
+        yield (
+            f"{brick.name} has {format_size(max(usable, 0))} beyond cluster.min-free-disk ({min_free_disk}), and needs "
+            f"{format_size(need.size_bytes)} for its share and {format_size(need.largest_bytes)} for the largest file"
+        )
+    if need.files > room.free_inodes:
+        yield f"{brick.name} has {several(room.free_inodes, 'free inode')}, and needs {need.files:,} for its share"
+
+
+def _kept(option: str, total_bytes: int) -> int | None:
+    """Bytes that Gluster keeps free on a brick: a percentage of it, or a size; None where it is neither."""
+    text = option.strip().upper()
+    try:
+        if text.endswith("%"):
+            share = float(text[:-1]) / 100.0
+            return round(total_bytes * share) if 0.0 <= share <= 1.0 else None
+        for unit, factor in _SIZES.items():
+            if text.endswith(unit):
+                return _not_negative(round(float(text.removesuffix(unit)) * factor))
+        return _not_negative(round(float(text)))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _not_negative(size_bytes: int) -> int | None:
+    return size_bytes if size_bytes >= 0 else None
+
+
+def _open_files(facts: DrainFacts) -> Iterator[str]:
+    if facts.open_files_accepted:
+        return
+    if facts.open_files is None:
+        yield "how many files are open on the bricks is not known: accept it by name, or see `gluster volume status VOLUME fd`"
+    elif facts.open_files:
+        yield (
+            f"{several(facts.open_files, 'file is', 'files are')} open on the bricks: wait until few users work, or accept it "
+            "by name"
+        )
+
+
+def _linked_symlinks(paths: Sequence[bytes] | None) -> Iterator[str]:
+    if paths is None:
+        yield "whether symlinks on the bricks have several names is not known: run `migrator scan --via bricks`"
+    elif paths:
+        more = f", and {len(paths) - _DRAIN_PREFLIGHT_SHOWN:,} more" if len(paths) > _DRAIN_PREFLIGHT_SHOWN else ""
+        yield (
+            f"{several(len(paths), 'symlink')} with several names cannot be moved, and would make the drain fail: "
+            f"{', '.join(show(path) for path in paths[:_DRAIN_PREFLIGHT_SHOWN])}{more}. Give each name a symlink of its own (`cp -P`, then `mv`)"
+        )
+
+
+def _marked(marks: Sequence[BrickMarks] | None) -> Iterator[str]:
+    """Gluster takes such a mark for one that it has just set, and tries to link the file where the mark leads to: there is
+    nothing to be linked (ESTALE in its log), and the file counts as a failure (dht-rebalance.c, gf_defrag_handle_hardlink).
+    """
+    if marks is None:
+        yield "whether hard-linked files carry marks of an earlier drain is not known: a brick cannot be looked at on its host"
+    for one in marks or ():
+        if one.unseen:
+            yield f"{several(one.unseen, 'entry', 'entries')} of {one.brick} cannot be looked at for marks of an earlier drain"
+        if one.strange:
+            yield from strange_problems((StrangeFiles(brick=one.brick, files=one.strange, paths=one.strange_examples),))
+        if one.files:
+            more = f", and {one.files - _MARKS_SHOWN:,} more" if one.files > _MARKS_SHOWN else ""
+            host, _, path = one.brick.partition(":")
+            yield (
+                f"{several(one.files, 'hard-linked file')} of {one.brick} {'carries' if one.files == 1 else 'carry'} the mark of an "
+                f"earlier drain, and would make this one fail: {', '.join(show(path) for path in one.examples[:_MARKS_SHOWN])}"
+                f"{more}. While nothing moves files, take the marks off on {host}: {unmark_command(path)}"
+            )
+
+
+def unmark_command(path: str) -> str:
+    """What takes the marks off hard-linked data files of a brick: not off link-to files (mode 1000), nor off files that are being
+    moved (set-group-ID and sticky). A second name of a file has none any more, which setfattr calls an error.
+    """
+    files = f"find {shlex.quote(path)} -xdev -name .glusterfs -prune -o -type f -links +2 ! -perm 1000 ! -perm -3000"
+    return f"`{files} -exec setfattr -h -x trusted.glusterfs.dht.linkto {{}} + 2>/dev/null`"
+
+
+def _told(what: str, problems: Sequence[str] | None) -> Iterator[str]:
+    if problems is None:
+        yield f"{what} is not known: see `migrator doctor`"
+    else:
+        yield from problems

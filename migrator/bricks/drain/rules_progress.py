@@ -1,0 +1,304 @@
+"""How fast a drain is, whether it is stalled, and what its audit says. Pure."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from migrator.bricks.drain.model import (
+    DRAIN_ENDED_STATES,
+    OUT_STATES,
+    UNTOUCHED_STATES,
+    AuditSeen,
+    DrainRecord,
+    DrainSample,
+    DrainStanding,
+    DrainState,
+    last_counts,
+)
+from migrator.core.units import MINUTE_S, format_duration, several
+from migrator.gluster.model import TaskProgress, TaskStatus, VolumeState
+from migrator.report.model import Blocker
+
+# ---
+# How fast a drain goes, when it will have come to its end, and whether it stands still. Pure.
+#
+# Gluster's own estimate is not used: it is wrong (#1507), and the counters of a host whose process was killed stay `in
+# progress` for good.
+
+
+_MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainRate:
+    """Of the last `span_s` of a drain: what was moved, and looked at, in a second, over all hosts."""
+
+    span_s: float
+    files_per_s: float
+    bytes_per_s: float
+    lookups_per_s: float = 0.0
+
+
+def samples_of(progress: TaskProgress, at_s: float) -> tuple[DrainSample, ...]:
+    """Gluster's counters as they are kept. `localhost` is whoever was asked: the id of its glusterd is the same for all."""
+    return tuple(
+        DrainSample(
+            task_id=progress.task_id,
+            at_s=at_s,
+            host=one.host_id or one.host,
+            files=one.files,
+            size_bytes=one.size_bytes,
+            lookups=one.lookups,
+            failures=one.failures,
+            skipped=one.skipped,
+            status=one.status,
+            runtime_s=one.runtime_s,
+        )
+        for one in progress.counters
+    )
+
+
+def drain_rate(samples: Sequence[DrainSample], *, task_id: str, window_s: float) -> DrainRate | None:
+    """The rate of the last `window_s` that there are samples of; None before there are two looks at the task."""
+    times = sorted({sample.at_s for sample in samples if sample.task_id == task_id})
+    if len(times) < 2:
+        return None
+    end_s = times[-1]
+    begin_s = min(next(at_s for at_s in times if at_s >= end_s - window_s), times[-2])
+    span_s = end_s - begin_s
+    files = size_bytes = lookups = 0
+    for host in {sample.host for sample in samples if sample.task_id == task_id}:
+        first, last = (_at(samples, task_id, host, at_s) for at_s in (begin_s, end_s))
+        # A host that does not tell at one of both looks has moved what it had told before.
+        files += max(last[0] - first[0], 0)
+        size_bytes += max(last[1] - first[1], 0)
+        lookups += max(last[2] - first[2], 0)
+    return DrainRate(
+        span_s=span_s,
+        files_per_s=files / span_s,
+        bytes_per_s=size_bytes / span_s,
+        lookups_per_s=lookups / span_s,
+    )
+
+
+def drain_left_s(rate: DrainRate | None, *, left_files: int | None, left_bytes: int | None) -> float | None:
+    """How long it still takes: as long as files or bytes need, whichever is longer. None where nothing supports a figure."""
+    if rate is None or left_files is None or left_bytes is None:
+        return None
+    found: list[float] = []
+    for left, per_s in ((left_files, rate.files_per_s), (left_bytes, rate.bytes_per_s)):
+        if left <= 0:
+            found.append(0.0)
+        elif per_s <= 0:
+            return None
+        else:
+            found.append(left / per_s)
+    return max(found)
+
+
+def stalled(
+    samples: Sequence[DrainSample], *, task_id: str, now_s: float, limit_s: float, names: Mapping[str, str]
+) -> str:
+    """Why a drain is said to stand still, as a sentence: a host that moves files has told the same counters for longer than
+    the limit. Empty where it goes on. The limit has to be longer than the largest file takes, which counts only at its end.
+    `names` are those of hosts by what their samples have for them.
+    """
+    still = []
+    for host in sorted({sample.host for sample in samples if sample.task_id == task_id}):
+        own = sorted((one for one in samples if one.task_id == task_id and one.host == host), key=lambda one: one.at_s)
+        newest = own[-1]
+        if newest.status not in _MOVING:
+            continue
+        counters = _counters(newest)
+        since_s = newest.at_s
+        for one in reversed(own):
+            if _counters(one) != counters:
+                break
+            since_s = one.at_s
+        if now_s - since_s > limit_s:
+            still.append(f"{names.get(host, host)} has counted nothing for {format_duration(now_s - since_s)}")
+    return "; ".join(still)
+
+
+def _at(samples: Sequence[DrainSample], task_id: str, host: str, at_s: float) -> tuple[int, int, int]:
+    """What a host had told by a time; nothing before its first word."""
+    told = [one for one in samples if one.task_id == task_id and one.host == host and one.at_s <= at_s]
+    newest = max(told, key=lambda one: one.at_s, default=None)
+    return (0, 0, 0) if newest is None else (newest.files, newest.size_bytes, newest.lookups)
+
+
+def _counters(sample: DrainSample) -> tuple[int, ...]:
+    return sample.files, sample.size_bytes, sample.lookups, sample.failures, sample.skipped
+
+
+# ---
+# How far drains are, and what has to be said of them. Pure.
+
+
+RATE_WINDOW_S = 30.0 * MINUTE_S
+
+
+def standing(record: DrainRecord, samples: Sequence[DrainSample]) -> DrainStanding:
+    """One attempt. A task that was begun anew counts from nothing again: the last counters of every task add up, and those from
+    before a reboot of a host.
+    """
+    last: dict[tuple[str, str], DrainSample] = {(one.task_id, one.host): one for one in samples}
+    newest = samples[-1].task_id if samples else None
+    counted = last_counts(samples)
+    moved_files = sum(one.files for one in counted)
+    moved_bytes = sum(one.size_bytes for one in counted)
+    own = [one for (task_id, _), one in last.items() if task_id == newest]
+    rate = None if newest is None else drain_rate(samples, task_id=newest, window_s=RATE_WINDOW_S)
+    notes = record.notes
+    moving = record.state in (DrainState.STARTED, DrainState.DRAINING)
+    left_files = None if notes.files is None else notes.files - moved_files
+    left_bytes = None if notes.size_bytes is None else notes.size_bytes - moved_bytes
+    # Users go on creating files there: when all that was counted is moved and it still moves, nobody knows how long.
+    known = left_files is not None and left_bytes is not None and (left_files > 0 or left_bytes > 0)
+    left_s = drain_left_s(rate, left_files=left_files, left_bytes=left_bytes) if moving and known else None
+    return DrainStanding(
+        id=record.id,
+        volume=record.volume,
+        bricks=record.bricks,
+        attempt=record.attempt,
+        state=record.state,
+        since_s=record.since_s,
+        started_at_s=record.times.get(DrainState.STARTED),
+        files=notes.files,
+        size_bytes=notes.size_bytes,
+        moved_files=moved_files,
+        moved_bytes=moved_bytes,
+        failures=sum(one.failures for one in own),
+        skipped=sum(one.skipped for one in own),
+        files_per_s=None if rate is None or not moving else rate.files_per_s,
+        bytes_per_s=None if rate is None or not moving else rate.bytes_per_s,
+        left_s=left_s,
+        looked_at_s=samples[-1].at_s if samples else None,
+        failure=record.failure,
+        changed_options=tuple(option.name for option in notes.options or ()),
+    )
+
+
+def newest_attempts(records: Sequence[DrainRecord]) -> tuple[DrainRecord, ...]:
+    """Of every set of bricks the newest attempt, oldest first."""
+    newest = {(record.volume_id, frozenset(record.bricks)): record for record in records}
+    return tuple(sorted(newest.values(), key=lambda record: record.id))
+
+
+def drain_blockers(drains: Sequence[DrainStanding], *, at_work: bool, now_s: float) -> Iterator[Blocker]:
+    """Drains that wait for somebody. `at_work`: a command watches."""
+    for one in drains:
+        if one.state in DRAIN_ENDED_STATES | OUT_STATES | UNTOUCHED_STATES or at_work:
+            continue
+        names = " ".join(one.bricks)
+        back = one.state in (DrainState.STOPPING, DrainState.SETTLING)
+        if one.state is DrainState.FAILED:
+            hint = (
+                f"put that right, then `migrator brick drain {names}`, or take it back: `migrator brick stop {names}`"
+            )
+            yield Blocker(subject=f"drain of {names}", on=f"it has failed: {one.failure}", hint=hint)
+        else:
+            looked = last_looked(one.looked_at_s, now_s)
+            yield Blocker(
+                subject=f"drain of {names}",
+                on=f"it is {one.state.value}, and no command goes on with it{looked}",
+                hint=f"migrator brick {'stop' if back else 'drain'} {names}",
+            )
+
+
+def last_looked(at_s: float | None, now_s: float) -> str:
+    """How long ago a drain or an addition was looked at, to go on a sentence; empty where it never was. A clock that was set back
+    makes no time of it that is yet to come.
+    """
+    return "" if at_s is None else f", last looked at {format_duration(max(now_s - at_s, 0.0))} ago"
+
+
+def quorum_problems(state: VolumeState | None) -> tuple[str, ...] | None:
+    """Whether the pool keeps its quorum; None where its hosts are not known. Without one glusterd stops its bricks."""
+    if state is None or state.peers_down is None:
+        return None
+    options = dict(state.options)
+    if options.get("cluster.server-quorum-type", "none").lower() != "server" or not state.peers_down:
+        return ()
+    hosts = {brick.host for brick in state.bricks} | set(state.peers_down)
+    return (
+        f"{several(len(state.peers_down), 'host')} of {len(hosts)} are missing, and the pool has a quorum: bricks may be "
+        "stopped",
+    )
+
+
+def wipe_word(site_id: str, volume_id: str, bricks: Sequence[str]) -> str:
+    """The word that allows to wipe these bricks: it holds for them alone."""
+    text = "\0".join((site_id, volume_id, *sorted(bricks)))
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+
+
+# ---
+# What walks of drained bricks say: whether anything is left on them that somebody could miss. Pure.
+
+
+MOST_EXAMPLES = 20
+"""Paths that an audit keeps for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrickAudit:
+    """The walk of one brick. `failure` says why it came to no end; otherwise it counted itself `listed` entries that are no
+    directories, `unreadable` paths, `vanished` ones, and `unsure` ones, that only the mount can tell about or that are being
+    filled. `explained` are names that are left and proven to be in the volume, out of all these. `arrived` are the entries that were received. `left`, `may_be_data` and `problems` are the first of each.
+    """
+
+    brick: str
+    failure: str = ""
+    listed: int = 0
+    unreadable: int = 0
+    vanished: int = 0
+    unsure: int = 0
+    explained: int = 0
+    explained_unsure: int = 0
+    arrived: int = 0
+    left: tuple[bytes, ...] = ()
+    may_be_data: tuple[bytes, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def audit_of(walks: Sequence[BrickAudit], *, started_at_s: float) -> AuditSeen:
+    """The audit that these walks are: of every brick of the drain.
+
+    A walk passes over what a brick keeps when it is drained: directories, link-to files (their mode and their attribute
+    both say so), and Gluster's own. What it lists is left. A link-to file that has content is about to be data, and one whose
+    mode says otherwise may be: both are not sure. Nothing changes on a brick that is drained, so a file that vanished under
+    the walk makes it not whole. A drain is of one subvolume, whose bricks hold the same names: a leftover counts once.
+    """
+    reasons = tuple(_reasons(walks))
+    examples = list(dict.fromkeys(path for walk in walks for path in (*walk.left, *walk.may_be_data)))
+    return AuditSeen(
+        started_at_s=started_at_s,
+        whole=not reasons,
+        left=_most([max(walk.arrived, walk.listed) - walk.explained for walk in walks], [walk.left for walk in walks]),
+        unsure=_most([walk.unsure - walk.explained_unsure for walk in walks], [walk.may_be_data for walk in walks]),
+        examples=tuple(examples[:MOST_EXAMPLES]),
+        reasons=reasons,
+        explained=max((walk.explained + walk.explained_unsure for walk in walks), default=0),
+    )
+
+
+def _most(counts: Sequence[int], names: Sequence[Sequence[bytes]]) -> int:
+    """How many there are, each name once: at least as many as on one brick, and as the names that are known."""
+    return max((*counts, len({name for some in names for name in some})), default=0)
+
+
+def _reasons(walks: Sequence[BrickAudit]) -> Iterator[str]:
+    if not walks:
+        yield "no brick was walked"
+    for walk in walks:
+        if walk.failure:
+            yield f"{walk.brick}: {walk.failure}"
+            continue
+        if walk.unreadable - walk.explained_unsure:
+            shown = f": {'; '.join(walk.problems[:3])}" if walk.problems else ""
+            yield f"{walk.brick}: {several(walk.unreadable - walk.explained_unsure, 'path')} could not be read{shown}"
+        if walk.vanished:
+            yield f"{walk.brick}: {several(walk.vanished, 'path')} vanished while it was walked"
+        if walk.arrived != walk.listed:
+            yield f"{walk.brick}: of {several(walk.listed, 'entry', 'entries')} {walk.arrived:,} arrived"

@@ -1,0 +1,195 @@
+"""`brick list`: every brick with room, users and state."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+
+from migrator.bricks.model import NO_ROOM_TOLD, BrickFacts, BrickListing, BrickRoom, BrickState, BrickUse, TaskFacts
+from migrator.catalog.model import CatalogRecord
+from migrator.core.errors import UsageError
+from migrator.core.units import several
+from migrator.gluster.model import Brick, TaskProgress, VolumeState, VolumeTask, remove_brick_of
+from migrator.gluster.rules import faults_of_all, subvolumes
+from migrator.gluster.volume import BrickUsage, VolumeLook
+
+# ---
+# What `brick list` tells, from a look at the volume and a catalog. Pure.
+
+
+Uses = Mapping[str | None, tuple[BrickUse, ...]]
+
+_AGAIN = "run `migrator scan --via bricks` to learn who uses which brick"
+_STATES = {True: BrickState.UP, False: BrickState.DOWN, None: BrickState.UNKNOWN}
+
+
+def brick_listing(
+    *,
+    state: VolumeState,
+    version: str | None,
+    versions: Mapping[str, str | None],
+    rooms: Mapping[str, BrickRoom],
+    tasks: Sequence[VolumeTask],
+    progress: Mapping[str, TaskProgress | None],
+    catalog: CatalogRecord | None,
+    uses: Uses,
+    user: str | None = None,
+) -> BrickListing:
+    """The whole listing; `catalog` None: nothing was scanned yet. With `user` the uses are those of this user alone."""
+    sets = _sets(state)
+    bricks = tuple(
+        BrickFacts(
+            name=brick.name,
+            host=brick.host,
+            path=brick.path,
+            subvolume=number,
+            arbiter=brick.arbiter,
+            state=_STATES[brick.online],
+            draining=remove_brick_of(tasks, (brick.name,)) is not None,
+            room=rooms.get(brick.name, NO_ROOM_TOLD),
+            uses=_uses_of(brick, members, uses, user),
+        )
+        for number, members in enumerate(sets, start=1)
+        for brick in members
+    )
+    return BrickListing(
+        volume=state.volume,
+        volume_type=state.type,
+        started=state.started,
+        gluster_version=version,
+        versions=dict(versions),
+        faults=faults_of_all([version, *versions.values()]),
+        # As the volume lists them.
+        bricks=bricks,
+        tasks=tuple(_task(task, progress.get(task.id)) for task in tasks),
+        peers_down=state.peers_down,
+        catalog=None if catalog is None else catalog.name,
+        catalog_at_s=None if catalog is None else catalog.started_at_s,
+        user=user,
+        notes=tuple(_notes(state, version, versions, catalog, uses)),
+    )
+
+
+def users_of(uses: Uses, catalog: CatalogRecord | None) -> frozenset[str]:
+    """Every user that a catalog knows, those without a file too."""
+    named = {use.user for found in uses.values() for use in found if use.user is not None}
+    return frozenset(named | ({tree.user for tree in catalog.trees} if catalog is not None else set()))
+
+
+def _sets(state: VolumeState) -> tuple[tuple[Brick, ...], ...]:
+    try:
+        return subvolumes(state)
+    except ValueError:
+        # A brick list that does not divide is shown as it is; everything that works on sets refuses it.
+        return tuple((brick,) for brick in state.bricks)
+
+
+def _uses_of(brick: Brick, members: Sequence[Brick], uses: Uses, user: str | None) -> tuple[BrickUse, ...] | None:
+    """What is on one brick: of a replica set one copy was read, and the others hold the same."""
+    read = next((uses[member.name] for member in members if member.name in uses), None)
+    if read is None:
+        return None
+    if brick.arbiter:
+        # The names without the content.
+        read = tuple(BrickUse(user=use.user, files=use.files, size_bytes=0, allocated_bytes=0) for use in read)
+    return tuple(use for use in read if user is None or use.user == user)
+
+
+def _task(task: VolumeTask, progress: TaskProgress | None) -> TaskFacts:
+    return TaskFacts(
+        kind=task.kind,
+        name=task.name,
+        id=task.id,
+        status=task.status,
+        bricks=task.bricks,
+        counters=None if progress is None else progress.counters,
+    )
+
+
+def _notes(
+    state: VolumeState,
+    version: str | None,
+    versions: Mapping[str, str | None],
+    catalog: CatalogRecord | None,
+    uses: Uses,
+) -> Iterator[str]:
+    if not state.started:
+        yield f"volume {state.volume} is not started: which bricks are up, and their room, is not known"
+    if version is None:
+        yield "the version of GlusterFS is not known: every known fault is listed"
+    silent = sorted(host for host, told in versions.items() if told is None)
+    if silent:
+        yield f"the version of GlusterFS on {', '.join(silent)} is not known: every known fault is listed"
+    if not versions:
+        yield "the version of GlusterFS is that of the host that was asked; with [source.hosts] those of all hosts are told"
+    if len({told for told in (version, *versions.values()) if told is not None}) > 1:
+        told = ", ".join(f"{found} on {host}" for host, found in sorted(versions.items()) if found is not None)
+        yield f"not all hosts have the same version of GlusterFS ({told}): bring them to one before bricks are drained or added"
+    if state.disperse_count:
+        yield "a dispersed volume keeps a piece of every file on each brick of a set: sizes are not those of files"
+    if catalog is None:
+        yield f"nothing was scanned yet: {_AGAIN}"
+        return
+    if not catalog.whole:
+        yield f"catalog {catalog.name} is not whole: users may have more than it tells"
+    walked = {name for name in uses if name is not None}
+    if not walked:
+        yield f"catalog {catalog.name} was scanned through the mount, which does not tell bricks: {_AGAIN}"
+        return
+    through_mount = sum(use.files for use in uses.get(None, ()))
+    if through_mount:
+        yield f"{several(through_mount, 'file')} of catalog {catalog.name} were read through the mount, and are counted to no brick"
+    gone = sorted(walked - {brick.name for brick in state.bricks})
+    if gone:
+        yield f"catalog {catalog.name} was scanned when the volume had {', '.join(gone)} still: what moved since is counted where it was"
+
+
+# ---
+# `brick list`: every brick of the volume. Looks only.
+
+
+async def list_bricks(
+    volume: VolumeLook,
+    *,
+    catalog: CatalogRecord | None,
+    usage: Callable[[], BrickUsage],
+    versions: Callable[[Collection[str]], Awaitable[Mapping[str, str | None]]] | None = None,
+    user: str | None = None,
+) -> BrickListing:
+    """The bricks as glusterd tells them, with what the catalog knows of their users. `usage` is called in a thread, while
+    glusterd is asked, and only where there is a catalog. `versions` asks hosts for theirs; None: they cannot be reached.
+
+    Raises ToolFailed where glusterd does not answer, UsageError for a user that the catalog does not know.
+    """
+    looking = asyncio.ensure_future(volume.overview())
+    try:
+        uses: Uses = {} if catalog is None else await asyncio.to_thread(lambda: usage().uses(catalog.name))
+        if user is not None:
+            _check_user(user, uses, catalog)
+        seen = await looking
+        hosts = {brick.host for brick in seen.state.bricks}
+        by_host = {} if versions is None else await versions(sorted(hosts))
+    finally:
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+    return brick_listing(
+        state=seen.state,
+        version=seen.version,
+        versions=by_host,
+        rooms=seen.rooms,
+        tasks=seen.tasks,
+        progress=seen.progress,
+        catalog=catalog,
+        uses=uses,
+        user=user,
+    )
+
+
+def _check_user(user: str, uses: Uses, catalog: CatalogRecord | None) -> None:
+    if catalog is None:
+        raise UsageError(
+            "who uses which brick is not known: nothing was scanned yet", hint="run `migrator scan --via bricks`"
+        )
+    if user not in users_of(uses, catalog):
+        raise UsageError(
+            f"catalog {catalog.name} knows no user {user!r}",
+            hint="`migrator brick list` names the users; one who is new is known after the next `migrator scan`",
+        )

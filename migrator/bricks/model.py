@@ -1,0 +1,120 @@
+"""What `brick list` tells: every brick of the volume with its room, its users and its state, and what moves files now."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from migrator.gluster.model import TaskCounters, TaskKind, TaskStatus
+
+
+class BrickState(StrEnum):
+    """Whether a brick's process is up; `unknown`: the status leaves it out, as it does when its host's glusterd is down."""
+
+    UP = "up"
+    DOWN = "down"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrickRoom:
+    """The file system that a brick lies on, as its host's glusterd tells it; None is what it did not tell."""
+
+    device: str | None = None
+    filesystem: str | None = None
+    mount_options: str | None = None
+    total_bytes: int | None = None
+    free_bytes: int | None = None
+    total_inodes: int | None = None
+    free_inodes: int | None = None
+
+
+NO_ROOM_TOLD = BrickRoom()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrickUse:
+    """What one user has on a brick: names of files that are no directories, and bytes of their content, where a hard-linked
+    file counts once; `allocated_bytes` is what it takes on the disk. `user` None: what lies outside every user tree.
+    """
+
+    user: str | None
+    files: int
+    size_bytes: int
+    allocated_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrickFacts:
+    """One brick. `subvolume` counts from 1: the bricks of one subvolume hold the same files. `draining` is set while a
+    remove-brick is not committed. `uses` come with most bytes first, and are None where the catalog does not tell.
+    """
+
+    name: str
+    host: str
+    path: bytes
+    subvolume: int
+    arbiter: bool
+    state: BrickState
+    draining: bool
+    room: BrickRoom
+    uses: tuple[BrickUse, ...] | None
+
+    @property
+    def files(self) -> int | None:
+        """Files of all users."""
+        return None if self.uses is None else sum(use.files for use in self.uses)
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Bytes of all users."""
+        return None if self.uses is None else sum(use.size_bytes for use in self.uses)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFacts:
+    """A task of the volume; `counters` is None where glusterd does not tell them."""
+
+    kind: TaskKind
+    name: str
+    id: str
+    status: TaskStatus
+    bricks: tuple[str, ...]
+    counters: tuple[TaskCounters, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlusterFault:
+    """A fault of GlusterFS that whoever drains, adds or reads bricks has to know.
+
+    `versions` says in words which ones have it; `stops_drain`: a drain is refused on them. `reference` is where it was
+    reported, empty where it was seen by experiment.
+    """
+
+    versions: str
+    fault: str
+    advice: str
+    stops_drain: bool
+    reference: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrickListing:
+    """The volume with its bricks. `gluster_version` is that of the host that was asked, None where it does not tell: then
+    every fault is listed. `versions` are those of all hosts with bricks, None where one does not tell; empty where they cannot be
+    reached by this program. `faults` are those of all of these. `catalog` is the one that the uses are from, `catalog_at_s` when it was scanned; `notes` say
+    what it does not tell.
+    """
+
+    volume: str
+    volume_type: str
+    started: bool
+    gluster_version: str | None
+    versions: Mapping[str, str | None]
+    faults: tuple[GlusterFault, ...]
+    bricks: tuple[BrickFacts, ...]
+    tasks: tuple[TaskFacts, ...]
+    peers_down: tuple[str, ...] | None
+    catalog: str | None
+    catalog_at_s: float | None
+    user: str | None
+    notes: tuple[str, ...]

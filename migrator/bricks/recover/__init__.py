@@ -1,0 +1,1 @@
+"""`brick drain --recover`: bring back what a drain left on a brick."""

@@ -1,0 +1,192 @@
+"""Whether what a drain left on a brick may be brought back, and what is proven to be in the volume already. Pure.
+
+Whatever is not known speaks against it: what is left alone is still on the brick.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from migrator.bricks.recover.model import (
+    ASIDE,
+    COPIES,
+    WORK_DIRECTORY,
+    BrickLeftovers,
+    Leftover,
+    NameState,
+    SetLeftover,
+    VolumeName,
+)
+from migrator.core.entry import EntryType
+from migrator.core.paths import show
+from migrator.core.units import several
+
+MOST_LEFTOVERS = 10_000
+"""Where more are left, something else is wrong than with single files: room, or a host that was lost."""
+
+
+def original(name: bytes) -> bytes:
+    """The name that a leftover belongs to, also while it is set aside."""
+    return name.removeprefix(ASIDE)
+
+
+def originals(leftover: Leftover) -> tuple[bytes, ...]:
+    """The names that it has for people, each once."""
+    return tuple(dict.fromkeys(original(name) for name in leftover.names))
+
+
+def name_state(
+    leftover: Leftover, seen: VolumeName | None, *, copy_inode: int | None, equal: bool, in_volume: bool
+) -> NameState:
+    """What one name is. `equal`: both were read and have the same content. `in_volume`: the brick belongs to the volume, so that the
+    same gfid is the leftover itself; out of it, it is another copy.
+    """
+    if seen is None:
+        return NameState.ABSENT
+    if copy_inode is not None and seen.inode == copy_inode:
+        return NameState.COPY
+    if not seen.gfid:
+        return NameState.OTHER
+    if in_volume and seen.gfid == leftover.gfid:
+        return NameState.ITSELF
+    return NameState.EQUAL if equal and alike(leftover, seen) else NameState.OTHER
+
+
+def alike(leftover: Leftover, seen: VolumeName) -> bool:
+    """Whether both are of one type and size; devices have to have the same numbers."""
+    if leftover.type is not seen.type:
+        return False
+    if leftover.type in (EntryType.BLOCK, EntryType.CHARACTER):
+        return leftover.rdev == seen.rdev
+    return leftover.type is not EntryType.FILE or leftover.size_bytes == seen.size_bytes
+
+
+def against(leftover: Leftover, states: Mapping[bytes, NameState]) -> tuple[str, ...]:
+    """Why it may not be brought back now; none where it may. `states` are those of all its names."""
+    return tuple(_against(leftover, states))
+
+
+def _against(leftover: Leftover, states: Mapping[bytes, NameState]) -> Iterator[str]:
+    if leftover.open:
+        yield "it is open, or nobody can tell whether it is"
+    if leftover.link_count != len(leftover.names):
+        yield f"{leftover.link_count} names lead to it on its brick, and {len(leftover.names)} were found"
+    if any(name == WORK_DIRECTORY or name.startswith(COPIES) for name in leftover.names):
+        yield "it lies where copies are made"
+    for name in originals(leftover):
+        state = states.get(name, NameState.OTHER)
+        if state is NameState.OTHER:
+            yield f"the volume has something else at {show(name)}"
+        elif state is NameState.EQUAL and set(states.values()) != {NameState.EQUAL}:
+            yield f"{show(name)} is another file in the volume, of the same content, and its other names are not"
+
+
+def times_of(leftover: Leftover, *, own: bool) -> tuple[int, int]:
+    """Modification and access, as the mount shows them. `own`: Gluster keeps times itself (features.ctime)."""
+    if own and leftover.own_times is not None:
+        return leftover.own_times
+    return leftover.mtime_ns, leftover.atime_ns
+
+
+def is_done(states: Mapping[bytes, NameState]) -> bool:
+    """Whether every name is in the volume without the leftover."""
+    return bool(states) and all(state in (NameState.COPY, NameState.EQUAL) for state in states.values())
+
+
+def changed(before: Leftover, now: Leftover | None, aside: Collection[bytes] = ()) -> str:
+    """Why a leftover is not what it was (empty: it is). `aside` are names that were set aside since, which changes ctime."""
+    if now is None:
+        return "it is not on its brick any more"
+    if now.open:
+        return "it was opened"
+    if _content(before) != _content(now) or (not aside and before.ctime_ns != now.ctime_ns):
+        return "it changed"
+    expected = {ASIDE + name if name in aside else name for name in originals(before)}
+    if set(now.names) != (expected if aside else set(before.names)) or now.link_count != len(now.names):
+        return "its names changed, or the volume has it on another brick too"
+    return ""
+
+
+def _content(one: Leftover) -> tuple[object, ...]:
+    return (
+        one.inode,
+        one.gfid,
+        one.type,
+        one.size_bytes,
+        one.mtime_ns,
+        one.mode,
+        one.uid,
+        one.gid,
+        one.rdev,
+        one.target,
+        sorted(one.xattrs.items()),
+    )
+
+
+def united(found: Sequence[BrickLeftovers], arbiters: Collection[str] = ()) -> tuple[SetLeftover, ...]:
+    """Every leftover of a set of bricks once, in order of its names: read from the first brick that holds content. A copy is good
+    where nothing waits to be healed, on any brick of the set, and all copies are the same: what is behind the others says
+    nothing of itself.
+    """
+    data = [one for one in found if one.brick not in arbiters]
+    copies: dict[bytes, dict[str, Leftover]] = {}
+    for brick in found:
+        for one in brick.found:
+            copies.setdefault(one.gfid or b"\0".join(one.names), {})[brick.brick] = one
+    result = []
+    for of_bricks in copies.values():
+        first = next((of_bricks[brick.brick] for brick in data if brick.brick in of_bricks), None)
+        if first is not None:
+            reasons = tuple(_copies_against(of_bricks, [one.brick for one in found], arbiters)) if first.gfid else ()
+            result.append(SetLeftover(leftover=first, reasons=reasons))
+    return tuple(sorted(result, key=lambda one: one.leftover.names))
+
+
+def _copies_against(copies: Mapping[str, Leftover], bricks: Sequence[str], arbiters: Collection[str]) -> Iterator[str]:
+    heal = "see `gluster volume heal VOLUME info`, and heal it"
+    if waiting := [brick for brick, one in copies.items() if one.pending]:
+        yield f"it waits to be healed, so {waiting[0]} does not say which copy is good: {heal}"
+        return
+    if missing := [brick for brick in bricks if brick not in copies]:
+        yield f"{missing[0]} of the same set does not have it: list its directory through the mount, {heal}"
+        return
+    if len({one.names for one in copies.values()}) > 1:
+        yield f"it has other names on another brick of the set: {heal}"
+    elif len({_copied(one) for brick, one in copies.items() if brick not in arbiters}) > 1:
+        yield "its copies on the bricks of the set differ, and nothing says which one is good: people have to decide"
+
+
+def _copied(one: Leftover) -> tuple[object, ...]:
+    """What copies have in common. Each brick has times of its own."""
+    return (
+        one.type,
+        one.size_bytes,
+        one.mode,
+        one.uid,
+        one.gid,
+        one.rdev,
+        one.target,
+        tuple(sorted(one.xattrs.items())),
+        one.digest,
+    )
+
+
+def with_open_elsewhere(found: Sequence[BrickLeftovers]) -> tuple[BrickLeftovers, ...]:
+    """The same, where what is open on one copy of a replica set counts as open on all."""
+    opened = {one.gfid for brick in found for one in brick.found if one.open and one.gfid}
+    return tuple(
+        replace(
+            brick,
+            found=tuple(replace(one, open=one.open or (bool(one.gfid) and one.gfid in opened)) for one in brick.found),
+        )
+        for brick in found
+    )
+
+
+def too_many(count: int) -> str:
+    """Why single files are not what is left (empty: they are)."""
+    if count <= MOST_LEFTOVERS:
+        return ""
+    return (
+        f"{several(count, 'file')} are left, more than {MOST_LEFTOVERS:,}: something else is wrong than with single files; "
+        "see why Gluster did not move them, and begin the drain again"
+    )

@@ -1,0 +1,880 @@
+"""`brick drain --recover`: files that a drain left are brought back and proven."""
+
+import asyncio
+import errno
+import hashlib
+import os
+import stat
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol, TypeVar
+
+from migrator.bricks.recover.model import (
+    ASIDE,
+    COPIES,
+    WORK_DIRECTORY,
+    BrickLeftovers,
+    Leftover,
+    NameState,
+    RecoverySummary,
+    SetLeftover,
+    VolumeName,
+)
+from migrator.bricks.recover.rules import (
+    against,
+    changed,
+    is_done,
+    name_state,
+    original,
+    originals,
+    times_of,
+    too_many,
+    united,
+    with_open_elsewhere,
+)
+from migrator.core.clock import Clock
+from migrator.core.entry import EntryType
+from migrator.core.errors import MigratorError, ToolFailed
+from migrator.core.paths import show
+from migrator.core.tasks import Blocking
+from migrator.fs.beneath import Root, entry_path
+from migrator.fs.writing import descriptor_path, set_capability, set_xattrs, write_piece
+from migrator.gluster.model import Brick
+
+# ---
+# Bringing back what a drain left on a brick: reading it on the brick's host, and writing it through the mount.
+
+
+class LeftoverBricks(Protocol):
+    """Looks at bricks on their hosts. Changes nothing there."""
+
+    async def look(self, brick: Brick, *, volume_id: str, digests: bool) -> BrickLeftovers:
+        """Everything that is left on a brick, in order of its names, and what has it open. `digests`: content is read too.
+        Raises HostLost, ToolFailed (also where the path is no brick of this volume), UsageError.
+        """
+
+    async def read(self, brick: Brick, leftover: Leftover, take: Callable[[bytes], Awaitable[None]]) -> None:
+        """Hand out the content of a file, in pieces. Raises HostLost, ToolFailed (also where it is not the same inode, size or
+        time any more), and what `take` raises.
+        """
+
+
+class VolumeRecovery(Protocol):
+    """Works in the volume through the mount; every call blocks, may be made again after a crash, follows no symlink, and raises
+    OSError.
+    """
+
+    def look(self, path: bytes) -> VolumeName | None:
+        """What a name leads to; None where there is none."""
+
+    def digest(self, path: bytes) -> bytes:
+        """Of content, or of a symlink's target; empty for what has neither. Read anew, not from this machine's memory."""
+
+    def copy_inode(self, leftover: Leftover) -> int | None:
+        """The inode of the copy that was begun; None where there is none."""
+
+    def begin_copy(self, leftover: Leftover) -> int | None:
+        """Make an empty copy, in the place of one that was begun before. For a file a descriptor to write to, which `abandon`
+        closes.
+        """
+
+    def write(self, descriptor: int, piece: bytes, position: int, *, sparse: bool) -> None:
+        """Write content."""
+
+    def abandon(self, descriptor: int) -> None:
+        """Close what `begin_copy` gave, where it is not ended."""
+
+    def end_copy(self, leftover: Leftover, descriptor: int | None, *, times: tuple[int, int]) -> None:
+        """Give it owner, mode, attributes and times (modification, access), and have it on disks."""
+
+    def set_aside(self, path: bytes) -> None:
+        """Move a name out of the way, whatever it leads to by now. Nothing is done where that was done."""
+
+    def put_back(self, path: bytes) -> None:
+        """Give what was set aside its name again. FileExistsError where something else has it by now."""
+
+    def place(self, leftover: Leftover, path: bytes) -> None:
+        """Give the copy a name. FileExistsError where something else has it."""
+
+    def drop_aside(self, leftover: Leftover, path: bytes) -> None:
+        """Remove an original that was set aside, if it still is the leftover. ESTALE where it is not."""
+
+    def drop_copy(self, leftover: Leftover) -> None:
+        """Take the copy's own name away; those that it was given stay."""
+
+    def mtime_ns(self, directory: bytes) -> int:
+        """The modification time of a directory (empty: the root)."""
+
+    def restore_mtime(self, directory: bytes, mtime_ns: int, *, expected_ns: int) -> None:
+        """Give a directory this modification time, unless it has another one than expected by now."""
+
+    def tidy(self, keep: Collection[bytes] | None) -> None:
+        """Remove the own names of all copies but those with these keys (None: of none), then the directories that are empty."""
+
+
+# ---
+# Bringing back what a drain left on a brick, through the mount, by descriptor, without following symlinks.
+#
+# Copies are made in a directory of the volume's root that is root's alone, and get their names by `link(2)`, which replaces
+# nothing: GlusterFS knows neither RENAME_NOREPLACE nor RENAME_EXCHANGE (10.3 answers EINVAL). What the volume still shows under
+# a name is renamed into that directory before, under its whole path, so that the path alone says where it belongs.
+
+
+_GFID = "glusterfs.gfid.string"
+_PIECE_BYTES = 1 << 20
+_LISTED_S = 60.0
+_LOOKED_AT = 8
+_CREATED_MODE = 0o600
+_DIRECTORY_MODE = 0o700
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NODES = {
+    EntryType.FIFO: stat.S_IFIFO,
+    EntryType.SOCKET: stat.S_IFSOCK,
+    EntryType.BLOCK: stat.S_IFBLK,
+    EntryType.CHARACTER: stat.S_IFCHR,
+}
+
+
+class MountedVolumeRecovery:
+    """The `VolumeRecovery` port over the mount of a volume."""
+
+    def __init__(self, root: bytes) -> None:
+        self._path = root
+        self._listed: dict[bytes, float] = {}
+
+    def look(self, path: bytes) -> VolumeName | None:
+        """What a name leads to. What lies on a drained brick without a link-to file elsewhere is not found by its name
+        (cluster.lookup-optimize), until somebody lists its directory: then his mount finds it, and goes on to. So it is listed.
+        """
+        try:
+            with self._parent(path) as (fd, name):
+                seen = _look(fd, name)
+                directory = path.rpartition(b"/")[0]
+                if seen is not None or self._listed.get(directory, -_LISTED_S) > time.monotonic() - _LISTED_S:
+                    return seen
+                self._listed[directory] = time.monotonic()
+                _list(fd)
+                return _look(fd, name)
+        except FileNotFoundError:
+            return None
+
+    def digest(self, path: bytes) -> bytes:
+        """Of content, or of a symlink's target."""
+        with self._parent(path) as (fd, name):
+            facts = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            if stat.S_ISLNK(facts.st_mode):
+                return hashlib.sha256(os.readlink(name, dir_fd=fd)).digest()
+            return _digest(fd, name) if stat.S_ISREG(facts.st_mode) else b""
+
+    def copy_inode(self, leftover: Leftover) -> int | None:
+        """The inode of the copy that was begun."""
+        self._check_own()
+        seen = self.look(COPIES + leftover.key)
+        return None if seen is None else seen.inode
+
+    def begin_copy(self, leftover: Leftover) -> int | None:
+        """Make an empty copy."""
+        with self._work(COPIES + leftover.key) as (fd, name):
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=fd)
+            if leftover.type is EntryType.SYMLINK:
+                os.symlink(leftover.target, name, dir_fd=fd)
+                return None
+            if leftover.type is not EntryType.FILE:
+                os.mknod(name, _NODES[leftover.type] | _CREATED_MODE, leftover.rdev, dir_fd=fd)
+                return None
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            return os.open(name, flags, _CREATED_MODE, dir_fd=fd)
+
+    def write(self, descriptor: int, piece: bytes, position: int, *, sparse: bool) -> None:
+        """Write content."""
+        write_piece(descriptor, piece, position, skip_zeros=sparse)
+
+    def abandon(self, descriptor: int) -> None:
+        """Close what was begun."""
+        os.close(descriptor)
+
+    def end_copy(self, leftover: Leftover, descriptor: int | None, *, times: tuple[int, int]) -> None:
+        """Owner, mode, attributes, times (modification, access), and the disks."""
+        with self._work(COPIES + leftover.key) as (directory, name):
+            if leftover.type is EntryType.SYMLINK:
+                os.chown(name, leftover.uid, leftover.gid, dir_fd=directory, follow_symlinks=False)
+                for key, value in leftover.xattrs.items():
+                    os.setxattr(entry_path(directory, name), key, value, follow_symlinks=False)
+                os.utime(name, ns=(times[1], times[0]), dir_fd=directory, follow_symlinks=False)
+            else:
+                if descriptor is not None:
+                    os.ftruncate(descriptor, leftover.size_bytes)
+                pinned = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+                try:
+                    _dress(descriptor_path(pinned), leftover, times)
+                finally:
+                    os.close(pinned)
+                if descriptor is not None:
+                    os.fsync(descriptor)
+            os.fsync(directory)
+
+    def set_aside(self, path: bytes) -> None:
+        """Move a name out of the way."""
+        with self._parent(path) as (fd, name), self._work(ASIDE + path) as (aside, aside_name):
+            waiting = _look_again(aside, aside_name)
+            here = _look(fd, name)
+            if here is None:
+                return
+            if waiting is not None:
+                if waiting.inode != here.inode:
+                    raise FileExistsError(errno.EEXIST, "something else was set aside under this name already", path)
+                # Both are names of one file: a rename would do nothing, and leave both (rename(2)).
+                os.unlink(aside_name, dir_fd=aside)
+            os.rename(name, aside_name, src_dir_fd=fd, dst_dir_fd=aside)
+            # Where its name alone does not lead to it yet, the next look at the brick tells.
+            moved = _look(aside, aside_name)
+            if moved is not None and moved.inode != here.inode:
+                _return(aside, aside_name, moved, fd, name)
+                raise OSError(errno.ESTALE, "something else took its name just now", path)
+
+    def put_back(self, path: bytes) -> None:
+        """Give what was set aside its name again."""
+        with self._work(ASIDE + path) as (aside, aside_name), self._parent(path) as (fd, name):
+            waiting, here = _look_again(aside, aside_name), _look(fd, name)
+            if waiting is None:
+                return
+            if here is not None and here.inode == waiting.inode:
+                # It has its name again already.
+                os.unlink(aside_name, dir_fd=aside)
+                return
+            _return(aside, aside_name, waiting, fd, name)
+
+    def place(self, leftover: Leftover, path: bytes) -> None:
+        """Give the copy a name."""
+        with self._work(COPIES + leftover.key) as (copies, copy), self._parent(path) as (fd, name):
+            os.link(copy, name, src_dir_fd=copies, dst_dir_fd=fd, follow_symlinks=False)
+
+    def drop_aside(self, leftover: Leftover, path: bytes) -> None:
+        """Remove an original that was set aside."""
+        with self._work(ASIDE + path) as (aside, name):
+            seen = _look_again(aside, name)
+            if seen is None:
+                return
+            if not seen.gfid or seen.gfid != leftover.gfid:
+                raise OSError(errno.ESTALE, "what was set aside is another file by now", path)
+            os.unlink(name, dir_fd=aside)
+
+    def drop_copy(self, leftover: Leftover) -> None:
+        """Take the copy's own name away."""
+        self._check_own()
+        with suppress(FileNotFoundError), self._parent(COPIES + leftover.key) as (fd, name):
+            os.unlink(name, dir_fd=fd)
+
+    def mtime_ns(self, directory: bytes) -> int:
+        """The modification time of a directory."""
+        with Root(self._path) as root, root.directory(directory) as fd:
+            return os.fstat(fd).st_mtime_ns
+
+    def restore_mtime(self, directory: bytes, mtime_ns: int, *, expected_ns: int) -> None:
+        """Give a directory this modification time."""
+        with Root(self._path) as root, root.directory(directory) as fd:
+            facts = os.fstat(fd)
+            if facts.st_mtime_ns == expected_ns:
+                os.utime(fd, ns=(facts.st_atime_ns, mtime_ns))
+
+    def tidy(self, keep: Collection[bytes] | None) -> None:
+        """Remove the own names of copies, then the directories that are empty."""
+        self._check_own()
+        if keep is not None:
+            with suppress(FileNotFoundError), self._parent(COPIES + b"any") as (fd, _):
+                for name in map(os.fsencode, os.listdir(fd)):
+                    if name not in keep:
+                        os.unlink(name, dir_fd=fd)
+        for path in (COPIES, ASIDE, WORK_DIRECTORY):
+            with suppress(FileNotFoundError):
+                self._tidy(path.rstrip(b"/"))
+
+    def _tidy(self, path: bytes) -> None:
+        waiting, found = [path], []
+        with Root(self._path) as root:
+            while waiting:
+                one = waiting.pop()
+                found.append(one)
+                with root.directory(one) as fd, os.scandir(fd) as listing:
+                    waiting += [
+                        one + b"/" + os.fsencode(item.name) for item in listing if item.is_dir(follow_symlinks=False)
+                    ]
+            for one in reversed(found):
+                try:
+                    with root.parent(one) as (fd, name):
+                        os.rmdir(name, dir_fd=fd)
+                except OSError as error:
+                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+                        raise
+
+    def _check_own(self) -> None:
+        """Where somebody else has made the working directory, nothing in it is taken for ours. Raises PermissionError."""
+        with suppress(FileNotFoundError), self._parent(WORK_DIRECTORY) as (fd, name):
+            _check(os.stat(name, dir_fd=fd, follow_symlinks=False))
+
+    @contextmanager
+    def _parent(self, path: bytes) -> Iterator[tuple[int, bytes]]:
+        directory, _, name = path.rpartition(b"/")
+        with Root(self._path) as root, root.directory(directory) as fd:
+            yield fd, name
+
+    @contextmanager
+    def _work(self, path: bytes) -> Iterator[tuple[int, bytes]]:
+        """The directory of a path below the working directory; what is missing is made, and has to be root's alone."""
+        directory, _, name = path.rpartition(b"/")
+        with Root(self._path) as root:
+            fd = root.open(b"", os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                for number, component in enumerate(directory.split(b"/")):
+                    with suppress(FileExistsError):
+                        os.mkdir(component, _DIRECTORY_MODE, dir_fd=fd)
+                        os.fsync(fd)
+                    deeper = os.open(component, _DIRECTORY, dir_fd=fd)
+                    os.close(fd)
+                    fd = deeper
+                    facts = os.fstat(fd)
+                    if number == 0:
+                        _check(facts)
+                yield fd, name
+            finally:
+                os.close(fd)
+
+
+def _check(facts: os.stat_result) -> None:
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
+        words = f"{WORK_DIRECTORY.decode()} in the root of the volume is not root's alone: move it away"
+        raise PermissionError(errno.EPERM, words, WORK_DIRECTORY)
+
+
+def _return(aside: int, aside_name: bytes, waiting: VolumeName, directory: int, name: bytes) -> None:
+    """Give what was set aside its name again, unless something has it."""
+    if waiting.type is EntryType.DIRECTORY:
+        # It has no second name. What could be replaced by it is an empty directory.
+        os.rename(aside_name, name, src_dir_fd=aside, dst_dir_fd=directory)
+        return
+    os.link(aside_name, name, src_dir_fd=aside, dst_dir_fd=directory, follow_symlinks=False)
+    os.unlink(aside_name, dir_fd=aside)
+
+
+def _look(directory: int, name: bytes) -> VolumeName | None:
+    try:
+        facts = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    try:
+        gfid = uuid.UUID(os.getxattr(entry_path(directory, name), _GFID, follow_symlinks=False).decode("ascii")).bytes
+    except (OSError, ValueError):
+        gfid = b""
+    return VolumeName(
+        type=EntryType.of_mode(facts.st_mode),
+        gfid=gfid,
+        inode=facts.st_ino,
+        size_bytes=facts.st_size,
+        rdev=facts.st_rdev,
+    )
+
+
+def _list(directory: int) -> None:
+    """List a directory with what its entries are. The kernel asks for that beyond the first entries only where somebody looks
+    at some (FUSE_READDIRPLUS_AUTO).
+    """
+    with os.scandir(directory) as listing:
+        for number, entry in enumerate(listing):
+            if number % _LOOKED_AT == 0:
+                with suppress(OSError):
+                    entry.stat(follow_symlinks=False)
+
+
+def _look_again(directory: int, name: bytes) -> VolumeName | None:
+    """As `_look`. What a rename has left on the drained brick may have no link-to file where its name belongs: then nobody is
+    told of it by its name, but by a listing (cluster.lookup-optimize), and from then on by its name too.
+    """
+    seen = _look(directory, name)
+    if seen is None and name in map(os.fsencode, os.listdir(directory)):
+        seen = _look(directory, name)
+        if seen is None:
+            raise OSError(errno.EBUSY, "the volume lists what was set aside, and does not find it", name)
+    return seen
+
+
+def _digest(directory: int, name: bytes) -> bytes:
+    fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.ESTALE, "it was replaced", name)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        digest = hashlib.sha256()
+        while piece := os.read(fd, _PIECE_BYTES):
+            digest.update(piece)
+        return digest.digest()
+    finally:
+        os.close(fd)
+
+
+def _dress(path: bytes, leftover: Leftover, times: tuple[int, int]) -> None:
+    os.chown(path, leftover.uid, leftover.gid)
+    set_xattrs(path, leftover.xattrs)
+    os.chmod(path, leftover.mode)  # noqa: PTH101 (the path is bytes)
+    set_capability(path, leftover.xattrs)
+    os.utime(path, ns=(times[1], times[0]))
+    facts = os.stat(path)
+    found = (facts.st_uid, facts.st_gid, stat.S_IMODE(facts.st_mode), facts.st_size, facts.st_mtime_ns)
+    if found != (leftover.uid, leftover.gid, leftover.mode, leftover.size_bytes, times[0]):
+        raise OSError(errno.EIO, "the volume does not keep its owner, mode, size or time", leftover.names[0])
+
+
+# ---
+# The times of directories in which a recovery works: put back, where nobody else has changed the directory meanwhile.
+
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Times:
+    """`before` this program has touched it, and `after` it did so last; None where that could not be seen."""
+
+    before: int | None
+    after: int | None
+
+
+@dataclass(slots=True, kw_only=True)
+class ParentTimes:
+    """Every change of one call goes through `around`; modification times in nanoseconds. Blocking."""
+
+    volume: VolumeRecovery
+    _times: dict[bytes, _Times] = field(default_factory=dict)
+    _others: set[bytes] = field(default_factory=set)
+
+    def around(self, directories: Sequence[bytes], work: Callable[[], T]) -> T:
+        """Do what changes these directories. Raises what `work` raises."""
+        for path in directories:
+            now = self._seen(path)
+            known = self._times.setdefault(path, _Times(now, now))
+            if now is None or known.after != now:
+                self._others.add(path)
+        try:
+            return work()
+        finally:
+            for path in directories:
+                self._times[path].after = self._seen(path)
+
+    @property
+    def changed(self) -> bool:
+        """Whether any directory has another time than before, and nobody else has changed it as far as is known."""
+        return bool(self._own())
+
+    def put_back(self) -> None:
+        """Give them the times of before. To be called when what the mount remembers has run out: only then it shows what others
+        have changed. May be called again. One that cannot be changed is left.
+        """
+        for path, before, after in self._own():
+            with suppress(OSError):
+                self.volume.restore_mtime(path, before, expected_ns=after)
+
+    def _own(self) -> list[tuple[bytes, int, int]]:
+        return [
+            (path, times.before, times.after)
+            for path, times in self._times.items()
+            if path not in self._others
+            and times.before is not None
+            and times.after is not None
+            and times.before != times.after
+        ]
+
+    def _seen(self, path: bytes) -> int | None:
+        try:
+            return self.volume.mtime_ns(path)
+        except OSError:
+            return None
+
+
+# ---
+# The names of what is brought back: what the volume shows is set aside, the copy gets the names, and directories their times.
+
+
+SETTLE_S = 2.0
+"""Clients open by a name that they remember for a second (entry-timeout of the FUSE mount, by default)."""
+
+CONTENT_TIMEOUT_S = 24 * 3600.0
+_CALL_TIMEOUT_S = 300.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Group:
+    """One inode that is being brought back. `digest` is that of its content; `begun_before`: its copy was proven by a call
+    that came before, and has names already.
+    """
+
+    leftover: Leftover
+    states: Mapping[bytes, NameState]
+    digest: bytes = b""
+    begun_before: bool = False
+    aside: list[bytes] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class Placing:
+    """Changes names in the volume, for one call of a recovery. Every method may be called again after a crash."""
+
+    volume: VolumeRecovery
+    blocking: Blocking
+    clock: Clock
+    _parents: ParentTimes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._parents = ParentTimes(volume=self.volume)
+
+    async def set_aside(self, group: Group) -> None:
+        """What the volume shows of it. Raises OSError, ToolFailed."""
+        for path in [path for path, state in group.states.items() if state is NameState.ITSELF]:
+            if path not in group.aside:
+                group.aside.append(path)
+            try:
+                await self.change(partial(self.volume.set_aside, path), path)
+            except OSError:
+                await self.give_back(group)
+                raise
+
+    async def give_back(self, group: Group) -> None:
+        """What was set aside gets its names again, where nothing else has them by now. Raises OSError, ToolFailed."""
+        for path in group.aside:
+            try:
+                await self.change(partial(self.volume.put_back, path), path)
+            except FileExistsError as error:
+                raise ToolFailed(
+                    f"the volume has something else at {show(path)} by now; what was there before waits at {show(ASIDE + path)}"
+                ) from error
+        if not group.begun_before and NameState.COPY not in group.states.values():
+            await self.call(partial(self.volume.drop_copy, group.leftover))
+
+    async def place(self, group: Group) -> int:
+        """The copy gets the names; then what was set aside goes. How many names it got. Raises OSError, ToolFailed."""
+        placed = [path for path, state in group.states.items() if state in (NameState.ABSENT, NameState.ITSELF)]
+        for path in placed:
+            waits = f"; what was there before waits at {show(ASIDE + path)}" if path in group.aside else ""
+            try:
+                await self.change(partial(self.volume.place, group.leftover, path), path)
+            except FileExistsError as error:
+                raise ToolFailed(f"the volume has something else at {show(path)} by now{waits}") from error
+            except OSError as error:
+                reason = f"{show(path)} cannot be given to its copy ({error.strerror or error})"
+                if path != placed[0]:
+                    raise ToolFailed(reason + waits) from error
+                try:
+                    await self.give_back(group)
+                except OSError as again:
+                    # Its directory has another name by now, or is gone.
+                    raise ToolFailed(reason + waits) from again
+                raise ToolFailed(reason) from error
+        for path in () if group.begun_before else placed:
+            if group.digest != await self.blocking(partial(self.volume.digest, path), timeout_s=CONTENT_TIMEOUT_S):
+                raise ToolFailed("what the volume has there now has another content: what was set aside is kept")
+        await self.drop(group)
+        return len(placed)
+
+    async def drop(self, group: Group) -> None:
+        """The original that was set aside, and the copy's own name. Raises OSError."""
+        for path in group.aside:
+            await self.call(partial(self.volume.drop_aside, group.leftover, path))
+        await self.call(partial(self.volume.drop_copy, group.leftover))
+
+    async def put_times_back(self) -> None:
+        """Directories that nobody else has changed get the times of before the call."""
+        if self._parents.changed:
+            await self.clock.sleep(SETTLE_S)
+            await self.call(self._parents.put_back)
+
+    async def change(self, work: Callable[[], T], path: bytes = b"") -> T:
+        """What changes the directory of a path, and may make or remove the working directory in the root."""
+        directories = tuple(dict.fromkeys((path.rpartition(b"/")[0], b"")))
+        return await self.call(lambda: self._parents.around(directories, work))
+
+    async def call(self, work: Callable[[], T]) -> T:
+        """Anything else in the volume. Raises what it raises, and TimeoutError."""
+        return await self.blocking(work, timeout_s=_CALL_TIMEOUT_S)
+
+
+# ---
+# Bringing back what a drain left on bricks (`brick drain --recover`), and proving what is in the volume already.
+#
+# A copy is made of each inode, whole and proven, before any name is touched. What the volume still shows under a name is set
+# aside, and waits there until what clients remember has run out and nobody has opened or changed it; only then the copy gets the
+# names, and only what still is the leftover is removed. Where lies what says how far it is: nothing else is remembered.
+
+
+_AT_ONCE = 100
+"""Inodes that are set aside together, so that the wait is one."""
+
+_ROUNDS = 2
+"""A name that the volume did not know may be known to it when it is asked for, and what was set aside may not be found at once:
+then everything is looked at once more."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Recovery:
+    """Works on the bricks of one drain. `in_volume`: they still belong to the volume. `own_times`: Gluster keeps times itself."""
+
+    bricks: Sequence[Brick]
+    volume_id: str
+    in_volume: bool
+    own_times: bool
+    leftovers: LeftoverBricks
+    volume: VolumeRecovery
+    blocking: Blocking
+    clock: Clock
+    _problems: dict[bytes, str] = field(default_factory=dict)
+    _kept: set[bytes] = field(default_factory=set)
+    _recovered: int = 0
+    _names: int = 0
+    _placing: Placing = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._placing = Placing(volume=self.volume, blocking=self.blocking, clock=self.clock)
+
+    async def bring_back(self) -> RecoverySummary:
+        """Everything that may be. May be called again after a crash. Raises HostLost, ToolFailed, UsageError."""
+        unseen: list[str] = []
+        for number in range(_ROUNDS):
+            self._problems.clear()
+            self._kept.clear()
+            unseen.clear()
+            looked = await self._look()
+            unseen += [
+                f"{name}: {reason}" for name, one in looked.items() for reason in (*one.unseen, *one.open_unknown)
+            ]
+            found = self._united(looked)
+            if words := too_many(len(found)):
+                return RecoverySummary(recovered=self._recovered, names=self._names, problems=(words,))
+            for start in range(0, len(found), _AT_ONCE):
+                await self._some(found[start : start + _AT_ONCE])
+            if number + 1 == _ROUNDS or (not self._problems and not await self._waits()):
+                break
+        # A copy that no leftover needs any more has all its names, or was never given one. Its leftover may be unseen.
+        await self._placing.change(partial(self.volume.tidy, None if unseen else frozenset(self._kept)))
+        await self._placing.put_times_back()
+        problems = [f"{show(name)}: {reason}" for name, reason in sorted(self._problems.items())]
+        return RecoverySummary(recovered=self._recovered, names=self._names, problems=(*problems, *unseen))
+
+    async def _waits(self) -> bool:
+        """Whether anything is still set aside."""
+        found = await self._look()
+        return any(name.startswith(ASIDE) for brick in found.values() for one in brick.found for name in one.names)
+
+    async def proven(self) -> Mapping[str, frozenset[bytes]]:
+        """By brick the names on it that are in the volume as other files of equal content, now. Changes nothing. Raises HostLost,
+        ToolFailed, UsageError.
+        """
+        if not self.in_volume:
+            # Of names on bricks that have just left the volume clients remember what they were: that would prove itself.
+            await self.clock.sleep(SETTLE_S)
+        first = await self._look(digests=True)
+        proven: dict[str, dict[bytes, Leftover]] = {}
+        for brick in self.bricks:
+            names: dict[bytes, Leftover] = {}
+            for leftover in () if brick.arbiter else first[brick.name].found:
+                if (
+                    leftover.open
+                    or not leftover.gfid
+                    or (leftover.type in (EntryType.FILE, EntryType.SYMLINK) and not leftover.digest)
+                ):
+                    continue
+                try:
+                    states = await self._states(leftover)
+                except OSError:
+                    continue
+                if set(states.values()) == {NameState.EQUAL} and not any(
+                    name.startswith(ASIDE) for name in leftover.names
+                ):
+                    names |= dict.fromkeys(leftover.names, leftover)
+            proven[brick.name] = names
+        # What is equal was the leftover itself if Gluster has taken it up meanwhile.
+        second = await self._look()
+        certain = {name: frozenset(_unchanged(names, second[name])) for name, names in proven.items()}
+        held = [certain[brick.name] for brick in self.bricks if not brick.arbiter]
+        for brick in self.bricks:
+            if brick.arbiter and held:
+                # It has the names of what the others have, without content.
+                certain[brick.name] = frozenset.intersection(*held)
+        return certain
+
+    async def _look(self, *, digests: bool = False) -> dict[str, BrickLeftovers]:
+        found = [
+            await self.leftovers.look(brick, volume_id=self.volume_id, digests=digests and not brick.arbiter)
+            for brick in self.bricks
+        ]
+        return {one.brick: one for one in with_open_elsewhere(found)}
+
+    def _united(self, looked: Mapping[str, BrickLeftovers]) -> tuple[SetLeftover, ...]:
+        return united(list(looked.values()), {brick.name for brick in self.bricks if brick.arbiter})
+
+    async def _states(self, leftover: Leftover) -> dict[bytes, NameState]:
+        """What each of its names is. Without a digest `equal` says only that nothing speaks against it."""
+        volume = self.volume
+
+        def see() -> dict[bytes, NameState]:
+            copy = volume.copy_inode(leftover)
+            states = {}
+            for path in originals(leftover):
+                seen = volume.look(path)
+                state = name_state(leftover, seen, copy_inode=copy, equal=True, in_volume=self.in_volume)
+                if state is NameState.EQUAL and leftover.digest and leftover.digest != volume.digest(path):
+                    state = NameState.OTHER
+                states[path] = state
+            return states
+
+        return await self.blocking(see, timeout_s=CONTENT_TIMEOUT_S)
+
+    async def _some(self, found: Sequence[SetLeftover]) -> None:
+        """Some of them, from their look to their new names."""
+        groups: list[Group] = []
+        for one in found:
+            with self._told(one.leftover):
+                group = await self._prepare(one)
+                groups += [] if group is None else [group]
+        groups = await self._unchanged(groups)
+        waiting: list[Group] = []
+        for group in groups:
+            with self._told(group.leftover):
+                await self._placing.set_aside(group)
+                waiting.append(group)
+        if any(group.aside for group in waiting):
+            await self._settle(waiting)
+        for group in await self._unchanged(waiting, digests=True):
+            with self._told(group.leftover):
+                self._names += await self._placing.place(group)
+                self._recovered += 1
+
+    async def _settle(self, groups: Sequence[Group]) -> None:
+        """Until clients have forgotten the names. Whoever ends the command has them back at once."""
+        try:
+            await self.clock.sleep(SETTLE_S)
+        except asyncio.CancelledError:
+            for group in groups:
+                with self._told(group.leftover):
+                    await self._placing.give_back(group)
+            raise
+
+    async def _prepare(self, found: SetLeftover) -> Group | None:
+        """Its copy, whole and proven; None where it needs none. Raises ToolFailed where it is left alone."""
+        leftover = found.leftover
+        brick = next(brick for brick in self.bricks if brick.name == leftover.brick)
+        if not leftover.gfid:
+            # Its name is not asked for: a client that does can hang (GlusterFS 10.3, cluster.lookup-optimize off; #3688 there).
+            raise ToolFailed(
+                "it was put on the brick past Gluster, which does not know it: move it off the brick, and copy it in through the "
+                "mount if it is wanted"
+            )
+        states = await self._states(leftover)
+        digest = b""
+        if NameState.EQUAL in states.values():
+            digest = await self._read(brick, leftover, None)
+            states = await self._states(replace(leftover, digest=digest))
+        aside = [original(name) for name in leftover.names if name.startswith(ASIDE)]
+        group = Group(leftover=leftover, states=states, digest=digest, aside=aside)
+        if is_done(states) and not leftover.open and not found.reasons:
+            await self._placing.drop(group)
+            return None
+        if reasons := (*found.reasons, *against(leftover, states)):
+            await self._placing.give_back(group)
+            raise ToolFailed("; ".join(reasons))
+        if NameState.COPY in states.values():
+            group.begun_before = True
+        else:
+            group.digest = await self._copy(brick, leftover)
+            await self._agrees(group)
+        return group
+
+    async def _agrees(self, group: Group) -> None:
+        """Of several copies of a set the brick that was read may have the old one: the volume tells by the good one. Raises
+        ToolFailed.
+        """
+        if len(self.bricks) == 1:
+            return
+        for path in (path for path, state in group.states.items() if state is NameState.ITSELF):
+            if group.digest != await self.blocking(partial(self.volume.digest, path), timeout_s=CONTENT_TIMEOUT_S):
+                await self._placing.give_back(group)
+                raise ToolFailed(f"the volume shows another content at {show(path)} than {group.leftover.brick} has")
+
+    async def _copy(self, brick: Brick, leftover: Leftover) -> bytes:
+        volume, times = self.volume, times_of(leftover, own=self.own_times)
+        descriptor = await self._placing.change(lambda: volume.begin_copy(leftover))
+        try:
+            digest = await self._read(brick, leftover, descriptor)
+            await self._placing.call(lambda: volume.end_copy(leftover, descriptor, times=times))
+        finally:
+            if descriptor is not None:
+                volume.abandon(descriptor)
+        if digest != await self.blocking(lambda: volume.digest(COPIES + leftover.key), timeout_s=CONTENT_TIMEOUT_S):
+            raise ToolFailed("its copy in the volume has another content")
+        return digest
+
+    async def _read(self, brick: Brick, leftover: Leftover, descriptor: int | None) -> bytes:
+        """The digest of what the brick has, which is written into a copy on the way where there is one."""
+        if leftover.type is EntryType.SYMLINK:
+            return hashlib.sha256(leftover.target).digest()
+        if leftover.type is not EntryType.FILE:
+            return b""
+        digest, position = hashlib.sha256(), 0
+        sparse = leftover.blocks * 512 < leftover.size_bytes
+
+        async def take(piece: bytes) -> None:
+            nonlocal position
+            digest.update(piece)
+            if descriptor is not None:
+                at = position
+                await self._placing.call(lambda: self.volume.write(descriptor, piece, at, sparse=sparse))
+            position += len(piece)
+
+        await self.leftovers.read(brick, leftover, take)
+        return digest.digest()
+
+    async def _unchanged(self, groups: Sequence[Group], *, digests: bool = False) -> list[Group]:
+        """Those that still are what they were when their copy was made, on every brick; the others get back what was set aside."""
+        if not groups:
+            return []
+        looked = await self._look(digests=digests)
+        now = {(one.brick, one.inode): one for brick in looked.values() for one in brick.found}
+        copies = {one.leftover.gfid: one.reasons for one in self._united(looked)}
+        good = []
+        for group in groups:
+            found = now.get((group.leftover.brick, group.leftover.inode))
+            why = changed(group.leftover, found, group.aside) or "; ".join(copies.get(group.leftover.gfid, ()))
+            if not why and digests and not group.begun_before and found is not None and found.digest != group.digest:
+                why = "its content changed"
+            if not why:
+                good.append(group)
+                continue
+            with self._told(group.leftover):
+                await self._placing.give_back(group)
+                raise ToolFailed(why)
+        return good
+
+    @contextmanager
+    def _told(self, leftover: Leftover) -> Iterator[None]:
+        """What goes wrong with one is told, and the others go on."""
+        try:
+            yield
+        except (MigratorError, OSError, TimeoutError) as error:
+            reason = (
+                error.message if isinstance(error, MigratorError) else getattr(error, "strerror", None) or "no answer"
+            )
+            self._problems[leftover.names[0]] = reason
+            self._kept.add(leftover.key)
+
+
+def _unchanged(names: Mapping[bytes, Leftover], now: BrickLeftovers) -> Iterator[bytes]:
+    found = {name: one for one in now.found for name in one.names}
+    for name, before in names.items():
+        one = found.get(name)
+        if (
+            one is not None
+            and not one.open
+            and (one.inode, one.gfid, one.ctime_ns) == (before.inode, before.gfid, before.ctime_ns)
+        ):
+            yield name

@@ -1,0 +1,1 @@
+"""`brick retire`: stop the source volume when manifests cover everything in it."""

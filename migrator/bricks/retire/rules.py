@@ -1,0 +1,373 @@
+"""Whether the source volume may be stopped, and in which words. Pure."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from migrator.bench.model import BENCH_NAME
+from migrator.bricks.retire.model import (
+    CatalogedPath,
+    ClientSeen,
+    Cover,
+    CoverFound,
+    MovedTree,
+    PathSum,
+    RetireEnding,
+    RetirementRecord,
+    RetirementState,
+    RetirementSummary,
+    RetireStep,
+    Uncovered,
+    UncoveredKind,
+)
+from migrator.core.entry import EntryType
+from migrator.core.paths import show
+from migrator.core.probe import PROBE_NAME
+from migrator.core.units import format_size, several
+from migrator.cutover.model import SETTLED_STATES, CutoverRecord, CutoverState, Writers
+from migrator.fs.model import SENTINEL_NAME, TRASH_NAME
+from migrator.gluster.model import SourceHealth, VolumeTask
+from migrator.purge.model import PURGE_NAME, Proof
+from migrator.site.rules_guards import health_problems
+from migrator.verify.model import VerificationRecord
+
+# ---
+# Whether the source volume may be retired: what covers each path, what speaks against it, and what is done next. Pure.
+#
+# What is not known speaks against it.
+
+
+OWN_NAMES = frozenset({SENTINEL_NAME, TRASH_NAME, PROBE_NAME, BENCH_NAME})
+"""In the root of the source: what this program itself has put there. Not what a purge has kept: that is the users'."""
+
+_SHOWN = 10
+
+
+def next_step(record: RetirementRecord | None, *, started: bool) -> RetireStep:
+    """What is done next, by the newest attempt and by Gluster's word."""
+    if started:
+        return RetireStep.LOOK
+    match None if record is None else record.state:
+        case RetirementState.STOPPING:
+            # One that was killed before its last look has not stopped it: whoever did may have done so days later.
+            return RetireStep.WRITE_DOWN
+        case RetirementState.RETIRED:
+            return RetireStep.DONE_BEFORE
+        case _:
+            return RetireStep.STOPPED_BY_OTHERS
+
+
+def judge_path(
+    found: CatalogedPath, proof: Proof | None, *, moved: Collection[bytes], unproven: Collection[bytes]
+) -> Cover | Uncovered:
+    """What covers a path that is no directory. `proof` is its row in a manifest that counts, `moved` are the trees of such
+    manifests, `unproven` those of users who work on the target by a manifest that does not count.
+    """
+    if found.path.split(b"/", 1)[0] in OWN_NAMES:
+        return Cover.OWN
+    if proof is None:
+        return _without_proof(found, moved, unproven)
+    if changed := _changed(found, proof):
+        return _uncovered(found, UncoveredKind.CHANGED, changed)
+    if found.type is not EntryType.FILE:
+        return Cover.PROVEN
+    if proof.archive is not None:
+        return _uncovered(found, UncoveredKind.CONTENT, "lies in an archive: the purge of its tree reads that again")
+    if proof.digest is None or proof.algorithm is None:
+        return _uncovered(found, UncoveredKind.CONTENT, "has no digest in the manifest: its content was not read back")
+    if found.ctime_ns != proof.ctime_ns or found.ino != proof.ino:
+        return Cover.READ
+    return Cover.PROVEN
+
+
+def judge_content(found: CatalogedPath, proof: Proof, digest: bytes | None, problem: str) -> Cover | Uncovered:
+    """The same of a path whose content was read. `digest` None: that failed, and `problem` says how."""
+    if digest is None or problem:
+        return _uncovered(found, UncoveredKind.CONTENT, problem or "could not be read")
+    if digest != proof.digest:
+        return _uncovered(found, UncoveredKind.CHANGED, "has another content than was verified")
+    return Cover.PROVEN
+
+
+def _without_proof(found: CatalogedPath, moved: Collection[bytes], unproven: Collection[bytes]) -> Uncovered:
+    if found.tree is None:
+        return _uncovered(found, UncoveredKind.OUTSIDE, "lies in no user tree, so nothing was ever copied of it")
+    if found.tree in unproven:
+        return _uncovered(found, UncoveredKind.UNPROVEN, "lies in a tree whose manifest does not count any more")
+    if found.tree not in moved:
+        return _uncovered(found, UncoveredKind.NOT_MOVED, "lies in a tree whose user was not cut over")
+    return _uncovered(
+        found,
+        UncoveredKind.NEW,
+        "is not in the manifest: it was made after the verification, was skipped, or the target cannot keep it",
+    )
+
+
+def _changed(found: CatalogedPath, proof: Proof) -> str:
+    if found.type is not proof.type:
+        return f"was a {proof.type.value} when it was verified, and is a {found.type.value}"
+    if found.type is EntryType.FILE and found.size_bytes != proof.size_bytes:
+        return f"had {proof.size_bytes:,} bytes when it was verified, and has {found.size_bytes:,}"
+    for now, then, what in (
+        (found.mtime_ns, proof.mtime_ns, "mtime"),
+        ((found.uid, found.gid), (proof.uid, proof.gid), "owner"),
+        (found.mode, proof.mode, "mode"),
+        (found.xattr_digest, proof.xattr_digest, "extended attributes or ACLs"),
+        (found.symlink_target, proof.symlink_target, "target of the symlink"),
+        (found.rdev, proof.rdev, "device number"),
+    ):
+        if now != then:
+            return f"is not as it was verified: {what}"
+    return ""
+
+
+def _uncovered(found: CatalogedPath, kind: UncoveredKind, words: str) -> Uncovered:
+    size_bytes = found.size_bytes if found.type is EntryType.FILE else 0
+    return Uncovered(path=found.path, kind=kind, size_bytes=size_bytes, words=words)
+
+
+def manifest_problem(record: CutoverRecord, proof: VerificationRecord | None, digest: str | None) -> str | None:
+    """Why the manifest of a cutover does not count; None where it does. `digest` is that of its file, None where it cannot be
+    read.
+    """
+    if proof is None or proof.manifest is None or proof.finished_at_s is None:
+        return "the ledger does not have the verification that the cutover rests on"
+    if not proof.whole or not proof.covers(record.tree.path):
+        return "the verification that the cutover rests on was not whole"
+    if digest is None:
+        return f"the manifest {proof.manifest} is missing"
+    if digest != proof.manifest_digest:
+        return f"the manifest {proof.manifest} is not the one that was verified"
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetireFacts:
+    """Everything that the guards look at; None stands for what is not known. `tasks` are those that are listed, `cutovers`
+    the newest attempts of all trees, `drains` and `additions` those that have not come to rest. `clients` are connected to bricks
+    and neither this site's mounts nor Gluster's own processes. `purge_left`: something lies in the directory where trees are
+    purged. `strange` are names that the program uses in the root, which no scan lists or which prove nothing, and which hold
+    what it would not have left there.
+    """
+
+    mounts: Sequence[str]
+    health: SourceHealth
+    tasks: Sequence[VolumeTask] | None
+    cutovers: Sequence[CutoverRecord]
+    drains: Sequence[str]
+    additions: Sequence[str]
+    clients: Sequence[ClientSeen] | None
+    clients_unseen: Sequence[str]
+    opened: Writers
+    purge_left: bool | None
+    strange: Sequence[bytes] | None
+
+
+def retire_problems(facts: RetireFacts) -> tuple[str, ...]:
+    """Every reason against retiring the volume now, with what to do next; none where it may be."""
+    return tuple(dict.fromkeys(_problems(facts)))
+
+
+def _problems(facts: RetireFacts) -> Iterator[str]:
+    yield from facts.mounts
+    yield from health_problems(facts.health, facts.health)
+    yield from _tasks(facts)
+    yield from _cutovers(facts.cutovers)
+    if facts.purge_left is None:
+        yield f"whether a purge has left anything in {show(PURGE_NAME)} of the source is not known"
+    elif facts.purge_left:
+        yield f"a purge has left something in {show(PURGE_NAME)} of the source: `migrator purge` says what, and goes on"
+    if facts.strange is None:
+        yield "what lies under the program's own names in the root of the source is not known"
+    for name in facts.strange or ():
+        yield (
+            f"{show(name)} in the root of the source is not root's alone, or holds what this program would not leave there: look "
+            "into it, and move away what is somebody's"
+        )
+    yield from _clients(facts)
+    yield from _opened(facts.opened)
+
+
+def _tasks(facts: RetireFacts) -> Iterator[str]:
+    state = facts.health.state
+    if state is None or state.peers_down is None:
+        yield "which hosts of the pool are connected is not known: see `gluster pool list`"
+    else:
+        yield from (f"host {host} is not connected: start its glusterd" for host in state.peers_down)
+        copies = state.replica_count > 1 or state.disperse_count > 1
+        if copies and not state.heals:
+            yield f"what waits to be healed is not known: see `gluster volume heal {state.volume} info summary`"
+        for heal in state.heals or ():
+            if heal.entries is None or heal.status != "Connected":
+                yield f"what waits to be healed on {heal.brick} is not known ({heal.status})"
+            elif heal.entries:
+                yield f"{several(heal.entries, 'entry waits', 'entries wait')} to be healed on {heal.brick}"
+    if facts.tasks is None:
+        yield "whether something moves files is not known: see `gluster volume status VOLUME tasks`"
+    for task in facts.tasks or ():
+        if task.unfinished:
+            yield f"{task.name} ({task.status.value}) is not over: wait for its end, commit it or stop it"
+    for name in facts.drains:
+        yield f"a drain of {name} has not come to rest: go on with it, or take it back with `migrator brick stop`"
+    for name in facts.additions:
+        yield f"an addition of {name} has not come to rest: go on with it with `migrator brick add`"
+
+
+def _cutovers(cutovers: Sequence[CutoverRecord]) -> Iterator[str]:
+    for record in cutovers:
+        if record.under_way:
+            yield f"{record.tree.user} may be frozen ({record.state.value}): see `migrator status`"
+        elif record.state is CutoverState.PURGING:
+            yield f"the purge of {record.tree.user} has begun and not ended: `migrator purge --user {record.tree.user}`"
+
+
+def _clients(facts: RetireFacts) -> Iterator[str]:
+    for sentence in facts.clients_unseen:
+        yield f"who is connected to the bricks is not known: {sentence}"
+    if facts.clients is None:
+        if not facts.clients_unseen:
+            yield "who is connected to the bricks is not known: see `gluster volume status VOLUME clients`"
+        return
+    hosts: dict[str, int] = {}
+    for client in facts.clients:
+        host = client.address.rpartition(":")[0]
+        hosts[host] = hosts.get(host, 0) + 1
+    if hosts:
+        shown = ", ".join(f"{host} ({several(count, 'connection')})" for host, count in sorted(hosts.items())[:_SHOWN])
+        more = f", and {len(hosts) - _SHOWN} hosts more" if len(hosts) > _SHOWN else ""
+        yield f"clients beside this site's own have the volume mounted: {shown}{more}: unmount it there"
+
+
+def _opened(opened: Writers) -> Iterator[str]:
+    yield from (f"whether something is open was not seen: {sentence}" for sentence in opened.unseen)
+    files = sorted({one.path for one in opened.open_files})
+    if files:
+        shown = ", ".join(show(path) for path in files[:_SHOWN])
+        yield f"{several(len(files), 'path is', 'paths are')} open: {shown}{', ...' if len(files) > _SHOWN else ''}"
+
+
+def catalog_problem(
+    *, name: str | None, whole: bool, scope: Sequence[bytes], started_at_s: float, changed_at_s: float
+) -> str | None:
+    """Why a dry run cannot tell by this catalog what is covered; None where it can. `changed_at_s` is when the newest cutover,
+    purge, drain or addition came to where it is.
+    """
+    if name is None:
+        return "there is no whole catalog of the whole source: `migrator scan`, then this again"
+    if not whole or scope:
+        return f"the catalog {name} is not whole, or not of the whole source: `migrator scan`, then this again"
+    if started_at_s <= changed_at_s:
+        return f"the catalog {name} is older than the last cutover, purge or change of bricks: `migrator scan`, then this again"
+    return None
+
+
+def newest_of_trees(records: Sequence[CutoverRecord]) -> Mapping[bytes, CutoverRecord]:
+    """The newest attempt of each tree."""
+    newest: dict[bytes, CutoverRecord] = {}
+    for record in sorted(records, key=lambda one: one.id):
+        newest[record.tree.path] = record
+    return newest
+
+
+def works_on_target(record: CutoverRecord) -> bool:
+    """Whether its user works on the target."""
+    return record.state in SETTLED_STATES
+
+
+def trees_of(moved: Sequence[MovedTree]) -> frozenset[bytes]:
+    """Their paths."""
+    return frozenset(one.tree for one in moved)
+
+
+# ---
+# What a retirement of the source volume came to, in words. Pure.
+
+
+NOTHING_DELETED = (
+    "nothing of it is deleted: `gluster volume delete` is left to you, and `gluster volume start` takes this back"
+)
+
+
+def in_words(found: PathSum) -> str:
+    """So many paths, with the verb that follows them."""
+    size = format_size(found.size_bytes)
+    return several(found.paths, f"path ({size}) is", f"paths ({size}) are")
+
+
+def would_be_done(volume: str, cover: CoverFound) -> RetirementSummary:
+    """A dry run that nothing speaks against."""
+    return RetirementSummary(
+        volume=volume,
+        dry_run=True,
+        ending=RetireEnding.PLANNED,
+        words=f"everything is proven to be on the target, by the catalog {cover.catalog}: the volume would be stopped",
+        hint=f"to retire it, say --confirm {volume}: the source is scanned anew then, before it is stopped",
+        cover=cover,
+    )
+
+
+def done(record: RetirementRecord, cover: CoverFound) -> RetirementSummary:
+    """The volume was stopped by this call."""
+    return RetirementSummary(
+        volume=record.volume,
+        dry_run=False,
+        ending=RetireEnding.DONE,
+        words=f"volume {record.volume} is retired: it is stopped, and everything in it is proven to be on the target",
+        hint=NOTHING_DELETED,
+        cover=cover,
+        retirement=record,
+    )
+
+
+def done_before(record: RetirementRecord, *, dry_run: bool) -> RetirementSummary:
+    """The volume was stopped before."""
+    at_s = record.intended_at_s if record.ended_at_s is None else record.ended_at_s
+    return RetirementSummary(
+        volume=record.volume,
+        dry_run=dry_run,
+        ending=RetireEnding.DONE_BEFORE,
+        words=f"volume {record.volume} is retired since {datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M} UTC",
+        hint=NOTHING_DELETED,
+        retirement=record,
+    )
+
+
+def halted(
+    volume: str,
+    words: str,
+    *,
+    dry_run: bool,
+    reasons: tuple[str, ...] = (),
+    hint: str = "put that right, then run the same command again",
+    cover: CoverFound | None = None,
+) -> RetirementSummary:
+    """Something speaks against it."""
+    return RetirementSummary(
+        volume=volume,
+        dry_run=dry_run,
+        ending=RetireEnding.HALTED,
+        words=words,
+        hint=hint,
+        reasons=reasons,
+        cover=cover,
+    )
+
+
+def uncovered(volume: str, cover: CoverFound, *, dry_run: bool, reasons: tuple[str, ...]) -> RetirementSummary:
+    """There are paths that no manifest covers. `reasons` say which manifests do not count."""
+    total = PathSum(
+        paths=sum(one.paths for one in cover.uncovered.values()),
+        size_bytes=sum(one.size_bytes for one in cover.uncovered.values()),
+    )
+    hint = (
+        "move them with a user tree ([users] trees in site.toml, then scan, plan, run, cutover), purge trees whose users "
+        "were moved, or remove by hand what nobody needs; then run the same command again"
+    )
+    return halted(
+        volume,
+        f"{in_words(total)} not proven to be on the target: nothing was touched",
+        dry_run=dry_run,
+        reasons=reasons,
+        hint=hint,
+        cover=cover,
+    )

@@ -1,0 +1,780 @@
+"""`brick retire`: everything in the volume is proven to be on the target, then it is stopped."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import duckdb
+
+from migrator.bench.model import BENCH_NAME
+from migrator.bricks.add.model import ADDITION_ENDED_STATES, UNTOUCHED_STATES
+from migrator.bricks.drain.rules_progress import newest_attempts as newest_drains
+from migrator.bricks.retire import rules as words
+from migrator.bricks.retire.model import (
+    UNDER_WAY,
+    CatalogedPath,
+    ClientSeen,
+    Cover,
+    CoverFound,
+    Endpoint,
+    MovedTree,
+    PathSum,
+    RetirementRecord,
+    RetirementState,
+    RetirementSummary,
+    RetireRequest,
+    RetireStep,
+    Uncovered,
+    UncoveredKind,
+)
+from migrator.bricks.retire.rules import (
+    RetireFacts,
+    catalog_problem,
+    judge_content,
+    judge_path,
+    manifest_problem,
+    newest_of_trees,
+    next_step,
+    retire_problems,
+    trees_of,
+    works_on_target,
+)
+from migrator.bricks.shared import BrickCall
+from migrator.catalog.database import connect
+from migrator.catalog.files import open_closed
+from migrator.catalog.model import CatalogRecord
+from migrator.catalog.ports import Manifests
+from migrator.catalog.queries import ROWS_AT_ONCE, create_entries
+from migrator.core.clock import Clock
+from migrator.core.entry import EntryType
+from migrator.core.errors import MigratorError, Refused, ToolFailed, UsageError
+from migrator.core.events import EventKind, Severity
+from migrator.core.paths import join
+from migrator.core.probe import PROBE_NAME, is_probe
+from migrator.core.progress import Progress
+from migrator.core.tasks import Blocking
+from migrator.cutover.model import CutoverRecord, Writers
+from migrator.cutover.ports import WriterSearch
+from migrator.fs.model import TRASH_NAME
+from migrator.fs.ports import SourceFileSystem
+from migrator.gluster.model import VolumeState, VolumeTask
+from migrator.hooks.model import HookFacts, HookState, HookStep
+from migrator.hooks.stage import HookedStep, Hooks
+from migrator.ledger.call import recorded_run
+from migrator.ledger.locks import Locks
+from migrator.ledger.model import SiteRecord
+from migrator.purge.model import PURGE_NAME, Archive, Proof
+from migrator.reap.model import archive_directory, archive_name
+from migrator.scan.rules import strange_sentences
+from migrator.site.rules_guards import mount_problems
+from migrator.transfer.ports import RunFiles
+from migrator.verify.model import VerificationRecord
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+
+# ---
+# What retiring the source volume asks of Gluster, of the catalogs and manifests, and of the ledger.
+
+
+class RetirementCommands(Protocol):
+    """What a retirement asks glusterd, and has it do. All raise ToolFailed; a change whose answer is lost may have been made."""
+
+    async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
+        """The volume with its peers and heals, and every task that is listed; neither of one that is not started."""
+
+    async def clients(self) -> tuple[ClientSeen, ...]:
+        """Every client of every brick. Raises ToolFailed also where a brick does not tell."""
+
+    async def stop(self) -> None:
+        """Stop the volume. Never by force."""
+
+
+class CoverFiles(Protocol):
+    """Catalogs beside manifests; out of core."""
+
+    def paths(self, catalog: str, moved: Sequence[MovedTree]) -> Iterator[Sequence[tuple[CatalogedPath, Proof | None]]]:
+        """Every path of a catalog that is no directory, in blocks, each with its row in the manifest of a moved tree that it
+        lies in. Raises UsageError where there is no such catalog, Refused where it, or a manifest, cannot be read. Blocking.
+        """
+
+
+# ---
+# Every path of a catalog beside the manifest that proves it, for retiring the source volume.
+
+
+_FACTS = ("type", "size", "mtime_ns", "ctime_ns", "uid", "gid", "mode", "symlink_target", "rdev", "xattr_digest", "ino")
+_PROVEN = (*_FACTS, "digest", "algorithm", "archive")
+_HERE = ", ".join(f"here.{name}" for name in ("path", "tree", *_FACTS))
+_THEN = ", ".join(f"proven.{name} AS p_{name}" for name in ("tree", *_PROVEN))
+_NO_PROOF = ", ".join(f"NULL AS p_{name}" for name in ("tree", *_PROVEN))
+
+# Only what lies in its own tree counts of a manifest: of others a newer one may tell.
+_BESIDE = """
+    SELECT {here}, {then}
+    FROM (SELECT * FROM entries WHERE type <> 'directory') here LEFT JOIN (
+        SELECT moved.tree AS tree, rows.* EXCLUDE (filename)
+        FROM read_parquet([{manifests}], filename = true, union_by_name = true) rows JOIN moved
+            ON moved.manifest = rows.filename
+            AND rows.path > moved.tree || '/'::BLOB AND rows.path < moved.tree || '0'::BLOB
+    ) proven ON proven.path = here.path
+"""
+_ALONE = "SELECT {here}, {none} FROM entries here WHERE type <> 'directory'"
+
+
+class CoverParquetFiles:
+    """The `CoverFiles` port over a directory of catalogs; `temp_dir` takes what DuckDB spills."""
+
+    def __init__(self, directory: Path, *, temp_dir: Path) -> None:
+        self._directory = directory
+        self._temp_dir = temp_dir
+
+    def paths(self, catalog: str, moved: Sequence[MovedTree]) -> Iterator[Sequence[tuple[CatalogedPath, Proof | None]]]:
+        """Every path of the catalog that is no directory, as the port says."""
+        closed = open_closed(self._directory / catalog)
+        try:
+            with connect(temp_dir=self._temp_dir) as connection:
+                create_entries(connection, closed.part_files)
+                for block in connection.sql(_query(connection, moved)).to_arrow_reader(ROWS_AT_ONCE):
+                    columns = {name: block.column(name).to_pylist() for name in block.schema.names}
+                    yield [_pair(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+        except duckdb.Error as error:
+            raise Refused(
+                f"the catalog {catalog} cannot be compared with the manifests: {error}",
+                cause="a manifest, or a part of the catalog, was removed or damaged",
+                hint="bring the manifests back from a backup of the state directory: without them nothing is proven",
+            ) from error
+
+
+def _query(connection: duckdb.DuckDBPyConnection, moved: Sequence[MovedTree]) -> str:
+    if not moved:
+        return _ALONE.format(here=_HERE, none=_NO_PROOF)
+    connection.execute("CREATE TEMP TABLE moved (tree BLOB, manifest VARCHAR)")
+    connection.executemany("INSERT INTO moved VALUES (?, ?)", [[one.tree, one.manifest] for one in moved])
+    # A table function takes no parameters beside literals.
+    names = ", ".join("'" + file.replace("'", "''") + "'" for file in sorted({one.manifest for one in moved}))
+    return _BESIDE.format(here=_HERE, then=_THEN, manifests=names)
+
+
+def _pair(row: Mapping[str, Any]) -> tuple[CatalogedPath, Proof | None]:
+    found = CatalogedPath(path=row["path"], tree=row["tree"], **_facts(row, ""))
+    if row["p_tree"] is None:
+        return found, None
+    archive = None
+    if row["p_archive"] is not None:
+        # Whether it still counts is not asked here.
+        where = join(archive_directory(row["p_tree"]), archive_name(row["p_archive"]))
+        archive = Archive(path=where, size_bytes=None)
+    proof = Proof(
+        path=row["path"],
+        digest=row["p_digest"],
+        algorithm=row["p_algorithm"],
+        archive=archive,
+        **_facts(row, "p_"),
+    )
+    return found, proof
+
+
+def _facts(row: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    facts = {name: row[prefix + name] for name in _FACTS if name not in ("type", "size")}
+    return {**facts, "type": EntryType(row[f"{prefix}type"]), "size_bytes": row[f"{prefix}size"]}
+
+
+# ---
+# What a retirement works with: the ports, and the call that it is part of.
+
+
+LOG = logging.getLogger("migrator.retirement")
+
+WriteList = Callable[[Iterable[Uncovered]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetirementWorld:
+    """The ports. `scan` makes a new catalog of the whole source. `endpoints` tells whose the known connections to bricks are,
+    with sentences about hosts that could not be asked. `list_to` opens the list of uncovered paths in a run's directory and
+    gives what appends to it and the file's name (blocking). `back_up` keeps a copy of the ledger under a name (blocking).
+    """
+
+    volume: RetirementCommands
+    source: SourceFileSystem
+    target_root: bytes
+    writers: WriterSearch
+    endpoints: Callable[[], Awaitable[tuple[Mapping[str, Endpoint], tuple[str, ...]]]]
+    scan: Callable[[], Awaitable[CatalogRecord]]
+    cover: CoverFiles
+    manifests: Manifests
+    list_to: Callable[[str], AbstractContextManager[tuple[WriteList, str]]]
+    back_up: Callable[[str], None]
+    hooks: Hooks | None
+    ledger: "Ledger"
+    locks: Locks
+    files: RunFiles
+    progress: Progress
+    clock: Clock
+    blocking: Blocking
+    tokens: Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetireCall(BrickCall):
+    """One call of the verb; `run_id` and `directory` are None where nothing is changed."""
+
+    world: RetirementWorld
+    request: RetireRequest
+    site: SiteRecord
+    run_id: int | None
+    directory: str | None = None
+
+    @property
+    def log(self) -> logging.Logger:
+        """Where its events are logged."""
+        return LOG
+
+    @property
+    def source_root(self) -> bytes:
+        """The source, as hooks are told."""
+        return self.world.source.root
+
+    def facts(self, record: RetirementRecord, *, state: str = "") -> HookFacts:
+        """What a hook is told."""
+        return HookFacts(
+            run_id=self.run_id or 0,
+            files=record.files,
+            size_bytes=record.size_bytes,
+            state=state,
+            started_at_s=self.now_s(),
+        )
+
+
+def hooked(record: RetirementRecord) -> HookedStep:
+    """A retirement, as hooks are called around it."""
+    return HookedStep(
+        step=HookStep.RETIRE,
+        key=f"retirement {record.id}",
+        subject=subject_of(record.volume),
+        words=f"retiring volume {record.volume}",
+    )
+
+
+def subject_of(volume: str) -> str:
+    """That of its events."""
+    return f"retirement of {volume}"
+
+
+# ---
+# Everything that is looked at before the source volume is stopped: the guards' facts, and what covers each path.
+
+
+_LOOK_TIMEOUT_S = 120.0
+_EXAMPLES = 20
+"""Of each kind: the others are in the list."""
+_CLIENT_LOOKS = 3
+_CLIENT_PAUSE_S = 1.0
+"""What asks a volume what waits to be healed is a client for a moment itself."""
+_STORE = b".glusterfs"
+"""Gluster's own directory in every brick: its processes have it open always."""
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, kw_only=True)
+class RetirementLooker:
+    """Looks for one call. Nothing is changed."""
+
+    call: RetireCall
+
+    async def problems(self) -> tuple[str, ...]:
+        """Every guard's reason against it now."""
+        world = self.call.world
+        found = await _told(world.volume.state_and_tasks())
+        clients, unseen = await self._clients(() if found is None else tuple(one.name for one in found[0].bricks))
+        health = await world.source.health()
+        if found is not None and health.state is not None:
+            state = found[0]
+            health = replace(health, state=replace(health.state, peers_down=state.peers_down, heals=state.heals))
+        return retire_problems(
+            RetireFacts(
+                mounts=await self._mounts(),
+                health=health,
+                tasks=None if found is None else found[1],
+                cutovers=tuple(newest_of_trees(self._cutovers()).values()),
+                drains=tuple(one.shown_bricks for one in world.ledger.drains.under_way()),
+                additions=self._additions(),
+                clients=clients,
+                clients_unseen=unseen,
+                opened=await self._opened(),
+                purge_left=await self._seen(self._purge_left),
+                strange=await self._seen(self._strange),
+            )
+        )
+
+    def changed_at_s(self) -> float:
+        """When the newest cutover, drain or addition came to where it is."""
+        ledger = self.call.world.ledger
+        times = [record.since_s for record in self._cutovers()]
+        times += [max(record.times.values()) for record in newest_drains(ledger.drains.all())]
+        times += [max(record.times.values()) for record in ledger.additions.all()]
+        return max(times, default=0.0)
+
+    async def moved(self) -> tuple[tuple[MovedTree, ...], frozenset[bytes], tuple[str, ...]]:
+        """The trees with manifests that count, those with others, and why the others do not."""
+        moved: list[MovedTree] = []
+        verifications = self._verifications()
+        unproven: dict[bytes, str] = {}
+        for tree, record in newest_of_trees(self._cutovers()).items():
+            if not works_on_target(record):
+                continue
+            problem, manifest = await asyncio.to_thread(self._manifest, record, verifications)
+            if problem is None and manifest is not None:
+                moved.append(MovedTree(tree=tree, manifest=manifest))
+            else:
+                unproven[tree] = f"{record.tree.user}: {problem}"
+        return tuple(moved), frozenset(unproven), tuple(unproven.values())
+
+    async def cover(self, catalog: str, catalog_at_s: float) -> tuple[CoverFound, tuple[str, ...]]:
+        """What covers every path of a catalog, and why some manifests do not count; content is read where that takes it.
+        Raises Refused, UsageError, OSError.
+        """
+        moved, unproven, reasons = await self.moved()
+        tally = _Tally()
+        listing = nullcontext(None) if self.call.directory is None else self.call.world.list_to(self.call.directory)
+        with listing as opened:
+            write, name = opened if opened is not None else (None, None)
+            blocks = self.call.world.cover.paths(catalog, moved)
+            judge = _Judge(self.call, moved=trees_of(moved), unproven=unproven)
+            while (block := await asyncio.to_thread(next, blocks, None)) is not None:
+                judged = [(path, proof, judge.by_facts(path, proof)) for path, proof in block]
+                read = await judge.by_content([(path, proof) for path, proof, one in judged if one is Cover.READ])
+                _count(tally, judged, read, write)
+        found = CoverFound(
+            catalog=catalog,
+            catalog_at_s=catalog_at_s,
+            proven=tally.sum("proven"),
+            own=tally.sum("own"),
+            read=tally.sum("read"),
+            uncovered={kind: tally.sum(kind) for kind in UncoveredKind if tally.paths[kind]},
+            examples=tuple(one for kind in UncoveredKind for one in tally.examples.get(kind, ())),
+            list_file=name if tally.examples else None,
+        )
+        return found, reasons
+
+    def _manifest(
+        self, record: CutoverRecord, verifications: Mapping[int, VerificationRecord]
+    ) -> tuple[str | None, str | None]:
+        """Why the manifest of a cutover does not count, and the manifest."""
+        proof = verifications.get(record.notes.verification_id or 0)
+        digest = None
+        if proof is not None and proof.manifest is not None:
+            with suppress(MigratorError, OSError):
+                digest = self.call.world.manifests.digest(proof.manifest)
+        return manifest_problem(record, proof, digest), None if proof is None else proof.manifest
+
+    def _verifications(self) -> Mapping[int, VerificationRecord]:
+        ledger = self.call.world.ledger
+        return {one.id: one for name in ledger.plans.names() for one in ledger.verifications.of_plan(name)}
+
+    def _cutovers(self) -> Sequence[CutoverRecord]:
+        ledger = self.call.world.ledger
+        return [record for name in ledger.plans.names() for record in ledger.cutovers.of_plan(name)]
+
+    def _additions(self) -> tuple[str, ...]:
+        newest = {frozenset(one.bricks): one for one in self.call.world.ledger.additions.all()}
+        resting = ADDITION_ENDED_STATES | UNTOUCHED_STATES
+        return tuple(one.shown_bricks for one in newest.values() if one.state not in resting)
+
+    def _purge_left(self) -> bool:
+        """Whether anything lies where trees are taken apart, which no scan lists. Raises OSError."""
+        source = self.call.world.source
+        if source.look(PURGE_NAME) is None:
+            return False
+        return any(block.entries or block.problems for block in source.read_directory(PURGE_NAME))
+
+    def _strange(self) -> tuple[bytes, ...]:
+        """Names of the program's own in the root that hold what it would not leave there. Raises OSError."""
+        source, found = self.call.world.source, []
+        for name in (TRASH_NAME, PROBE_NAME, BENCH_NAME):
+            seen = source.look(name)
+            if seen is None:
+                continue
+            if (seen.type, seen.uid, seen.mode & 0o077) != (EntryType.DIRECTORY, 0, 0):
+                found.append(name)
+            elif name != TRASH_NAME:
+                blocks = source.read_directory(name)
+                if any(block.problems or any(not is_probe(one.path) for one in block.entries) for block in blocks):
+                    found.append(name)
+        return tuple(found)
+
+    async def _mounts(self) -> tuple[str, ...]:
+        source = await self._seen(self.call.world.source.identity)
+        return mount_problems(self.call.site.source, source, where="the source")
+
+    async def _clients(self, bricks: Sequence[str]) -> tuple[tuple[ClientSeen, ...] | None, tuple[str, ...]]:
+        """Those that are neither this site's mounts nor Gluster's."""
+        world = self.call.world
+        others: tuple[ClientSeen, ...] | None = None
+        unseen: tuple[str, ...] = ()
+        for look in range(_CLIENT_LOOKS):
+            if look:
+                await world.clock.sleep(_CLIENT_PAUSE_S)
+            clients = await _told(world.volume.clients())
+            known, unseen = await world.endpoints()
+            others = None if clients is None else tuple(one for one in clients if one.address not in known)
+            # This site's own mount is a client of each: a brick without any is one that was not asked.
+            told = {one.brick for one in clients or ()}
+            unseen += tuple(f"no client of {brick} was told" for brick in bricks if brick not in told)
+            if others == () and not unseen:
+                break
+        return others, unseen
+
+    async def _opened(self) -> Writers:
+        found = await self.call.world.writers.find_writers((b"",))
+        own = (_STORE, _STORE + b"/")
+        users = [replace(one, path=one.path.lstrip(b"/")) for one in found.open_files]
+        return replace(
+            found, open_files=tuple(one for one in users if one.path != own[0] and not one.path.startswith(own[1]))
+        )
+
+    async def _seen(self, look: Callable[[], T]) -> T | None:
+        try:
+            return await self.call.world.blocking(look, timeout_s=_LOOK_TIMEOUT_S)
+        except (OSError, TimeoutError, MigratorError):
+            return None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Tally:
+    paths: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[str] = field(default_factory=Counter)
+    examples: dict[UncoveredKind, list[Uncovered]] = field(default_factory=dict)
+
+    def add(self, name: str, found: CatalogedPath) -> None:
+        self.paths[name] += 1
+        self.sizes[name] += found.size_bytes if found.type is EntryType.FILE else 0
+
+    def sum(self, name: str) -> PathSum:
+        return PathSum(paths=self.paths[name], size_bytes=self.sizes[name])
+
+    def keep(self, one: Uncovered) -> None:
+        kept = self.examples.setdefault(one.kind, [])
+        kept.append(one)
+        kept.sort(key=lambda example: example.path)
+        del kept[_EXAMPLES:]
+
+
+class _Judge:
+    """Judges the paths of one catalog."""
+
+    def __init__(self, call: RetireCall, *, moved: frozenset[bytes], unproven: frozenset[bytes]) -> None:
+        self._call = call
+        self._moved = moved
+        self._unproven = unproven
+        self._gate = asyncio.Semaphore(call.request.workers)
+
+    def by_facts(self, found: CatalogedPath, proof: Proof | None) -> Cover | Uncovered:
+        return judge_path(found, proof, moved=self._moved, unproven=self._unproven)
+
+    async def by_content(self, paths: Sequence[tuple[CatalogedPath, Proof | None]]) -> dict[bytes, Cover | Uncovered]:
+        judged = await asyncio.gather(*(self._read(path, proof) for path, proof in paths if proof is not None))
+        return dict(judged)
+
+    async def _read(self, found: CatalogedPath, proof: Proof) -> tuple[bytes, Cover | Uncovered]:
+        digest, problem = None, ""
+        async with self._gate:
+            try:
+                read = await asyncio.to_thread(self._call.world.source.digest, found.path, proof.algorithm or "")
+                digest, problem = read.value, "changed while it was read" if read.changed else ""
+            except (OSError, ValueError) as error:
+                why = error.strerror if isinstance(error, OSError) else None
+                problem = f"could not be read: {why or error}"
+        return found.path, judge_content(found, proof, digest, problem)
+
+
+def _count(
+    tally: _Tally,
+    found: Iterable[tuple[CatalogedPath, Proof | None, Cover | Uncovered]],
+    read: dict[bytes, Cover | Uncovered],
+    write: WriteList | None,
+) -> None:
+    uncovered: list[Uncovered] = []
+    for path, _, judged in found:
+        last = read[path.path] if judged is Cover.READ else judged
+        if isinstance(last, Uncovered):
+            uncovered.append(last)
+            tally.add(last.kind, path)
+            tally.keep(last)
+            continue
+        if judged is Cover.READ:
+            tally.add("read", path)
+        tally.add("own" if last is Cover.OWN else "proven", path)
+    if write is not None and uncovered:
+        write(uncovered)
+
+
+async def _told(asked: Awaitable[T]) -> T | None:
+    """None where it is not told: every guard takes that for a reason against."""
+    try:
+        return await asked
+    except MigratorError:
+        return None
+
+
+# ---
+# The entry of `brick retire`.
+
+
+VERB = "brick-retire"
+_LOCKS = ("drain", "run", "scan")
+"""Whatever reads, copies, moves or judges by the volume holds one of them."""
+
+
+async def retire_volume(request: RetireRequest, world: RetirementWorld) -> RetirementSummary:
+    """Stop the source volume for good, when every path in it that is no directory is proven to be on the target. The same call
+    goes on after any crash: that Gluster calls the volume stopped counts. A dry run looks at the newest catalog instead of
+    scanning, takes the same decisions, and changes nothing.
+
+    Raises UsageError, Refused (not confirmed, a hook said no, the ledger's own guards), LockHeld, Interrupted, ToolFailed;
+    what speaks against it is in the summary.
+    """
+    site = world.ledger.site.read()
+    if site is None:
+        raise UsageError("the ledger knows no site yet", hint="run `migrator init` first")
+    try:
+        if request.dry_run:
+            return await _Retirement(call=RetireCall(world=world, request=request, site=site, run_id=None)).bring()
+        return await _make(request, world, site)
+    except OSError as error:
+        raise MigratorError(
+            f"retiring the volume could not go on: {error.strerror or error}",
+            cause="the source or the state directory does not answer, is full, or has an error",
+            hint="check with `migrator doctor`, then run the same command again: it goes on where it was",
+        ) from error
+
+
+async def _make(request: RetireRequest, world: RetirementWorld, site: SiteRecord) -> RetirementSummary:
+    """The call in the ledger, with its locks, its directory and its heartbeat."""
+    first, second, third = (world.locks.hold(name, "brick retire") for name in _LOCKS)
+    with first, second, third, world.files.open(VERB, world.clock.now_s()) as directory:
+        async with recorded_run(
+            world.ledger.runs,
+            world.clock,
+            verb=VERB,
+            pid=request.pid,
+            directory=directory.path,
+            log=LOG,
+            heartbeat_interval_s=request.heartbeat_interval_s,
+        ) as run:
+            call = RetireCall(world=world, request=request, site=site, run_id=run.id, directory=directory.path)
+            hooking = call.hooking()
+            if hooking is not None:
+                await hooking.begin((HookStep.RETIRE,))
+            summary = await _Retirement(call=call).bring()
+            run.exit_code = summary.exit_code
+    return summary
+
+
+@dataclass(slots=True, kw_only=True)
+class _Retirement:
+    """One call, from wherever the volume is."""
+
+    call: RetireCall
+
+    async def bring(self) -> RetirementSummary:
+        call = self.call
+        newest = call.world.ledger.retirements.newest()
+        try:
+            state, _ = await call.world.volume.state_and_tasks()
+        except ToolFailed:
+            if newest is not None and newest.state is RetirementState.RETIRED:
+                # Whoever deleted it may have done so; that it was retired stands in the ledger.
+                return words.done_before(newest, dry_run=call.request.dry_run)
+            raise
+        if newest is not None and newest.volume_id != state.volume_id:
+            newest = None
+        match next_step(newest, started=state.started):
+            case RetireStep.WRITE_DOWN if newest is not None:
+                return await self._write_down(newest)
+            case RetireStep.DONE_BEFORE if newest is not None:
+                return await self._catch_up(newest)
+            case RetireStep.LOOK:
+                return await self._look(state, newest)
+            case _:
+                return self._halted(
+                    words.halted(
+                        state.volume,
+                        "the volume is stopped, and not by this program: what it holds cannot be looked at",
+                        dry_run=call.request.dry_run,
+                        hint=f"start it (`gluster volume start {state.volume}`), then run the same command again",
+                    )
+                )
+
+    async def _look(self, state: VolumeState, newest: RetirementRecord | None) -> RetirementSummary:
+        request, looker = self.call.request, RetirementLooker(call=self.call)
+        if not request.dry_run and request.confirm != state.volume:
+            raise Refused(
+                f"volume {state.volume} was not retired: it was not confirmed by its name",
+                cause="whoever still needs the volume loses it when it is stopped",
+                hint=f"look at it with --dry-run, then say --confirm {state.volume}",
+            )
+        judged = await self._judged(state, looker)
+        if isinstance(judged, RetirementSummary):
+            if newest is not None and newest.state in UNDER_WAY and not request.dry_run:
+                await self._let_go(newest, judged)
+            return judged
+        if request.dry_run:
+            return words.would_be_done(state.volume, judged)
+        return await self._retire(state, looker, judged)
+
+    async def _judged(self, state: VolumeState, looker: RetirementLooker) -> RetirementSummary | CoverFound:
+        """Guards, then a look at every path: a refusal, or what covers them all."""
+        dry_run = self.call.request.dry_run
+        against = "something speaks against stopping the volume: nothing was touched"
+        if reasons := await looker.problems():
+            return self._halted(words.halted(state.volume, against, dry_run=dry_run, reasons=reasons))
+        name, at_s, reasons = await self._catalog(looker)
+        if reasons:
+            return self._halted(words.halted(state.volume, against, dry_run=dry_run, reasons=reasons))
+        cover, reasons = await looker.cover(name, at_s)
+        if cover.uncovered:
+            return self._halted(words.uncovered(state.volume, cover, dry_run=dry_run, reasons=reasons))
+        return cover
+
+    async def _catalog(self, looker: RetirementLooker) -> tuple[str, float, tuple[str, ...]]:
+        """The catalog to judge by, when it was begun, and why it does not tell everything."""
+        world = self.call.world
+        if not self.call.request.dry_run:
+            record = await world.scan()
+            return record.name, record.started_at_s, _catalog_reasons(record)
+        known = [one for one in world.ledger.scans.all() if one.finished_at_s is not None and not one.scope]
+        newest = known[-1] if known else None
+        problem = catalog_problem(
+            name=None if newest is None else newest.name,
+            whole=newest is not None and newest.whole,
+            scope=() if newest is None else newest.scope,
+            started_at_s=0.0 if newest is None else newest.started_at_s,
+            changed_at_s=looker.changed_at_s(),
+        )
+        if newest is None or problem is not None:
+            return "", 0.0, (problem or "there is no catalog",)
+        return newest.name, newest.started_at_s, _catalog_reasons(newest)
+
+    async def _retire(self, state: VolumeState, looker: RetirementLooker, cover: CoverFound) -> RetirementSummary:
+        call, proven = self.call, cover.proven
+        record = call.world.ledger.retirements.intend(
+            volume=state.volume,
+            volume_id=state.volume_id,
+            catalog=cover.catalog,
+            files=proven.paths,
+            size_bytes=proven.size_bytes,
+            at_s=call.now_s(),
+        )
+        message = f"volume {state.volume} is about to be stopped: {words.in_words(proven)} proven to be on the target"
+        call.say(EventKind.RETIREMENT_STARTED, Severity.INFO, subject_of(state.volume), message)
+
+        async def stop() -> CoverFound:
+            return await self._stop(state, record, looker)
+
+        async def after(_: HookFacts, __: CoverFound) -> HookFacts:
+            return call.facts(record, state=HookState.DONE)
+
+        hooking = call.hooking()
+        try:
+            if hooking is None:
+                last = await stop()
+            else:
+                last = await hooking.around(hooked(record), stop, facts=call.facts(record), after=after)
+        except _Halted as halted:
+            self._give_up(record, halted.message)
+            return halted.summary
+        except Refused as refused:
+            self._give_up(record, refused.message)
+            raise
+        return words.done(call.world.ledger.retirements.newest() or record, last)
+
+    async def _stop(self, state: VolumeState, record: RetirementRecord, looker: RetirementLooker) -> CoverFound:
+        """The backup, everything looked at once more, and the command. Raises ToolFailed where the volume goes on."""
+        world = self.call.world
+        await world.blocking(lambda: world.back_up(f"retirement-{record.id}"), timeout_s=600.0)
+        # Between the look before and this one lie the hooks, which take as long as they like.
+        judged = await self._judged(state, looker)
+        if isinstance(judged, RetirementSummary):
+            raise _Halted(judged)
+        # A comparison may take long where much is retained.
+        if reasons := await looker.problems():
+            raise _Halted(
+                self._halted(words.halted(state.volume, "something came between", dry_run=False, reasons=reasons))
+            )
+        world.ledger.retirements.last_look(record.id)
+        try:
+            await world.volume.stop()
+        except ToolFailed as error:
+            # A lost answer is none of a refusal: what Gluster says of the volume counts.
+            now, _ = await world.volume.state_and_tasks()
+            if now.started:
+                self._give_up(record, error.message)
+                raise
+        await self._finish(record)
+        return judged
+
+    async def _finish(self, record: RetirementRecord) -> RetirementRecord:
+        world = self.call.world
+        now, _ = await world.volume.state_and_tasks()
+        if now.started:
+            raise ToolFailed(
+                f"volume {record.volume} is not stopped, although Gluster did not refuse it",
+                hint="see glusterd's log, then run the same command again",
+            )
+        done = world.ledger.retirements.finish(record.id, RetirementState.RETIRED, at_s=self.call.now_s())
+        message = f"volume {record.volume} is retired: it is stopped; {words.NOTHING_DELETED}"
+        self.call.say(EventKind.RETIREMENT_FINISHED, Severity.INFO, subject_of(record.volume), message)
+        return done
+
+    def _give_up(self, record: RetirementRecord, reason: str) -> None:
+        world = self.call.world
+        world.ledger.retirements.finish(record.id, RetirementState.GIVEN_UP, at_s=self.call.now_s(), failure=reason)
+        message = f"volume {record.volume} goes on: {reason}"
+        self.call.say(EventKind.RETIREMENT_GIVEN_UP, Severity.WARNING, subject_of(record.volume), message)
+
+    async def _let_go(self, record: RetirementRecord, judged: RetirementSummary) -> None:
+        """An attempt that was killed before the stop must not stand for one that somebody makes by hand later, after this
+        refusal.
+        """
+        now, _ = await self.call.world.volume.state_and_tasks()
+        if now.started:
+            self._give_up(record, "; ".join((judged.words, *judged.reasons)))
+
+    async def _write_down(self, record: RetirementRecord) -> RetirementSummary:
+        """It is stopped, and the process that stopped it was killed before it wrote that down."""
+        if not self.call.request.dry_run:
+            record = await self._finish(record)
+        return await self._catch_up(record)
+
+    async def _catch_up(self, record: RetirementRecord) -> RetirementSummary:
+        hooking = self.call.hooking()
+        if hooking is not None:
+            await hooking.catch_up(hooked(record), self.call.facts(record, state=HookState.DONE))
+        return words.done_before(record, dry_run=self.call.request.dry_run)
+
+    def _halted(self, summary: RetirementSummary) -> RetirementSummary:
+        if not summary.dry_run:
+            message = f"volume {summary.volume} was not retired: {'; '.join((summary.words, *summary.reasons))}"
+            self.call.say(EventKind.RETIREMENT_HALTED, Severity.ERROR, subject_of(summary.volume), message)
+        return summary
+
+
+def _catalog_reasons(record: CatalogRecord) -> tuple[str, ...]:
+    """Why a catalog does not tell everything that lies there. What was put on bricks past Gluster nobody has copied."""
+    return (*(() if record.whole else record.reasons), *strange_sentences(record.strange))
+
+
+class _Halted(Refused):
+    """Refused in the middle of the step that hooks are called around."""
+
+    def __init__(self, summary: RetirementSummary) -> None:
+        super().__init__("; ".join((summary.words, *summary.reasons)), hint=summary.hint)
+        self.summary = summary

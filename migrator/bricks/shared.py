@@ -1,0 +1,399 @@
+"""What drains, additions and retirements share: hooks, throttles, standings."""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+from migrator.bricks.add import rules as addition_standing
+from migrator.bricks.add.model import AdditionRecord, AdditionState, BrickStandings
+from migrator.bricks.drain import rules_progress as drain_standing
+from migrator.bricks.drain.model import UNTOUCHED_STATES, ChangedOption, DrainRecord, DrainState, DrainStep
+from migrator.bricks.drain.rules import taken_back
+from migrator.catalog.model import StrangeFiles
+from migrator.core.errors import ExitCode, ToolFailed
+from migrator.core.events import EventKind, Severity
+from migrator.core.probe import Pace, ProbeSide, pace_after, readings
+from migrator.core.units import HOUR_S
+from migrator.core.windows import Window, holds
+from migrator.cutover.model import StepResult
+from migrator.gluster.model import Brick, VolumeState, VolumeTask
+from migrator.gluster.rules import LOOKUP_OPTION, is_on, slowed, steps_below, still_changed, value_before
+from migrator.hooks.stage import HookPorts, Hooks, StepHooks, hook_world
+from migrator.ledger.call import EventWorld, say
+from migrator.ledger.model import SiteRecord
+from migrator.scan.rules import still_strange
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+    from migrator.ledger.measures import ProbeRecords
+    from migrator.ledger.plans import ScanRecords
+
+# ---
+# Lookups by name, once the layout of directories changes.
+#
+# With `cluster.lookup-optimize` (the default) a client asks for a name only where the layout of its directory has it. A drain
+# and a fix-layout give directories another layout and leave the files of the bricks that stay where they are: they are still
+# listed, but opening one of them by its name says that it does not exist, and a program that makes it then makes a second file
+# in its stead (GlusterFS 10.3, seen; #118 and #1918 there). So the option is off before the layout changes, and stays off.
+
+
+class LookupOptions(Protocol):
+    """What is asked of the volume. Both raise ToolFailed."""
+
+    async def option(self, name: str) -> str:
+        """An option as it is in effect, set or not."""
+
+    async def set_option(self, name: str, value: str | None) -> None:
+        """Set an option."""
+
+
+async def look_everywhere(volume: LookupOptions, say: Callable[[str], None]) -> None:
+    """Have clients ask all bricks for a name that is not where its layout has it. `say` tells people. It is not put back: only
+    a rebalance of the whole volume brings every file to where its layout has it. May be called again. Raises ToolFailed.
+    """
+    before = await volume.option(LOOKUP_OPTION)
+    # An option that was never set may be told as `on (DEFAULT)`.
+    if before.split() and is_on({LOOKUP_OPTION: before.split()[0]}, LOOKUP_OPTION, default=True) is False:
+        return
+    await volume.set_option(LOOKUP_OPTION, "off")
+    say(
+        f"{LOOKUP_OPTION} is off now (it was {before}), and is to stay off: otherwise files that stay on their bricks could not "
+        "be found by name any more"
+    )
+
+
+# ---
+# What every verb that changes bricks does in its call: it says what happens, and calls the site's hooks.
+
+
+class CallWorld(EventWorld, HookPorts, Protocol):
+    """The ports that it takes."""
+
+    @property
+    def target_root(self) -> bytes: ...
+    @property
+    def hooks(self) -> Hooks | None: ...
+    @property
+    def ledger(self) -> "Ledger": ...
+
+
+class BrickCall(ABC):
+    """The base of a verb's call; `run_id` is None where nothing is changed: then nothing is written, and no hook is called."""
+
+    __slots__ = ()
+
+    world: CallWorld
+    site: SiteRecord
+    run_id: int | None
+
+    @property
+    @abstractmethod
+    def log(self) -> logging.Logger:
+        """Where its events are logged."""
+
+    @property
+    @abstractmethod
+    def source_root(self) -> bytes:
+        """The source, as hooks are told."""
+
+    def now_s(self) -> float:
+        """The time."""
+        return self.world.clock.now_s()
+
+    def say(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
+        """An event: onto the screen, into the log, and, unless nothing is changed, into the ledger."""
+        say(self.world, kind, severity, subject, message, run_id=self.run_id, log=self.log)
+
+    def hooking(self) -> StepHooks | None:
+        """Calls the hooks; None where there are none to be called."""
+        world = self.world
+        if world.hooks is None or self.run_id is None:
+            return None
+        return StepHooks(
+            world=hook_world(
+                world,
+                world.hooks,
+                self.site,
+                source_root=self.source_root,
+                target_root=world.target_root,
+                run_id=self.run_id,
+                say=self.say,
+            )
+        )
+
+
+# ---
+# The throttle of what Gluster moves: by time of day, and down by a step where users feel it. What it was before is written
+# down first, and put back afterwards.
+
+
+THROTTLE_OPTION = "cluster.rebal-throttle"
+LAZY = "lazy"
+
+_HISTORY_S = 1.0 * HOUR_S
+"""How far a process that has just begun looks back at probes: far enough to go on where a killed one was."""
+
+
+class VolumeOptions(Protocol):
+    """What is asked of the volume. Both raise ToolFailed."""
+
+    async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
+        """The volume with its options."""
+
+    async def set_option(self, name: str, value: str | None) -> None:
+        """Set an option, or put it back to what it is when nobody sets it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThrottleRules:
+    """`throttle` None: the option is left alone; with `windows` it holds in these alone, and `lazy` otherwise. It goes down
+    while probes of the source pass `max_latency_s` (None: never). `local_time` gives weekday (0 is Monday) and minute of the
+    day on this machine.
+    """
+
+    throttle: str | None
+    windows: tuple[Window, ...]
+    local_time: Callable[[float], tuple[int, int]]
+    max_latency_s: float | None = None
+
+    def allowed(self, at_s: float) -> str | None:
+        """What the option may be by the time of day; None where it is left alone."""
+        if self.throttle is None or not self.windows:
+            return self.throttle
+        day, minute = self.local_time(at_s)
+        return self.throttle if any(holds(window, day, minute) for window in self.windows) else LAZY
+
+    def possible(self) -> tuple[str, ...]:
+        """Everything that the option may be set to by the time of day."""
+        if self.throttle is None:
+            return ()
+        return tuple(dict.fromkeys((self.throttle, LAZY))) if self.windows else (self.throttle,)
+
+
+@dataclass(slots=True, kw_only=True)
+class Throttling:
+    """Sets the option while one thing moves files. `note` writes down that an option is about to be changed, `say` tells people
+    (as a warning or not), `left` are the options that others, which were killed, have left changed.
+    """
+
+    volume: VolumeOptions
+    rules: ThrottleRules
+    probes: "ProbeRecords"
+    now_s: Callable[[], float]
+    note: Callable[[ChangedOption], None]
+    say: Callable[[str], None]
+    left: Callable[[VolumeState], Sequence[ChangedOption]]
+    _set: str | None = None
+    _pace: Pace | None = None
+    _seen: int = 0
+
+    def before(self, state: VolumeState) -> tuple[ChangedOption, ...]:
+        """What is to be known before anything begins: whatever the option may become by the time of day."""
+        given = self.rules.possible()
+        if not given:
+            return ()
+        before = value_before(THROTTLE_OPTION, state, self.left(state))
+        return (ChangedOption(name=THROTTLE_OPTION, before=before, given=given),)
+
+    async def follow(self, noted: Sequence[ChangedOption]) -> None:
+        """Set what holds now, where this process has not done so yet; `noted` is what was written down. Raises ToolFailed."""
+        allowed = self.rules.allowed(self.now_s())
+        if allowed is None:
+            return
+        wanted = slowed(allowed, self._down())
+        if wanted == self._set:
+            return
+        known = {option.name: option for option in noted}.get(THROTTLE_OPTION)
+        if known is None or wanted not in known.given:
+            # Only what is written down can be put back after a crash.
+            before = known.before if known is not None else await self._value()
+            self.note(ChangedOption(name=THROTTLE_OPTION, before=before, given=(wanted,)))
+        await self.volume.set_option(THROTTLE_OPTION, wanted)
+        self._set = wanted
+        self.say(f"{THROTTLE_OPTION} is {wanted} now{self._why(allowed, wanted)}")
+
+    async def restore(self, noted: Sequence[ChangedOption]) -> tuple[str, ...]:
+        """Put back what was changed by this and by nobody else since; returns the names. Raises ToolFailed."""
+        self._set = None
+        if not noted:
+            return ()
+        state = await self._state()
+        names = still_changed(noted, state)
+        for option in noted:
+            if option.name in names:
+                await self.volume.set_option(option.name, option.before)
+        return names
+
+    def _down(self) -> int:
+        """How many steps down it is, after the probes that are new."""
+        limit_s, throttle = self.rules.max_latency_s, self.rules.throttle
+        if limit_s is None or throttle is None:
+            return 0
+        if self._pace is None:
+            self._seen = self.probes.last()
+            probes = self.probes.since(ProbeSide.SOURCE, self.now_s() - _HISTORY_S)
+        else:
+            # By their numbers: a clock that was set back must not hide them.
+            new = self.probes.after(self._seen)
+            self._seen = new[-1][0] if new else self._seen
+            probes = [probe for _, probe in new if probe.side is ProbeSide.SOURCE]
+        self._pace = pace_after(probes, limit_s=limit_s, lowest=steps_below(throttle), pace=self._pace)
+        return self._pace.down
+
+    def _why(self, allowed: str, wanted: str) -> str:
+        limit_s, now_s = self.rules.max_latency_s, self.now_s()
+        if wanted == allowed:
+            return "" if allowed == self.rules.throttle else ": outside the windows of [drain]"
+        found = readings(self.probes.since(ProbeSide.SOURCE, now_s - _HISTORY_S), now_s=now_s).get(ProbeSide.SOURCE)
+        took = "" if found is None else f" (of late {1000.0 * found.latency_s:,.0f} ms)"
+        return f": small operations on the source take longer than {1000.0 * (limit_s or 0.0):,.0f} ms{took}"
+
+    async def _value(self) -> str | None:
+        state = await self._state()
+        return value_before(THROTTLE_OPTION, state, self.left(state))
+
+    async def _state(self) -> VolumeState:
+        state, _ = await self.volume.state_and_tasks()
+        if not state.volume_id:
+            raise ToolFailed("the options of the volume are not known")
+        return state
+
+
+# ---
+# What was put on bricks past Gluster: what the newest scan of the bricks found, and what is left of it now.
+
+
+StrangeLook = Callable[[Brick, str, Sequence[bytes]], Awaitable[frozenset[bytes]]]
+"""Which of these paths of a brick of a volume (by id) are there and have no gfid; all of them where that cannot be seen."""
+
+
+async def strange_now(
+    scans: "ScanRecords", look: StrangeLook | None, bricks: Sequence[Brick], volume_id: str
+) -> tuple[StrangeFiles, ...] | None:
+    """What lies on these bricks still; None where no scan has read them. What was put there since is not known. Never raises for what cannot be seen: then
+    it counts as left.
+    """
+    record = scans.of_bricks()
+    if record is None:
+        return None
+    known = {one.brick: one for one in record.strange}
+    of_these = [(brick, known[brick.name]) for brick in bricks if brick.name in known]
+    if look is None:
+        return tuple(one for _, one in of_these)
+    still = await asyncio.gather(*(look(brick, volume_id, one.paths) for brick, one in of_these))
+    left = [still_strange(one, paths) for (_, one), paths in zip(of_these, still, strict=True)]
+    return tuple(one for one in left if one is not None)
+
+
+# ---
+# How far all drains and additions of bricks are: read by `status`, `report` and `brick status`.
+
+
+def read_bricks(ledger: "Ledger") -> BrickStandings:
+    """By the ledger alone: the newest attempt at each, oldest first."""
+    return BrickStandings(
+        drains=tuple(
+            drain_standing.standing(
+                record, ledger.drains.telling_samples(record.id, recent_s=drain_standing.RATE_WINDOW_S)
+            )
+            for record in drain_standing.newest_attempts(ledger.drains.all())
+        ),
+        additions=tuple(
+            addition_standing.standing(
+                record, ledger.additions.telling_samples(record.id, recent_s=drain_standing.RATE_WINDOW_S)
+            )
+            for record in addition_standing.newest_attempts(ledger.additions.all())
+        ),
+    )
+
+
+# ---
+# Which failure of a drain or an addition people are told of by hooks, each once. Pure.
+#
+# A pager is rung by it: what a call puts right by itself is none. So it is asked at the beginning of a call, for what an earlier
+# one was killed before it could tell, and at its end.
+
+
+_ADDING_BEGINS = frozenset({AdditionState.PLANNED, AdditionState.PREPARING, AdditionState.PREPARED})
+"""Neither the volume nor the target was changed yet."""
+
+
+class AttemptStep(Protocol):
+    """A step of an attempt, as the ledger has it."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def step(self) -> StrEnum: ...
+    @property
+    def result(self) -> StepResult | None: ...
+    @property
+    def message(self) -> str: ...
+
+
+class Ended(Protocol):
+    """How a call ended."""
+
+    @property
+    def exit_code(self) -> ExitCode: ...
+    @property
+    def words(self) -> str: ...
+    @property
+    def reasons(self) -> tuple[str, ...]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptFailure:
+    """Why people have to look. `step_id` is the step of the attempt by which it is known again: what is found once more without
+    a step since is no other failure. `certain` False: only where telling it was begun, it is known to have been one.
+    """
+
+    step_id: int
+    reason: str
+    certain: bool
+
+
+def drain_failure(
+    record: DrainRecord, steps: Sequence[AttemptStep], ended: Ended | None, *, back: bool = False
+) -> AttemptFailure | None:
+    """What is to be told of a drain, given how a call ended (None: it begins, or ended by an exception). `steps` are all of the
+    attempt, oldest first; `back`: it was to be taken back. Where guards speak against a beginning, nothing has failed, and neither
+    where somebody asks to take back what cannot be.
+    """
+    if record.state in UNTOUCHED_STATES:
+        return None
+    if back and not taken_back(record.state):
+        ended = None
+    return _failure(steps, record.failure if record.state is DrainState.FAILED else None, ended)
+
+
+def addition_failure(
+    record: AdditionRecord, steps: Sequence[AttemptStep], ended: Ended | None, *, back: bool = False
+) -> AttemptFailure | None:
+    """The same of an addition. A disk that is to be exchanged by hand now is waited for, and has not failed."""
+    if record.state in _ADDING_BEGINS:
+        return None
+    if back and record.state is not AdditionState.TAKING_BACK:
+        ended = None
+    return _failure(steps, record.failure if record.state is AdditionState.FAILED else None, ended)
+
+
+def _failure(steps: Sequence[AttemptStep], failure: str | None, ended: Ended | None) -> AttemptFailure | None:
+    """`failure` None: the attempt was not given up. The step that gives up has one name in drains and in additions."""
+    given_up = [step.id for step in steps if step.step == DrainStep.GIVE_UP.value]
+    if failure is not None and given_up:
+        return AttemptFailure(step_id=given_up[-1], reason=failure, certain=True)
+    if not steps:
+        return None
+    last = steps[-1]
+    if ended is not None:
+        if ended.exit_code not in (ExitCode.REFUSED, ExitCode.FAILED):
+            return None
+        return AttemptFailure(step_id=last.id, reason="; ".join((ended.words, *ended.reasons)), certain=True)
+    failed = last.message if last.result is StepResult.FAILED else ""
+    reason = failed or "an earlier call has halted; `migrator status` has its last words"
+    return AttemptFailure(step_id=last.id, reason=reason, certain=False)

@@ -1,0 +1,548 @@
+"""Bricks, drains, additions and retirements for people."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from threading import Lock
+
+from migrator.bricks.add.model import (
+    AdditionEnding,
+    AdditionSide,
+    AdditionStanding,
+    AdditionSummary,
+    BrickStandings,
+    NewPlace,
+)
+from migrator.bricks.drain.model import DrainCheck, DrainEnding, DrainStanding, DrainSummary, LeftKind, RetainedSource
+from migrator.bricks.drain.rules_preflight import retained_words
+from migrator.bricks.model import BrickFacts, BrickListing, BrickState, TaskFacts
+from migrator.bricks.retire.model import (
+    CoverFound,
+    PathSum,
+    RetireEnding,
+    RetirementRecord,
+    RetirementState,
+    RetirementSummary,
+    UncoveredKind,
+)
+from migrator.core.paths import percent_escape, show
+from migrator.core.units import format_count, format_duration, format_rate, format_size, several
+from migrator.gluster.model import ListedDirectory
+from migrator.render.document import (
+    NONE,
+    Block,
+    Document,
+    Facts,
+    Section,
+    clean,
+    facts,
+    figure,
+    paragraph,
+    paths,
+    percent,
+    table,
+    text,
+    when,
+    wide,
+)
+
+# ---
+# The bricks of a volume, for people.
+
+
+_USES_SHOWN = 60
+_OUTSIDE = "(outside every user tree)"
+
+
+def brick_document(listing: BrickListing) -> Document:
+    """Every brick; then who uses them, what moves files now, and the known faults of this version of GlusterFS."""
+    sections = [Section(title="Bricks", blocks=tuple(_bricks(listing)))]
+    if any(brick.uses for brick in listing.bricks):
+        sections.append(Section(title="Who uses them", blocks=tuple(_uses(listing))))
+    sections.append(Section(title="Tasks", blocks=tuple(_tasks(listing))))
+    sections.append(Section(title="Known faults of this version", blocks=tuple(_faults(listing))))
+    told = sorted({version for version in (listing.gluster_version, *listing.versions.values()) if version is not None})
+    version = f"GlusterFS {' and '.join(told)}" if told else "GlusterFS of unknown version"
+    return Document(
+        title=clean(f"Volume {listing.volume}"),
+        subtitle=clean(f"{listing.volume_type}, {version}"),
+        sections=tuple(sections),
+    )
+
+
+def _bricks(listing: BrickListing) -> Iterator[Block]:
+    columns = [
+        wide("brick"),
+        figure("set"),
+        text("state"),
+        text("device"),
+        text("fs"),
+        figure("size"),
+        figure("free"),
+        figure("free, %"),
+        figure("free inodes"),
+        figure("files"),
+        figure("bytes"),
+    ]
+    yield table("", columns, [_brick(brick) for brick in listing.bricks])
+    down = [brick.name for brick in listing.bricks if brick.state is not BrickState.UP]
+    if down and listing.started:
+        yield paragraph(
+            f"Not seen to be up: {', '.join(down)}. The mount shows fewer files then, and no error.", alert=True
+        )
+    if listing.peers_down:
+        yield paragraph(f"Hosts that are not connected: {', '.join(listing.peers_down)}.", alert=True)
+    pairs = [] if listing.user is None else [("only user", listing.user)]
+    if listing.catalog is not None:
+        pairs.append(("files and bytes", f"of catalog {listing.catalog}, {when(listing.catalog_at_s)}"))
+    if pairs:
+        yield facts(pairs)
+    yield from (paragraph(f"{note[:1].upper()}{note[1:]}.") for note in listing.notes)
+
+
+def _brick(brick: BrickFacts) -> tuple[str, ...]:
+    room = brick.room
+    share = None
+    if room.free_bytes is not None and room.total_bytes:
+        share = 100.0 * room.free_bytes / room.total_bytes
+    return (
+        brick.name + (" (arbiter)" if brick.arbiter else ""),
+        str(brick.subvolume),
+        brick.state.value + (", draining" if brick.draining else ""),
+        room.device or NONE,
+        room.filesystem or NONE,
+        _size(room.total_bytes),
+        _size(room.free_bytes),
+        percent(share).removesuffix(" %"),
+        _count(room.free_inodes),
+        _count(brick.files),
+        _size(brick.size_bytes),
+    )
+
+
+def _uses(listing: BrickListing) -> Iterator[Block]:
+    rows = [
+        (
+            brick.name,
+            use.user if use.user is not None else _OUTSIDE,
+            _count(use.files),
+            _size(use.size_bytes),
+            _size(use.allocated_bytes),
+        )
+        for brick in listing.bricks
+        for use in brick.uses or ()
+    ]
+    columns = [wide("brick"), wide("user"), figure("files"), figure("bytes"), figure("on disk")]
+    yield table("", columns, rows, limit=_USES_SHOWN, note="A hard-linked file's bytes count once.")
+
+
+def _tasks(listing: BrickListing) -> Iterator[Block]:
+    if not listing.tasks:
+        yield paragraph("Nothing moves files, and nothing waits for a commit." if listing.started else "Not known.")
+        return
+    columns = [
+        text("task"),
+        wide("bricks"),
+        text("state"),
+        figure("moved"),
+        figure("bytes"),
+        figure("failures"),
+        figure("skipped"),
+        wide("id"),
+    ]
+    yield table("", columns, [_task(task) for task in listing.tasks])
+
+
+def _task(task: TaskFacts) -> tuple[str, ...]:
+    counters = task.counters
+    if counters:
+        sums = (
+            _count(sum(one.files for one in counters)),
+            _size(sum(one.size_bytes for one in counters)),
+            _count(sum(one.failures for one in counters)),
+            _count(sum(one.skipped for one in counters)),
+        )
+    else:
+        sums = (NONE,) * 4
+    return (task.name, ", ".join(task.bricks) or NONE, task.status.value, *sums, task.id)
+
+
+def _faults(listing: BrickListing) -> Iterator[Block]:
+    stopping = sum(fault.stops_drain for fault in listing.faults)
+    if stopping:
+        yield paragraph(f"{several(stopping, 'fault')} of this version stop every drain.", alert=True)
+    columns = [wide("what happens"), wide("what to do"), text("versions"), wide("reported as")]
+    rows = [(fault.fault, fault.advice, fault.versions, fault.reference or NONE) for fault in listing.faults]
+    yield table("", columns, rows)
+
+
+def _size(size_bytes: int | None) -> str:
+    return NONE if size_bytes is None else format_size(size_bytes)
+
+
+def _count(count: int | None) -> str:
+    return NONE if count is None else format_count(count)
+
+
+# ---
+# What an addition of bricks came to.
+
+
+_DIRECTORIES = 50
+
+
+def addition_document(summary: AdditionSummary) -> Document:
+    """The whole of it."""
+    title = "Adding bricks, dry run" if summary.dry_run else "Adding bricks"
+    return Document(title=title, subtitle="", sections=(Section(title="", blocks=tuple(_blocks(summary))),))
+
+
+def addition_table(additions: Sequence[AdditionStanding]) -> Block:
+    """How far every addition is."""
+    columns = [
+        wide("bricks"),
+        text("to"),
+        text("state"),
+        text("since"),
+        figure("size"),
+        figure("looked at"),
+        figure("moved"),
+        figure("bytes"),
+        figure("failures"),
+        figure("skipped"),
+        figure("rate"),
+        figure("time left"),
+        text("last look"),
+    ]
+    return table("", columns, [_standing(one) for one in additions])
+
+
+def directory_tables(directories: Sequence[ListedDirectory]) -> Iterator[Block]:
+    """Directories that lost owner or mode on the way to new bricks and wait for people, if there are any."""
+    if directories:
+        columns = [wide("directory"), wide("why it waits"), wide("what puts it right")]
+        rows = [(show(one.path), one.reason, one.command) for one in directories]
+        yield table("Directories that wait for somebody", columns, rows, limit=_DIRECTORIES)
+
+
+def _standing(one: AdditionStanding) -> tuple[str, ...]:
+    instead = "" if one.instead_of is None else f" in {_place(one.instead_of, one.bricks)}"
+    return (
+        ", ".join(one.bricks) + instead,
+        f"the {one.side.value}",
+        one.state.value,
+        when(one.since_s),
+        NONE if one.size_bytes is None else format_size(one.size_bytes),
+        format_count(one.lookups) + ("" if one.files is None else f" of {format_count(one.files)}"),
+        format_count(one.moved_files),
+        format_size(one.moved_bytes),
+        format_count(one.failures),
+        format_count(one.skipped),
+        NONE if one.bytes_per_s is None else format_rate(one.bytes_per_s),
+        NONE if one.left_s is None else format_duration(one.left_s),
+        when(one.looked_at_s),
+    )
+
+
+def _place(instead_of: str, bricks: Sequence[str]) -> str:
+    """Whose place a brick takes."""
+    return "its own place" if instead_of in bricks else f"the place of {instead_of}"
+
+
+def _blocks(summary: AdditionSummary) -> Iterator[Block]:
+    bad = summary.ending in (AdditionEnding.HALTED, AdditionEnding.STUCK, AdditionEnding.DOUBTED)
+    yield paragraph(summary.words, alert=bad)
+    for reason in summary.reasons:
+        yield paragraph(reason, alert=True)
+    if summary.hint:
+        yield paragraph(summary.hint)
+    pairs = [("bricks", ", ".join(summary.bricks)), ("to", f"the {summary.side.value}"), ("state", summary.state.value)]
+    if summary.instead_of is not None:
+        pairs.append(("in", _place(summary.instead_of, summary.bricks)))
+    if summary.size_bytes is not None:
+        pairs.append(("size", format_size(summary.size_bytes)))
+    if summary.moved_files or summary.failures or summary.skipped:
+        pairs.append(("moved", f"{several(summary.moved_files, 'file')}, {format_size(summary.moved_bytes)}"))
+        pairs.append(("failures", format_count(summary.failures)))
+        pairs.append(("skipped", format_count(summary.skipped)))
+    yield facts(pairs)
+    yield from directory_tables(summary.directories)
+    # What the target has been given is mounted elsewhere by then.
+    given = summary.side is AdditionSide.TARGET and summary.ending is AdditionEnding.DONE
+    if summary.places and not given:
+        columns = [
+            wide("brick"),
+            text("mounted at"),
+            text("device"),
+            text("file system"),
+            figure("size"),
+            wide("holds"),
+        ]
+        yield table("", columns, [_addition_document_row(place) for place in summary.places])
+
+
+def _addition_document_row(place: NewPlace) -> tuple[str, ...]:
+    if place.unread:
+        return (place.name, NONE, NONE, NONE, NONE, f"not known: {place.unread}")
+    holds = ", ".join(place.entries) or ("marks of a brick" if place.stale else "nothing")
+    return (
+        place.name,
+        place.mount if place.own else f"{place.mount} (not its own)",
+        place.device or NONE,
+        place.filesystem or NONE,
+        NONE if place.total_bytes is None else format_size(place.total_bytes),
+        holds,
+    )
+
+
+# ---
+# Drains of bricks, for people.
+
+
+_GOOD = (DrainEnding.DONE, DrainEnding.TAKEN_BACK, DrainEnding.PLANNED)
+
+
+def drain_document(summary: DrainSummary) -> Document:
+    """What a call came to, or what it would do."""
+    title = "Drain taken back" if summary.back else "Drain"
+    sections = [Section(title="Result", blocks=tuple(_result(summary)))]
+    if summary.check is not None:
+        sections.append(Section(title="What the guards look at", blocks=tuple(_check(summary.check))))
+    if summary.standing is not None and summary.standing.id:
+        sections.append(Section(title="How far it is", blocks=(drain_table((summary.standing,)),)))
+    return Document(
+        title=clean(f"{title}, a dry run: nothing was changed" if summary.dry_run else title),
+        subtitle=clean(f"{', '.join(summary.bricks)} of volume {summary.volume}"),
+        sections=tuple(sections),
+    )
+
+
+def brick_standings_document(bricks: BrickStandings) -> Document:
+    """All drains and additions that the ledger knows."""
+    drains: list[Block] = [drain_table(bricks.drains)] if bricks.drains else [paragraph("No brick was ever drained.")]
+    added: list[Block] = [addition_table(bricks.additions)] if bricks.additions else [paragraph("No brick was added.")]
+    for blocks, every in ((drains, bricks.drains), (added, bricks.additions)):
+        blocks += [paragraph(f"{', '.join(one.bricks)}: {one.failure}", alert=True) for one in every if one.failure]
+    for one in bricks.additions:
+        added += directory_tables(one.directories)
+    sections = (Section(title="Drains", blocks=tuple(drains)), Section(title="Additions", blocks=tuple(added)))
+    return Document(title="Drains and additions of bricks", subtitle="by the ledger", sections=sections)
+
+
+def drain_table(drains: Sequence[DrainStanding]) -> Block:
+    """How far every drain is."""
+    columns = [
+        wide("bricks"),
+        text("state"),
+        text("since"),
+        figure("moved"),
+        figure("bytes"),
+        figure("files left"),
+        figure("bytes left"),
+        figure("failures"),
+        figure("skipped"),
+        figure("rate"),
+        figure("time left"),
+        text("looked at"),
+    ]
+    return table("", columns, [_row(one) for one in drains])
+
+
+def _row(one: DrainStanding) -> tuple[str, ...]:
+    return (
+        ", ".join(one.bricks),
+        one.state.value,
+        when(one.since_s),
+        format_count(one.moved_files),
+        format_size(one.moved_bytes),
+        NONE if one.left_files is None else format_count(one.left_files),
+        NONE if one.left_bytes is None else format_size(one.left_bytes),
+        format_count(one.failures),
+        format_count(one.skipped),
+        NONE if one.bytes_per_s is None else format_rate(one.bytes_per_s),
+        NONE if one.left_s is None else format_duration(one.left_s),
+        when(one.looked_at_s),
+    )
+
+
+def _result(summary: DrainSummary) -> Iterator[Block]:
+    yield paragraph(summary.words, alert=summary.ending not in _GOOD)
+    for reason in summary.reasons:
+        yield paragraph(reason, alert=True)
+    if summary.left_behind:
+        yield table("Left on the bricks", [paths("path")], [(show(path),) for path in summary.left_behind])
+        if summary.left_file is not None:
+            yield paragraph(f"All of them, brick by brick: {summary.left_file}")
+        yield paragraph(
+            "What to do: see why it was not moved (Gluster's rebalance log on the host), put that right, and give the same "
+            "command again: it drains what is left. Or take the drain back with `migrator brick stop`. Never commit with force."
+        )
+    if summary.hint:
+        yield paragraph(f"Next: {summary.hint}.")
+    if summary.confirm is not None and summary.dry_run:
+        yield paragraph(f"The word that allows the pre-wipe hooks to wipe it after the commit: {summary.confirm}.")
+
+
+def _check(check: DrainCheck) -> Iterator[Block]:
+    versions = (
+        "not known"
+        if not check.versions
+        else ", ".join(f"{host}: {version or 'not known'}" for host, version in sorted(check.versions.items()))
+    )
+    links = check.linked_symlinks
+    yield facts(
+        [
+            ("on the disks", _drain_document_size(check.used_bytes)),
+            ("inodes in use", _drain_document_count(check.used_inodes)),
+            ("files", _drain_document_count(check.files)),
+            ("bytes", _drain_document_size(check.size_bytes)),
+            ("largest file", _drain_document_size(check.largest_bytes)),
+            ("by catalog", NONE if check.catalog is None else f"{check.catalog}, {when(check.catalog_at_s)}"),
+            ("cluster.min-free-disk", check.min_free_disk or "not known"),
+            ("GlusterFS", versions),
+            ("open files", _drain_document_count(check.open_files)),
+            ("symlinks with several names", "not known" if links is None else format_count(len(links))),
+            ("sources of users on the target", _retained(check.retained)),
+        ]
+    )
+    if links:
+        yield table("Symlinks that cannot be moved", [paths("path")], [(show(path),) for path in links], limit=40)
+        yield paragraph(
+            "Give each of these names a symlink of its own: `cp -P NAME NAME.new`, then `mv -T NAME.new NAME`."
+        )
+    if check.rooms:
+        columns = [wide("brick that stays"), figure("size"), figure("free"), figure("free inodes")]
+        yield table(
+            "",
+            columns,
+            [
+                (
+                    name,
+                    _drain_document_size(room.total_bytes),
+                    _drain_document_size(room.free_bytes),
+                    _drain_document_count(room.free_inodes),
+                )
+                for name, room in sorted(check.rooms.items())
+            ],
+        )
+
+
+def _retained(sources: Sequence[RetainedSource] | None) -> str:
+    if sources is None:
+        return "not known"
+    return f"{retained_words(sources)}: they are moved for nothing" if sources else "none"
+
+
+def _drain_document_size(size_bytes: int | None) -> str:
+    return "not known" if size_bytes is None else format_size(size_bytes)
+
+
+def _drain_document_count(count: int | None) -> str:
+    return "not known" if count is None else format_count(count)
+
+
+# ---
+# What retiring the source volume came to.
+
+
+_KINDS = {
+    UncoveredKind.OUTSIDE: "in no user tree",
+    UncoveredKind.NOT_MOVED: "of users who were not cut over",
+    UncoveredKind.UNPROVEN: "in trees whose manifest does not count",
+    UncoveredKind.NEW: "not in the manifest of their tree",
+    UncoveredKind.CHANGED: "changed since the verification",
+    UncoveredKind.CONTENT: "without a proof of their content",
+}
+_STATES = {
+    RetirementState.RETIRING: "it was about to be stopped: the same command goes on",
+    RetirementState.STOPPING: "it was just about to be stopped: the same command goes on",
+    RetirementState.RETIRED: "retired: stopped for good",
+    RetirementState.GIVEN_UP: "not retired: the attempt was given up",
+}
+
+
+def retirement_document(summary: RetirementSummary) -> Document:
+    """The whole of it."""
+    title = "Retiring the volume, dry run" if summary.dry_run else "Retiring the volume"
+    return Document(
+        title=title,
+        subtitle=summary.volume,
+        sections=(Section(title="", blocks=tuple(_retirement_document_blocks(summary))),),
+    )
+
+
+def retirement_facts(record: RetirementRecord) -> Facts:
+    """How an attempt stands, for whoever reports."""
+    pairs = [
+        ("volume", record.volume),
+        ("state", _STATES[record.state]),
+        ("begun", when(record.intended_at_s)),
+        ("ended", when(record.ended_at_s)),
+        ("proven on the target", f"{format_count(record.files)} paths, {format_size(record.size_bytes)}"),
+    ]
+    if record.failure:
+        pairs.append(("why", record.failure))
+    return facts(pairs)
+
+
+def _retirement_document_blocks(summary: RetirementSummary) -> Iterator[Block]:
+    yield paragraph(summary.words, alert=summary.ending is RetireEnding.HALTED)
+    for reason in summary.reasons:
+        yield paragraph(reason, alert=True)
+    if summary.cover is not None:
+        yield from _cover(summary.cover)
+    if summary.hint:
+        yield paragraph(f"Next: {summary.hint}." if summary.ending is RetireEnding.HALTED else f"Note: {summary.hint}.")
+
+
+def _cover(cover: CoverFound) -> Iterator[Block]:
+    yield facts(
+        [
+            ("catalog", f"{cover.catalog}, begun {when(cover.catalog_at_s)}"),
+            ("proven", _sum(cover.proven)),
+            ("of these read again", _sum(cover.read)),
+            ("this program's own", _sum(cover.own)),
+        ]
+    )
+    if not cover.uncovered:
+        return
+    rows = [
+        (_KINDS[kind], format_count(one.paths), format_size(one.size_bytes)) for kind, one in cover.uncovered.items()
+    ]
+    yield table("Not proven to be on the target", [text("which"), figure("paths"), figure("bytes")], rows)
+    listed = [(show(one.path), one.words) for one in cover.examples]
+    note = "" if cover.list_file is None else f"All of them, percent-escaped: {cover.list_file}"
+    yield table("The first of each kind", [paths("path"), paths("why")], listed, note=note)
+
+
+def _sum(found: PathSum) -> str:
+    return f"{format_count(found.paths)} paths, {format_size(found.size_bytes)}"
+
+
+# ---
+# The list of what an audit found on drained bricks, in the directory of a run.
+
+
+_NAME = "left.tsv"
+
+
+class LeftListFile:
+    """The `LeftList` port: a line a path, of the brick, what it is, and the path percent-escaped. That of an earlier audit in the
+    same directory is replaced.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._file = Path(directory) / _NAME
+        self._file.unlink(missing_ok=True)
+        self._lock = Lock()
+        self._written = False
+
+    @property
+    def file(self) -> str | None:
+        """As the port says."""
+        return str(self._file) if self._written else None
+
+    def add(self, brick: str, kind: LeftKind, paths: Iterable[bytes]) -> None:
+        """As the port says."""
+        with self._lock, self._file.open("a", encoding="utf-8") as opened:
+            opened.writelines(f"{brick}\t{kind.value}\t{percent_escape(path)}\n" for path in paths)
+            self._written = True

@@ -1,0 +1,627 @@
+"""Manifests as Parquet files: written by a verification, read by the next one."""
+
+import shutil
+import threading
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from migrator.catalog.database import connect
+from migrator.catalog.files import CLOSING_RECORD, numbered, open_closed
+from migrator.catalog.ports import ClosedManifest, Examples, LinkedPath, LinkFinding, LinkFindingKind, VerifiedPath
+from migrator.core.durable import file_digest, sync, temporary_name
+from migrator.core.entry import xattr_digest
+from migrator.core.errors import MigratorError, Refused
+from migrator.core.units import MIB
+from migrator.fs.rules import Loss
+from migrator.plan.model import SurpriseKind
+from migrator.verify.model import ContentReading, Difference, DifferenceKind, ReadContent, SideFacts
+
+# ---
+# The files and columns of a manifest and of what lies beside it.
+
+
+MANIFEST_FILE = "manifest.parquet"
+DIFFERENCES_FILE = "differences.parquet"
+EXPECTED_FILE = "expected.parquet"
+
+_MANIFEST_FIELDS: list["pa.Field[Any]"] = [
+    pa.field("path", pa.binary(), nullable=False),
+    pa.field("type", pa.string(), nullable=False),
+    pa.field("size", pa.int64(), nullable=False),
+    pa.field("mtime_ns", pa.int64(), nullable=False),
+    pa.field("ctime_ns", pa.int64(), nullable=False),
+    pa.field("ino", pa.uint64(), nullable=False),
+    pa.field("uid", pa.uint32(), nullable=False),
+    pa.field("gid", pa.uint32(), nullable=False),
+    pa.field("mode", pa.int32(), nullable=False),
+    pa.field("symlink_target", pa.binary()),
+    pa.field("rdev", pa.uint64(), nullable=False),
+    pa.field("link_group", pa.uint64()),
+    pa.field("xattr_digest", pa.binary()),
+    pa.field("digest", pa.binary()),
+    pa.field("algorithm", pa.string()),
+    pa.field("target_ino", pa.uint64()),
+    pa.field("target_mtime_ns", pa.int64()),
+    pa.field("target_ctime_ns", pa.int64()),
+    pa.field("read_by", pa.int64()),
+    pa.field("source_clock_ns", pa.int64()),
+    pa.field("target_clock_ns", pa.int64()),
+    pa.field("archive", pa.int64()),
+]
+MANIFEST_SCHEMA = pa.schema(_MANIFEST_FIELDS)
+"""One row a path that arrived, with the attributes of the source (of the target what it cannot keep is in
+`expected.parquet`). `digest` and `algorithm` are null where no content was compared. `target_*` is what the target's file
+was when it was listed. `read_by` is the verification that really read the content; `*_clock_ns` what the clock of each side
+showed before it was synced for that, null where it is not known. `archive` is the number of the archive (in the tree's archive
+directory) that holds the path; such a path is not at its place on the target, and `target_*` are null."""
+
+_DIFFERENCE_FIELDS: list["pa.Field[Any]"] = [
+    pa.field("path", pa.binary(), nullable=False),
+    pa.field("kind", pa.string(), nullable=False),
+    pa.field("source", pa.string(), nullable=False),
+    pa.field("target", pa.string(), nullable=False),
+]
+DIFFERENCE_SCHEMA = pa.schema(_DIFFERENCE_FIELDS)
+
+_LOSS_FIELDS: list["pa.Field[Any]"] = [
+    pa.field("path", pa.binary(), nullable=False),
+    pa.field("kind", pa.string(), nullable=False),
+    pa.field("detail", pa.string(), nullable=False),
+]
+LOSS_SCHEMA = pa.schema(_LOSS_FIELDS)
+
+_LINK_FIELDS: list["pa.Field[Any]"] = [
+    pa.field("path", pa.binary(), nullable=False),
+    pa.field("source_ino", pa.uint64(), nullable=False),
+    pa.field("source_nlink", pa.uint32(), nullable=False),
+    pa.field("target_ino", pa.uint64()),
+    pa.field("target_nlink", pa.uint32(), nullable=False),
+]
+LINK_SCHEMA = pa.schema(_LINK_FIELDS)
+
+
+def manifest_rows(rows: Sequence[VerifiedPath], algorithm: str) -> pa.Table:
+    """Paths that arrived."""
+    entries = [row.source for row in rows]
+    return _table(
+        MANIFEST_SCHEMA,
+        {
+            "path": [entry.path for entry in entries],
+            "type": [entry.type.value for entry in entries],
+            "size": [entry.size_bytes for entry in entries],
+            "mtime_ns": [entry.mtime_ns for entry in entries],
+            "ctime_ns": [entry.ctime_ns for entry in entries],
+            "ino": [entry.ino for entry in entries],
+            "uid": [entry.uid for entry in entries],
+            "gid": [entry.gid for entry in entries],
+            "mode": [entry.mode for entry in entries],
+            "symlink_target": [entry.symlink_target for entry in entries],
+            "rdev": [entry.rdev for entry in entries],
+            "link_group": [entry.link_group for entry in entries],
+            "xattr_digest": [xattr_digest(entry.xattrs) for entry in entries],
+            "digest": [row.archived.digest if row.archived else row.digest for row in rows],
+            "algorithm": [_algorithm(row, algorithm) for row in rows],
+            "target_ino": [None if row.target is None else row.target.ino for row in rows],
+            "target_mtime_ns": [None if row.target is None else row.target.mtime_ns for row in rows],
+            "target_ctime_ns": [None if row.target is None else row.target.ctime_ns for row in rows],
+            "read_by": [None if row.reading is None else row.reading.verification for row in rows],
+            "source_clock_ns": [None if row.reading is None else row.reading.source_clock_ns for row in rows],
+            "target_clock_ns": [None if row.reading is None else row.reading.target_clock_ns for row in rows],
+            "archive": [None if row.archived is None else row.archived.archive for row in rows],
+        },
+    )
+
+
+def _algorithm(row: VerifiedPath, algorithm: str) -> str | None:
+    """Members of archives were digested with what the site named then."""
+    if row.archived is not None:
+        return None if row.archived.digest is None else row.archived.algorithm
+    return None if row.digest is None else algorithm
+
+
+def difference_rows(rows: Sequence[Difference]) -> pa.Table:
+    """What differs."""
+    return _table(
+        DIFFERENCE_SCHEMA,
+        {
+            "path": [row.path for row in rows],
+            "kind": [row.kind.value for row in rows],
+            "source": [row.source for row in rows],
+            "target": [row.target for row in rows],
+        },
+    )
+
+
+def loss_rows(rows: Sequence[Loss]) -> pa.Table:
+    """What the target cannot keep."""
+    return _table(
+        LOSS_SCHEMA,
+        {
+            "path": [row.path for row in rows],
+            "kind": [row.kind.value for row in rows],
+            "detail": [row.detail for row in rows],
+        },
+    )
+
+
+def link_rows(rows: Sequence[LinkedPath]) -> pa.Table:
+    """Names of files with several."""
+    return _table(
+        LINK_SCHEMA,
+        {
+            "path": [row.path for row in rows],
+            "source_ino": [row.source_ino for row in rows],
+            "source_nlink": [row.source_nlink for row in rows],
+            "target_ino": [row.target_ino for row in rows],
+            "target_nlink": [row.target_nlink for row in rows],
+        },
+    )
+
+
+def _table(schema: pa.Schema, columns: dict[str, Sequence[object]]) -> pa.Table:
+    return pa.table([pa.array(columns[field.name], type=field.type) for field in schema], schema=schema)
+
+
+# ---
+# A manifest that is being made: parts in a directory of their own, which become its files at the end.
+
+
+Row = TypeVar("Row")
+
+_MEMORY_LIMIT_BYTES = 512 * MIB
+_ROW_GROUP_ROWS = 20_480
+"""Small enough that a verification that asks this manifest can hold the groups it is at in memory."""
+DRAFT_DIRECTORY = "draft"
+_FIRST_AFTER_SLASH = b"0"
+"""`/` is 0x2f and `0` 0x30: whatever lies in a directory sorts between the two."""
+
+# Names outside the batch on both sides are links that an earlier plan has made, when the trees shared a batch: what
+# is told is only what one side has more than the other.
+_LINK_QUERY = """
+    WITH linked AS (SELECT * FROM read_parquet(?)),
+    sources AS (
+        SELECT source_ino, min(path) AS first_path, count(*) AS names, max(source_nlink) AS nlink,
+            max(target_nlink) AS target_nlink,
+            arg_min(target_ino, path) FILTER (target_ino IS NOT NULL) AS target_ino,
+            min(path) FILTER (target_ino IS NOT NULL) AS arrived_path
+        FROM linked GROUP BY source_ino
+    ),
+    targets AS (
+        SELECT target_ino, min(path) AS first_path, count(*) AS names, max(target_nlink) AS nlink,
+            max(source_nlink) AS source_nlink,
+            arg_min(source_ino, path) AS source_ino
+        FROM linked WHERE target_ino IS NOT NULL GROUP BY target_ino
+    )
+    SELECT linked.path AS path, 'split' AS kind, sources.arrived_path AS other, sources.names AS names,
+        sources.nlink AS nlink
+    FROM linked JOIN sources USING (source_ino)
+    WHERE linked.target_ino IS NOT NULL AND linked.target_ino <> sources.target_ino
+    UNION ALL
+    SELECT linked.path, 'merged', targets.first_path, targets.names, targets.nlink
+    FROM linked JOIN targets USING (target_ino) WHERE linked.source_ino <> targets.source_ino
+    UNION ALL
+    SELECT first_path, 'outside', first_path, names, nlink FROM targets WHERE nlink > greatest(names, source_nlink)
+    UNION ALL
+    SELECT first_path, 'broken', first_path, names, nlink FROM sources
+    WHERE nlink > greatest(names, coalesce(target_nlink, 0))
+    ORDER BY ALL
+"""
+
+
+class ParquetDraft:
+    """The `ManifestDraft` port: parts as they come, sorted into whole files at the end. Memory is flat."""
+
+    def __init__(self, directory: Path, *, catalogs_dir: Path, temp_dir: Path, algorithm: str, part_rows: int) -> None:
+        self._directory = directory
+        self._draft = directory / DRAFT_DIRECTORY
+        self._catalogs_dir = catalogs_dir
+        self._abandoned = threading.Event()
+        self._closed = False
+        self._database = connect(_MEMORY_LIMIT_BYTES, temp_dir)
+        draft = self._draft
+        self._verified: _Parts[VerifiedPath] = _Parts(
+            draft, "verified", MANIFEST_SCHEMA, lambda rows: manifest_rows(rows, algorithm), part_rows
+        )
+        self._differences: _Parts[Difference] = _Parts(
+            draft, "difference", DIFFERENCE_SCHEMA, difference_rows, part_rows
+        )
+        self._losses: _Parts[Loss] = _Parts(draft, "loss", LOSS_SCHEMA, loss_rows, part_rows)
+        self._links: _Parts[LinkedPath] = _Parts(draft, "link", LINK_SCHEMA, link_rows, part_rows)
+
+    def add(
+        self,
+        *,
+        verified: Sequence[VerifiedPath] = (),
+        differences: Sequence[Difference] = (),
+        losses: Sequence[Loss] = (),
+        links: Sequence[LinkedPath] = (),
+    ) -> None:
+        """Take what was found, from any thread."""
+        if self._abandoned.is_set():
+            return
+        self._verified.add(verified)
+        self._differences.add(differences)
+        self._losses.add(losses)
+        self._links.add(links)
+
+    def link_findings(self) -> Iterator[LinkFinding]:
+        """What is wrong with the hard links, in order of path."""
+        self._links.flush()
+        cursor = self._database.execute(_LINK_QUERY, [self._links.files()])
+        while rows := cursor.fetchmany(_PIECE_ROWS):
+            for path, kind, other, names, nlink in rows:
+                yield LinkFinding(path=path, kind=LinkFindingKind(kind), other=other, names=names, nlink=nlink)
+
+    def catalog_problems(self, catalogs: Sequence[str]) -> tuple[str, ...]:
+        """Why earlier catalogs cannot be asked; those that are still open are asked for the parts that they have."""
+        problems: list[str] = []
+        for name in catalogs:
+            directory = self._catalogs_dir / name
+            try:
+                if (directory / CLOSING_RECORD).is_file() or not directory.is_dir():
+                    open_closed(directory)
+            except MigratorError as error:
+                problems.append(error.message)
+        return tuple(problems)
+
+    def unaccounted(self, catalogs: Sequence[str], trees: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+        """Paths of the catalogs that nothing was added for; an anti-join that spills beyond the memory limit."""
+        files = [str(file) for name in catalogs for file in numbered(self._catalogs_dir / name, "part").values()]
+        if not files or not trees:
+            return
+        for parts in (self._verified, self._differences, self._losses):
+            parts.flush()
+        within = " OR ".join(["path = ? OR (path >= ? AND path < ?)"] * len(trees))
+        bounds = [bound for tree in trees for bound in (tree, tree + b"/", tree + _FIRST_AFTER_SLASH)]
+        accounted = [*self._verified.files(), *self._differences.files(), *self._losses.files()]
+        # Only placeholders are put together here: every path is a parameter.
+        query = f"""
+            CREATE OR REPLACE TEMP TABLE unaccounted AS
+            SELECT seen.path AS path
+            FROM (SELECT DISTINCT path FROM read_parquet(?) WHERE {within}) AS seen
+            ANTI JOIN (SELECT path FROM read_parquet(?, union_by_name = true)) AS added ON seen.path = added.path
+            ORDER BY path
+        """  # noqa: S608
+        self._database.execute(query, [files, *bounds, accounted])
+        cursor = self._database.execute("SELECT path FROM unaccounted ORDER BY path")
+        while rows := cursor.fetchmany(_PIECE_ROWS):
+            yield [path for (path,) in rows]
+
+    def close(self) -> ClosedManifest:
+        """Sort the parts into whole files; the manifest holds no path that has a difference."""
+        for parts in (self._verified, self._differences, self._losses, self._links):
+            parts.flush()
+        differences = self._differences.files()
+        self._write(
+            MANIFEST_FILE,
+            "SELECT * FROM read_parquet($rows) AS verified ANTI JOIN (SELECT path FROM read_parquet($differences)) "
+            "AS differing ON verified.path = differing.path ORDER BY path",
+            {"rows": self._verified.files(), "differences": differences},
+        )
+        self._write(DIFFERENCES_FILE, "SELECT * FROM read_parquet($rows) ORDER BY ALL", {"rows": differences})
+        self._write(EXPECTED_FILE, "SELECT * FROM read_parquet($rows) ORDER BY ALL", {"rows": self._losses.files()})
+        self._closed = True
+        shutil.rmtree(self._draft)
+        self._database.close()
+        sync(self._directory)
+        file = self._directory / MANIFEST_FILE
+        return ClosedManifest(
+            file=str(file),
+            digest=file_digest(file),
+            rows=pq.read_metadata(file).num_rows,
+            differences_file=str(self._directory / DIFFERENCES_FILE),
+        )
+
+    def abandon(self) -> None:
+        """Interrupt a query under way and remove the directory; threads may still call `add`, to no effect."""
+        if self._closed or self._abandoned.is_set():
+            return
+        self._abandoned.set()
+        self._database.interrupt()
+        for parts in (self._verified, self._differences, self._losses, self._links):
+            parts.stop()
+        shutil.rmtree(self._directory)
+
+    def _write(self, name: str, query: str, parameters: dict[str, list[str]]) -> None:
+        """Write the result of a query to a file: temporary name, fsync, rename."""
+        file = self._directory / name
+        temporary = temporary_name(file)
+        # The query is one of this module's; the paths of its files are parameters.
+        copy = f"COPY ({query}) TO $file (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_ROW_GROUP_ROWS})"
+        self._database.execute(copy, {**parameters, "file": str(temporary)})
+        sync(temporary)
+        temporary.replace(file)
+
+
+class _Parts(Generic[Row]):
+    """Rows of one kind, written to a file of their own whenever there are enough. Thread-safe."""
+
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        schema: pa.Schema,
+        columns: Callable[[Sequence[Row]], pa.Table],
+        part_rows: int,
+    ) -> None:
+        self._directory = directory
+        self._name = name
+        self._columns = columns
+        self._part_rows = part_rows
+        self._lock = threading.Lock()
+        self._rows: list[Row] = []
+        self._files: list[str] = []
+        self._stopped = False
+        # A file without rows, so that a query always has one to read.
+        self._write(schema.empty_table())
+
+    def add(self, rows: Sequence[Row]) -> None:
+        if not rows:
+            return
+        with self._lock:
+            self._rows.extend(rows)
+            if len(self._rows) >= self._part_rows:
+                self._flush()
+
+    def flush(self) -> None:
+        with self._lock:
+            self._flush()
+
+    def stop(self) -> None:
+        """Nothing is written any more."""
+        with self._lock:
+            self._stopped = True
+            self._rows = []
+
+    def files(self) -> list[str]:
+        with self._lock:
+            return list(self._files)
+
+    def _flush(self) -> None:
+        if self._rows and not self._stopped:
+            self._write(self._columns(self._rows))
+            self._rows = []
+
+    def _write(self, table: pa.Table) -> None:
+        file = self._directory / f"{self._name}-{len(self._files):06d}.parquet"
+        pq.write_table(table, file, compression="zstd")
+        self._files.append(str(file))
+
+
+# ---
+# Asking the manifest of an earlier verification what content was read, path by path.
+#
+# A manifest is sorted by path, so what lies in one directory lies in few row groups, and a walk that goes tree by tree asks
+# the same few again and again. Those are held, and no more: memory is flat in the size of the manifest.
+
+
+_HELD_GROUPS = 12
+_PATH = "path"
+_COLUMNS = (
+    "ino",
+    "size",
+    "mtime_ns",
+    "ctime_ns",
+    "target_ino",
+    "target_mtime_ns",
+    "target_ctime_ns",
+    "digest",
+    "read_by",
+    "source_clock_ns",
+    "target_clock_ns",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Group:
+    """The rows of one row group: their paths, in order, and the other columns by name."""
+
+    paths: list[bytes]
+    columns: "Mapping[str, pa.ChunkedArray[Any]]"
+
+
+class ParquetEarlierManifest:
+    """The `EarlierManifest` port over one file. Thread-safe."""
+
+    def __init__(self, file: Path, *, held_groups: int = _HELD_GROUPS) -> None:
+        self._held_groups = held_groups
+        self._lock = threading.Lock()
+        self._held: OrderedDict[int, _Group] = OrderedDict()
+        self._closed = False
+        try:
+            self._file = pq.ParquetFile(file)
+            self._groups, self._firsts = self._index()
+        except (OSError, pa.ArrowException) as error:
+            raise Refused(
+                "the manifest of a verification cannot be read",
+                cause=f"{file}: {error}",
+                hint="verify the batch again",
+            ) from error
+
+    def find(self, paths: Sequence[bytes]) -> Mapping[bytes, ReadContent]:
+        """What is known of the content of these paths, as the port says."""
+        found: dict[bytes, ReadContent] = {}
+        with self._lock:
+            # In order, so that every group is looked at once.
+            for path in sorted(paths):
+                try:
+                    content = self._find(path)
+                except (OSError, pa.ArrowException):
+                    continue
+                if content is not None:
+                    found[path] = content
+        return found
+
+    def close(self) -> None:
+        """Release the file."""
+        with self._lock:
+            self._closed = True
+            self._held.clear()
+            self._file.close()
+
+    def _index(self) -> tuple[list[int], list[bytes]]:
+        """The groups that have rows, and the first path of each. Not from the file's statistics: those may be cut short."""
+        missing = {_PATH, *_COLUMNS} - set(self._file.schema_arrow.names)
+        if missing:
+            raise pa.ArrowInvalid(f"it has no columns {', '.join(sorted(missing))}")
+        groups: list[int] = []
+        firsts: list[bytes] = []
+        for number in range(self._file.num_row_groups):
+            batch = next(self._file.iter_batches(batch_size=1, row_groups=[number], columns=[_PATH]), None)
+            if batch is not None and batch.num_rows:
+                groups.append(number)
+                firsts.append(batch.column(0)[0].as_py())
+        if any(later < earlier for earlier, later in pairwise(firsts)):
+            raise pa.ArrowInvalid("its rows are not in order")
+        return groups, firsts
+
+    def _find(self, path: bytes) -> ReadContent | None:
+        place = bisect_right(self._firsts, path) - 1
+        if place < 0 or self._closed:
+            return None
+        group = self._group(self._groups[place])
+        row = bisect_left(group.paths, path)
+        if row >= len(group.paths) or group.paths[row] != path:
+            return None
+        return _content({name: column[row].as_py() for name, column in group.columns.items()})
+
+    def _group(self, number: int) -> _Group:
+        held = self._held.get(number)
+        if held is not None:
+            self._held.move_to_end(number)
+            return held
+        table = self._file.read_row_group(number, columns=[_PATH, *_COLUMNS])
+        group = _Group(
+            paths=[path or b"" for path in table.column(_PATH).to_pylist()],
+            columns={name: table.column(name) for name in _COLUMNS},
+        )
+        self._held[number] = group
+        if len(self._held) > self._held_groups:
+            self._held.popitem(last=False)
+        return group
+
+
+def _content(row: Mapping[str, Any]) -> ReadContent | None:
+    if row["digest"] is None or row["read_by"] is None:
+        return None
+    # Where there is a digest both sides had the same size.
+    return ReadContent(
+        source=_side(row["ino"], row["size"], row["mtime_ns"], row["ctime_ns"]),
+        target=_side(row["target_ino"], row["size"], row["target_mtime_ns"], row["target_ctime_ns"]),
+        digest=row["digest"],
+        reading=ContentReading(
+            verification=row["read_by"],
+            source_clock_ns=row["source_clock_ns"],
+            target_clock_ns=row["target_clock_ns"],
+        ),
+    )
+
+
+def _side(ino: int, size_bytes: int, mtime_ns: int, ctime_ns: int) -> SideFacts:
+    return SideFacts(ino=ino, size_bytes=size_bytes, mtime_ns=mtime_ns, ctime_ns=ctime_ns)
+
+
+# ---
+# Manifests as Parquet files: one directory a verification, with what differs and what is lost beside the manifest.
+
+
+PART_ROWS = 50_000
+_PIECE_ROWS = 2048
+_NOT_MENDED = (DifferenceKind.EXTRA, DifferenceKind.UNREADABLE, DifferenceKind.UNPROVEN)
+"""What sending a path again does not put right."""
+
+
+class ManifestDirectories:
+    """The `Manifests` port over a directory; `catalogs_dir` holds the catalogs of the site."""
+
+    def __init__(self, directory: Path, *, catalogs_dir: Path, temp_dir: Path, part_rows: int = PART_ROWS) -> None:
+        self._directory = directory
+        self._catalogs_dir = catalogs_dir
+        self._temp_dir = temp_dir
+        self._part_rows = part_rows
+
+    def create(self, name: str, *, algorithm: str) -> ParquetDraft:
+        """Begin a manifest, as the port says."""
+        directory = self._directory / name
+        if directory.exists():
+            shutil.rmtree(directory)
+        (directory / DRAFT_DIRECTORY).mkdir(parents=True)
+        sync(self._directory)
+        return ParquetDraft(
+            directory,
+            catalogs_dir=self._catalogs_dir,
+            temp_dir=self._temp_dir,
+            algorithm=algorithm,
+            part_rows=self._part_rows,
+        )
+
+    def examples(self, manifest: str, *, per_kind: int = 5) -> Examples:
+        """Some findings of each kind, in order of path."""
+        directory = Path(manifest).parent
+        with connect(temp_dir=self._temp_dir) as database:
+            differences = _first_of_each_kind(database, directory / DIFFERENCES_FILE, per_kind)
+            losses = _first_of_each_kind(database, directory / EXPECTED_FILE, per_kind)
+        return Examples(
+            differences=tuple(
+                Difference(path=path, kind=DifferenceKind(kind), source=source, target=target)
+                for path, kind, source, target in differences
+            ),
+            losses=tuple(Loss(path=path, kind=SurpriseKind(kind), detail=detail) for path, kind, detail in losses),
+        )
+
+    def differing(self, manifest: str) -> Iterator[bytes]:
+        """The paths of the source that differ on the target or are missing there, in order."""
+        file = Path(manifest).parent / DIFFERENCES_FILE
+        if not file.is_file():
+            raise _missing(file)
+        with connect(temp_dir=self._temp_dir) as database:
+            cursor = database.execute(
+                "SELECT DISTINCT path FROM read_parquet(?) WHERE kind NOT IN (SELECT unnest(?)) ORDER BY path",
+                [str(file), [kind.value for kind in _NOT_MENDED]],
+            )
+            while rows := cursor.fetchmany(_PIECE_ROWS):
+                yield from (path for (path,) in rows)
+
+    def digest(self, manifest: str) -> str:
+        """The digest of the manifest's file as it is now."""
+        file = Path(manifest)
+        if not file.is_file():
+            raise _missing(file)
+        return file_digest(file)
+
+    def open_earlier(self, manifest: str, *, digest: str) -> ParquetEarlierManifest:
+        """Open the manifest of an earlier verification, as the port says."""
+        if self.digest(manifest) != digest:
+            raise Refused(
+                "the manifest of a verification is not the one that was written",
+                cause=f"{manifest} was changed or damaged since",
+                hint="verify the batch again",
+            )
+        return ParquetEarlierManifest(Path(manifest))
+
+
+def _first_of_each_kind(database: duckdb.DuckDBPyConnection, file: Path, per_kind: int) -> Sequence[tuple[Any, ...]]:
+    if not file.is_file():
+        raise _missing(file)
+    query = """
+        SELECT * FROM read_parquet(?)
+        QUALIFY row_number() OVER (PARTITION BY kind ORDER BY path) <= ? ORDER BY kind, path
+    """
+    return database.execute(query, [str(file), per_kind]).fetchall()
+
+
+def _missing(file: Path) -> Refused:
+    return Refused(
+        f"{file.name} of a verification is missing",
+        cause=f"{file} was moved or removed since",
+        hint="verify the batch again",
+    )

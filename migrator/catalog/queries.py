@@ -1,0 +1,303 @@
+"""Queries over a catalog that several features ask: lists to pack, samples, use of bricks."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from migrator.bricks.drain.model import BrickContent, TreeOnBricks
+from migrator.bricks.model import BrickUse
+from migrator.catalog.database import connect
+from migrator.catalog.files import ROW_SCHEMA, open_closed
+from migrator.catalog.rules_packing import Listing
+from migrator.core.states import ChunkKind
+
+# ---
+# Files of a user tree, drawn from a catalog.
+
+
+_DRAW = """
+    WITH drawn AS (
+        SELECT class, arg_min(path, place, $count) AS paths FROM (
+            SELECT path, hash(path, $seed::BIGINT) AS place,
+                CASE WHEN size <= 4096 THEN 0 WHEN size <= 65536 THEN 1 WHEN size <= 1048576 THEN 2
+                     WHEN size <= 16777216 THEN 3 ELSE 4 END AS class
+            FROM read_parquet($files) WHERE tree = $tree AND type = 'file' AND size > 0
+        ) GROUP BY class
+    )
+    SELECT path FROM (SELECT class, unnest(paths) AS path, generate_subscripts(paths, 1) AS turn FROM drawn)
+    ORDER BY turn, class LIMIT $count
+"""
+"""One of each class of size after the other, so that wherever a reader stops he has had of all of them. Nothing is sorted but
+what was drawn: 0.5 s over 3 million files, where a window over all of them takes ten times as long."""
+
+
+class CatalogFileSamples:
+    """The `FileSamples` port over the directory of catalogs; `temp_dir` takes what DuckDB spills."""
+
+    def __init__(self, directory: Path, *, temp_dir: Path) -> None:
+        self._directory = directory
+        self._temp_dir = temp_dir
+
+    def draw(self, catalog: str, tree: bytes, *, count: int, seed: int) -> Sequence[bytes]:
+        """As the port says. Blocking: a second or two, over millions of rows."""
+        files = [str(file) for file in open_closed(self._directory / catalog).part_files]
+        if not files:
+            return []
+        with connect(temp_dir=self._temp_dir) as connection:
+            rows = connection.execute(_DRAW, {"seed": seed, "files": files, "tree": tree, "count": count}).fetchall()
+        return [path[len(tree) + 1 :] for (path,) in rows]
+
+
+# ---
+# The SQL of lists to pack: the rows of a catalog, and those of the view `entries` in the order of packing.
+
+
+STEP_DIRECTORIES, STEP_FILES, STEP_GROUPS, STEP_LINKS = range(4)
+STEPS = 4
+"""The order of the lists of one brick's part of a tree; a slot is a number made of the tree's ordinal, the brick's place
+and the step."""
+
+_BYTES = "CASE WHEN type = 'file' THEN size ELSE 0 END"
+"""What a path's content takes: directories and symlinks have a size too, which is none of the user's data."""
+
+ROWS = f"""
+    SELECT *, {_BYTES} AS bytes, (file_index::BIGINT << 40) + file_row_number AS position
+    FROM read_parquet([{{files}}])
+"""
+"""`position` is the place in the scan's order: part by part, row by row."""
+
+NO_ROWS = "SELECT *, 0::BIGINT AS bytes, 0::BIGINT AS position FROM {table}"
+
+PLACEMENT = "CREATE OR REPLACE TEMP TABLE placement (tree BLOB, batch INTEGER, ordinal INTEGER)"
+BRICK_TABLE = "CREATE OR REPLACE TEMP TABLE bricks (brick VARCHAR, place BIGINT)"
+"""The bricks that were walked, numbered from 1; 0 is what is of none of them."""
+
+LISTINGS = f"""
+    WITH placed AS (
+        SELECT batch, ordinal, path, type, bytes, link_group, position, mtime_ns, coalesce(bricks.place, 0) AS brick
+        FROM {{rows}} AS entries JOIN placement USING (tree) LEFT JOIN bricks USING (brick) WHERE path <> tree
+    ), linked AS (
+        SELECT batch, ordinal, path, bytes, link_group, position, mtime_ns,
+            first_value(ordinal) OVER names AS home,
+            first_value(path) OVER names AS first_path,
+            first_value(position) OVER names AS first_position,
+            CASE WHEN min(brick) OVER whole_group = max(brick) OVER whole_group THEN brick ELSE 0 END AS brick
+        FROM placed WHERE link_group IS NOT NULL AND type <> 'directory'
+        WINDOW names AS (PARTITION BY batch, link_group ORDER BY ordinal, position),
+            whole_group AS (PARTITION BY batch, link_group)
+    ), listed AS (
+        SELECT batch, CASE WHEN type = 'directory' THEN {STEP_DIRECTORIES} ELSE {STEP_FILES} END AS step,
+            ordinal, CASE WHEN type = 'directory' THEN 0 ELSE brick END AS brick,
+            position AS place, 0::BIGINT AS own, path, bytes, mtime_ns,
+            NULL::UBIGINT AS link_group, NULL::BLOB AS link_to
+        FROM placed WHERE link_group IS NULL OR type = 'directory'
+        UNION ALL
+        SELECT batch, {STEP_GROUPS}, ordinal, brick, first_position, position, path, bytes, mtime_ns, link_group, NULL
+        FROM linked WHERE ordinal = home
+        UNION ALL
+        SELECT batch, {STEP_LINKS}, ordinal, 0, position, 0, path, 0, mtime_ns, link_group, first_path
+        FROM linked WHERE ordinal <> home
+    )
+    SELECT (ordinal * $places + brick) * {STEPS} + step AS slot, path, bytes, link_group, link_to, mtime_ns
+    FROM listed
+    ORDER BY batch, CASE step WHEN {STEP_GROUPS} THEN {STEP_FILES} ELSE step END, ordinal, brick, step, place, own
+"""
+"""Everything is ordered by numbers: the scan's order keeps a directory's files together, and a link group stands
+where its first name does. A group's content goes to the first tree of the batch that has a name of it. All names of a
+file lie on one brick; where the rows say otherwise it moved while it was scanned, and is of none."""
+
+
+# ---
+# Lists to pack, of all rows of a catalog or of some: whatever `entries` holds on the connection.
+
+
+ROWS_AT_ONCE = 32768
+
+_STEP_KINDS = {
+    STEP_DIRECTORIES: ChunkKind.DIRECTORIES,
+    STEP_FILES: ChunkKind.FILES,
+    STEP_GROUPS: ChunkKind.FILES,
+    STEP_LINKS: ChunkKind.LINKS,
+}
+
+
+def create_entries(connection: duckdb.DuckDBPyConnection, files: Sequence[Path], *, view: str = "entries") -> None:
+    """Make a view of the rows in the parts of a catalog, with `bytes` and `position`. `view` is a name of the program."""
+    if files:
+        # A view takes no parameters: the names become literals.
+        names = ", ".join("'" + str(file).replace("'", "''") + "'" for file in sorted(files))
+        connection.execute(f"CREATE TEMP VIEW {view} AS {ROWS.format(files=names)}")
+        return
+    connection.from_arrow(ROW_SCHEMA.empty_table()).create(f"no_{view}")
+    connection.execute(f"CREATE TEMP VIEW {view} AS {NO_ROWS.format(table=f'no_{view}')}")
+
+
+def listed(
+    connection: duckdb.DuckDBPyConnection,
+    batches: Sequence[Sequence[bytes]],
+    *,
+    bricks: Sequence[str],
+    rows: str = "entries",
+) -> Iterator[Listing]:
+    """What `rows` (a name of the program) holds of the trees of the batches, for packing: sorted by DuckDB, streamed.
+    `bricks` in order.
+    """
+    connection.execute(BRICK_TABLE)
+    for place, brick in enumerate(bricks, start=1):
+        connection.execute("INSERT INTO bricks VALUES (?, ?)", [brick, place])
+    placed = [(number, tree) for number, trees in enumerate(batches, start=1) for tree in trees]
+    connection.execute(PLACEMENT)
+    for ordinal, (number, tree) in enumerate(placed):
+        connection.execute("INSERT INTO placement VALUES (?, ?, ?)", [tree, number, ordinal])
+    places = len(bricks) + 1
+    query = connection.sql(LISTINGS.format(rows=rows), params={"places": places})
+    for block in query.to_arrow_reader(ROWS_AT_ONCE):
+        for start, end, slot in _runs(block.column("slot")):
+            place, step = divmod(slot, STEPS)
+            ordinal, brick_place = divmod(place, places)
+            piece = block.slice(start, end - start)
+            batch, tree = placed[ordinal]
+            yield Listing(
+                batch=batch,
+                kind=_STEP_KINDS[step],
+                tree=tree,
+                grouped=step == STEP_GROUPS,
+                paths=piece.column("path").to_pylist(),
+                sizes_bytes=piece.column("bytes").to_pylist(),
+                link_groups=piece.column("link_group").to_pylist(),
+                links_to=piece.column("link_to").to_pylist(),
+                mtimes_ns=piece.column("mtime_ns").to_pylist(),
+                brick=bricks[brick_place - 1] if brick_place else None,
+            )
+
+
+def _runs(slots: "pa.Array[Any]") -> Iterator[tuple[int, int, int]]:
+    """Beginning, end and value of every run of equal values; no value has two runs.
+
+    By bisection: what pyarrow has for it takes longer to load than the runs of a small catalog to find.
+    """
+    start = 0
+    while start < len(slots):
+        slot = slots[start].as_py()
+        end = bisect_left(slots, True, lo=start, key=_is_not(slot))
+        yield start, end, slot
+        start = end
+
+
+def _is_not(slot: int) -> "Callable[[pa.Scalar[Any]], bool]":
+    return lambda found: found.as_py() != slot
+
+
+# ---
+# What each user has on each brick, out of a catalog.
+
+
+# All names of a hard-linked file lie on one brick, and count once there: to the first user in order of his tree. Directories
+# lie on every brick, and are none's.
+BRICK_USES = """
+    WITH counted AS (
+        SELECT brick, tree, 1 AS names, bytes, blocks FROM entries
+        WHERE type <> 'directory' AND link_group IS NULL
+        UNION ALL
+        SELECT brick, tree, count(*), 0, 0 FROM entries
+        WHERE type <> 'directory' AND link_group IS NOT NULL GROUP BY brick, tree
+        UNION ALL
+        SELECT brick, min(tree), 0, max(bytes), max(blocks) FROM entries
+        WHERE type <> 'directory' AND link_group IS NOT NULL GROUP BY brick, link_group
+    )
+    SELECT brick, tree, sum(names)::BIGINT, sum(bytes)::BIGINT, (sum(blocks) * 512)::BIGINT
+    FROM counted GROUP BY brick, tree
+"""
+"""Rows of brick, tree, names, bytes and allocated bytes."""
+
+
+class BrickUsageFiles:
+    """The `BrickUsage` port over a directory of catalogs; `temp_dir` takes what DuckDB spills."""
+
+    def __init__(self, directory: Path, *, temp_dir: Path) -> None:
+        self._directory = directory
+        self._temp_dir = temp_dir
+
+    def uses(self, catalog: str) -> Mapping[str | None, tuple[BrickUse, ...]]:
+        """By brick what each user has there, with most bytes first."""
+        closed = open_closed(self._directory / catalog)
+        users = {tree.path: tree.user for tree in closed.record.trees}
+        with connect(temp_dir=self._temp_dir) as connection:
+            create_entries(connection, closed.part_files)
+            rows = connection.execute(BRICK_USES).fetchall()
+        # A user can have several trees.
+        sums: dict[str | None, dict[str | None, list[int]]] = {walk.brick: {} for walk in closed.record.bricks}
+        for brick, tree, files, size_bytes, allocated_bytes in rows:
+            of_user = sums.setdefault(brick, {}).setdefault(None if tree is None else users[tree], [0, 0, 0])
+            for place, count in enumerate((files, size_bytes, allocated_bytes)):
+                of_user[place] += count
+        return {brick: _sorted(found) for brick, found in sums.items()}
+
+
+def _sorted(found: Mapping[str | None, list[int]]) -> tuple[BrickUse, ...]:
+    uses = (
+        BrickUse(user=user, files=files, size_bytes=size_bytes, allocated_bytes=allocated_bytes)
+        for user, (files, size_bytes, allocated_bytes) in found.items()
+    )
+    return tuple(sorted(uses, key=lambda use: (-use.size_bytes, -use.files, use.user or "")))
+
+
+# ---
+# What bricks hold that are to be drained, out of a catalog.
+
+
+_MOST_SYMLINKS = 1000
+
+# All names of a hard-linked file lie on one brick, and count once there.
+_SUMS = """
+    WITH counted AS (
+        SELECT 1 AS names, bytes, blocks FROM entries
+        WHERE type <> 'directory' AND link_group IS NULL AND list_contains($bricks, brick)
+        UNION ALL
+        SELECT count(*), max(bytes), max(blocks) FROM entries
+        WHERE type <> 'directory' AND link_group IS NOT NULL AND list_contains($bricks, brick)
+        GROUP BY brick, link_group
+    )
+    SELECT coalesce(sum(names), 0)::BIGINT, coalesce(sum(bytes), 0)::BIGINT,
+           (coalesce(sum(blocks), 0) * 512)::BIGINT, (coalesce(max(blocks), 0) * 512)::BIGINT
+    FROM counted
+"""
+_SYMLINKS = """
+    SELECT path FROM entries WHERE type = 'symlink' AND nlink > 1 AND list_contains($bricks, brick)
+    ORDER BY path LIMIT $most
+"""
+_TREES = f"""
+    SELECT tree, sum(names)::BIGINT, sum(bytes)::BIGINT FROM ({BRICK_USES}) AS uses(brick, tree, names, bytes, allocated)
+    WHERE tree IS NOT NULL AND list_contains($bricks, brick) GROUP BY tree ORDER BY tree
+"""
+
+
+class BrickContentFiles:
+    """The `BrickContents` port over a directory of catalogs; `temp_dir` takes what DuckDB spills."""
+
+    def __init__(self, directory: Path, *, temp_dir: Path) -> None:
+        self._directory = directory
+        self._temp_dir = temp_dir
+
+    def content(self, catalog: str, bricks: Sequence[str]) -> BrickContent | None:
+        """What these bricks held when they were scanned; None where the catalog was not made from any of them."""
+        closed = open_closed(self._directory / catalog)
+        if not {walk.brick for walk in closed.record.bricks}.intersection(bricks):
+            return None
+        with connect(temp_dir=self._temp_dir) as connection:
+            create_entries(connection, closed.part_files)
+            sums = connection.execute(_SUMS, {"bricks": list(bricks)}).fetchone() or (0, 0, 0, 0)
+            rows = connection.execute(_SYMLINKS, {"bricks": list(bricks), "most": _MOST_SYMLINKS}).fetchall()
+            trees = connection.execute(_TREES, {"bricks": list(bricks)}).fetchall()
+        return BrickContent(
+            files=sums[0],
+            size_bytes=sums[1],
+            allocated_bytes=sums[2],
+            largest_bytes=sums[3],
+            linked_symlinks=tuple(path for (path,) in rows),
+            trees=tuple(TreeOnBricks(tree=tree, files=files, size_bytes=size) for tree, files, size in trees),
+        )

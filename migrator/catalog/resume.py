@@ -1,0 +1,161 @@
+"""Going on with a catalog that has no closing record."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from migrator.catalog.database import connect
+from migrator.catalog.files import (
+    CLOSING_RECORD,
+    DONE_ROWS_KEY,
+    OPENING_RECORD,
+    ROW_SCHEMA,
+    PartFacts,
+    done_name,
+    numbered,
+    part_name,
+    read_record,
+)
+from migrator.catalog.ports import CatalogTotals, OpenCatalog
+from migrator.catalog.writer import MAX_PART_ROWS, PartsWriter, parquet_bytes
+from migrator.core.durable import sync, write_durably
+from migrator.core.errors import Refused
+from migrator.core.paths import parent
+from migrator.core.units import GIB
+
+_MEMORY_LIMIT_BYTES = GIB // 2
+
+
+def resume(directory: Path, *, temp_dir: Path, max_part_rows: int = MAX_PART_ROWS) -> OpenCatalog:
+    """Take back what was under way, and find what is left to read: directories seen and not done, the root first.
+
+    May be killed and called again. Raises Refused where a part that was on disk is gone or torn, or the catalog is
+    closed already, and OSError.
+    """
+    if (directory / CLOSING_RECORD).exists():
+        raise Refused(
+            f"catalog {directory.name!r} is closed: there is nothing to go on with",
+            hint="run `migrator scan --restart` for a new catalog",
+        )
+    record, _ = read_record(directory / OPENING_RECORD)
+    _remove_uncommitted(directory)
+    done_files, part_files = numbered(directory, "done"), numbered(directory, "part")
+    _check_parts(directory, done_files, part_files)
+    with connect(_MEMORY_LIMIT_BYTES, temp_dir) as database:
+        for number, partial in _under_way(database, done_files).items():
+            _take_back(part_files[number], partial)
+        frontier = _frontier(database, done_files, part_files)
+        totals = _totals(database, part_files, numbered(directory, "problems"))
+    parts = [
+        PartFacts(name=file.name, rows=pq.read_metadata(file).num_rows, size_bytes=file.stat().st_size)
+        for file in part_files.values()
+    ]
+    writer = PartsWriter(
+        directory, parts=parts, next_number=max(done_files, default=-1) + 1, max_part_rows=max_part_rows
+    )
+    return OpenCatalog(record=record, writer=writer, frontier=frontier, totals=totals)
+
+
+def _remove_uncommitted(directory: Path) -> None:
+    """Drop temporary files, and parts that have no done-file: the kill came before they counted."""
+    committed = numbered(directory, "done")
+    for file in directory.glob("*.tmp"):
+        file.unlink()
+    for prefix in ("part", "problems"):
+        for number, file in numbered(directory, prefix).items():
+            if number not in committed:
+                file.unlink()
+    sync(directory)
+
+
+def _check_parts(directory: Path, done_files: Mapping[int, Path], part_files: Mapping[int, Path]) -> None:
+    """Every part that was committed must still be there and be readable to its end."""
+    for number, done_file in done_files.items():
+        damaged = done_file.name
+        try:
+            rows = int((pq.read_metadata(done_file).metadata or {})[DONE_ROWS_KEY])
+            damaged = part_name(number)
+            intact = not rows or (number in part_files and pq.read_metadata(part_files[number]).num_rows <= rows)
+        except (pa.ArrowInvalid, KeyError, ValueError):
+            intact = False
+        if not intact:
+            raise Refused(
+                f"catalog {directory.name!r} is damaged: {damaged} is missing or torn",
+                cause="a file of the catalog was removed, cut off or changed",
+                hint="run `migrator scan --restart` to begin a new catalog",
+            )
+
+
+def _under_way(database: duckdb.DuckDBPyConnection, done_files: Mapping[int, Path]) -> dict[int, set[bytes]]:
+    """By part: the directories with rows in it that never became complete."""
+    found: dict[int, set[bytes]] = {}
+    if not done_files:
+        return found
+    rows = database.execute(
+        """
+        WITH done AS (SELECT path, complete, filename FROM read_parquet($files, filename = true))
+        SELECT filename, path FROM done
+        WHERE NOT complete AND path NOT IN (SELECT path FROM done WHERE complete)
+        """,
+        {"files": [str(file) for file in done_files.values()]},
+    ).fetchall()
+    numbers = {done_name(number): number for number in done_files}
+    for file, path in rows:
+        found.setdefault(numbers[Path(file).name], set()).add(bytes(path))
+    return found
+
+
+def _take_back(part_file: Path, directories: set[bytes]) -> None:
+    """Remove the rows of these directories from a part; they will be read again as a whole."""
+    table = pq.read_table(part_file, schema=ROW_SCHEMA)
+    kept = [parent(path or b"") not in directories for path in table.column("path").to_pylist()]
+    if not all(kept):
+        write_durably(part_file, parquet_bytes(table.filter(pa.array(kept, type=pa.bool_()))))
+
+
+def _frontier(
+    database: duckdb.DuckDBPyConnection, done_files: Mapping[int, Path], part_files: Mapping[int, Path]
+) -> tuple[bytes, ...]:
+    if not done_files:
+        return (b"",)
+    done = [str(file) for file in done_files.values()]
+    root_done = database.execute(
+        "SELECT count(*) FROM read_parquet($done) WHERE complete AND octet_length(path) = 0", {"done": done}
+    ).fetchall()[0][0]
+    if not part_files:
+        return () if root_done else (b"",)
+    rows = database.execute(
+        """
+        SELECT DISTINCT path FROM read_parquet($parts) AS seen WHERE type = 'directory'
+        AND NOT EXISTS (SELECT 1 FROM read_parquet($done) AS done WHERE done.complete AND done.path = seen.path)
+        """,
+        {"parts": [str(file) for file in part_files.values()], "done": done},
+    ).fetchall()
+    left = tuple(bytes(path) for (path,) in rows)
+    return left if root_done else (b"", *left)
+
+
+def _totals(
+    database: duckdb.DuckDBPyConnection, part_files: Mapping[int, Path], problem_files: Mapping[int, Path]
+) -> CatalogTotals:
+    problems = sum(pq.read_metadata(file).num_rows for file in problem_files.values())
+    if not part_files:
+        return CatalogTotals(problems=problems)
+    rows = database.execute(
+        """
+        SELECT tree, count(*), count(*) FILTER (type = 'directory'),
+            coalesce(sum(size) FILTER (type = 'file'), 0)::HUGEINT
+        FROM read_parquet($parts) GROUP BY tree
+        """,
+        {"parts": [str(file) for file in part_files.values()]},
+    ).fetchall()
+    return CatalogTotals(
+        rows=sum(row[1] for row in rows),
+        directories=sum(row[2] for row in rows),
+        size_bytes=sum(int(row[3]) for row in rows),
+        problems=problems,
+        by_tree={None if row[0] is None else bytes(row[0]): (row[1], int(row[3])) for row in rows},
+    )

@@ -1,0 +1,239 @@
+"""Catalogs written in parts: what is on disk is complete."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from migrator.catalog.files import (
+    CLOSING_RECORD,
+    DONE_ROWS_KEY,
+    DONE_SCHEMA,
+    OPENING_RECORD,
+    ROW_SCHEMA,
+    ClosedCatalog,
+    PartFacts,
+    done_name,
+    open_closed,
+    part_name,
+    problem_rows,
+    problems_name,
+    rows_of,
+    write_record,
+)
+from migrator.catalog.model import CatalogRecord, ScanProblem
+from migrator.catalog.ports import CatalogTotals, OpenCatalog
+from migrator.core.durable import sync, write_durably
+from migrator.core.entry import Entry
+from migrator.core.paths import parent
+from migrator.core.units import MIB
+
+if TYPE_CHECKING:
+    from migrator.catalog.brick_parts import BrickPartsWriter
+
+
+# ---
+# Writing a catalog in parts: what is on disk is complete, and a scan that is killed goes on from there.
+#
+# A part is committed by its done-file, which is renamed last. A directory whose rows are spread over several parts is
+# named in each of their done-files, and complete in the last one only. Children of a directory must not be added before
+# the directory is done: so no directory is ever done beneath one that is not, and what a restart has to take back are the
+# rows of the few directories that were under way.
+
+
+MAX_PART_ROWS = 100_000
+"""What a kill costs at most is the reading of so many paths."""
+MAX_PART_BYTES = 32 * MIB
+_BATCH_ROWS = 8192
+"""Entries are turned into columns, which take a tenth of the memory, when so many have come."""
+
+
+def parquet_bytes(table: pa.Table) -> memoryview:
+    """A table as a Parquet file in memory."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    return memoryview(sink.getvalue())
+
+
+class PartsWriter:
+    """The `CatalogWriter` port. One thread at a time may call it; the entries of one call lie in one directory.
+
+    A part is written when it has `max_part_rows` rows or `max_part_bytes` of columns in memory.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        parts: Sequence[PartFacts] = (),
+        next_number: int = 0,
+        max_part_rows: int = MAX_PART_ROWS,
+        max_part_bytes: int = MAX_PART_BYTES,
+    ) -> None:
+        self._directory = directory
+        self._parts = list(parts)
+        self._number = next_number
+        self._finished = next_number
+        self._max_part_rows = max_part_rows
+        self._max_part_bytes = max_part_bytes
+        self._waiting: list[tuple[bytes | None, Sequence[Entry]]] = []
+        self._waiting_rows = 0
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = 0
+        self._bytes = 0
+        self._touched: set[bytes] = set()
+        self._done: list[bytes] = []
+        self._problems: list[ScanProblem] = []
+
+    def add(self, tree: bytes | None, entries: Sequence[Entry]) -> None:
+        """Take entries of one tree (None: outside every tree) and of one directory. Raises OSError."""
+        if not entries:
+            return
+        self._touched.add(parent(entries[0].path))
+        self._waiting.append((tree, entries))
+        self._waiting_rows += len(entries)
+        if self._waiting_rows >= _BATCH_ROWS:
+            self._to_columns()
+        if self._rows + self._waiting_rows >= self._max_part_rows or self._bytes >= self._max_part_bytes:
+            self._write_part()
+
+    def directory_done(self, path: bytes, problems: Sequence[ScanProblem]) -> None:
+        """All entries of this directory have been added."""
+        self._done.append(path)
+        self._problems.extend(problems)
+
+    def note(self, problems: Sequence[ScanProblem]) -> None:
+        """Take problems that belong to no directory: they are on disk with the next part."""
+        self._problems.extend(problems)
+
+    def close(self, record: CatalogRecord) -> CatalogRecord:
+        """Write what is left, then the closing record; `parts` of the record is filled in. Raises OSError."""
+        self._write_part()
+        closed = replace(record, parts=tuple(part.name for part in self._parts))
+        write_record(self._directory / CLOSING_RECORD, closed, tuple(self._parts))
+        return closed
+
+    def abandon(self) -> None:
+        """Write what is left and leave the catalog open, to go on later. Raises OSError."""
+        self._write_part()
+
+    def _to_columns(self) -> None:
+        for tree, entries in _runs(self._waiting):
+            batch = rows_of(tree, entries)
+            self._batches.append(batch)
+            self._rows += batch.num_rows
+            self._bytes += batch.nbytes
+        self._waiting = []
+        self._waiting_rows = 0
+
+    def _write_part(self) -> None:
+        self._to_columns()
+        if not (self._rows or self._done or self._problems):
+            return
+        number = self._number
+        if self._rows:
+            content = parquet_bytes(pa.Table.from_batches(self._batches, schema=ROW_SCHEMA))
+            write_durably(self._directory / part_name(number), content)
+            self._parts.append(PartFacts(name=part_name(number), rows=self._rows, size_bytes=len(content)))
+        if self._problems:
+            write_durably(self._directory / problems_name(number), parquet_bytes(problem_rows(self._problems)))
+        write_durably(self._directory / done_name(number), self._done_file())
+        self._number += 1
+        self._finished += 1
+        self._batches, self._rows, self._bytes = [], 0, 0
+        self._touched, self._done, self._problems = set(), [], []
+
+    def _done_file(self) -> memoryview:
+        going_on = sorted(self._touched.difference(self._done))
+        paths = [*self._done, *going_on]
+        complete = [True] * len(self._done) + [False] * len(going_on)
+        table = pa.table([pa.array(paths, type=pa.binary()), pa.array(complete, type=pa.bool_())], schema=DONE_SCHEMA)
+        return parquet_bytes(table.replace_schema_metadata({DONE_ROWS_KEY: str(self._rows).encode("ascii")}))
+
+
+def _runs(waiting: Iterable[tuple[bytes | None, Sequence[Entry]]]) -> Iterable[tuple[bytes | None, list[Entry]]]:
+    """Neighbours of the same tree as one: batches are few where directories are small."""
+    current: bytes | None = None
+    run: list[Entry] = []
+    for tree, entries in waiting:
+        if run and tree != current:
+            yield current, run
+            run = []
+        current = tree
+        run.extend(entries)
+    if run:
+        yield current, run
+
+
+# ---
+# The catalogs of a site: one directory for each.
+
+
+class CatalogDirectories:
+    """The `Catalogs` port over a directory; `temp_dir` takes what DuckDB spills."""
+
+    def __init__(self, directory: Path, *, temp_dir: Path, max_part_rows: int = MAX_PART_ROWS) -> None:
+        self._directory = directory
+        self._temp_dir = temp_dir
+        self._max_part_rows = max_part_rows
+
+    def create(self, record: CatalogRecord) -> OpenCatalog:
+        """A new catalog with this opening record. Raises OSError, also FileExistsError where the name is taken."""
+        directory = self._directory / record.name
+        directory.mkdir(parents=True)
+        write_record(directory / OPENING_RECORD, record, ())
+        sync(self._directory)
+        return OpenCatalog(
+            record=record,
+            writer=PartsWriter(directory, max_part_rows=self._max_part_rows),
+            frontier=(b"",),
+            totals=CatalogTotals(),
+        )
+
+    def load_for_bricks(self) -> None:
+        """Load what `create_from_bricks` needs, in a thread, while something else is waited for. Blocking; changes nothing."""
+        # A scan of the mount that is not gone on with asks no database, and need not wait for one.
+
+    def create_from_bricks(self, record: CatalogRecord, *, bricks: int) -> "BrickPartsWriter":
+        """A new catalog for the walks of so many bricks. Raises OSError, also FileExistsError."""
+        # As above.
+        from migrator.catalog.brick_parts import BrickPartsWriter  # noqa: PLC0415
+
+        directory = self._directory / record.name
+        directory.mkdir(parents=True)
+        write_record(directory / OPENING_RECORD, record, ())
+        sync(self._directory)
+        return BrickPartsWriter(
+            directory, trees=[tree.path for tree in record.trees], temp_dir=self._temp_dir, bricks=bricks
+        )
+
+    def discard(self, name: str) -> None:
+        """Remove a catalog that was never closed. Raises OSError; it may be gone already."""
+        directory = self._directory / name
+        if directory.is_dir() and not (directory / CLOSING_RECORD).exists():
+            for file in directory.iterdir():
+                file.unlink()
+            directory.rmdir()
+
+    def resume(self, name: str) -> OpenCatalog | None:
+        """Go on with a catalog; None where it was never begun on disk. Raises Refused where it cannot go on."""
+        directory = self._directory / name
+        if not (directory / OPENING_RECORD).is_file():
+            return None
+        # As above.
+        from migrator.catalog.resume import resume  # noqa: PLC0415
+
+        return resume(directory, temp_dir=self._temp_dir, max_part_rows=self._max_part_rows)
+
+    def closing_record(self, name: str) -> CatalogRecord | None:
+        """The record of a closed catalog; None for others. Raises Refused where a part of it is missing or torn."""
+        if not (self._directory / name / CLOSING_RECORD).is_file():
+            return None
+        return self.closed(name).record
+
+    def closed(self, name: str) -> ClosedCatalog:
+        """A closed catalog, for reading. Raises UsageError or Refused as `open_closed` does."""
+        return open_closed(self._directory / name)

@@ -1,0 +1,361 @@
+"""What all verbs share: the site, options, errors, output."""
+
+import asyncio
+import functools
+import getpass
+import json
+import math
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from migrator import __version__
+from migrator.app import let_no_thread_hold
+from migrator.cli.invocation import Invocation
+from migrator.core.entry import UserTree
+from migrator.core.errors import ExitCode, Interrupted, MigratorError, UsageError
+from migrator.core.paths import show
+from migrator.core.units import format_duration, format_size
+from migrator.plan.model import Plan
+from migrator.render.text import to_json
+from migrator.site.config import Site
+from migrator.site.load import load_site
+from migrator.site.quantities import parse_duration, parse_share, parse_size
+
+if TYPE_CHECKING:
+    from migrator.render.document import Document
+
+
+# ---
+# Who gives a command.
+
+
+def who() -> str:
+    """As far as that is known: root by sudo has another name before. Raises UsageError."""
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError) as error:
+        raise UsageError(f"who gives this command is not known: {error}", hint="set LOGNAME") from None
+    before = os.environ.get("SUDO_USER")
+    return f"{name} (sudo by {before})" if before else name
+
+
+# ---
+# What every verb shares: reading the site file, running to the end, and how an error reaches a person.
+
+
+Result = TypeVar("Result")
+
+
+def describe_error(error: MigratorError) -> str:
+    """An error for people: what happened, the usual cause, what to do next."""
+    lines = [f"migrator: {error.message}"]
+    if error.cause:
+        lines.append(f"  cause: {error.cause}")
+    if error.hint:
+        lines.append(f"  next:  {error.hint}")
+    return "\n".join(lines)
+
+
+def print_error(error: MigratorError, *, as_json: bool) -> None:
+    """Write an error to standard error, or as JSON to standard output."""
+    if as_json:
+        document = {
+            "error": {"message": error.message, "cause": error.cause, "hint": error.hint},
+            "exit_code": int(error.exit_code),
+        }
+        click.echo(json.dumps(document, indent=1))
+    else:
+        click.echo(describe_error(error), err=True)
+
+
+def run_to_end(work: Coroutine[Any, Any, Result], *, when_interrupted: str) -> Result:
+    """Run one stage. SIGINT and SIGTERM cancel it once; it stops cleanly, and Interrupted is raised.
+
+    Further signals are taken and change nothing: what is being ended needs its few seconds.
+    """
+
+    async def supervised() -> Result:
+        loop = asyncio.get_running_loop()
+        let_no_thread_hold(loop)
+        task = asyncio.ensure_future(work)
+        stopping = False
+
+        def stop() -> None:
+            nonlocal stopping
+            if not stopping:
+                stopping = True
+                task.cancel()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            raise Interrupted("interrupted", hint=when_interrupted) from None
+
+    return asyncio.run(supervised())
+
+
+def _crash_report(site_file: Path) -> str:
+    """Keep the traceback of a defect where its author can be sent it; the user sees one sentence."""
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="migrator-crash-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"
+    ) as report:
+        report.write(f"migrator {__version__}\nargv: {sys.argv!r}\nsite: {site_file}\n\n{traceback.format_exc()}")
+        return report.name
+
+
+def verb(function: Callable[..., ExitCode]) -> Callable[..., None]:
+    """Make a verb of a function that takes the invocation and its options and returns an exit code.
+
+    Adds `--json`, turns errors into words and exit codes, and lets no traceback reach a user.
+    """
+
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+    @click.pass_obj
+    @functools.wraps(function)
+    def command(invocation: Invocation, /, *, as_json: bool, **options: object) -> None:
+        invocation.as_json = as_json
+        try:
+            code = function(invocation, **options)
+        except MigratorError as error:
+            print_error(error, as_json=as_json)
+            code = error.exit_code
+        except KeyboardInterrupt:
+            print_error(Interrupted("interrupted"), as_json=as_json)
+            code = ExitCode.INTERRUPTED
+        except BrokenPipeError:
+            code = ExitCode.FAILED
+        except (click.exceptions.Exit, click.ClickException, click.Abort):
+            raise
+        except Exception:  # noqa: BLE001 - the one place where a defect is turned into words
+            report = _crash_report(invocation.site_file)
+            print_error(
+                MigratorError(
+                    "a defect of migrator itself; nothing that was recorded is lost",
+                    cause=f"the details are in {report}",
+                    hint="run the same command again; if it happens again, send that file to the maintainers",
+                ),
+                as_json=as_json,
+            )
+            code = ExitCode.FAILED
+        raise click.exceptions.Exit(int(code))
+
+    return command
+
+
+def open_site(invocation: Invocation) -> Site:
+    """The site that site.toml describes. Raises UsageError with every mistake in it."""
+    return load_site(invocation.site_file)
+
+
+# ---
+# Options that several verbs share, and what they take: sizes and shares in words, as in site.toml.
+
+
+_LARGEST_BYTES = 2**63 - 1
+"""No file system holds more, and the ledger keeps sizes in 64 bits."""
+
+_USERS_ALONE = "--user excludes --user-batch and --all: give one of them"
+
+
+class Figure(click.FloatRange):
+    """A number within a range; what is no number is none, though it has a name (`nan`)."""
+
+    def convert(self, value: float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is no number", param, ctx)
+        return number
+
+
+class Size(click.ParamType[int]):
+    """A size in words, at least so many bytes."""
+
+    name = "size"
+
+    def __init__(self, least_bytes: int = 0) -> None:
+        self._least_bytes = least_bytes
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            size_bytes = value if isinstance(value, int) else parse_size(str(value))
+        except UsageError as error:
+            self.fail(_in_words(error), param, ctx)
+        if size_bytes < self._least_bytes:
+            self.fail(f"{value} is too small: the least is {format_size(self._least_bytes)}", param, ctx)
+        if size_bytes > _LARGEST_BYTES:
+            self.fail(f"{value} is more than any file system holds", param, ctx)
+        return size_bytes
+
+
+class Share(click.ParamType[float]):
+    """A share between 0 and 1: `0.05` or `5%`."""
+
+    name = "share"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return parse_share(value if isinstance(value, int | float) else str(value))
+        except UsageError as error:
+            self.fail(_in_words(error), param, ctx)
+
+
+class Duration(click.ParamType[float]):
+    """A duration in words, at least so many seconds."""
+
+    name = "duration"
+
+    def __init__(self, least_s: float = 0.0) -> None:
+        self._least_s = least_s
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            duration_s = value if isinstance(value, float) else parse_duration(str(value))
+        except UsageError as error:
+            self.fail(_in_words(error), param, ctx)
+        if duration_s < self._least_s:
+            self.fail(f"{value} is too short: the least is {format_duration(self._least_s)}", param, ctx)
+        return duration_s
+
+
+SIZE = Size()
+SIZE_NOT_ZERO = Size(least_bytes=1)
+SHARE = Share()
+
+
+plan_option = click.option("--plan", "plan_name", metavar="NAME", help="Plan (default: the newest).")
+
+
+def batches(function: Callable[..., None]) -> Callable[..., None]:
+    """Which batches of which plan: `--user-batch` or `--all`, and `--plan`."""
+    function = plan_option(function)
+    function = click.option(
+        "--all",
+        "every",
+        is_flag=True,
+        callback=_either_or,
+        help="All batches of the plan, in sequence.",
+    )(function)
+    return click.option(
+        "--user-batch",
+        "numbers",
+        type=int,
+        multiple=True,
+        metavar="N",
+        is_eager=True,
+        help="Batch of the plan; repeatable.",
+    )(function)
+
+
+def users(function: Callable[..., None]) -> Callable[..., None]:
+    """Whose trees: `--user`, beside `batches`, which it excludes."""
+    return click.option(
+        "--user",
+        "users",
+        multiple=True,
+        metavar="NAME",
+        callback=_users_alone,
+        help="Trees of this user, in any batch; repeatable; excludes --user-batch and --all.",
+    )(function)
+
+
+def chosen_trees(plan: Plan, users: Sequence[str]) -> Mapping[int, tuple[UserTree, ...]]:
+    """The trees that are meant by `--user`, by the number of their batch, in the plan's order. Raises UsageError."""
+    wanted = set(users)
+    existing = {tree.user for batch in plan.batches for tree in batch.trees}
+    unknown = [user for user in dict.fromkeys(users) if user not in existing]
+    if unknown:
+        near = [match for user in unknown for match in get_close_matches(user, existing, n=2, cutoff=0.6)]
+        raise UsageError(
+            f"plan {plan.name} has no tree of {', '.join(map(_shown, unknown))}",
+            hint=f"did you mean {' or '.join(map(_shown, dict.fromkeys(near)))}?"
+            if near
+            else f"see whom it has: `migrator status --plan {plan.name}`",
+        )
+    found = {batch.number: tuple(tree for tree in batch.trees if tree.user in wanted) for batch in plan.batches}
+    return {number: trees for number, trees in found.items() if trees}
+
+
+def chosen_batches(plan: Plan, numbers: Sequence[int], *, every: bool) -> tuple[int, ...]:
+    """The batches that are meant by `--user-batch` and `--all`. Raises UsageError."""
+    existing = tuple(batch.number for batch in plan.batches)
+    if every:
+        return existing
+    if not numbers:
+        raise UsageError("which batches?", hint="give --user-batch N (it may be repeated), or --all")
+    unknown = [number for number in numbers if number not in existing]
+    if unknown:
+        raise UsageError(
+            f"plan {plan.name} has no batch {', '.join(map(str, unknown))}",
+            hint=f"it has batches {existing[0]} to {existing[-1]}: see `migrator status`"
+            if existing
+            else "it has no batches at all",
+        )
+    return tuple(numbers)
+
+
+def _either_or(ctx: click.Context, _param: click.Parameter, every: bool) -> bool:
+    if every and ctx.params.get("numbers"):
+        raise click.UsageError("--all and --user-batch exclude each other: give one of them", ctx)
+    if every and ctx.params.get("users"):
+        raise click.UsageError(_USERS_ALONE, ctx)
+    return every
+
+
+def _users_alone(ctx: click.Context, _param: click.Parameter, users: tuple[str, ...]) -> tuple[str, ...]:
+    # Of two options the one that is parsed later sees the other: `_either_or` does the same.
+    if users and (ctx.params.get("numbers") or ctx.params.get("every")):
+        raise click.UsageError(_USERS_ALONE, ctx)
+    return users
+
+
+def _shown(user: str) -> str:
+    return show(user.encode("utf-8", "surrogateescape"))
+
+
+def _in_words(error: UsageError) -> str:
+    return f"{error.message} ({error.hint})" if error.hint else error.message
+
+
+# ---
+# A result in the form that was asked for.
+
+
+Value = TypeVar("Value")
+
+
+def present(invocation: Invocation, value: Value, document_of: "Callable[[Value], Document]") -> None:
+    """Print a result on standard output: the value as JSON, or as tables its document, made only for that."""
+    if invocation.as_json:
+        click.echo(to_json(value), nl=False)
+    else:
+        _print(invocation, document_of(value))
+
+
+def present_all(invocation: Invocation, values: Sequence[Value], document_of: "Callable[[Value], Document]") -> None:
+    """Print several results: one JSON list, or their documents one below the other."""
+    if invocation.as_json:
+        click.echo(to_json(values), nl=False)
+        return
+    for value in values:
+        _print(invocation, document_of(value))
+
+
+def _print(invocation: Invocation, document: "Document") -> None:
+    # Tables are drawn by a library that scripts do not wait for: they ask for JSON.
+    from rich.console import Console  # noqa: PLC0415
+
+    from migrator.render.terminal import print_document  # noqa: PLC0415
+
+    console = Console(width=invocation.width, highlight=False, soft_wrap=False)
+    print_document(console, document)

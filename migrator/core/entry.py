@@ -1,0 +1,140 @@
+"""What one look at one path saw (the row of a catalog, a manifest, a comparison), and user trees."""
+
+import hashlib
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntFlag, StrEnum
+
+# ---
+# What one look at one path saw: the row of a catalog, a manifest, a comparison.
+
+
+ACL_ACCESS = b"system.posix_acl_access"
+ACL_DEFAULT = b"system.posix_acl_default"
+
+
+class EntryType(StrEnum):
+    """The kind of a path."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    SYMLINK = "symlink"
+    FIFO = "fifo"
+    SOCKET = "socket"
+    BLOCK = "block"
+    CHARACTER = "character"
+
+    @classmethod
+    def of_mode(cls, mode: int) -> "EntryType":
+        """The type in a `st_mode`."""
+        return _TYPES[stat.S_IFMT(mode)]
+
+
+_TYPES = {
+    stat.S_IFREG: EntryType.FILE,
+    stat.S_IFDIR: EntryType.DIRECTORY,
+    stat.S_IFLNK: EntryType.SYMLINK,
+    stat.S_IFIFO: EntryType.FIFO,
+    stat.S_IFSOCK: EntryType.SOCKET,
+    stat.S_IFBLK: EntryType.BLOCK,
+    stat.S_IFCHR: EntryType.CHARACTER,
+}
+
+
+class XattrKinds(IntFlag):
+    """Which namespaces of extended attributes a path has."""
+
+    NONE = 0
+    USER = 1
+    ACL_ACCESS = 2
+    ACL_DEFAULT = 4
+    CAPABILITY = 8
+    SECURITY = 16
+    TRUSTED = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One path as seen: relative to the root that was walked, never through a symlink.
+
+    `mode` holds the permission bits only (with setuid, setgid, sticky). `ino` is unsigned. `xattrs` holds full names
+    and values, ACLs as `system.posix_acl_*`; the file system's own internal attributes are left out by the adapter
+    (of `trusted.*` nothing is ever carried; foreign ones are kept here so that they can be listed as a loss).
+    """
+
+    path: bytes
+    type: EntryType
+    size_bytes: int
+    blocks: int
+    uid: int
+    gid: int
+    mode: int
+    mtime_ns: int
+    atime_ns: int
+    ctime_ns: int
+    dev: int
+    rdev: int
+    ino: int
+    nlink: int
+    symlink_target: bytes | None = None
+    gfid: bytes | None = None
+    brick: str | None = None
+    xattrs: Mapping[bytes, bytes] = field(default_factory=dict)
+
+    @property
+    def link_group(self) -> int | None:
+        """The inode of a file with several names; None for others and for directories."""
+        return self.ino if self.nlink > 1 and self.type is not EntryType.DIRECTORY else None
+
+
+def xattr_digest(xattrs: Mapping[bytes, bytes]) -> bytes | None:
+    """16 bytes over all names and values, in order of name and with lengths (BLAKE2b); None when there are none."""
+    if not xattrs:
+        return None
+    digest = hashlib.blake2b(digest_size=16)
+    for key in sorted(xattrs):
+        value = xattrs[key]
+        digest.update(len(key).to_bytes(4, "big") + key + len(value).to_bytes(4, "big") + value)
+    return digest.digest()
+
+
+def xattr_kinds(xattrs: Mapping[bytes, bytes]) -> XattrKinds:
+    """The namespaces present."""
+    kinds = XattrKinds.NONE
+    for key in xattrs:
+        if key.startswith(b"user."):
+            kinds |= XattrKinds.USER
+        elif key == ACL_ACCESS:
+            kinds |= XattrKinds.ACL_ACCESS
+        elif key == ACL_DEFAULT:
+            kinds |= XattrKinds.ACL_DEFAULT
+        elif key == b"security.capability":
+            kinds |= XattrKinds.CAPABILITY
+        elif key.startswith(b"trusted."):
+            kinds |= XattrKinds.TRUSTED
+        else:
+            kinds |= XattrKinds.SECURITY
+    return kinds
+
+
+def acl_entries(value: bytes) -> int:
+    """Entries of an ACL as its attribute holds it: 4 bytes of header, 8 bytes an entry (linux/posix_acl_xattr.h)."""
+    return max(len(value) - 4, 0) // 8
+
+
+def acl_entry_count(xattrs: Mapping[bytes, bytes]) -> int:
+    """Entries in the longer of the two ACLs."""
+    return max((acl_entries(xattrs[key]) for key in (ACL_ACCESS, ACL_DEFAULT) if key in xattrs), default=0)
+
+
+# ---
+# User trees: the directories that move as one unit.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class UserTree:
+    """A directory that moves as one unit, relative to the source root, and the user it belongs to."""
+
+    path: bytes
+    user: str

@@ -1,0 +1,145 @@
+"""Events that operators see and the ledger keeps, and the findings of preflight checks."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+# ---
+# Events: what operators are shown and what the ledger keeps of a migration's course.
+
+
+class EventKind(StrEnum):
+    """What happened."""
+
+    SITE_CREATED = "site-created"
+    SCAN_STARTED = "scan-started"
+    SCAN_FINISHED = "scan-finished"
+    SCAN_INTERRUPTED = "scan-interrupted"
+    SOURCE_UNHEALTHY = "source-unhealthy"
+    PLAN_WRITTEN = "plan-written"
+    RUN_STARTED = "run-started"
+    RUN_FINISHED = "run-finished"
+    RUN_INTERRUPTED = "run-interrupted"
+    BATCH_REFUSED = "batch-refused"
+    TREES_LEFT_ALONE = "trees-left-alone"
+    PASS_STARTED = "pass-started"
+    PASS_MOVED = "pass-moved"
+    PASS_FINISHED = "pass-finished"
+    PASS_JUDGED = "pass-judged"
+    TRASH_EXPIRED = "trash-expired"
+    POOL_STOPPED = "pool-stopped"
+    CHUNK_RETRIED = "chunk-retried"
+    CHUNK_SPLIT = "chunk-split"
+    CHUNK_FAILED = "chunk-failed"
+    ORPHAN_ENDED = "orphan-ended"
+    FILE_BAD = "file-bad"
+    VERIFY_STARTED = "verify-started"
+    VERIFY_FINISHED = "verify-finished"
+    PURGE_STARTED = "purge-started"
+    PURGE_FINISHED = "purge-finished"
+    PURGE_KEPT = "purge-kept"
+    GUARD_REFUSED = "guard-refused"
+    HOST_LOST = "host-lost"
+    HOST_FOUND = "host-found"
+    BRICKS_UNFIT = "bricks-unfit"
+    TREE_DRIVEN = "tree-driven"
+    TREE_STRIPED = "tree-striped"
+    STORAGE_LOST = "storage-lost"
+    STORAGE_BACK = "storage-back"
+    SECOND_LOOK = "second-look"
+    CAPABILITIES_PROBED = "capabilities-probed"
+    CUTOVER_STARTED = "cutover-started"
+    CUTOVER_STEP = "cutover-step"
+    CUTOVER_FAILED = "cutover-failed"
+    CUTOVER_REVERTING = "cutover-reverting"
+    CUTOVER_GIVEN_UP = "cutover-given-up"
+    CUTOVER_HALTED = "cutover-halted"
+    CUTOVER_FINISHED = "cutover-finished"
+    TREE_COMPARED = "tree-compared"
+    COMPARISON_FAILED = "comparison-failed"
+    DRAIN_STEP = "drain-step"
+    DRAIN_FAILED = "drain-failed"
+    DRAIN_HALTED = "drain-halted"
+    DRAIN_FINISHED = "drain-finished"
+    DRAIN_DOUBTED = "drain-doubted"
+    ADDITION_STEP = "addition-step"
+    ADDITION_FAILED = "addition-failed"
+    ADDITION_HALTED = "addition-halted"
+    ADDITION_FINISHED = "addition-finished"
+    RETIREMENT_STARTED = "retirement-started"
+    RETIREMENT_FINISHED = "retirement-finished"
+    RETIREMENT_GIVEN_UP = "retirement-given-up"
+    RETIREMENT_HALTED = "retirement-halted"
+    QUOTA_NEAR = "quota-near"
+    THROTTLE_SET = "throttle-set"
+    STREAMS_SET = "streams-set"
+    LIMITS_SET = "limits-set"
+    OPTION_SET = "option-set"
+    BACKUP_TOLD = "backup-told"
+    HOOK_CALLED = "hook-called"
+    HOOK_SKIPPED = "hook-skipped"
+    HOOK_REFUSED = "hook-refused"
+    HOOK_FAILED = "hook-failed"
+    HOOK_INTERRUPTED = "hook-interrupted"
+    USER_TOLD = "user-told"
+    FILES_ARCHIVED = "files-archived"
+    ARCHIVE_VOID = "archive-void"
+    FILES_RESTORED = "files-restored"
+    BENCHMARK_RUN = "benchmark-run"
+    BENCHMARK_FAILED = "benchmark-failed"
+    BENCHMARK_LEFT = "benchmark-left"
+
+
+class Severity(StrEnum):
+    """How much an event matters to an operator."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One entry of the migration's log; `subject` names the batch, chunk, tree or file that it is about."""
+
+    at_s: float
+    kind: EventKind
+    severity: Severity
+    subject: str
+    message: str
+
+
+# ---
+# What a preflight check found.
+
+
+class FindingStatus(StrEnum):
+    """How bad it is: a warning lets a migration begin, a failure does not."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILURE = "failure"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One answer of one check; `fix` is what to do about it, empty where there is nothing to do."""
+
+    check: str
+    status: FindingStatus
+    message: str
+    fix: str = ""
+
+
+def ok(check: str, message: str) -> Finding:
+    """A check that is content."""
+    return Finding(check=check, status=FindingStatus.OK, message=message)
+
+
+def warning(check: str, message: str, fix: str) -> Finding:
+    """A check that found something to know before beginning."""
+    return Finding(check=check, status=FindingStatus.WARNING, message=message, fix=fix)
+
+
+def failure(check: str, message: str, fix: str) -> Finding:
+    """A check that found something to mend before beginning."""
+    return Finding(check=check, status=FindingStatus.FAILURE, message=message, fix=fix)

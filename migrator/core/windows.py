@@ -1,0 +1,148 @@
+"""Windows of time by weekday and time of day, and which of them are open."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+
+from migrator.core.units import DAY_S, HOUR_S, MINUTE_S
+
+# ---
+# Windows of time in which something may be done, by weekday and time of day on this machine.
+
+
+DAY_NAMES = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MINUTES = HOUR_S // MINUTE_S
+_FEWEST_IN_A_RANGE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """On `days` (0 is Monday) from `start_minute` of the day on; an end that is not after the start lies on the next day.
+
+    `jobs` is how many streams may be at work on each host meanwhile, `bwlimit_bytes_per_s` how much all streams together may
+    move; None: what holds otherwise.
+    """
+
+    days: tuple[int, ...]
+    start_minute: int
+    end_minute: int
+    jobs: int | None = None
+    bwlimit_bytes_per_s: int | None = None
+
+    @property
+    def when(self) -> str:
+        """As it is written in site.toml: `Mon-Fri 19:00-07:00`; without days it holds on every day."""
+        minutes = (self.start_minute, self.end_minute)
+        times = "-".join(f"{minute // _MINUTES:02}:{minute % _MINUTES:02}" for minute in minutes)
+        return times if len(self.days) == len(DAY_NAMES) else f"{self._day_words} {times}"
+
+    @property
+    def _day_words(self) -> str:
+        found = []
+        # Days that follow each other are as far from their places in the list.
+        for _, together in groupby(enumerate(self.days), lambda placed: placed[1] - placed[0]):
+            names = [DAY_NAMES[day] for _, day in together]
+            found += [f"{names[0]}-{names[-1]}"] if len(names) >= _FEWEST_IN_A_RANGE else names
+        return ",".join(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowStanding:
+    """A window at a time: whether it holds, and when that changes (None: never), `changes` on this machine's clock."""
+
+    when: str
+    jobs: int | None
+    bwlimit_bytes_per_s: int | None
+    holds: bool
+    changes_at_s: float | None
+    changes: str
+
+
+# ---
+# Which windows hold at a time, and when that changes. Pure: the time of day comes from the caller.
+#
+# Nothing is computed with the length of a day or of an hour: what holds is told by weekday and time of day alone, so the hour
+# that a clock skips or repeats, and a clock that is set, need no rules of their own.
+
+
+LocalTime = Callable[[float], tuple[int, int]]
+"""Weekday (0 is Monday) and minute of the day at a time in seconds since the epoch."""
+
+_FURTHEST_S = 8 * DAY_S
+"""Every window comes again within a week; with the hour that a clock may skip, a little later."""
+
+
+def holds(window: Window, day: int, minute: int) -> bool:
+    """Whether a window holds on a weekday at a minute of the day."""
+    if window.start_minute < window.end_minute:
+        return day in window.days and window.start_minute <= minute < window.end_minute
+    # It ends on the day after.
+    if minute >= window.start_minute:
+        return day in window.days
+    return (day - 1) % 7 in window.days and minute < window.end_minute
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """What the windows say: whether anything may be begun, and the smallest limits of those that hold now."""
+
+    open: bool
+    jobs: int | None = None
+    bwlimit_bytes_per_s: int | None = None
+
+
+def opening(windows: Sequence[Window], at_s: float, local_time: LocalTime) -> Opening:
+    """What holds at a time; without windows everything may be begun at any time."""
+    if not windows:
+        return Opening(open=True)
+    day, minute = local_time(at_s)
+    now = [window for window in windows if holds(window, day, minute)]
+    return Opening(
+        open=bool(now),
+        jobs=min((window.jobs for window in now if window.jobs is not None), default=None),
+        bwlimit_bytes_per_s=min(
+            (window.bwlimit_bytes_per_s for window in now if window.bwlimit_bytes_per_s is not None), default=None
+        ),
+    )
+
+
+def opens_at(windows: Sequence[Window], at_s: float, local_time: LocalTime) -> float | None:
+    """When the next window begins, for a time at which none holds: the beginning of a minute; None where none ever does."""
+    return _first_minute(at_s, local_time, lambda *now: any(holds(window, *now) for window in windows))
+
+
+def standings(
+    windows: Sequence[Window], at_s: float, local_time: LocalTime, in_words: Callable[[float], str]
+) -> tuple[WindowStanding, ...]:
+    """Each window at a time, in their order: which hold, and when each of them ends, or begins next."""
+    found = []
+    now = local_time(at_s)
+    for window in windows:
+        is_held = holds(window, *now)
+        changes_at_s = _first_minute(at_s, local_time, partial(_has_changed, window, is_held))
+        found.append(
+            WindowStanding(
+                when=window.when,
+                jobs=window.jobs,
+                bwlimit_bytes_per_s=window.bwlimit_bytes_per_s,
+                holds=is_held,
+                changes_at_s=changes_at_s,
+                changes="" if changes_at_s is None else in_words(changes_at_s),
+            )
+        )
+    return tuple(found)
+
+
+def _has_changed(window: Window, before: bool, day: int, minute: int) -> bool:
+    return holds(window, day, minute) is not before
+
+
+def _first_minute(at_s: float, local_time: LocalTime, true: Callable[[int, int], bool]) -> float | None:
+    """The beginning of the first minute after this one at whose weekday and minute of the day it is true."""
+    minute_s = at_s - at_s % MINUTE_S
+    while minute_s < at_s + _FURTHEST_S:
+        minute_s += MINUTE_S
+        if true(*local_time(minute_s)):
+            return minute_s
+    return None

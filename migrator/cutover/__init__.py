@@ -1,0 +1,1 @@
+"""`cutover` and `rollback`: freeze, final pass, verify, switch, thaw."""

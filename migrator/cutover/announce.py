@@ -1,0 +1,244 @@
+"""`announce`, and the facts that hooks around a cutover are given."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from migrator.core.clock import Clock
+from migrator.core.entry import UserTree
+from migrator.core.errors import Interrupted, Refused, UsageError
+from migrator.core.events import EventKind, Severity
+from migrator.core.paths import join, show
+from migrator.core.progress import Progress
+from migrator.core.tasks import Blocking
+from migrator.core.units import format_duration
+from migrator.cutover.model import (
+    SETTLED_STATES,
+    UNDER_WAY_STATES,
+    Announced,
+    Announcement,
+    AnnounceSummary,
+    begins_words,
+)
+from migrator.cutover.rules_guards import state_words
+from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
+from migrator.hooks.rules import in_order
+from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, StepHooks, find_hooks, hook_world
+from migrator.ledger.call import recorded_run, say
+from migrator.ledger.locks import Locks
+from migrator.ledger.model import SiteRecord
+from migrator.report.model import PlannedTree
+from migrator.site.rules_links import link_path, user_problem
+from migrator.transfer.ports import RunFiles
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+
+VERB = "announce"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnounceRequest:
+    """Who is told what: trees of one plan by batch, and when their move begins. `link` is the path of site.toml that is
+    switched, with `{user}` in it; None where a hook makes the switch. `again`: also who was told this time before.
+    """
+
+    plan: str
+    trees: Mapping[int, Sequence[UserTree]]
+    begins_at_s: float
+    source_root: bytes
+    target_root: bytes
+    link: str | None
+    pid: int
+    dry_run: bool = False
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnounceWorld:
+    """Everything outside the program that `announce` touches."""
+
+    ledger: "Ledger"
+    hooks: Hooks
+    locks: Locks
+    files: RunFiles
+    progress: Progress
+    clock: Clock
+    blocking: Blocking
+    tokens: Callable[[], str]
+
+
+async def announce(request: AnnounceRequest, world: AnnounceWorld) -> AnnounceSummary:
+    """Hand the facts of each user to the `announce` hooks, one after the other. May be called again: who was told of the
+    same time is not told twice, unless that is asked for.
+
+    Raises UsageError (a time that is over, a site without `init`), Refused (a user without a plain name, no hook that
+    tells, a hook refuses), LockHeld, Interrupted.
+    """
+    site = world.ledger.site.read()
+    if site is None:
+        raise UsageError("this site has no record yet", hint="run `migrator init`")
+    if request.begins_at_s <= world.clock.now_s():
+        raise UsageError(
+            f"{begins_words(request.begins_at_s)} is over",
+            hint="give a time that is ahead, as in --begins '2030-01-31 19:00'; without an offset (+01:00) it is UTC",
+        )
+    await _require_hooks(world)
+    due = _due(request, world)
+    if request.dry_run:
+        return _summary(request, due)
+    begins = begins_words(request.begins_at_s)
+    with world.locks.hold(VERB, f"announcing {begins}"), world.files.open(VERB, world.clock.now_s()) as directory:
+        try:
+            async with recorded_run(
+                world.ledger.runs, world.clock, verb=VERB, pid=request.pid, directory=directory.path
+            ) as run:
+                planned = {one.tree.path: one for one in world.ledger.facts.trees(request.plan)}
+                telling = _Telling(request=request, world=world, site=site, planned=planned, run_id=run.id)
+                await telling.calls.begin((HookStep.ANNOUNCE,))
+                summary = _summary(request, [await telling.tell(one) for one in due])
+                run.exit_code = summary.exit_code
+        except asyncio.CancelledError:
+            raise Interrupted(
+                "the announcements were interrupted", hint="the same command tells those that were not told"
+            ) from None
+    return summary
+
+
+def _summary(request: AnnounceRequest, announcements: Sequence[Announcement]) -> AnnounceSummary:
+    return AnnounceSummary(
+        plan=request.plan,
+        begins_at_s=request.begins_at_s,
+        dry_run=request.dry_run,
+        announcements=tuple(announcements),
+    )
+
+
+async def _require_hooks(world: AnnounceWorld) -> None:
+    found = await find_hooks(world.hooks, world.blocking)
+    stage = _hooked("", UserTree(path=b"", user=""), 0.0).stage(HookEvent.POST)
+    if not found.problems and not in_order(found.hooks, stage):
+        raise Refused(
+            f"nobody would be told: there is no hook in {stage.name}.d of {show(world.hooks.directory)}",
+            cause="this program sends nothing itself: it hands the facts of each user to hooks",
+            hint="put one there, such as hooks/post-announce.d/50-tell-user of the samples (docs/cutover.md)",
+        )
+
+
+def _due(request: AnnounceRequest, world: AnnounceWorld) -> list[Announcement]:
+    """Every tree, and whether its user is to be told. Raises Refused before anybody is told."""
+    found = []
+    for batch, trees in request.trees.items():
+        predictions = world.ledger.predictions.of_batch(request.plan, batch)
+        freeze_s = predictions[-1].prediction.freeze_s if predictions else None
+        for tree in trees:
+            about = Announcement(tree=tree, batch=batch, outcome=Announced.WOULD_TELL, freeze_s=freeze_s)
+            if not_due := _not_due(world.ledger, tree):
+                found.append(replace(about, outcome=Announced.NOT_DUE, reason=not_due))
+            elif not request.again and _was_told(world.ledger, request, tree):
+                reason = f"was told of {begins_words(request.begins_at_s)} before"
+                found.append(replace(about, outcome=Announced.BEFORE, reason=reason))
+            else:
+                _link(request, tree)
+                found.append(about)
+    return found
+
+
+def _not_due(ledger: "Ledger", tree: UserTree) -> str:
+    latest = ledger.cutovers.latest(tree.path)
+    if latest is None or latest.state not in SETTLED_STATES | UNDER_WAY_STATES:
+        return ""
+    return f"a cutover was begun already: {state_words(latest.state)}"
+
+
+def _was_told(ledger: "Ledger", request: AnnounceRequest, tree: UserTree) -> bool:
+    step = _hooked(request.plan, tree, request.begins_at_s)
+    latest = ledger.hooks.latest(step.step, step.key)
+    return latest is not None and latest.state == HookState.DONE
+
+
+def _link(request: AnnounceRequest, tree: UserTree) -> bytes | None:
+    if request.link is None:
+        return None
+    if problem := user_problem(tree.user):
+        raise Refused(
+            f"no link can be named for the user of {show(tree.path)}: {problem}",
+            hint="give the tree a user in [users] map; `migrator doctor` lists all of these",
+        )
+    return link_path(request.link, tree.user)
+
+
+def _hooked(plan: str, tree: UserTree, begins_at_s: float) -> HookedStep:
+    begins = begins_words(begins_at_s)
+    return HookedStep(
+        step=HookStep.ANNOUNCE,
+        key=f"plan {plan}: {begins} announced to {show(tree.path)}",
+        subject=f"{tree.user}: {VERB}",
+        words=f"telling {tree.user} of {begins}",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Telling:
+    """One call of the verb that tells."""
+
+    request: AnnounceRequest
+    world: AnnounceWorld
+    site: SiteRecord
+    planned: Mapping[bytes, PlannedTree]
+    run_id: int
+
+    @property
+    def calls(self) -> StepHooks:
+        """The hooks of this call."""
+        return StepHooks(
+            world=hook_world(
+                self.world,
+                self.world.hooks,
+                self.site,
+                source_root=self.request.source_root,
+                target_root=self.request.target_root,
+                run_id=self.run_id,
+                say=self._say,
+            )
+        )
+
+    async def tell(self, one: Announcement) -> Announcement:
+        """Hand the facts of one user to the hooks. Raises Refused where one of them refuses."""
+        if one.outcome is not Announced.WOULD_TELL:
+            return one
+        step = _hooked(self.request.plan, one.tree, self.request.begins_at_s)
+        try:
+            told = await self.calls.tell(step, self._facts(one))
+        except HookSkipped as skipped:
+            return replace(one, outcome=Announced.SKIPPED, reason=skipped.message)
+        if not told:
+            reason = "a hook that tells users failed: see the events of `migrator status`"
+            return replace(one, outcome=Announced.FAILED, reason=reason)
+        freeze = "" if one.freeze_s is None else f", with a freeze of {format_duration(one.freeze_s)}"
+        message = f"{one.tree.user} was told that the move of {show(one.tree.path)} begins at "
+        message += f"{begins_words(self.request.begins_at_s)}{freeze}"
+        self._say(EventKind.USER_TOLD, Severity.INFO, step.subject, message)
+        return replace(one, outcome=Announced.TOLD)
+
+    def _facts(self, one: Announcement) -> HookFacts:
+        planned = self.planned.get(one.tree.path)
+        return HookFacts(
+            run_id=self.run_id,
+            plan=self.request.plan,
+            batch=one.batch,
+            trees=(one.tree,),
+            user=one.tree.user,
+            link=_link(self.request, one.tree),
+            old_path=join(self.request.source_root, one.tree.path),
+            new_path=join(self.request.target_root, one.tree.path),
+            files=planned.files if planned else 0,
+            size_bytes=planned.size_bytes if planned else 0,
+            freeze_s=one.freeze_s,
+            begins_at_s=self.request.begins_at_s,
+            started_at_s=self.world.clock.now_s(),
+        )
+
+    def _say(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
+        say(self.world, kind, severity, subject, message, run_id=self.run_id)

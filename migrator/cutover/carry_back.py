@@ -1,0 +1,785 @@
+"""Carrying back what a user changed on the target, for a rollback."""
+
+import asyncio
+import errno
+import os
+import stat
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
+
+from migrator.catalog.model import CatalogRecord
+from migrator.catalog.ports import ChunkLists, Manifests
+from migrator.core.clock import Clock
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
+from migrator.core.errors import ExitCode, LedgerCorrupt, MigratorError, Refused
+from migrator.core.paths import is_beneath, join, show
+from migrator.core.progress import Progress
+from migrator.core.states import BatchState, PassKind, PassState
+from migrator.core.tasks import Blocking
+from migrator.cutover.model import (
+    FROZEN_PERMISSIONS,
+    FROZEN_UID,
+    PERMISSION_BITS,
+    CutoverRecord,
+    FrozenTop,
+    PassSeen,
+    ProofSeen,
+    TargetChanges,
+)
+from migrator.cutover.ports import BackSide, BackSource, CarriedBack, SourceChange, SwitchedCatalogs
+from migrator.cutover.rules_back import carried_top
+from migrator.delta.delta import DeltaPass, Deltas, expire_trash, final_pass_facts
+from migrator.delta.model import ChangeKind, Changes
+from migrator.delta.moving import only_not_renamed
+from migrator.fs.model import Capacity, TargetCapabilities
+from migrator.fs.ports import Block
+from migrator.fs.reading import PosixSource
+from migrator.fs.rules import CLOSED_MODE
+from migrator.fs.writing import MountedTarget
+from migrator.gluster.model import SourceHealth
+from migrator.hosts.ports import Activity
+from migrator.ledger.model import PassRecord, SiteRecord
+from migrator.plan.model import Batch, Order, Plan, TransferCost
+from migrator.plan.ports import ChunkListWriter, PlanDocuments
+from migrator.reap.ports import ReapLists
+from migrator.transfer.context import Invocation, World
+from migrator.transfer.model import RunRequest
+from migrator.transfer.ports import Lanes, RunFiles
+from migrator.transfer.recovery import recover
+from migrator.verify.model import DigestPolicy, VerificationRecord
+from migrator.verify.stage import VerifyRequest, verify
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+
+# ---
+# Both sides of one frozen user tree, as a rollback reads and writes them.
+
+
+_NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+
+
+class Healthy(Protocol):
+    """What tells whether a side shows everything."""
+
+    async def health(self) -> SourceHealth:
+        """As a source says it."""
+
+
+class _Side(MountedTarget):
+    """A mounted side of one tree, which does not show what lies under the path `hidden`."""
+
+    def __init__(
+        self, root: bytes, capabilities: TargetCapabilities | None = None, *, tree: bytes, hidden: bytes
+    ) -> None:
+        super().__init__(root, capabilities)
+        self._tree = tree
+        self._hidden = join(tree, hidden)
+
+    def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
+        """The entries of a directory, as the port says, but for what is hidden."""
+        if is_beneath(path, self._hidden):
+            return
+        for block in super().read_directory(path, block_entries=block_entries):
+            if path != self._tree:
+                yield block
+                continue
+            yield replace(
+                block,
+                entries=tuple(entry for entry in block.entries if entry.path != self._hidden),
+                problems=tuple(one for one in block.problems if not is_beneath(one.path, self._hidden)),
+            )
+
+    def look(self, path: bytes) -> Entry | None:
+        """One entry, as the port says; None for what is hidden."""
+        return None if is_beneath(path, self._hidden) else super().look(path)
+
+    def top(self) -> Entry:
+        """The tree's own directory as it really is. Raises OSError, also where there is none."""
+        seen = MountedTarget.look(self, self._tree)
+        if seen is None or seen.type is not EntryType.DIRECTORY:
+            raise OSError(errno.ENOTDIR if seen else errno.ENOENT, "no user tree is here", self._tree)
+        return seen
+
+    async def quotas(self) -> Sequence[tuple[bytes, int]]:
+        """None: nobody asks here."""
+        return ()
+
+
+class TargetSide(_Side):
+    """The target: what is carried back is read here. It is a source (`SourceFileSystem`) and a side to be verified.
+
+    A frozen top counts as closed: `look` shows it so. It is healthy where it is mounted and `other`, the side that is
+    written to, has no problem: with a brick down, what is written there may go astray. `other` may be any volume by now,
+    with other bricks than at the switch, so its fingerprint says nothing here.
+    """
+
+    def __init__(
+        self,
+        root: bytes,
+        capabilities: TargetCapabilities | None = None,
+        *,
+        tree: bytes,
+        hidden: bytes,
+        other: Healthy,
+    ) -> None:
+        super().__init__(root, capabilities, tree=tree, hidden=hidden)
+        self._other = other
+
+    def look(self, path: bytes) -> Entry | None:
+        """One entry, the top as said above."""
+        seen = super().look(path)
+        return _as_closed(seen) if seen is not None and path == self._tree else seen
+
+    async def health(self) -> SourceHealth:
+        """Of both sides, as said above."""
+        own, other = await PosixSource(self.root).health(), await self._other.health()
+        return SourceHealth(problems=(*own.problems, *other.problems), fingerprint=own.fingerprint)
+
+
+class SourceSide(_Side):
+    """The source: what is carried back is written here. It is a target (`TargetFileSystem`) and a side to be verified.
+
+    The top stays as the freeze has left it: nothing opens or closes it here.
+    """
+
+    def __init__(
+        self,
+        root: bytes,
+        capabilities: TargetCapabilities | None = None,
+        *,
+        tree: bytes,
+        hidden: bytes,
+        real: Healthy,
+    ) -> None:
+        super().__init__(root, capabilities, tree=tree, hidden=hidden)
+        self._real = real
+
+    async def health(self) -> SourceHealth:
+        """Of the source itself."""
+        return await self._real.health()
+
+    def make_parents(self, tree: bytes, like: Sequence[Entry]) -> None:  # noqa: ARG002 - nothing is made
+        """Make nothing: the tree has to be there. Raises OSError."""
+        if tree != self._tree:
+            raise OSError(errno.EINVAL, "another user tree than the one that is carried back", tree)
+        self.top()
+
+    def flush(self, paths: Sequence[bytes]) -> None:
+        """Sync these files and directories, each by itself: a mount of FUSE lets no syncfs(2) through to its servers. What is
+        not there any more, or is no file or directory, is left out. Raises OSError.
+        """
+        for path in paths:
+            try:
+                fd = self.beneath.open(path, os.O_PATH)
+            except OSError as error:
+                if error.errno not in _NOT_THERE:
+                    raise
+                continue
+            try:
+                kind = stat.S_IFMT(os.fstat(fd).st_mode)
+            finally:
+                os.close(fd)
+            # A device is not opened: that may do something.
+            if kind in (stat.S_IFREG, stat.S_IFDIR):
+                self._flush_one(path)
+
+    def _flush_one(self, path: bytes) -> None:
+        fd = self.beneath.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def _as_closed(top: Entry) -> Entry:
+    """A frozen top as a closed one is; any other as it is."""
+    frozen = (
+        top.type is EntryType.DIRECTORY
+        and top.uid == FROZEN_UID
+        and top.mode & PERMISSION_BITS == FROZEN_PERMISSIONS
+        and not {ACL_ACCESS, ACL_DEFAULT} & top.xattrs.keys()
+    )
+    return replace(top, uid=os.geteuid(), gid=os.getegid(), mode=CLOSED_MODE) if frozen else top
+
+
+# ---
+# The site of one rollback: a small one with source and target exchanged, whose only batch is one user tree.
+#
+# It has a ledger, catalogs, lists and manifests of its own, so that what was seen on the target is never taken for something
+# that was seen on the source. Its seed pass has no chunks: both sides were equal at the switch. It stands for the catalog of what
+# the target was then, which the first pass is compared with.
+
+
+PLAN = "back"
+_NO_COST = TransferCost(s_per_file=0.0, s_per_byte=0.0, streams=1, basis="not asked for")
+_NO_ROOM = Capacity(total_bytes=0, free_bytes=0, total_inodes=None, free_inodes=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackParts:
+    """Everything that carrying back needs, of one cutover. `site` is the migration's own, and `source` and `target` are its
+    sides, whichever way files go; `ledger`, lists, `manifests` and `deltas` are those of the site of the rollback.
+
+    `proof` is the verification that the cutover was switched with, None where the migration's ledger does not know it;
+    `proof_ledger` is the rollback's ledger as a verification has to see it, with the migration's own sides. `own_documents`
+    and `reap_lists` are the migration's own, too.
+
+    `flushes`: the source's mount lets no sync of the whole file system through, so files are synced one by one.
+    """
+
+    site: SiteRecord
+    source: BackSource
+    target: BackSide
+    flushes: bool
+    proof: VerificationRecord | None
+    own_documents: PlanDocuments
+    reap_lists: ReapLists
+    switched: SwitchedCatalogs
+    ledger: "Ledger"
+    proof_ledger: "Ledger"
+    chunk_lists: ChunkLists
+    list_writer: ChunkListWriter
+    documents: PlanDocuments
+    manifests: Manifests
+    files: RunFiles
+    lanes: Lanes
+    deltas: Deltas
+    request: RunRequest
+    policy: DigestPolicy
+    verify_workers: int
+    progress: Progress
+    clock: Clock
+    activity: Activity
+    blocking: Blocking
+    tokens: Callable[[], str]
+
+
+class Openings(Protocol):
+    """Opens the sites of rollbacks. The file systems are opened anew for every block."""
+
+    def open(self, record: CutoverRecord) -> AbstractAsyncContextManager[BackParts]:
+        """The site of this cutover's rollback, made where there is none."""
+
+    def tops(
+        self, record: CutoverRecord
+    ) -> AbstractContextManager[tuple[BackSide, BackSide, TargetCapabilities | None]]:
+        """The source, the target, and what the target keeps: to look at both tops."""
+
+    def read(self, record: CutoverRecord) -> AbstractContextManager["Ledger | None"]:
+        """Its ledger alone, to be read; None where there is no such site yet."""
+
+    def changed_source(
+        self, record: CutoverRecord, *, before: str, now: str, carried: Sequence[str]
+    ) -> Sequence[SourceChange]:
+        """What the migration's own catalogs of the source say somebody changed there, but for what the catalogs `carried` of
+        this rollback's site explain. Blocking; raises UsageError, Refused.
+        """
+
+    def give_up_source(self, record: CutoverRecord, changes: Sequence[SourceChange], *, at_s: float) -> int:
+        """Note down durably what is to be carried back whether it changed or not, and move what stands there to the trash of
+        the source; how many paths. Blocking; raises OSError.
+        """
+
+    @property
+    def policy(self) -> DigestPolicy:
+        """How much content a verification has to read."""
+
+
+def exchanged(site: SiteRecord, known: SiteRecord | None) -> SiteRecord:
+    """The site of a rollback: what is read there is the target. What the source keeps is known where it was probed."""
+    return SiteRecord(
+        site_id=site.site_id,
+        name=site.name,
+        created_at_s=site.created_at_s,
+        source=site.target,
+        target=site.source,
+        capabilities=known.capabilities if known else None,
+        capabilities_probed_at_s=known.capabilities_probed_at_s if known else None,
+    )
+
+
+def switched_pass(ledger: "Ledger", record: CutoverRecord) -> PassRecord | None:
+    """The pass that stands for what the target was at the switch; None where that was not noted down."""
+    return ledger.passes.find(PLAN, record.id, PassKind.SEED)
+
+
+def newest_pass(ledger: "Ledger", record: CutoverRecord) -> PassRecord | None:
+    """The newest pass that carries back, however it ended."""
+    return ledger.passes.find(PLAN, record.id, PassKind.FINAL)
+
+
+def read_site(ledger: "Ledger") -> SiteRecord:
+    """The exchanged site as its ledger has it. Raises LedgerCorrupt."""
+    site = ledger.site.read()
+    if site is None:
+        raise LedgerCorrupt("the ledger of a rollback knows no site", hint="remove its directory below state_dir/back")
+    return site
+
+
+def make_plan(
+    record: CutoverRecord, *, site: SiteRecord, catalog: str, scan_id: int, chunk_list: str, chunk_list_digest: str
+) -> Plan:
+    """A plan of one batch with one tree. The batch has the number of the cutover, so that places in the trash of the source
+    differ from user to user.
+    """
+    batch = Batch(
+        number=record.id,
+        trees=(record.tree,),
+        size_bytes=0,
+        files=0,
+        directories=0,
+        chunks=0,
+        chunk_list=chunk_list,
+        chunk_list_digest=chunk_list_digest,
+        forecast_s=0.0,
+        fits=True,
+    )
+    return Plan(
+        name=PLAN,
+        site=site.name,
+        site_id=site.site_id,
+        created_at_s=record.since_s,
+        order=Order.HEAVIEST,
+        catalog=catalog,
+        scan_id=scan_id,
+        catalog_whole=True,
+        size_bytes=0,
+        files=0,
+        directories=0,
+        ranking=(),
+        outside=None,
+        batches=(batch,),
+        surprises=(),
+        cost=_NO_COST,
+        forecast_s=0.0,
+        target=_NO_ROOM,
+        problems=(),
+        emptying=(),
+    )
+
+
+# ---
+# What the ledger of a rollback says of its passes and its verifications.
+
+
+_MADE = (ChangeKind.NEW, ChangeKind.GROWN, ChangeKind.REWRITTEN)
+_TOUCHED = (*_MADE, ChangeKind.ATTRIBUTES, ChangeKind.RENAMED)
+
+
+def pass_seen(ledger: "Ledger", found: PassRecord) -> PassSeen:
+    """One pass that carries back."""
+    scan = next((one for one in ledger.scans.all() if one.name == found.catalog), None)
+    facts = final_pass_facts(ledger, found.id)
+    done = found.state is PassState.DONE
+    return PassSeen(
+        id=found.id,
+        catalog=found.catalog,
+        finished_at_s=found.finished_at_s if done else None,
+        changed=facts.changed,
+        vanished=facts.vanished,
+        failed=facts.failed,
+        whole=done and scan is not None and scan.whole,
+    )
+
+
+def proof_seen(ledger: "Ledger", proven: VerificationRecord, policy: DigestPolicy, plan: str) -> ProofSeen:
+    """One verification, against the catalog of the newest pass that has ended: whether it began after that is told by numbers
+    (see `CutoverNotes.proofs_before`), not by times.
+    """
+    ended = [one for one in ledger.passes.of_batch(plan, proven.batch) if one.state is PassState.DONE]
+    return ProofSeen(
+        id=proven.id,
+        catalog=ended[-1].catalog if ended else "",
+        whole=proven.whole,
+        differences=sum(proven.differences.values()),
+        by_policy=proven.policy.algorithm == policy.algorithm and proven.policy.share >= policy.share,
+        manifest=proven.manifest,
+        reasons=proven.reasons,
+    )
+
+
+def target_changes(ledger: "Ledger", record: CutoverRecord, plan: str) -> TargetChanges:
+    """What the user changed since the switch, by all passes that carried it back. Directories count with what is gone."""
+    found = [
+        changes
+        for one in ledger.passes.of_batch(plan, record.id)
+        if one.kind is not PassKind.SEED and (changes := ledger.passes.changes(one.id)) is not None
+    ]
+    return TargetChanges(
+        files=sum(_files(changes) for changes in found),
+        size_bytes=sum(changes.tally(kind).size_bytes for changes in found for kind in _MADE),
+        gone=sum(changes.tally(ChangeKind.VANISHED).paths for changes in found),
+    )
+
+
+def _files(changes: Changes) -> int:
+    tallies = [changes.tally(kind) for kind in _TOUCHED]
+    return sum(tally.paths - tally.directories for tally in tallies)
+
+
+# ---
+# Writing down, in the site of a rollback, what the target was at the switch. Done once, before the first pass.
+
+
+VIA_MANIFEST = "manifest"
+"""How the catalog of the target at the switch was made."""
+
+
+def is_noted(parts: BackParts, record: CutoverRecord) -> bool:
+    """Whether that was done."""
+    done = switched_pass(parts.ledger, record)
+    return done is not None and done.state is PassState.DONE
+
+
+async def note_switch(parts: BackParts, record: CutoverRecord, now: CatalogRecord) -> None:
+    """Make the catalog of the target at the switch, with `now` of it. May be called again after a crash.
+
+    Raises Refused where it cannot be told what the target was.
+    """
+    done = switched_pass(parts.ledger, record)
+    if done is None:
+        done = _start_pass(parts, record, await _write_catalog(parts, record, now))
+    if done.state is not PassState.DONE:
+        parts.ledger.passes.set_state(done.id, PassState.DONE, parts.clock.now_s())
+
+
+def plan_of(parts: BackParts, record: CutoverRecord) -> Plan:
+    """The plan of the rollback. Raises Refused where nothing was carried back yet."""
+    noted = switched_pass(parts.ledger, record)
+    if noted is None:
+        raise Refused(f"nothing was carried back of {show(record.tree.path)} yet", hint="run the same command again")
+    return make_plan(
+        record,
+        site=parts.site,
+        catalog=noted.catalog,
+        scan_id=0,
+        chunk_list=noted.chunk_list,
+        chunk_list_digest=parts.chunk_lists.digest(noted.chunk_list),
+    )
+
+
+async def _write_catalog(parts: BackParts, record: CutoverRecord, now: CatalogRecord) -> CatalogRecord:
+    tree, proof = record.tree.path, _proof(parts, record)
+    # What was changed later than 2 s before the record's begin is sent again: nobody could before the end of the proof.
+    at_s = proof.finished_at_s or proof.started_at_s
+    name = f"switch-{now.name}"
+    opening = CatalogRecord(
+        name=name,
+        scan_id=parts.ledger.scans.start(catalog=name, via=VIA_MANIFEST, at_s=at_s, scope=(tree,)),
+        site_id=parts.site.site_id,
+        via=VIA_MANIFEST,
+        trees=(record.tree,),
+        parts=(),
+        started_at_s=at_s,
+        finished_at_s=at_s,
+        whole=False,
+        reasons=(),
+        rows=0,
+        files=0,
+        directories=0,
+        size_bytes=0,
+        problems=0,
+        scope=(tree,),
+    )
+    closed = await asyncio.to_thread(parts.switched.write, opening, tree=tree, proof=proof, now=now.name)
+    parts.ledger.scans.finish(closed)
+    return closed
+
+
+def _proof(parts: BackParts, record: CutoverRecord) -> VerificationRecord:
+    if parts.proof is None or not parts.proof.whole or parts.proof.differences:
+        raise Refused(
+            f"what {show(record.tree.path)} was on the target at the switch is not known",
+            cause="the ledger has no verification without differences for this cutover",
+            hint="nothing tells what the user changed since; bring the ledger back as it was",
+        )
+    return parts.proof
+
+
+def _start_pass(parts: BackParts, record: CutoverRecord, catalog: CatalogRecord) -> PassRecord:
+    written = parts.list_writer.write(PLAN, record.id, ())
+    plan = make_plan(
+        record,
+        site=parts.site,
+        catalog=catalog.name,
+        scan_id=catalog.scan_id,
+        chunk_list=written.chunk_list,
+        chunk_list_digest=written.digest,
+    )
+    # Always the same for the ledger: only its name and its batch matter here.
+    parts.ledger.plans.record(plan, path="", checksum="")
+    known = parts.ledger.plans.read(PLAN)
+    state = None if known is None else known.batches.get(record.id)
+    for now, then in ((BatchState.PLANNED, BatchState.SEEDING), (BatchState.SEEDING, BatchState.SEEDED)):
+        if state is now:
+            parts.ledger.plans.set_batch_state(PLAN, record.id, then)
+            state = then
+    return parts.ledger.passes.start(
+        plan=PLAN,
+        batch=record.id,
+        kind=PassKind.SEED,
+        catalog=catalog.name,
+        chunk_list=written.chunk_list,
+        chunks=(),
+        at_s=parts.clock.now_s(),
+    )
+
+
+# ---
+# The stage: carry back what changed on the target since the switch, and verify it.
+
+
+VERB = "rollback"
+Scan = Callable[[Sequence[bytes]], Awaitable[CatalogRecord]]
+
+_MOST_PASSES = 3
+"""In one call: what could not be renamed on the source, because it was not there as before, is sent by the next pass."""
+_FLUSHED_AT_ONCE = 256
+_ROLES = (
+    "here the target is read and the source is written, so the one is called the source, and the other the target: "
+)
+
+
+class CarryingBack:
+    """Carries back what users changed on the target since the switch, one user tree at a time.
+
+    The caller holds the lock `run`, and has frozen both sides: the target's top may be closed or frozen, the source's is
+    frozen and stays so. Every method may be called again after a crash at any instant. All raise Refused where a guard
+    trips, and MigratorError where something stopped the work; `carry` then goes on when it is called again.
+    """
+
+    def __init__(self, openings: Openings) -> None:
+        self._openings = openings
+
+    async def carry(self, record: CutoverRecord) -> CarriedBack:
+        """Bring what the user made, changed, renamed and removed on the target to the source; what goes there goes to the
+        trash of the source. Always reads the target anew. When it returns, all of it is on the source's disks.
+
+        Raises Refused also where it cannot be told any more what the target was at the switch.
+        """
+        async with self._openings.open(record) as parts:
+            await _learn_what_the_source_keeps(parts)
+        # Opened again, so that what the source is known not to keep is not tried there.
+        async with self._openings.open(record) as parts:
+            parts.ledger.site.update_identities(parts.site.target, parts.site.source)
+            with parts.files.open(VERB, parts.clock.now_s()) as directory:
+                run_id = parts.ledger.runs.start(
+                    verb=VERB, pid=parts.request.pid, at_s=parts.clock.now_s(), directory=directory.path
+                )
+                exit_code = ExitCode.FAILED
+                try:
+                    invocation = Invocation(
+                        world=_world(parts), request=parts.request, run_id=run_id, directory=directory
+                    )
+                    with _roles_told():
+                        await _carry(parts, invocation, record)
+                    exit_code = ExitCode.DONE
+                except MigratorError as error:
+                    exit_code = error.exit_code
+                    raise
+                finally:
+                    parts.ledger.runs.finish(run_id, parts.clock.now_s(), exit_code.value)
+            found = newest_pass(parts.ledger, record)
+            if found is None:
+                raise LedgerCorrupt("the ledger of the rollback has lost its pass", hint="run the same command again")
+            return CarriedBack(seen=pass_seen(parts.ledger, found), changes=target_changes(parts.ledger, record, PLAN))
+
+    async def verify(self, record: CutoverRecord) -> ProofSeen:
+        """What `compare` finds, as the rollback has to know it. Raises what that raises."""
+        proven = await self.compare(record)
+        with self._openings.read(record) as ledger:
+            if ledger is None:
+                raise LedgerCorrupt("the ledger of the rollback is gone", hint="run the same command again")
+            return proof_seen(ledger, proven, self._openings.policy, PLAN)
+
+    async def compare(self, record: CutoverRecord) -> VerificationRecord:
+        """Compare both sides as they are now, source against target as at the cutover: so what the target could never keep of
+        a file that the user did not touch is the loss that it was, and what the source cannot keep of something that he made
+        on the target is a difference. What differs is sent by the next `carry`. Raises what the verb `verify` raises.
+        """
+        async with self._openings.open(record) as parts:
+            # What the plan has archived, or left where it is, is on the source alone.
+            own, _ = await asyncio.to_thread(parts.own_documents.read, record.plan)
+            return await verify(
+                VerifyRequest(
+                    plan=replace(plan_of(parts, record), reap=own.reap),
+                    batch=record.id,
+                    policy=parts.policy,
+                    carry=True,
+                    workers=parts.verify_workers,
+                ),
+                source=parts.source,
+                target=parts.target,
+                manifests=parts.manifests,
+                ledger=parts.proof_ledger,
+                progress=parts.progress,
+                clock=parts.clock,
+                reap_lists=parts.reap_lists,
+            )
+
+    def seen(self, record: CutoverRecord) -> tuple[PassSeen | None, ProofSeen | None]:
+        """The newest pass that carries back and the newest finished verification, by what was written down. Blocking."""
+        with self._openings.read(record) as ledger:
+            if ledger is None:
+                return None, None
+            found = newest_pass(ledger, record)
+            proven = ledger.verifications.latest(PLAN, record.id)
+            return (
+                None if found is None else pass_seen(ledger, found),
+                None if proven is None else proof_seen(ledger, proven, self._openings.policy, PLAN),
+            )
+
+    def changes(self, record: CutoverRecord) -> TargetChanges | None:
+        """What was found to be changed on the target since the switch; None before anything was looked for. Blocking."""
+        with self._openings.read(record) as ledger:
+            if ledger is None or newest_pass(ledger, record) is None:
+                return None
+            return target_changes(ledger, record, PLAN)
+
+    def changed_source(self, record: CutoverRecord, *, before: str, now: str) -> Sequence[SourceChange]:
+        """What somebody changed on the retained source, as the port says. Blocking."""
+        with self._openings.read(record) as ledger:
+            passes = () if ledger is None else ledger.passes.of_batch(PLAN, record.id)
+            carried = [one.catalog for one in passes if one.kind is not PassKind.SEED]
+        return self._openings.changed_source(record, before=before, now=now, carried=carried)
+
+    def give_up_source(self, record: CutoverRecord, changes: Sequence[SourceChange]) -> int:
+        """Let the rollback overwrite what somebody changed there, as the port says. Blocking."""
+        return self._openings.give_up_source(record, changes, at_s=record.since_s)
+
+    def top(self, record: CutoverRecord, *, source_before: FrozenTop, target_before: FrozenTop) -> Entry:
+        """What the tree's top is to be on the source when it is thawed there, for `TargetTrees.open_tree` over the source:
+        as it was before the freeze of the cutover (`source_before`), with what the user changed of it on the target until
+        the freeze of the rollback (`target_before`). To be called after `carry`, in the freeze. Blocking; raises OSError.
+        """
+        with self._openings.tops(record) as (source, target, capabilities):
+            if capabilities is None:
+                raise Refused("what the target can keep is not known", hint="run `migrator doctor`")
+            return carried_top(
+                source.top(),
+                target.top(),
+                source_before=source_before,
+                target_before=target_before,
+                capabilities=capabilities,
+            )
+
+
+async def _learn_what_the_source_keeps(parts: BackParts) -> None:
+    """Probed once for each rollback, since the openings give what is known of it to the file system."""
+    if read_site(parts.ledger).capabilities is not None:
+        return
+    if problems := (await parts.source.health()).problems:
+        raise Refused(
+            f"nothing is carried back: {'; '.join(problems)}",
+            cause="what is written while a brick or a mount is not as it has to be may go astray",
+            hint="see `migrator doctor`, then run the same command again",
+        )
+    try:
+        probed = await parts.blocking(parts.source.probe, timeout_s=parts.request.stall_timeout_s)
+    except (OSError, TimeoutError) as error:
+        raise Refused(
+            f"the source cannot be written: {error}",
+            cause="it is full or mounted read-only, or does not answer",
+            hint="see `migrator doctor`, then run the same command again",
+        ) from error
+    parts.ledger.site.record_capabilities(probed, parts.clock.now_s())
+
+
+def _world(parts: BackParts) -> World:
+    return World(
+        source=parts.target,
+        target=parts.source,
+        lanes=parts.lanes,
+        bricks=None,
+        driving=None,
+        chunk_lists=parts.chunk_lists,
+        documents=parts.documents,
+        ledger=parts.ledger,
+        progress=parts.progress,
+        clock=parts.clock,
+        activity=parts.activity,
+        blocking=parts.blocking,
+        tokens=parts.tokens,
+    )
+
+
+async def _carry(parts: BackParts, invocation: Invocation, record: CutoverRecord) -> None:
+    """What a killed call left is ended, then the target is read and what changed is sent, as often as something is left."""
+    site = exchanged(parts.site, read_site(parts.ledger))
+    await recover(invocation, site, heard_at_s=0.0)
+    await expire_trash(invocation, parts.deltas, site)
+    deltas = parts.deltas
+    if not is_noted(parts, record):
+        now = await _scan_whole(parts, record)
+        await note_switch(parts, record, now)
+        deltas = replace(deltas, scan=_first(now, deltas.scan))
+    plan = plan_of(parts, record)
+    (batch,) = plan.batches
+    for _ in range(_MOST_PASSES):
+        delta = DeltaPass(invocation=invocation, plan=plan, site=site, batch=batch, deltas=deltas, kind=PassKind.FINAL)
+        summary = await delta.run()
+        if (stopped := summary.stopped) is not None:
+            raise MigratorError(stopped.message, cause=stopped.cause, hint=stopped.hint)
+        if parts.flushes:
+            await _flush(parts, batch.number)
+        if not _left_to_send(parts, batch.number):
+            return
+
+
+async def _scan_whole(parts: BackParts, record: CutoverRecord) -> CatalogRecord:
+    catalog = await parts.deltas.scan([record.tree.path])
+    if not catalog.whole:
+        raise Refused(
+            f"{show(record.tree.path)} could not be read everywhere: {'; '.join(catalog.reasons)}",
+            cause="what is in it would look as if the user had removed it",
+            hint="see to that, then run the same command again: nothing was changed",
+        )
+    return catalog
+
+
+def _first(now: CatalogRecord, scan: Scan) -> Scan:
+    """The scan that was just made serves the pass that follows."""
+    waiting = [now]
+
+    async def scan_or_take(trees: Sequence[bytes]) -> CatalogRecord:
+        return waiting.pop() if waiting else await scan(trees)
+
+    return scan_or_take
+
+
+@contextmanager
+def _roles_told() -> Iterator[None]:
+    """What the parts of a pass say calls the target the source."""
+    try:
+        yield
+    except MigratorError as error:
+        error.message = _ROLES + error.message
+        error.args = (error.message,)
+        raise
+
+
+async def _flush(parts: BackParts, batch: int) -> None:
+    """Every path that the newest pass has sent, before it counts: the bricks have it in memory only."""
+    record = parts.ledger.passes.find(PLAN, batch, PassKind.FINAL)
+    if record is None:
+        return
+    for chunk in parts.chunk_lists.chunks(record.chunk_list):
+        paths = iter(await asyncio.to_thread(parts.chunk_lists.paths, record.chunk_list, chunk.number))
+        while some := [listed.path for listed in islice(paths, _FLUSHED_AT_ONCE)]:
+            try:
+                await parts.blocking(partial(parts.source.flush, some), timeout_s=parts.request.stall_timeout_s)
+            except (OSError, TimeoutError) as error:
+                raise MigratorError(
+                    f"what was carried back could not be synced on the source: {error}",
+                    hint="check the bricks, then run the same command again",
+                ) from error
+
+
+def _left_to_send(parts: BackParts, batch: int) -> bool:
+    record = parts.ledger.passes.find(PLAN, batch, PassKind.FINAL)
+    return record is not None and only_not_renamed(parts.ledger.passes, record.id)

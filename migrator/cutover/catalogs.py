@@ -1,0 +1,186 @@
+"""Catalogs of a tree at its switch, and changes of the retained source since."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+
+from migrator.catalog.database import connect
+from migrator.catalog.files import CLOSING_RECORD, ROW_SCHEMA, PartFacts, open_closed, part_name, write_record
+from migrator.catalog.manifest import ManifestDirectories
+from migrator.catalog.model import CatalogRecord
+from migrator.catalog.queries import create_entries
+from migrator.core.durable import sync, temporary_name
+from migrator.core.entry import EntryType
+from migrator.core.errors import Refused
+from migrator.core.paths import join, show
+from migrator.cutover.ports import SourceChange, SourceChangeKind
+from migrator.verify.model import VerificationRecord
+
+# ---
+# What somebody changed on the source of a user who works on the target, found by two catalogs of that source.
+
+
+_DIFFER = """(
+    b.type <> n.type OR b.mode <> n.mode OR b.uid <> n.uid OR b.gid <> n.gid
+    OR b.xattr_digest IS DISTINCT FROM n.xattr_digest
+    OR CASE WHEN b.gfid IS NOT NULL AND n.gfid IS NOT NULL THEN b.gfid <> n.gfid
+        WHEN b.gfid IS NOT NULL OR n.gfid IS NOT NULL OR b.dev = n.dev THEN b.ino <> n.ino ELSE false END
+    OR b.type <> 'directory' AND (
+        b.size <> n.size OR b.mtime_ns <> n.mtime_ns OR b.symlink_target IS DISTINCT FROM n.symlink_target
+        OR b.type IN ('block', 'character') AND b.rdev <> n.rdev
+        OR $ctimes AND b.nlink = 1 AND n.nlink = 1 AND b.ctime_ns <> n.ctime_ns
+    )
+)"""
+"""The times of a directory change with its entries, which are looked at themselves. The ctime of a file with several names
+changes when another user's names are purged; that of a file on Gluster may differ from replica to replica.
+"""
+
+_CARRIED = """EXISTS (
+    FROM carried WHERE carried.path = n.path AND carried.type = n.type
+    AND (n.type = 'directory' OR carried.size = n.size AND carried.mtime_ns = n.mtime_ns
+        AND carried.symlink_target IS NOT DISTINCT FROM n.symlink_target)
+)"""
+"""The target had it like that when it was carried back."""
+
+_CHANGED = f"""
+    SELECT coalesce(b.path, n.path) AS path, n.type AS stands,
+        CASE WHEN b.path IS NULL OR n.type = 'directory' AND b.type <> 'directory' THEN 'made' WHEN n.path IS NULL THEN 'removed' ELSE 'changed' END AS kind
+    FROM (SELECT * FROM before_rows WHERE tree = $tree AND path <> tree) b
+    FULL JOIN (SELECT * FROM now_rows WHERE tree = $tree AND path <> tree) n ON b.path = n.path
+    WHERE CASE
+        WHEN b.path IS NULL THEN NOT {_CARRIED}
+        WHEN n.path IS NULL THEN NOT ($carried AND b.path NOT IN (SELECT path FROM last_carried))
+        ELSE {_DIFFER} AND NOT {_CARRIED}
+    END
+    ORDER BY path
+"""  # noqa: S608 - put together of constants of this module; values are parameters
+
+
+def changed_source(
+    before: Path, now: Path, *, tree: bytes, carried: Sequence[Path], ctimes: bool, temp_dir: Path
+) -> Sequence[SourceChange]:
+    """What the catalog `now` of a tree has otherwise than `before`, both directories of catalogs of the source. `carried` are
+    catalogs of the target that were carried back since, oldest first: what the last of them lacks may be gone, and what any
+    of them has may be there. `ctimes`: those of the source can be relied on. Raises UsageError, Refused.
+    """
+    after = open_closed(now)
+    if not after.record.whole:
+        raise Refused(
+            f"catalog {after.record.name!r} is not whole: what changed on the source cannot be told",
+            cause="; ".join(after.record.reasons),
+            hint="see to that, then run the same command again",
+        )
+    with connect(temp_dir=temp_dir) as connection:
+        create_entries(connection, open_closed(before).part_files, view="before_rows")
+        create_entries(connection, after.part_files, view="now_rows")
+        carried_files = [open_closed(one).part_files for one in carried]
+        create_entries(connection, [file for files in carried_files for file in files], view="carried")
+        create_entries(connection, carried_files[-1] if carried_files else (), view="last_carried")
+        rows = connection.execute(_CHANGED, {"tree": tree, "ctimes": ctimes, "carried": bool(carried)}).fetchall()
+    return [
+        SourceChange(path=path, kind=SourceChangeKind(kind), stands=None if stands is None else EntryType(stands))
+        for path, stands, kind in rows
+    ]
+
+
+# ---
+# The catalog of what a tree was on the target at the switch, out of the manifest of the verification before it.
+
+
+# The user changed whatever has another inode, size, mtime or ctime now, or is not there. Of that the manifest knows what the
+# target's file was; the other attributes are the source's, which the target's were equal to as far as it keeps them.
+# Where nothing changed the row is that of now, so that what the target keeps in another form is no change.
+_ROWS = """
+    WITH proven AS (
+        SELECT * FROM read_parquet($manifest)
+        WHERE path > $tree || '/'::BLOB AND path < $tree || '0'::BLOB
+            -- What lies in an archive was not at its place on the target, so nobody can have taken it away there.
+            AND archive IS NULL
+            AND path <> $hidden AND NOT (path > $hidden || '/'::BLOB AND path < $hidden || '0'::BLOB)
+    )
+    SELECT
+        proven.path AS path, $tree AS tree, NULL::VARCHAR AS brick, proven.type AS type,
+        CASE WHEN same THEN now.size ELSE proven.size END::BIGINT AS size,
+        CASE WHEN same THEN now.blocks ELSE 0 END::BIGINT AS blocks,
+        CASE WHEN same THEN now.uid ELSE proven.uid END::UINTEGER AS uid,
+        CASE WHEN same THEN now.gid ELSE proven.gid END::UINTEGER AS gid,
+        CASE WHEN same THEN now.mode ELSE proven.mode END::INTEGER AS mode,
+        target_mtime_ns::BIGINT AS mtime_ns, 0::BIGINT AS atime_ns, target_ctime_ns::BIGINT AS ctime_ns,
+        coalesce(now.dev, (SELECT any_value(dev) FROM now_rows), 0)::UBIGINT AS dev,
+        CASE WHEN same THEN now.rdev ELSE proven.rdev END::UBIGINT AS rdev,
+        target_ino::UBIGINT AS ino, NULL::BLOB AS gfid,
+        CASE WHEN same THEN now.nlink WHEN proven.link_group IS NULL THEN 1 ELSE 2 END::UINTEGER AS nlink,
+        CASE WHEN same THEN now.link_group WHEN proven.link_group IS NULL THEN NULL ELSE target_ino END::UBIGINT
+            AS link_group,
+        CASE WHEN same THEN now.symlink_target ELSE proven.symlink_target END AS symlink_target,
+        CASE WHEN same THEN now.xattr_digest ELSE proven.xattr_digest END AS xattr_digest,
+        0::INTEGER AS xattr_largest_bytes, 0::INTEGER AS xattr_kinds, 0::INTEGER AS acl_entries
+    FROM proven LEFT JOIN (SELECT * FROM now_rows) now ON now.path = proven.path,
+        LATERAL (SELECT coalesce(
+            now.type = proven.type AND now.ino = target_ino AND now.mtime_ns = target_mtime_ns
+            AND now.ctime_ns = target_ctime_ns AND (now.type = 'directory' OR now.size = proven.size), false
+        ) AS same)
+    ORDER BY proven.path
+"""
+
+
+class SwitchedCatalogFiles:
+    """The `SwitchedCatalogs` port over a directory of catalogs. What lies below `hidden` in the tree is left out."""
+
+    def __init__(self, directory: Path, *, manifests: ManifestDirectories, hidden: bytes, temp_dir: Path) -> None:
+        self._directory = directory
+        self._manifests = manifests
+        self._hidden = hidden
+        self._temp_dir = temp_dir
+
+    def write(self, record: CatalogRecord, *, tree: bytes, proof: VerificationRecord, now: str) -> CatalogRecord:
+        """Write the catalog, as the port says."""
+        if proof.manifest is None or self._manifests.digest(proof.manifest) != proof.manifest_digest:
+            raise Refused(
+                f"the manifest of {show(tree)} is not the one that the cutover was proven with",
+                cause=f"{proof.manifest} was changed or damaged since",
+                hint="bring it back as it was: without it nothing tells what the user changed on the target",
+            )
+        directory = self._directory / record.name
+        directory.mkdir(parents=True, exist_ok=True)
+        part = directory / part_name(0)
+        latest = open_closed(self._directory / now)
+        temporary = temporary_name(part)
+        with connect(temp_dir=self._temp_dir) as connection:
+            create_entries(connection, latest.part_files, view="now_rows")
+            _copy(connection, temporary, manifest=proof.manifest, tree=tree, hidden=join(tree, self._hidden))
+            facts = connection.execute(
+                """
+                SELECT count(*), count(*) FILTER (WHERE type <> 'directory'),
+                    coalesce(sum(size) FILTER (WHERE type = 'file'), 0)::BIGINT
+                FROM read_parquet(?)
+                """,
+                [str(temporary)],
+            ).fetchone() or (0, 0, 0)
+        sync(temporary)
+        temporary.replace(part)
+        sync(directory)
+        rows, files, size_bytes = facts
+        closed = replace(
+            record,
+            parts=(part.name,),
+            rows=rows,
+            files=files,
+            directories=rows - files,
+            size_bytes=size_bytes,
+            whole=True,
+            health_fingerprint=latest.record.health_fingerprint,
+        )
+        written = PartFacts(name=part.name, rows=rows, size_bytes=part.stat().st_size)
+        write_record(directory / CLOSING_RECORD, closed, (written,))
+        sync(self._directory)
+        return closed
+
+
+def _copy(connection: duckdb.DuckDBPyConnection, file: Path, *, manifest: str, tree: bytes, hidden: bytes) -> None:
+    columns = ", ".join(ROW_SCHEMA.names)
+    # The query is one of this module's; all that comes from outside are parameters.
+    query = f"COPY (SELECT {columns} FROM ({_ROWS})) TO $file (FORMAT parquet, COMPRESSION zstd)"  # noqa: S608
+    connection.execute(query, {"manifest": manifest, "tree": tree, "hidden": hidden, "file": str(file)})

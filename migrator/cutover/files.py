@@ -1,0 +1,392 @@
+"""Freezing and thawing the tops of trees, and switching users' links; by descriptor."""
+
+import ctypes
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, EntryType
+from migrator.core.errors import Refused
+from migrator.core.paths import is_beneath, show
+from migrator.cutover.model import FrozenTop, LinkLook, LinkPlace, LinkProblem, SwitchOutcome, TopLook, TopState
+from migrator.cutover.ports import TopChanged
+from migrator.cutover.rules import frozen_form, judge_top
+from migrator.fs.beneath import Root, Way, walk
+from migrator.fs.model import mount_of
+from migrator.fs.mountinfo import read_mounts
+from migrator.fs.rules import TEMPORARY_PREFIX
+from migrator.site.rules_links import leads_elsewhere, link_path, link_problem, user_problem, way_problem
+
+# ---
+# Closing the tops of user trees on the source, and opening them again, by descriptor through the source's mount.
+
+
+_GFID = b"glusterfs.gfid"
+"""Gluster's FUSE mount gives it by this name (GlusterFS 10.3); `trusted.gfid` is hidden there."""
+_ABSENT = (errno.ENODATA, errno.EOPNOTSUPP)
+
+
+class MountedTops:
+    """The `Freezer` port over a mounted directory. Thread-safe; holds nothing open between calls."""
+
+    def __init__(self, root: bytes) -> None:
+        self._path = os.path.abspath(root)
+
+    def read_top(self, tree: bytes) -> FrozenTop:
+        """What the top is now."""
+        with self._top(tree) as fd:
+            return _read(fd, tree)
+
+    def look(self, tree: bytes, top: FrozenTop) -> TopLook:
+        """What the top is, against what was kept."""
+        return judge_top(top, self.read_top(tree))
+
+    def freeze(self, tree: bytes, top: FrozenTop) -> None:
+        """Close the top. The order is that of `decide.freezing`, which knows every state that a crash can leave."""
+        with self._top(tree) as fd:
+            _check(fd, tree, top)
+            # First the mode: with an ACL it sets the mask, so that named users and groups are out at once, too.
+            os.fchmod(fd, top.frozen_mode)
+            os.fchown(fd, frozen_form(top).uid, -1)
+            _remove(fd, ACL_DEFAULT)
+            _remove(fd, ACL_ACCESS)
+            os.fsync(fd)
+            _confirm(fd, tree, frozen_form(top), "closed")
+
+    def thaw(self, tree: bytes, top: FrozenTop) -> None:
+        """Put back what was there before."""
+        with self._top(tree) as fd:
+            _check(fd, tree, top)
+            _put(fd, ACL_DEFAULT, top.acl_default)
+            # The access ACL sets the mode's permissions as well. The mode comes after it, for the bits that this may clear.
+            _put(fd, ACL_ACCESS, top.acl_access)
+            os.fchmod(fd, top.mode)
+            os.fchown(fd, top.uid, -1)
+            os.fsync(fd)
+            _confirm(fd, tree, top, "put back as it was")
+
+    @contextmanager
+    def _top(self, tree: bytes) -> Iterator[int]:
+        if not tree:
+            raise OSError(errno.EINVAL, "the root of the source is no user tree", tree)
+        with Root(self._path) as root, root.directory(tree) as fd:
+            yield fd
+
+
+def _read(fd: int, tree: bytes) -> FrozenTop:
+    facts = os.fstat(fd)
+    return FrozenTop(
+        tree=tree,
+        ino=facts.st_ino,
+        gfid=_attribute(fd, _GFID),
+        uid=facts.st_uid,
+        gid=facts.st_gid,
+        mode=stat.S_IMODE(facts.st_mode),
+        acl_access=_attribute(fd, ACL_ACCESS),
+        acl_default=_attribute(fd, ACL_DEFAULT),
+    )
+
+
+def _check(fd: int, tree: bytes, top: FrozenTop) -> None:
+    """Raises TopChanged where this is not the top that was written down, in one of the states that are ours."""
+    look = judge_top(top, _read(fd, tree))
+    if look.state is TopState.CHANGED:
+        raise TopChanged(
+            f"the top of {show(tree)} is not as it was left, and stays as it is: {'; '.join(look.differences)}",
+            cause="somebody changed it meanwhile, or put another directory in its place",
+            hint="look at it on the source; give it the owner, mode and ACLs that it should have, and run the command again",
+        )
+
+
+def _confirm(fd: int, tree: bytes, wanted: FrozenTop, what: str) -> None:
+    now = _read(fd, tree)
+    if now != wanted:
+        differences = "; ".join(judge_top(wanted, now).differences) or "not every change was taken"
+        raise TopChanged(
+            f"the top of {show(tree)} could not be {what}: {differences}",
+            cause="somebody changes it just now, or the source's file system does not keep modes and ACLs",
+            hint="look at it on the source, then run the command again",
+        )
+
+
+def _attribute(fd: int, name: bytes) -> bytes | None:
+    try:
+        return os.getxattr(fd, name)
+    except OSError as error:
+        if error.errno not in _ABSENT:
+            raise
+        return None
+
+
+def _remove(fd: int, name: bytes) -> None:
+    try:
+        os.removexattr(fd, name)
+    except OSError as error:
+        if error.errno not in _ABSENT:
+            raise
+
+
+def _put(fd: int, name: bytes, value: bytes | None) -> None:
+    if value is None:
+        _remove(fd, name)
+    elif _attribute(fd, name) != value:
+        os.setxattr(fd, name, value)
+
+
+# ---
+# The users' links as symlinks of this machine, looked at and exchanged by descriptor.
+#
+# The new link is made under a name of its own beside the old one, and the two change places: `renameat2(2)` with
+# RENAME_EXCHANGE. What came back is then looked at: where it is not the link that was judged, somebody replaced that in
+# between, and the two change back. Where the file system does not know the flag (NFS, some FUSE mounts), the link is looked
+# at once more and then taken by a plain rename: between the two, only another process of root's could replace it.
+
+
+_RENAME_EXCHANGE = 2
+_NOT_KNOWN = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
+_PATH = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Link:
+    """One symlink as it stands: which, what it says, whose."""
+
+    inode: tuple[int, int]
+    text: bytes
+    uid: int
+    gid: int
+
+
+class SymlinkedPaths:
+    """The `Links` port. Trees lie below the roots of `place`."""
+
+    def __init__(self, place: LinkPlace) -> None:
+        self._place = place
+
+    @property
+    def _real_place(self) -> LinkPlace:
+        # Asked anew every time, and not before: a mount may not answer.
+        roots = {name: os.path.realpath(getattr(self._place, name)) for name in ("source_root", "target_root")}
+        return replace(self._place, **roots)
+
+    def read_link(self, user: str) -> LinkLook:
+        """As the port says."""
+        path = self._path(user)
+        way = Way()
+        try:
+            with walk(os.path.dirname(path), way) as fd:
+                return _look(path, way, fd)
+        except (FileNotFoundError, NotADirectoryError):
+            return LinkLook(path=path, way=tuple(way.looks))
+        except OSError as error:
+            return LinkLook(path=path, way=tuple(way.looks), unread=error.strerror or str(error))
+
+    def switch(self, user: str, *, expected_old: bytes, new: bytes) -> SwitchOutcome:
+        """As the port says."""
+        old_real, new_real = self._tree(expected_old), self._tree(new)
+        path = self._path(user)
+        name, way = os.path.basename(path), Way()
+        try:
+            with walk(os.path.dirname(path), way) as fd:
+                # A call that was killed may have left two links in each other's place: that is mended first.
+                self._require(LinkLook(path=path, way=tuple(way.looks), directory=way.real, type=EntryType.SYMLINK))
+                _recover(fd, name, new, (old_real, new_real))
+                look = _look(path, way, fd)
+                self._require(look)
+                if look.leads_to == new_real:
+                    _sync(fd)
+                    return SwitchOutcome.ALREADY
+                _raise(leads_elsewhere(look, (old_real,)))
+                _exchange_links(fd, path, _judged(fd, look), new)
+                return SwitchOutcome.SWITCHED
+        except (FileNotFoundError, NotADirectoryError):
+            self._require(LinkLook(path=path, way=tuple(way.looks)))
+            raise
+        except OSError:
+            _raise(way_problem(way.looks, os.geteuid(), reached=False))
+            raise
+
+    def _path(self, user: str) -> bytes:
+        if problem := user_problem(user):
+            shown = show(user.encode("utf-8", "surrogateescape"))
+            raise Refused(
+                f"no link can be named for the user {shown}: {problem}",
+                hint='give the tree a user in [users] map, or set [cutover] switch = "hook"',
+            )
+        return link_path(self._place.link, user)
+
+    def _require(self, look: LinkLook) -> None:
+        _raise(link_problem(look, self._real_place, os.geteuid()))
+
+    def _tree(self, path: bytes) -> bytes:
+        """The real path of a tree. Raises Refused where there is no such directory below either root."""
+        try:
+            real = os.path.realpath(path, strict=True)
+            found = path.startswith(b"/") and stat.S_ISDIR(os.lstat(real).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            real, found = path, False
+        place = self._real_place
+        if not found or not any(is_beneath(real, root.rstrip(b"/")) for root in (place.source_root, place.target_root)):
+            raise Refused(
+                f"{show(path)} is no directory of the source or of the target: no link is switched",
+                cause="it is not mounted, or the tree was moved away",
+                hint="see that both file systems are mounted: `migrator doctor`",
+            )
+        return real
+
+
+def _look(path: bytes, way: Way, directory_fd: int) -> LinkLook:
+    """The link itself, and what it leads to."""
+    name = os.path.basename(path)
+    found: EntryType | None = None
+    text: bytes | None = None
+    leads_to: bytes | None = None
+    unread = ""
+    try:
+        found = EntryType.of_mode(os.stat(name, dir_fd=directory_fd, follow_symlinks=False).st_mode)
+        if found is EntryType.SYMLINK:
+            text = os.readlink(name, dir_fd=directory_fd)
+            leads_to = os.path.realpath(os.path.join(way.real, text), strict=True)
+    except FileNotFoundError:
+        pass  # nothing has the name, or the symlink leads nowhere: `type` tells them apart
+    except OSError as error:
+        unread = error.strerror or str(error)
+    mount = mount_of(read_mounts(), way.real)
+    return LinkLook(
+        path=path,
+        way=tuple(way.looks),
+        directory=way.real,
+        mount=mount,
+        type=found,
+        text=text,
+        leads_to=leads_to,
+        unread=unread,
+    )
+
+
+def _recover(fd: int, name: bytes, new: bytes, known: tuple[bytes, bytes]) -> None:
+    """Clear away what a call that was killed left beside the link. Two links that had changed places, where what came back
+    was not the one that was judged, change back.
+    """
+    temporary = _temporary_name(name)
+    try:
+        left = _link(fd, temporary)
+    except FileNotFoundError:
+        return
+    if left is not None and (left.text == new or _real(fd, left.text) in known):
+        os.unlink(temporary, dir_fd=fd)
+        return
+    ours = _link(fd, name)
+    if ours is None or ours.text != new:
+        raise Refused(
+            f"{show(temporary)} stands beside the link {show(name)}, and is not of this program's making",
+            cause="somebody replaced the link while it was switched, and again after that",
+            hint="see which of the two is right, give it the link's name, and remove the other",
+        )
+    _exchange(fd, temporary, name)
+    if _link(fd, temporary) == ours:
+        os.unlink(temporary, dir_fd=fd)
+    _sync(fd)
+
+
+def _judged(fd: int, look: LinkLook) -> _Link:
+    """The link that a look judged. Raises Refused where another one has its name by now."""
+    link = _link(fd, os.path.basename(look.path))
+    if link is None or link.text != look.text:
+        raise _replaced(look.path)
+    return link
+
+
+def _require_same(found: _Link | None, old: _Link, path: bytes) -> None:
+    if found != old:
+        raise _replaced(path)
+
+
+def _exchange_links(fd: int, path: bytes, old: _Link, new: bytes) -> None:
+    name = os.path.basename(path)
+    temporary = _temporary_name(name)
+    os.symlink(new, temporary, dir_fd=fd)
+    try:
+        os.chown(temporary, old.uid, old.gid, dir_fd=fd, follow_symlinks=False)
+        _sync(fd)
+        made = _link(fd, temporary)
+        if not _exchange(fd, temporary, name):
+            _require_same(_link(fd, name), old, path)
+            os.rename(temporary, name, src_dir_fd=fd, dst_dir_fd=fd)
+            _sync(fd)
+            return
+    except BaseException:
+        os.unlink(temporary, dir_fd=fd)
+        raise
+    if _link(fd, temporary) != old:
+        _exchange(fd, temporary, name)
+        if _link(fd, temporary) == made:
+            os.unlink(temporary, dir_fd=fd)
+        _sync(fd)
+        raise _replaced(path)
+    _sync(fd)
+    os.unlink(temporary, dir_fd=fd)
+    _sync(fd)
+
+
+def _exchange(fd: int, one: bytes, other: bytes) -> bool:
+    """Let two names of a directory change places; False where the file system cannot. Raises OSError."""
+    if _libc.renameat2(fd, one, fd, other, _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in _NOT_KNOWN:
+        return False
+    raise OSError(code, os.strerror(code), other)
+
+
+def _link(fd: int, name: bytes) -> _Link | None:
+    """The symlink of a name; None where something else has it. Raises FileNotFoundError."""
+    pinned = os.open(name, _PATH, dir_fd=fd)
+    try:
+        facts = os.fstat(pinned)
+        if not stat.S_ISLNK(facts.st_mode):
+            return None
+        text = os.readlink(b"", dir_fd=pinned)
+    finally:
+        os.close(pinned)
+    return _Link(inode=(facts.st_dev, facts.st_ino), text=text, uid=facts.st_uid, gid=facts.st_gid)
+
+
+def _real(fd: int, text: bytes) -> bytes | None:
+    try:
+        # Through the descriptor: the directory that is open, wherever it lies by now.
+        return os.path.realpath(os.path.join(b"/proc/self/fd/%d" % fd, text), strict=True)
+    except OSError:
+        return None
+
+
+def _sync(fd: int) -> None:
+    readable = os.open(b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
+    try:
+        os.fsync(readable)
+    finally:
+        os.close(readable)
+
+
+def _temporary_name(name: bytes) -> bytes:
+    """The same for every call, so that what a kill left behind is known again."""
+    return TEMPORARY_PREFIX + b"link-" + hashlib.blake2b(name, digest_size=8).hexdigest().encode()
+
+
+def _raise(problem: LinkProblem | None) -> None:
+    if problem is not None:
+        raise Refused(f"no link is switched: {problem.message}", hint=problem.fix)
+
+
+def _replaced(path: bytes) -> Refused:
+    return Refused(
+        f"{show(path)} was replaced by somebody else while it was switched; what he put there stays",
+        cause="another program keeps these links (configuration management, an automounter, a script)",
+        hint='stop it for the time of the cutover, or let it make the switch: [cutover] switch = "hook"',
+    )

@@ -1,0 +1,818 @@
+"""The cutover of one user tree: states, steps, records, looks at the world. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from migrator.core.entry import EntryType, UserTree
+from migrator.core.errors import ExitCode
+from migrator.fs.model import Mount, Side
+from migrator.hooks.model import FileLook
+from migrator.transfer.model import RunRequest
+
+# ---
+# The cutover of one user tree: its states, its steps, what is recorded of it, and what a look at the world says.
+#
+# The way there goes from the source to the target, the way back (a rollback) from the target to the source. Both have the
+# same steps: freeze, bring over, verify, switch, thaw. Times in seconds since the epoch, durations in seconds.
+
+
+class CutoverState(StrEnum):
+    """How far one attempt to cut a tree over is. A state that ends in -ing (and `final-pass`) is the intent: it is
+    written before anything is done.
+
+    `reverting`: thawed on the source again, because something failed before the switch. `rollback-reverting`: thawed on
+    the target again, because something failed before the path was switched back.
+    """
+
+    PLANNED = "planned"
+    FREEZING = "freezing"
+    FROZEN = "frozen"
+    FINAL_PASS = "final-pass"
+    VERIFYING = "verifying"
+    VERIFIED = "verified"
+    SWITCHING = "switching"
+    SWITCHED = "switched"
+    THAWING = "thawing"
+    THAWED = "thawed"
+    RETAINED = "retained"
+    PURGING = "purging"
+    PURGED = "purged"
+    REVERTING = "reverting"
+    REVERTED = "reverted"
+    ROLLBACK_FREEZING = "rollback-freezing"
+    ROLLBACK_FROZEN = "rollback-frozen"
+    CARRYING_BACK = "carrying-back"
+    ROLLBACK_VERIFYING = "rollback-verifying"
+    ROLLBACK_VERIFIED = "rollback-verified"
+    SWITCHING_BACK = "switching-back"
+    SWITCHED_BACK = "switched-back"
+    ROLLBACK_THAWING = "rollback-thawing"
+    ROLLED_BACK = "rolled-back"
+    ROLLBACK_REVERTING = "rollback-reverting"
+
+
+_S = CutoverState
+
+CUTOVER_TRANSITIONS: Mapping[CutoverState, frozenset[CutoverState]] = {
+    _S.PLANNED: frozenset({_S.FREEZING, _S.REVERTING}),
+    _S.FREEZING: frozenset({_S.FROZEN, _S.REVERTING}),
+    _S.FROZEN: frozenset({_S.FINAL_PASS, _S.REVERTING}),
+    _S.FINAL_PASS: frozenset({_S.VERIFYING, _S.REVERTING}),
+    _S.VERIFYING: frozenset({_S.VERIFIED, _S.REVERTING}),
+    _S.VERIFIED: frozenset({_S.SWITCHING, _S.REVERTING}),
+    _S.SWITCHING: frozenset({_S.SWITCHED, _S.REVERTING}),
+    _S.SWITCHED: frozenset({_S.THAWING, _S.ROLLBACK_FREEZING}),
+    _S.THAWING: frozenset({_S.THAWED}),
+    _S.THAWED: frozenset({_S.RETAINED, _S.ROLLBACK_FREEZING}),
+    _S.RETAINED: frozenset({_S.PURGING, _S.ROLLBACK_FREEZING}),
+    _S.PURGING: frozenset({_S.PURGED}),
+    _S.PURGED: frozenset(),
+    _S.REVERTING: frozenset({_S.REVERTED}),
+    _S.REVERTED: frozenset(),
+    _S.ROLLBACK_FREEZING: frozenset({_S.ROLLBACK_FROZEN, _S.ROLLBACK_REVERTING}),
+    _S.ROLLBACK_FROZEN: frozenset({_S.CARRYING_BACK, _S.ROLLBACK_REVERTING}),
+    _S.CARRYING_BACK: frozenset({_S.ROLLBACK_VERIFYING, _S.ROLLBACK_REVERTING}),
+    _S.ROLLBACK_VERIFYING: frozenset({_S.ROLLBACK_VERIFIED, _S.ROLLBACK_REVERTING}),
+    _S.ROLLBACK_VERIFIED: frozenset({_S.SWITCHING_BACK, _S.ROLLBACK_REVERTING}),
+    _S.SWITCHING_BACK: frozenset({_S.SWITCHED_BACK, _S.ROLLBACK_REVERTING}),
+    _S.SWITCHED_BACK: frozenset({_S.ROLLBACK_THAWING}),
+    _S.ROLLBACK_THAWING: frozenset({_S.ROLLED_BACK}),
+    _S.ROLLED_BACK: frozenset(),
+    _S.ROLLBACK_REVERTING: frozenset({_S.THAWED}),
+}
+
+ENDED_STATES = frozenset({_S.REVERTED, _S.ROLLED_BACK})
+"""The user is on the source, as before: the tree can be cut over again, by another attempt."""
+
+SETTLED_STATES = frozenset({_S.THAWED, _S.RETAINED, _S.PURGING, _S.PURGED})
+"""The user works on the target."""
+
+UNDER_WAY_STATES = frozenset(_S) - ENDED_STATES - SETTLED_STATES - {_S.PLANNED}
+"""A user may be frozen: a cutover or a rollback that has to be gone on with."""
+
+ROLLBACK_STATES = frozenset(
+    {
+        _S.ROLLBACK_FREEZING,
+        _S.ROLLBACK_FROZEN,
+        _S.CARRYING_BACK,
+        _S.ROLLBACK_VERIFYING,
+        _S.ROLLBACK_VERIFIED,
+        _S.SWITCHING_BACK,
+        _S.SWITCHED_BACK,
+        _S.ROLLBACK_THAWING,
+        _S.ROLLBACK_REVERTING,
+    }
+)
+"""A rollback is under way."""
+
+
+class CutoverStep(StrEnum):
+    """What is done. Every step may be carried out again after a crash: it does what is missing."""
+
+    FREEZE = "freeze"
+    FINAL_PASS = "final-pass"
+    VERIFY = "verify"
+    SWITCH = "switch"
+    THAW = "thaw"
+    """Opens the target to the user."""
+    RETAIN = "retain"
+    """Touches neither side: who has to be told is told, and the source is kept from now on."""
+    REVERT = "revert"
+    """Thaws the user on the source, without having switched."""
+    ROLLBACK_FREEZE = "rollback-freeze"
+    CARRY_BACK = "carry-back"
+    ROLLBACK_VERIFY = "rollback-verify"
+    SWITCH_BACK = "switch-back"
+    ROLLBACK_THAW = "rollback-thaw"
+    """Opens the source to the user."""
+    ROLLBACK_REVERT = "rollback-revert"
+    """Thaws the user on the target, without having switched back."""
+    PURGE = "purge"
+    """Frees the source."""
+
+
+class StepResult(StrEnum):
+    """How a step ended; `interrupted`: nobody saw its end."""
+
+    DONE = "done"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetChanges:
+    """What a user made, changed and removed on the target since the switch: what a rollback carries back."""
+
+    files: int
+    size_bytes: int
+    gone: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeSum:
+    """What the source of a tree holds that a purge frees: names of every kind, inodes, and the bytes of files as they show
+    them. A file that has names outside the tree gives a name back, and nothing more.
+    """
+
+    names: int
+    inodes: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutoverNotes:
+    """Facts that a step adds to the record; None leaves what is there.
+
+    `frozen_top` and `frozen_target_top` tell how to thaw: what the top directory was before it was frozen, as JSON that only
+    freeze and thaw read. They count when the state changes to the intent of the freeze, and never afterwards: what a
+    later look finds may be the frozen top. `frozen_target_top` of a tree that was never opened on the target is what its
+    thaw would have made of it.
+
+    `passes_before` is the newest pass over the tree when its freeze was intended, `proofs_before` the newest verification when
+    the freeze, or its own verification, was: by their numbers in the ledger, 0 where there was none. In a rollback they are
+    those of its own ledger. Only what is newer counts; clocks may be set back.
+
+    `link` is the path that is switched, `link_before` and `link_after` what that symlink holds on either side of the
+    switch. `manifest` names the manifest of the verification. `purge` is what a purge was to free when it began, and has freed
+    when the tree is purged.
+    """
+
+    frozen_top: str | None = None
+    frozen_target_top: str | None = None
+    link: bytes | None = None
+    link_before: bytes | None = None
+    link_after: bytes | None = None
+    passes_before: int | None = None
+    proofs_before: int | None = None
+    final_pass_id: int | None = None
+    verification_id: int | None = None
+    manifest: str | None = None
+    target_changes: TargetChanges | None = None
+    purge: PurgeSum | None = None
+
+
+NO_CUTOVER_NOTES = CutoverNotes()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutoverRecord:
+    """One attempt to cut one tree over; `attempt` counts from 1 for each tree. `token` is random: the number `id` may be given
+    again, by a ledger that was brought back from an older backup.
+
+    `times` says when each state was entered, the last time. `frozen_at_s` is when freezing began, `thawed_at_s` when the
+    user was thawed, on either side: the freeze as users see it, and never that of a rollback. `failure` is the reason of
+    the last failure; before the switch it makes the cutover revert.
+    """
+
+    id: int
+    plan: str
+    batch: int
+    tree: UserTree
+    attempt: int
+    state: CutoverState
+    times: Mapping[CutoverState, float]
+    predicted_freeze_s: float | None
+    frozen_at_s: float | None = None
+    thawed_at_s: float | None = None
+    failure: str = ""
+    notes: CutoverNotes = NO_CUTOVER_NOTES
+    token: str = ""
+
+    @property
+    def own_name(self) -> str:
+        """What directories of this attempt are called: of no other one, whatever ledger that is in."""
+        return f"{self.id:06d}-{self.token}"
+
+    @property
+    def freeze_s(self) -> float | None:
+        """How long the user was frozen; None before he is thawed."""
+        if self.frozen_at_s is None or self.thawed_at_s is None:
+            return None
+        return max(self.thawed_at_s - self.frozen_at_s, 0.0)
+
+    @property
+    def since_s(self) -> float:
+        """When it came to its state."""
+        return self.times[self.state]
+
+    @property
+    def under_way(self) -> bool:
+        """Whether its user may be frozen."""
+        return self.state in UNDER_WAY_STATES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutoverStepRecord:
+    """One step of an attempt: when it was intended, how it ended, and what is to be said of it."""
+
+    id: int
+    cutover_id: int
+    step: CutoverStep
+    intended_at_s: float
+    ended_at_s: float | None
+    result: StepResult | None
+    message: str
+
+
+# ---
+# What a look at a tree that is being cut over says, and what is to be done with it. Times in seconds since the epoch.
+
+
+class TopSeen(StrEnum):
+    """The top directory of a tree. On the source, by what is recorded (without a record every top is `open`): `open` as before the freeze, `frozen` as the
+    freeze leaves it. On the target: `open` as a thaw leaves it, `frozen` closed, or as the freeze of a rollback leaves it.
+
+    `partly`: a mixture of both, as a freeze or a thaw leaves it that was cut off. `other`: none of these. `unknown`: the
+    look failed. Where a hook alone freezes, its recorded end decides between `open` and `frozen`.
+    """
+
+    OPEN = "open"
+    FROZEN = "frozen"
+    PARTLY = "partly"
+    OTHER = "other"
+    UNKNOWN = "unknown"
+
+
+class LinkSeen(StrEnum):
+    """Where the path of the user leads. `untold`: a hook switches it, and nothing here can tell whether it did."""
+
+    SOURCE = "source"
+    TARGET = "target"
+    OTHER = "other"
+    UNKNOWN = "unknown"
+    UNTOLD = "untold"
+
+
+class BackupSeen(StrEnum):
+    """Whether a backup of the target is recorded, where the site asks for one."""
+
+    NOT_ASKED = "not-asked"
+    RECORDED = "recorded"
+    MISSING = "missing"
+    UNKNOWN = "unknown"
+
+
+class TargetTop(StrEnum):
+    """The top directory of a tree on the target, before its user is moved: nobody but root may have worked in it."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    MISSING = "missing"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassSeen:
+    """The newest final pass over the tree, or the newest carrying back, by its number in the ledger and its scan `catalog`.
+    `finished_at_s` None: it goes on. `changed` and `vanished` count files that did so during the pass, `failed` those that did not arrive.
+    `whole`: nothing was unreadable, and the side that was read was healthy before and after.
+    """
+
+    id: int
+    catalog: str
+    finished_at_s: float | None
+    changed: int
+    vanished: int
+    failed: int
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofSeen:
+    """The newest finished verification of the tree, by its number in the ledger, against `catalog`. `by_policy`: it read the content of all files that
+    the site's policy wants read. `differences` are those of this tree, `examples` some of them in words.
+    """
+
+    id: int
+    catalog: str
+    whole: bool
+    differences: int
+    by_policy: bool
+    manifest: str | None
+    reasons: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a look at the world says, after the record was read.
+
+    `writing`, `copied` and `proof` are those of the direction under way: of the final pass on the source, or of the
+    carrying back from the target. `writing` are the sentences that speak against nobody writing to the frozen tree; None
+    where that was not looked for, which speaks against it too. None elsewhere stands for what is not there.
+
+    For people: `link_holds` is what the path holds now, `top_differences` say what is wrong with a top that is `other`.
+    """
+
+    link: LinkSeen
+    source_top: TopSeen
+    target_top: TopSeen
+    writing: tuple[str, ...] | None = None
+    copied: PassSeen | None = None
+    proof: ProofSeen | None = None
+    backup: BackupSeen = BackupSeen.UNKNOWN
+    link_holds: bytes | None = None
+    top_differences: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutoverAct:
+    """Write `intent`, carry the step out, write `result`. `seen_done`: the world shows it done already, only hooks may be
+    owed. `reason` says why the user is thawed where he was; it is empty on the way forward.
+    """
+
+    step: CutoverStep
+    intent: CutoverState
+    result: CutoverState
+    seen_done: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Halt:
+    """Nothing is touched: the world is not what the record explains (`look_again`: a look failed), or may not be changed
+    in the way that was asked. `words` say what was found, `hint` what people do about it.
+    """
+
+    words: str
+    hint: str
+    look_again: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """There is nothing left to do."""
+
+    state: CutoverState
+    words: str
+
+
+Step = CutoverAct | Halt | Finished
+
+
+# ---
+# A frozen user tree: what its top was before, what it is while it is frozen, and who still has something of it open.
+
+
+FROZEN_PERMISSIONS = 0o500
+"""Of the top of a frozen tree, which belongs to root then: its owner could open it again with a mere chmod, as login
+programs do."""
+
+FROZEN_UID = 0
+PERMISSION_BITS = 0o777
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenTop:
+    """What the top directory of a user tree was before it was frozen; kept in the ledger, as JSON, before anything changes.
+
+    `mode` are the twelve bits of permissions with setuid, setgid and sticky. The ACLs are the bytes of their extended
+    attributes, None where there is none. `ino` and `gfid` (16 bytes; None where the source is no Gluster) tell which
+    directory it is.
+    """
+
+    tree: bytes
+    ino: int
+    gfid: bytes | None
+    uid: int
+    gid: int
+    mode: int
+    acl_access: bytes | None
+    acl_default: bytes | None
+
+    @property
+    def frozen_mode(self) -> int:
+        """While it is frozen: setuid, setgid and sticky stay, so that they need not be put back."""
+        return self.mode & ~PERMISSION_BITS | FROZEN_PERMISSIONS
+
+
+class TopState(StrEnum):
+    """What a look at a top shows, against what was written down: `between` is one that was being frozen or thawed when
+    this program was killed; `changed` is anything else.
+    """
+
+    AS_BEFORE = "as-before"
+    FROZEN = "frozen"
+    BETWEEN = "between"
+    CHANGED = "changed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopLook:
+    """A top as it was looked at. `differences` are sentences, empty unless it is `changed`; `another`: another directory
+    stands in its place.
+    """
+
+    state: TopState
+    differences: tuple[str, ...] = ()
+    another: bool = False
+
+
+class OpenKind(StrEnum):
+    """What holds on to something below a tree: a descriptor of a file or of a directory, a working directory (or the
+    root directory of a process), a mapping into memory, a loop device.
+    """
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    WORKING_DIRECTORY = "working-directory"
+    MAP = "map"
+    LOOP_DEVICE = "loop-device"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenFile:
+    """Something below a user tree that a process holds. `path` is relative to the source root; where `unlinked`, its last
+    known name, which is none any more: what is written there changes nothing of the tree.
+
+    `host` is the brick server, or this machine. `pid` and `program` are None and empty where a brick holds it for a
+    process of some client that is not known. `brick` is `host:/path`, empty for what was seen on this machine itself.
+    """
+
+    host: str
+    path: bytes
+    kind: OpenKind
+    writable: bool
+    unlinked: bool = False
+    pid: int | None = None
+    program: bytes = b""
+    brick: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writers:
+    """What a search found open below some trees, and sentences about what it could not look at."""
+
+    open_files: tuple[OpenFile, ...] = ()
+    unseen: tuple[str, ...] = ()
+
+
+class FreezeWay(StrEnum):
+    """[cutover] freeze: who answers for it that nobody writes where this program cannot look."""
+
+    TOP = "top"
+    HOOK = "hook"
+
+
+# ---
+# The path by which a user reaches his tree, and its switch: a symlink that is exchanged for another one.
+
+
+class SwitchOutcome(StrEnum):
+    """What a switch did: `already` where the path led to the new place before."""
+
+    SWITCHED = "switched"
+    ALREADY = "already"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkLook:
+    """One look at a user's link. All paths are absolute.
+
+    `path` is the link as site.toml names it. `way` holds every directory and symlink on the way to it, from the root on;
+    it ends where somebody could be led astray. `directory` is where the link lies, without symlinks, and `mount` what is
+    mounted there; None where the way ended before. `type` is None where nothing has the link's name. Of a symlink, `text` is
+    what it says and `leads_to` the real path of what it leads to; None where that is nothing, or cannot be told (`unread`).
+    """
+
+    path: bytes
+    way: tuple[FileLook, ...] = ()
+    directory: bytes | None = None
+    mount: Mount | None = None
+    type: EntryType | None = None
+    text: bytes | None = None
+    leads_to: bytes | None = None
+    unread: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkPlace:
+    """What a site says of links: `link` of site.toml, and the two roots that trees lie below, absolute.
+
+    `volume` is the Gluster volume that is left; None where the source is none.
+    """
+
+    link: str
+    source_root: bytes
+    target_root: bytes
+    volume: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkProblem:
+    """Why a link cannot be switched, and how to mend it."""
+
+    message: str
+    fix: str
+
+
+# ---
+# What a user's own tree is like to work in: measured on the source just before his cutover, and on the target just after it.
+
+
+class TreeTest(StrEnum):
+    """What is done in the tree: `ls -lR`, `du -s`, and reading a sample of its files."""
+
+    LIST = "list"
+    USAGE = "usage"
+    READ = "read"
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        return {TreeTest.LIST: "ls -lR", TreeTest.USAGE: "du -s", TreeTest.READ: "read a sample"}[self]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeMeasurement:
+    """One test, made once; `run` counts from 1 on each side. `amount` is the lines that `ls` has written, or the bytes that were
+    read; 0 of `du`. `complete` False: the time was over before the end, and `amount` is what was done until then. `cold` says whether
+    the pages of the sample were dropped before; None where nothing is read. `failure` is why it could not be made.
+    """
+
+    side: Side
+    run: int
+    test: TreeTest
+    at_s: float
+    seconds: float
+    amount: int
+    complete: bool
+    cold: bool | None = None
+    failure: str = ""
+
+
+class Verdict(StrEnum):
+    """What a test says of the move. `single`: there are too few runs to know of noise."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    NO_DIFFERENCE = "no-difference"
+    SINGLE = "single"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeedUp:
+    """One test before and after. `factor` is how many times as fast the target is (below 1: slower), `low` and `high` its interval
+    (docs/bench.md), None where there is none. `before` and `after` are medians: seconds, or the `unit` per second where a side did not come to
+    its end or was not asked for the same amount. `runs` are those that count on the side that has fewer.
+    """
+
+    test: TreeTest
+    verdict: Verdict
+    factor: float
+    low: float | None
+    high: float | None
+    before: float
+    after: float
+    unit: str
+    runs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserSpeedUps:
+    """What the move of one tree has changed for its user. `at_s` is when it was measured on the target."""
+
+    tree: UserTree
+    plan: str
+    batch: int
+    at_s: float
+    speed_ups: tuple[SpeedUp, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredTree:
+    """All measurements around the newest cutover of a tree whose user works on the target."""
+
+    tree: UserTree
+    plan: str
+    batch: int
+    measurements: tuple[TreeMeasurement, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeedUpSum:
+    """One test over all users: `median` of the factors, and how many users have which verdict."""
+
+    test: TreeTest
+    users: int
+    median: float
+    verdicts: Mapping[Verdict, int]
+
+
+# ---
+# Telling users ahead when they will be moved.
+
+
+def begins_words(at_s: float) -> str:
+    """When a move begins, for people: `2026-01-01 19:00 UTC`."""
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+class Announced(StrEnum):
+    """What became of one announcement: `would-tell` in a dry run, `before` by an earlier command with the same time.
+    `skipped`: a `pre` hook said so; `not-due`: nothing is ahead of the user; `failed`: a hook that tells him did.
+    """
+
+    TOLD = "told"
+    WOULD_TELL = "would-tell"
+    BEFORE = "before"
+    SKIPPED = "skipped"
+    NOT_DUE = "not-due"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announcement:
+    """Whether the user of one tree was told. `freeze_s` is predicted, None where nothing is. `reason` says why the user was
+    not told; empty where they were.
+    """
+
+    tree: UserTree
+    batch: int
+    outcome: Announced
+    freeze_s: float | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnounceSummary:
+    """One call of `announce`: every tree that was asked for, in the plan's order. `begins_at_s` is when the move begins."""
+
+    plan: str
+    begins_at_s: float
+    dry_run: bool
+    announcements: tuple[Announcement, ...]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What the shell sees."""
+        failed = any(one.outcome is Announced.FAILED for one in self.announcements)
+        return ExitCode.FAILED if failed else ExitCode.DONE
+
+
+# ---
+# Backups of the target that somebody else makes.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupTold:
+    """What was told of one: the user trees in it, and when it began, in seconds since the epoch."""
+
+    trees: tuple[UserTree, ...]
+    began_at_s: float
+    note: str
+
+
+def frozen_since_s(record: CutoverRecord) -> float | None:
+    """Since when the user of a tree cannot work, on the way there or back; None where he can."""
+    if record.state in ROLLBACK_STATES:
+        # One who was not let in on the target yet has been frozen since before.
+        begun = record.frozen_at_s if record.thawed_at_s is None else None
+        return begun if begun is not None else record.times.get(CutoverState.ROLLBACK_FREEZING, record.since_s)
+    return record.frozen_at_s if record.under_way and record.thawed_at_s is None else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutoverFacts:
+    """The newest attempt to cut one user tree over, by whatever plan. `since_s` is when it came to its state, `freeze_s` how long the user was
+    frozen (None before he was thawed), `frozen_since_s` since when he cannot work now, on the way there or back (None where he can),
+    `failure` the reason of the last failure. `purge` is what the purge of the source was
+    to free when it began, and has freed in the state `purged`.
+    """
+
+    tree: UserTree
+    plan: str
+    batch: int
+    attempt: int
+    state: CutoverState
+    since_s: float
+    predicted_freeze_s: float | None
+    frozen_at_s: float | None
+    thawed_at_s: float | None
+    freeze_s: float | None
+    failure: str
+    purge: PurgeSum | None = None
+    frozen_since_s: float | None = None
+
+
+# ---
+# What `cutover` and `rollback` are asked, and what they came to.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutoverRequest:
+    """Which trees of a plan, by batch. `run` says how passes are made.
+
+    `accept_freeze`: also where the freeze is predicted to last longer than `max_freeze_s`, or is not predicted.
+    `settle_s`: how long clients on other machines may pass a closed top by what they remember of it. `wants_backup`: a backup of the target has to be recorded before the switch.
+    `overwrite_source`: a rollback overwrites what somebody changed on the retained source.
+    """
+
+    plan: str
+    trees: Mapping[int, tuple[UserTree, ...]]
+    run: RunRequest
+    freeze: FreezeWay
+    max_freeze_s: float
+    settle_s: float = 0.0
+    accept_freeze: bool = False
+    wants_backup: bool = False
+    overwrite_source: bool = False
+    dry_run: bool = False
+
+
+class Ending(StrEnum):
+    """How it ended for one user.
+
+    `moved`: he is where the command wanted him. `given-up`: something failed before the switch, and he was thawed where he
+    was. `refused`: a guard spoke against beginning. `halted`: nothing was touched, because the world is not what the ledger
+    explains. `stuck`: a step failed, and the next call tries it again; he may be frozen. `planned`: of a dry run, nothing speaks against it.
+    """
+
+    PLANNED = "planned"
+    MOVED = "moved"
+    GIVEN_UP = "given-up"
+    REFUSED = "refused"
+    HALTED = "halted"
+    STUCK = "stuck"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeOutcome:
+    """What became of one tree. `cutover` is the newest attempt, None where there is none; `words` say why it did not come further, `hint` what to
+    do about it. `predicted_freeze_s` is what a freeze would take now. `speed_ups` are those that this call has measured.
+    """
+
+    tree: UserTree
+    batch: int
+    ending: Ending
+    cutover: CutoverFacts | None = None
+    words: str = ""
+    hint: str = ""
+    problems: tuple[str, ...] = ()
+    predicted_freeze_s: float | None = None
+    speed_ups: tuple[SpeedUp, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutoverSummary:
+    """What a call of `cutover` or (`back`) `rollback` came to."""
+
+    plan: str
+    back: bool
+    dry_run: bool
+    outcomes: tuple[TreeOutcome, ...]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What the shell sees: failed where somebody may be frozen, refused where nobody was moved, attention where some
+        were not.
+        """
+        endings = [one.ending for one in self.outcomes]
+        if Ending.STUCK in endings or Ending.HALTED in endings:
+            return ExitCode.FAILED
+        good = [ending in (Ending.MOVED, Ending.PLANNED) for ending in endings]
+        if all(good):
+            return ExitCode.DONE
+        return ExitCode.ATTENTION if any(good) else ExitCode.REFUSED

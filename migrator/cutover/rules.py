@@ -1,0 +1,912 @@
+"""The next step of a cutover or rollback, from its record and a look at the world. Pure."""
+
+import json
+import stat
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import assert_never
+
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
+from migrator.core.errors import LedgerCorrupt
+from migrator.core.events import Finding, failure, ok, warning
+from migrator.core.paths import show
+from migrator.core.units import several
+from migrator.cutover.model import (
+    FROZEN_PERMISSIONS,
+    FROZEN_UID,
+    ROLLBACK_STATES,
+    BackupSeen,
+    CutoverAct,
+    CutoverRecord,
+    CutoverState,
+    CutoverStep,
+    Finished,
+    FreezeWay,
+    FrozenTop,
+    Halt,
+    LinkSeen,
+    OpenFile,
+    OpenKind,
+    PassSeen,
+    ProofSeen,
+    Seen,
+    Step,
+    TopLook,
+    TopSeen,
+    TopState,
+    Writers,
+)
+from migrator.cutover.model import CutoverState as State
+from migrator.fs.acl import GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, parse_acl, show_acl
+from migrator.fs.model import LOCAL_FILESYSTEMS, TargetCapabilities
+from migrator.fs.rules import CLOSED_MODE, kept_xattrs, opened_mode
+from migrator.gluster.model import VolumeState
+from migrator.hooks.model import Hook, HookEvent, HookStep
+
+# ---
+# The two ways of a cutover, there and back, and how far a state has come on its way. Pure.
+#
+# Both go through the same phases; what they call their states and steps is all that differs, so each rule is written once.
+
+
+class Phase(Enum):
+    """How far a tree is on its way."""
+
+    START = auto()
+    FREEZING = auto()
+    FROZEN = auto()
+    COPYING = auto()
+    VERIFYING = auto()
+    VERIFIED = auto()
+    SWITCHING = auto()
+    SWITCHED = auto()
+    THAWING = auto()
+    ARRIVED = auto()
+    REVERTING = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """From one side, where the user works before, to the other: by phase the states, and the steps.
+
+    `start` are the states from which it is begun, `arrived` those in which nothing of it is left to do but `retain`.
+    """
+
+    forward: bool
+    side: str
+    other_side: str
+    link_before: LinkSeen
+    link_after: LinkSeen
+    start: tuple[State, ...]
+    freezing: State
+    frozen: State
+    copying: State
+    verifying: State
+    verified: State
+    switching: State
+    switched: State
+    thawing: State
+    arrived: tuple[State, ...]
+    reverting: State
+    reverted: State
+    freeze: CutoverStep
+    copy: CutoverStep
+    verify: CutoverStep
+    switch: CutoverStep
+    thaw: CutoverStep
+    revert: CutoverStep
+
+    def phases(self) -> Iterator[tuple[State, Phase]]:
+        """Every state that lies on this way and on no other, with its phase."""
+        if self.forward:
+            yield from ((state, Phase.START) for state in self.start)
+            yield from ((state, Phase.ARRIVED) for state in self.arrived)
+        yield self.freezing, Phase.FREEZING
+        yield self.frozen, Phase.FROZEN
+        yield self.copying, Phase.COPYING
+        yield self.verifying, Phase.VERIFYING
+        yield self.verified, Phase.VERIFIED
+        yield self.switching, Phase.SWITCHING
+        yield self.switched, Phase.SWITCHED
+        yield self.thawing, Phase.THAWING
+        yield self.reverting, Phase.REVERTING
+
+    def top_here(self, seen: Seen) -> TopSeen:
+        """The top directory on the side that the way leads away from."""
+        return seen.source_top if self.forward else seen.target_top
+
+    def top_there(self, seen: Seen) -> TopSeen:
+        """The top directory on the side that the way leads to."""
+        return seen.target_top if self.forward else seen.source_top
+
+
+THERE = Way(
+    forward=True,
+    side="source",
+    other_side="target",
+    link_before=LinkSeen.SOURCE,
+    link_after=LinkSeen.TARGET,
+    start=(State.PLANNED,),
+    freezing=State.FREEZING,
+    frozen=State.FROZEN,
+    copying=State.FINAL_PASS,
+    verifying=State.VERIFYING,
+    verified=State.VERIFIED,
+    switching=State.SWITCHING,
+    switched=State.SWITCHED,
+    thawing=State.THAWING,
+    arrived=(State.THAWED,),
+    reverting=State.REVERTING,
+    reverted=State.REVERTED,
+    freeze=CutoverStep.FREEZE,
+    copy=CutoverStep.FINAL_PASS,
+    verify=CutoverStep.VERIFY,
+    switch=CutoverStep.SWITCH,
+    thaw=CutoverStep.THAW,
+    revert=CutoverStep.REVERT,
+)
+
+BACK = Way(
+    forward=False,
+    side="target",
+    other_side="source",
+    link_before=LinkSeen.TARGET,
+    link_after=LinkSeen.SOURCE,
+    start=(State.SWITCHED, State.THAWED, State.RETAINED),
+    freezing=State.ROLLBACK_FREEZING,
+    frozen=State.ROLLBACK_FROZEN,
+    copying=State.CARRYING_BACK,
+    verifying=State.ROLLBACK_VERIFYING,
+    verified=State.ROLLBACK_VERIFIED,
+    switching=State.SWITCHING_BACK,
+    switched=State.SWITCHED_BACK,
+    thawing=State.ROLLBACK_THAWING,
+    arrived=(State.ROLLED_BACK,),
+    reverting=State.ROLLBACK_REVERTING,
+    reverted=State.THAWED,
+    freeze=CutoverStep.ROLLBACK_FREEZE,
+    copy=CutoverStep.CARRY_BACK,
+    verify=CutoverStep.ROLLBACK_VERIFY,
+    switch=CutoverStep.SWITCH_BACK,
+    thaw=CutoverStep.ROLLBACK_THAW,
+    revert=CutoverStep.ROLLBACK_REVERT,
+)
+
+PLACES: Mapping[State, tuple[Way, Phase]] = {
+    state: (way, phase) for way in (THERE, BACK) for state, phase in way.phases()
+}
+"""Where every state lies in which a cutover or a rollback has something left to do."""
+
+
+# ---
+# Whether what is seen of a tree can be what its record left: if not, nothing of it may be touched. Pure.
+
+
+_AGAIN = "then run the same command again: it goes on from here, or gives the move up"
+_CLOSED = frozenset({TopSeen.FROZEN})
+_ANY = frozenset(TopSeen) - {TopSeen.UNKNOWN}
+
+# A freeze or thaw that was cut off leaves anything between both ends. A top that is open although it was frozen has been
+# opened by hand, by somebody who wanted the user to work again: before the switch that is taken as giving up.
+_TOP_HERE: Mapping[Phase, frozenset[TopSeen]] = {
+    Phase.START: frozenset({TopSeen.OPEN}),
+    Phase.FREEZING: frozenset({TopSeen.OPEN, TopSeen.PARTLY, TopSeen.FROZEN}),
+    Phase.FROZEN: frozenset({TopSeen.OPEN, TopSeen.FROZEN}),
+    Phase.COPYING: frozenset({TopSeen.OPEN, TopSeen.FROZEN}),
+    Phase.VERIFYING: frozenset({TopSeen.OPEN, TopSeen.FROZEN}),
+    Phase.VERIFIED: frozenset({TopSeen.OPEN, TopSeen.FROZEN}),
+    Phase.SWITCHING: frozenset({TopSeen.OPEN, TopSeen.FROZEN}),
+    Phase.SWITCHED: _CLOSED,
+    Phase.THAWING: _CLOSED,
+    Phase.ARRIVED: _CLOSED,
+    Phase.REVERTING: frozenset({TopSeen.OPEN, TopSeen.PARTLY, TopSeen.FROZEN}),
+}
+
+_LINK_AFTER = frozenset({Phase.SWITCHED, Phase.THAWING, Phase.ARRIVED})
+
+
+def unexplained(way: Way, phase: Phase, record: CutoverRecord, seen: Seen) -> Halt | None:
+    """Why nothing may be touched, or None where everything seen can be what this program left."""
+    return _link(way, phase, record, seen) or _tops(way, phase, record, seen)
+
+
+def unexplained_start(way: Way, record: CutoverRecord, seen: Seen) -> Halt | None:
+    """The same before a rollback begins: the user may have changed the top of what is his meanwhile."""
+    if found := _link(way, Phase.START, record, seen):
+        return found
+    here = frozenset({TopSeen.FROZEN, TopSeen.OPEN}) if record.state is CutoverState.SWITCHED else _ANY
+    return _both(way, record, seen, here, _CLOSED)
+
+
+def _tops(way: Way, phase: Phase, record: CutoverRecord, seen: Seen) -> Halt | None:
+    here, there = _TOP_HERE[phase], _CLOSED
+    if phase in (Phase.SWITCHED, Phase.THAWING):
+        # One who was switched may have been thawed by hand.
+        there = frozenset({TopSeen.FROZEN, TopSeen.PARTLY, TopSeen.OPEN})
+    elif phase is Phase.ARRIVED:
+        # From now on it is the user's: he may give it any mode.
+        there = _ANY
+    elif phase is Phase.SWITCHING and seen.link is way.link_after:
+        here, there = _CLOSED, frozenset({TopSeen.FROZEN, TopSeen.OPEN})
+    return _both(way, record, seen, here, there)
+
+
+def _both(
+    way: Way, record: CutoverRecord, seen: Seen, here: frozenset[TopSeen], there: frozenset[TopSeen]
+) -> Halt | None:
+    return _top(record, way.side, way.top_here(seen), here, seen.top_differences) or _top(
+        record, way.other_side, way.top_there(seen), there, seen.top_differences
+    )
+
+
+def _link(way: Way, phase: Phase, record: CutoverRecord, seen: Seen) -> Halt | None:
+    name = show(record.notes.link) if record.notes.link is not None else f"the path of {record.tree.user}"
+    if seen.link is LinkSeen.UNKNOWN:
+        return Halt(
+            words=f"where {name} leads cannot be seen",
+            hint=f"put right what keeps it from being looked at, {_AGAIN}",
+            look_again=True,
+        )
+    if seen.link is LinkSeen.UNTOLD:
+        return None
+    expected = {way.link_after} if phase in _LINK_AFTER else {way.link_before}
+    if phase is Phase.SWITCHING:
+        expected = {way.link_before, way.link_after}
+    if seen.link in expected:
+        return None
+    holds = "" if seen.link_holds is None else f" ({show(seen.link_holds)})"
+    if seen.link is LinkSeen.OTHER:
+        found = f"{name} leads neither to the source nor to the target{holds}"
+    else:
+        found = f"{name} leads to the {seen.link.value}{holds} although the cutover is {record.state.value}"
+    side = way.other_side if phase in _LINK_AFTER else way.side
+    return Halt(
+        words=f"{found}: somebody else has changed it",
+        hint=f"find out on which side {record.tree.user} has worked since; let {name} lead to the {side}, {_AGAIN}",
+    )
+
+
+def _top(
+    record: CutoverRecord, side: str, found: TopSeen, expected: frozenset[TopSeen], differences: Sequence[str]
+) -> Halt | None:
+    if found in expected:
+        return None
+    name = f"the top directory of {show(record.tree.path)} on the {side}"
+    match found:
+        case TopSeen.UNKNOWN:
+            return Halt(
+                words=f"{name} cannot be looked at",
+                hint=f"see `migrator doctor`, put right what it finds, {_AGAIN}",
+                look_again=True,
+            )
+        case TopSeen.OPEN:
+            words = f"{name} is open although the cutover is {record.state.value}"
+        case TopSeen.FROZEN:
+            words = f"{name} is closed although the cutover is {record.state.value}"
+        case TopSeen.PARTLY:
+            words = f"owner, mode and ACL of {name} are partly those of a freeze"
+        case TopSeen.OTHER:
+            why = "; ".join(differences) or "owner, mode or ACL are none that this program has given or found"
+            words = f"{name}: {why}"
+        case _:
+            assert_never(found)
+    wanted = "closed again (root's, mode 0700)" if TopSeen.OPEN not in expected else "as it was before the freeze"
+    return Halt(
+        words=f"{words}: somebody else has changed it",
+        hint=f"find out who did, and whether files were changed there meanwhile; make it {wanted}, {_AGAIN}",
+    )
+
+
+# ---
+# What is done next with a tree that is cut over or rolled back, from its record and a look at the world. Pure.
+#
+# The caller asks, writes the intent, acts, writes the result or the failure, and asks again with a fresh look, also after a
+# crash: nothing but the record is remembered. Where an act has failed and the answer is the same act again (a thaw, say),
+# the caller ends with that failure; whoever runs the command again tries it again.
+#
+# - Before the switch every failure, and every proof that is lacking, thaws the user where he is.
+# - Between intent and result of the switch the world decides whether it was made.
+# - After the switch failures are tried again, and never go back by themselves.
+# - What the record does not explain is not touched.
+
+
+_SHOWN = 3
+
+
+def next_step(record: CutoverRecord, seen: Seen) -> Step:
+    """What is done next, of a cutover and of a rollback that has begun."""
+    place = PLACES.get(record.state)
+    if place is None:
+        return _finished(record)
+    way, phase = place
+    if halt := unexplained(way, phase, record, seen):
+        return halt
+    match phase:
+        case Phase.START | Phase.FREEZING | Phase.FROZEN | Phase.COPYING | Phase.VERIFYING | Phase.VERIFIED:
+            if why := _why_revert(way, phase, record, seen):
+                return _revert(way, seen, why)
+            return _forward(way, phase, record, seen)
+        case Phase.SWITCHING:
+            return _switching(way, record, seen)
+        case Phase.REVERTING:
+            return _revert(way, seen, record.failure)
+        case Phase.SWITCHED | Phase.THAWING:
+            done = way.top_there(seen) is TopSeen.OPEN
+            end = way.arrived[0]
+            return CutoverAct(step=way.thaw, intent=way.thawing, result=end, seen_done=done)
+        case Phase.ARRIVED:
+            return CutoverAct(step=CutoverStep.RETAIN, intent=record.state, result=CutoverState.RETAINED)
+        case _:
+            assert_never(phase)
+
+
+def begin_rollback(record: CutoverRecord, seen: Seen) -> Step:
+    """What the wish for a rollback begins with. The caller asks this until the record is on a way back (`turned_back`) or
+    nothing is left to do, and then `next_step`: only so a rollback that had to be given up does not begin again.
+
+    Before the switch a cutover is given up. A switch or a thaw that has begun is finished first.
+    """
+    state = record.state
+    if state in (CutoverState.PURGING, CutoverState.PURGED):
+        return Halt(
+            words=f"the source of {record.tree.user} {'is being' if state is CutoverState.PURGING else 'has been'} purged",
+            hint="there is nothing to go back to: to move the user back, set up a site whose source is this target",
+        )
+    if state in BACK.start:
+        if halt := unexplained_start(BACK, record, seen):
+            return halt
+        return CutoverAct(step=BACK.freeze, intent=BACK.freezing, result=BACK.frozen)
+    place = PLACES.get(state)
+    if place is None or turned_back(state) or state is THERE.thawing:
+        return next_step(record, seen)
+    way, phase = place
+    if halt := unexplained(way, phase, record, seen):
+        return halt
+    if phase is Phase.SWITCHING and seen.link is not way.link_before:
+        return _switching(way, record, seen)
+    return _revert(way, seen, record.failure or "a rollback was asked for before the switch")
+
+
+def turned_back(state: CutoverState) -> bool:
+    """Whether a user in this state is on the way back to the source, or back there."""
+    return state in ROLLBACK_STATES or state in (
+        CutoverState.REVERTING,
+        CutoverState.REVERTED,
+        CutoverState.ROLLED_BACK,
+    )
+
+
+def _finished(record: CutoverRecord) -> Finished:
+    words = {
+        CutoverState.RETAINED: "works on the target, and the source is kept",
+        CutoverState.PURGING: "works on the target, and the source is being purged",
+        CutoverState.PURGED: "works on the target, and the source is purged",
+        CutoverState.REVERTED: f"works on the source, unharmed: {record.failure or 'no reason was recorded'}",
+        CutoverState.ROLLED_BACK: "works on the source again",
+    }
+    return Finished(state=record.state, words=f"{record.tree.user} {words[record.state]}")
+
+
+def _revert(way: Way, seen: Seen, reason: str) -> CutoverAct:
+    done = way.top_here(seen) is TopSeen.OPEN
+    return CutoverAct(step=way.revert, intent=way.reverting, result=way.reverted, seen_done=done, reason=reason)
+
+
+def _why_revert(way: Way, phase: Phase, record: CutoverRecord, seen: Seen) -> str:
+    """Why the user is thawed where he is; empty where it goes on."""
+    if record.failure:
+        return record.failure
+    if phase in (Phase.START, Phase.FREEZING):
+        return ""
+    if way.top_here(seen) is TopSeen.OPEN:
+        return f"the tree was opened on the {way.side} by somebody else while it had to be frozen"
+    problems: list[str] = []
+    match phase:
+        case Phase.FROZEN:
+            problems.extend(_writers(seen))
+        case Phase.COPYING if _copied(record, seen) is not None:
+            problems.extend(_pass_problems(way, record, seen))
+        case Phase.VERIFYING:
+            problems.extend(_pass_problems(way, record, seen))
+            if _proof(record, seen) is not None:
+                problems.extend(_proof_problems(way, record, seen))
+        case Phase.VERIFIED:
+            problems.extend(switch_problems(way, record, seen))
+        case _:
+            pass
+    return "; ".join(problems)
+
+
+def _forward(way: Way, phase: Phase, record: CutoverRecord, seen: Seen) -> CutoverAct:
+    match phase:
+        case Phase.START | Phase.FREEZING:
+            done = way.top_here(seen) is TopSeen.FROZEN
+            return CutoverAct(step=way.freeze, intent=way.freezing, result=way.frozen, seen_done=done)
+        case Phase.FROZEN | Phase.COPYING:
+            if phase is Phase.FROZEN or _copied(record, seen) is None:
+                return CutoverAct(step=way.copy, intent=way.copying, result=way.copying)
+            return CutoverAct(step=way.verify, intent=way.verifying, result=way.verified)
+        case Phase.VERIFYING:
+            done = _proof(record, seen) is not None
+            return CutoverAct(step=way.verify, intent=way.verifying, result=way.verified, seen_done=done)
+        case _:
+            return CutoverAct(step=way.switch, intent=way.switching, result=way.switched)
+
+
+def _switching(way: Way, record: CutoverRecord, seen: Seen) -> Step:
+    """Between the intent of the switch and its result the world decides."""
+    again = CutoverAct(step=way.switch, intent=way.switching, result=way.switched)
+    if seen.link is way.link_after:
+        return CutoverAct(step=way.switch, intent=way.switching, result=way.switched, seen_done=True)
+    opened = way.top_here(seen) is TopSeen.OPEN
+    problems = tuple(switch_problems(way, record, seen))
+    if seen.link is LinkSeen.UNTOLD:
+        # Forward is the only safe way as long as it is the same switch with the same proof: the hook may be called twice.
+        if problems:
+            return Halt(
+                words=f"whether {record.tree.user} was switched is not known, and it cannot be done now: "
+                + "; ".join(problems),
+                hint=f"find out where the path leads that the hook switches. The tree is closed on the {way.other_side}, and "
+                f"frozen on the {way.side}: put right what is said, then run the same command again",
+            )
+        return again
+    if opened:
+        return _revert(way, seen, f"the tree was opened on the {way.side} by somebody else before the switch")
+    if why := record.failure or "; ".join(problems):
+        return _revert(way, seen, why)
+    return again
+
+
+def switch_problems(way: Way, record: CutoverRecord, seen: Seen) -> Iterator[str]:
+    """All that speaks against switching the path now; a fact that is not known speaks against it too."""
+    if way.top_here(seen) is not TopSeen.FROZEN:
+        yield f"the tree is not seen to be frozen on the {way.side}"
+    if way.top_there(seen) is not TopSeen.FROZEN:
+        yield f"the tree is not seen to be closed on the {way.other_side}"
+    yield from _writers(seen)
+    yield from _pass_problems(way, record, seen)
+    yield from _proof_problems(way, record, seen)
+    if way.forward:
+        yield from _backup(seen)
+
+
+def _writers(seen: Seen) -> Sequence[str]:
+    return (
+        ("whether somebody still writes to the frozen tree was not looked for",)
+        if seen.writing is None
+        else seen.writing
+    )
+
+
+def _copied(record: CutoverRecord, seen: Seen) -> PassSeen | None:
+    """The pass that counts: it has ended, and is none that was there when the freeze was intended. Its scan is its own."""
+    found, before = seen.copied, record.notes.passes_before
+    if found is None or found.finished_at_s is None or before is None or found.id <= before:
+        return None
+    return found
+
+
+def _pass_problems(way: Way, record: CutoverRecord, seen: Seen) -> Iterator[str]:
+    found = _copied(record, seen)
+    name = "the final pass" if way.forward else "the pass that carries back"
+    if found is None:
+        yield f"{name} has not ended, or did not begin in the freeze"
+        return
+    if not found.whole:
+        yield f"{name} is not whole: the {way.side} could not be read everywhere, or was not healthy"
+    for count, what in ((found.changed, "changed"), (found.vanished, "vanished")):
+        if count:
+            yield f"{several(count, 'file')} {what} during {name}"
+    if found.failed:
+        yield f"{several(found.failed, 'file')} did not arrive by {name}"
+
+
+def _proof(record: CutoverRecord, seen: Seen) -> ProofSeen | None:
+    """The verification that counts: of what the pass brought, and none that had begun when it was intended to verify that."""
+    found, copied, before = seen.proof, seen.copied, record.notes.proofs_before
+    if found is None or copied is None or copied.finished_at_s is None:
+        return None
+    if found.catalog != copied.catalog or before is None or found.id <= before:
+        return None
+    return found
+
+
+def _proof_problems(way: Way, record: CutoverRecord, seen: Seen) -> Iterator[str]:
+    found = _proof(record, seen)
+    name = "the final pass" if way.forward else "the pass that carries back"
+    if found is None:
+        yield f"there is no verification of what {name} left"
+        return
+    if not found.whole:
+        reasons = "; ".join(found.reasons[:3]) or "no reason was recorded"
+        yield f"the verification is not whole: {reasons}"
+    if found.differences:
+        shown = f" ({'; '.join(found.examples[:_SHOWN])})" if found.examples else ""
+        yield f"the verification found {several(found.differences, 'difference')}{shown}"
+    if not found.by_policy:
+        yield "the verification compared the content of fewer files than [verify] sample asks for"
+    if way.forward and found.manifest is None:
+        yield "the verification left no manifest"
+
+
+def _backup(seen: Seen) -> Iterator[str]:
+    match seen.backup:
+        case BackupSeen.NOT_ASKED | BackupSeen.RECORDED:
+            return
+        case BackupSeen.MISSING:
+            yield "no backup of the target is recorded, and the site asks for one before the switch"
+        case BackupSeen.UNKNOWN:
+            yield "whether a backup of the target is recorded is not known"
+        case _:
+            assert_never(seen.backup)
+
+
+# ---
+# The tops of a tree that is cut over: how they are written down, and what a look at that of the target shows. Pure.
+
+
+_OWN_ENTRIES = 3
+"""An ACL of no more entries says what the mode says, and file systems keep it as the mode alone."""
+
+SOURCE_SEEN = {
+    TopState.AS_BEFORE: TopSeen.OPEN,
+    TopState.FROZEN: TopSeen.FROZEN,
+    TopState.BETWEEN: TopSeen.PARTLY,
+    TopState.CHANGED: TopSeen.OTHER,
+}
+"""What the state of a top on the source means to a cutover."""
+
+
+def write_top(top: FrozenTop) -> str:
+    """A top as the ledger keeps it: JSON, bytes in hexadecimal digits."""
+    return json.dumps(
+        {
+            "tree": top.tree.hex(),
+            "ino": top.ino,
+            "gfid": _hex(top.gfid),
+            "uid": top.uid,
+            "gid": top.gid,
+            "mode": top.mode,
+            "acl_access": _hex(top.acl_access),
+            "acl_default": _hex(top.acl_default),
+        }
+    )
+
+
+def read_top(text: str) -> FrozenTop:
+    """The top that was written down. Raises LedgerCorrupt."""
+    try:
+        found = json.loads(text)
+        return FrozenTop(
+            tree=bytes.fromhex(found["tree"]),
+            ino=int(found["ino"]),
+            gfid=_bytes(found["gfid"]),
+            uid=int(found["uid"]),
+            gid=int(found["gid"]),
+            mode=int(found["mode"]),
+            acl_access=_bytes(found["acl_access"]),
+            acl_default=_bytes(found["acl_default"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise LedgerCorrupt(
+            "how a user is thawed cannot be read from the ledger",
+            hint="bring the ledger back from its backup, or give the top directory its owner and mode by hand",
+        ) from error
+
+
+def top_of(entry: Entry) -> FrozenTop:
+    """A top directory as a look saw it."""
+    return FrozenTop(
+        tree=entry.path,
+        ino=entry.ino,
+        gfid=entry.gfid,
+        uid=entry.uid,
+        gid=entry.gid,
+        mode=entry.mode,
+        acl_access=entry.xattrs.get(ACL_ACCESS),
+        acl_default=entry.xattrs.get(ACL_DEFAULT),
+    )
+
+
+def opened_top(like: Entry, now: Entry, capabilities: TargetCapabilities) -> FrozenTop:
+    """What a thaw makes of the top on the target: `now` is that, `like` the one on the source before it was frozen."""
+    kept = kept_xattrs(like.xattrs, capabilities)
+    return FrozenTop(
+        tree=now.path,
+        ino=now.ino,
+        gfid=None,
+        uid=like.uid,
+        gid=like.gid,
+        mode=opened_mode(like, capabilities),
+        acl_access=kept.get(ACL_ACCESS),
+        acl_default=kept.get(ACL_DEFAULT),
+    )
+
+
+def as_before(seen: Entry, top: FrozenTop) -> Entry:
+    """The top directory on the target as it was written down, from a look at it: for opening it again."""
+    kept = {name: value for name, value in seen.xattrs.items() if name not in (ACL_ACCESS, ACL_DEFAULT)}
+    acls = {ACL_ACCESS: top.acl_access, ACL_DEFAULT: top.acl_default}
+    xattrs = kept | {name: value for name, value in acls.items() if value is not None}
+    return replace(seen, uid=top.uid, gid=top.gid, mode=top.mode, xattrs=xattrs)
+
+
+def is_closed(now: Entry, *, uid: int, gid: int) -> bool:
+    """Whether only this program's user enters the top on the target."""
+    acls = {ACL_ACCESS, ACL_DEFAULT} & now.xattrs.keys()
+    return not acls and (now.type, now.uid, now.gid, now.mode) == (EntryType.DIRECTORY, uid, gid, CLOSED_MODE)
+
+
+def target_top(now: Entry | None, wanted: FrozenTop | None, *, uid: int, gid: int) -> tuple[TopSeen, tuple[str, ...]]:
+    """What the top on the target is, with sentences about one that is `other`. `wanted` is what it is when it is open, None
+    where nobody opened it ever; `uid` and `gid` are those of this program, to whom a closed one belongs.
+    """
+    if now is None:
+        return TopSeen.OTHER, ("it is missing",)
+    if now.type is not EntryType.DIRECTORY:
+        return TopSeen.OTHER, (f"it is a {now.type.value}",)
+    if is_closed(now, uid=uid, gid=gid):
+        return TopSeen.FROZEN, ()
+    if wanted is None:
+        return TopSeen.OTHER, (
+            f"it is open (uid {now.uid}, mode {now.mode:04o}), and nobody opened it by this program",
+        )
+    if _same(now, wanted):
+        return TopSeen.OPEN, ()
+    if now.uid in (uid, wanted.uid) and now.gid in (gid, wanted.gid):
+        # Both ways begin and end with the bits of its owner alone; what has others' bits was given them by the user.
+        partly = now.uid == uid or now.mode & 0o077 == 0
+        return (TopSeen.PARTLY if partly else TopSeen.OPEN), ()
+    return TopSeen.OTHER, (
+        f"it belongs to {now.uid}:{now.gid} with mode {now.mode:04o}, and should to {wanted.uid}:{wanted.gid} "
+        f"with {wanted.mode:04o}",
+    )
+
+
+def _same(now: Entry, wanted: FrozenTop) -> bool:
+    facts = (now.uid, now.gid, now.mode) == (wanted.uid, wanted.gid, wanted.mode)
+    return (
+        facts
+        and _same_acl(now.xattrs.get(ACL_ACCESS), wanted.acl_access)
+        and (now.xattrs.get(ACL_DEFAULT) == wanted.acl_default)
+    )
+
+
+def _same_acl(now: bytes | None, wanted: bytes | None) -> bool:
+    return now == wanted or _plain(now) == _plain(wanted)
+
+
+def _plain(acl: bytes | None) -> object:
+    """None for an ACL that the mode says as well."""
+    entries = None if acl is None else parse_acl(acl)
+    return None if entries is None or len(entries) <= _OWN_ENTRIES else entries
+
+
+def _hex(value: bytes | None) -> str | None:
+    return None if value is None else value.hex()
+
+
+def _bytes(value: object) -> bytes | None:
+    return None if value is None else bytes.fromhex(str(value))
+
+
+# ---
+# Whether a user tree is frozen: what became of its top, and who can still write below it.
+
+
+_OPEN_BEHIND = "performance.open-behind"
+_OFF = frozenset({"off", "no", "false", "0", "disable"})
+_FREEZING_SHOWN = 5
+
+_Entries = tuple[AclEntry, ...] | bytes | None
+"""Bytes are what is no ACL that this program knows."""
+_State = tuple[int, int, _Entries, _Entries]
+"""Owner, mode, access ACL, default ACL."""
+
+
+def frozen_form(top: FrozenTop) -> FrozenTop:
+    """What freezing makes of a top: root's, closed, without ACLs. The group stays."""
+    return replace(top, uid=FROZEN_UID, mode=top.frozen_mode, acl_access=None, acl_default=None)
+
+
+def judge_top(before: FrozenTop, now: FrozenTop) -> TopLook:
+    """What a top is now, against what was written down before it was frozen.
+
+    A crash in the middle of freezing or thawing leaves one of a few exact states, each a step of one of the two orders;
+    everything else was somebody else's doing.
+    """
+    if now == before:
+        return TopLook(state=TopState.AS_BEFORE)
+    frozen = frozen_form(before)
+    if now == frozen:
+        return TopLook(state=TopState.FROZEN)
+    same = (now.tree, now.ino, now.gfid, now.gid) == (before.tree, before.ino, before.gfid, before.gid)
+    if same and _state(now) in _steps(before):
+        return TopLook(state=TopState.BETWEEN)
+    another = (now.tree, now.ino, now.gfid) != (before.tree, before.ino, before.gfid)
+    return TopLook(state=TopState.CHANGED, differences=tuple(_differences(before, frozen, now)), another=another)
+
+
+def why_not_frozen(writers: Writers, *, vouched: bool) -> tuple[str, ...]:
+    """Why somebody may still write below the trees, as sentences; none where nobody can. Who only reads stops nothing.
+    `vouched`: the site's freeze hook answers for what was not seen; for what was seen to be open nobody can.
+    """
+    writing = tuple(one for one in writers.open_files if can_write(one))
+    reasons = []
+    if writing:
+        shown = "; ".join(describe_open(one) for one in writing[:_FREEZING_SHOWN])
+        more = f"; and {len(writing) - _FREEZING_SHOWN} more" if len(writing) > _FREEZING_SHOWN else ""
+        reasons.append(f"something can still be written below the frozen trees: {shown}{more}")
+    return (*reasons, *what_is_unseen(writers, vouched=vouched))
+
+
+def what_is_unseen(writers: Writers, *, vouched: bool) -> tuple[str, ...]:
+    """What no freeze would find out either, as sentences: it can be asked before anybody is frozen."""
+    if vouched:
+        return ()
+    return tuple(f"whether somebody writes was not seen: {sentence}" for sentence in writers.unseen)
+
+
+def can_write(found: OpenFile) -> bool:
+    """Whether a tree can be changed through it, closed as its top is. From a working directory files are opened and made
+    without passing the top. A file without a name belongs to no tree any more.
+    """
+    return not found.unlinked and (found.writable or found.kind is OpenKind.WORKING_DIRECTORY)
+
+
+def describe_open(found: OpenFile) -> str:
+    """One line for people: what, who, where."""
+    holder = f"process {found.pid}" if found.pid is not None else ""
+    holder += f" ({show(found.program)})" if found.program else ""
+    place = f"on {found.host}" if not found.brick else f"through brick {found.brick}"
+    how = _HOW.get(found.kind, "open for writing" if found.writable else "open for reading")
+    state = ", has no name any more" if found.unlinked else ""
+    return f"{show(found.path)}: {how}{state}, {' '.join(part for part in (holder, place) if part)}"
+
+
+_HOW = {OpenKind.WORKING_DIRECTORY: "a working directory", OpenKind.LOOP_DEVICE: "a loop device"}
+
+
+def missing_freeze_hook(way: FreezeWay, hooks: Collection[Hook]) -> str | None:
+    """Why the site's freeze cannot be vouched for by a hook as it asks to; None where nothing is missing."""
+    if way is FreezeWay.TOP or any(
+        hook.stage.step is HookStep.FREEZE and hook.stage.event is HookEvent.PRE for hook in hooks
+    ):
+        return None
+    return (
+        '[cutover] freeze is "hook", and there is no pre-freeze hook: put one into pre-freeze.d of hooks_dir, '
+        "which succeeds only where the users cannot write any more"
+    )
+
+
+def closed_already(top: FrozenTop) -> str | None:
+    """Why a top cannot be frozen that looks frozen before; None for any other. How it was would not be known at its thaw."""
+    if frozen_form(top) != top:
+        return None
+    return (
+        f"the top of {show(top.tree)} on the source is closed already (root's, mode {top.mode:04o}), and no cutover of it is "
+        "under way by the ledger: give it the owner, mode and ACLs that it should have, and see whether the ledger is the "
+        "latest one"
+    )
+
+
+def check_freeze_hooks(way: FreezeWay, hooks: Collection[Hook]) -> list[Finding]:
+    """For `doctor`, where the site's freeze hooks answer for what was not seen: are there any?"""
+    if missing_freeze_hook(way, hooks) is None:
+        return []
+    message = '[cutover] freeze is "hook", and there is no pre-freeze hook to answer for it'
+    fix = (
+        "put one into pre-freeze.d in [site] hooks_dir that succeeds only where the users cannot write any more, "
+        'or set [cutover] freeze = "top" (docs/cutover.md)'
+    )
+    return [failure("hooks", message, fix)]
+
+
+def has_clients_elsewhere(filesystem: str) -> bool:
+    """Whether other machines may have it mounted, which remember for a while what they saw of it. `filesystem` is the type as
+    mountinfo names it.
+    """
+    return filesystem not in LOCAL_FILESYSTEMS
+
+
+def clients_unseen(filesystem: str, *, mount: bytes) -> tuple[str, ...]:
+    """What a search on this machine cannot see of a source that is no Gluster volume; nothing where only this machine
+    has it mounted. `filesystem` is the type as mountinfo names it.
+    """
+    if not has_clients_elsewhere(filesystem):
+        return ()
+    return (
+        f"{show(mount)} is a file system of type {filesystem}: what other machines have open there is not known here",
+    )
+
+
+def unopened_unseen(state: VolumeState) -> tuple[str, ...]:
+    """Why what clients have open may be open on no brick: a client opens a file there only when it is first written or
+    read, while performance.open-behind is on, as it is unless somebody set it (GlusterFS 10.3). Set to off, even what was
+    opened before shows within a second.
+    """
+    value = dict(state.options).get(_OPEN_BEHIND, "on")
+    if value.lower() in _OFF:
+        return ()
+    return (
+        f"{_OPEN_BEHIND} is on: what a client has open and has not written to yet shows on no brick; "
+        f"`gluster volume set {state.volume} {_OPEN_BEHIND} off` shows it",
+    )
+
+
+def check_open_files(state: VolumeState, way: FreezeWay) -> list[Finding]:
+    """For `doctor`, where users are to be moved: does all that clients have open show on the bricks?"""
+    if way is FreezeWay.HOOK:
+        return []
+    unseen = unopened_unseen(state)
+    if not unseen:
+        return [ok("open files", "what clients open shows on the bricks at once")]
+    fix = f"before users are moved: gluster volume set {state.volume} {_OPEN_BEHIND} off"
+    return [warning("open files", f"{_OPEN_BEHIND} is on: what is open and was not written to shows on no brick", fix)]
+
+
+def _state(top: FrozenTop) -> _State:
+    return top.uid, top.mode, _entries(top.acl_access), _entries(top.acl_default)
+
+
+def _entries(acl: bytes | None) -> _Entries:
+    if acl is None:
+        return None
+    entries = parse_acl(acl)
+    return acl if entries is None else entries
+
+
+def _steps(before: FrozenTop) -> Sequence[_State]:
+    """Every state between `before` and frozen: `adapters.filesystems.freezing` has the two orders."""
+    uid, mode, access, default = _state(before)
+    closed = before.frozen_mode
+    masked = tuple(_after_chmod(one, access) for one in access) if isinstance(access, tuple) else access
+    freezing = [
+        (uid, closed, masked, default),
+        (FROZEN_UID, closed, masked, default),
+        (FROZEN_UID, closed, masked, None),
+    ]
+    # Whoever sets an ACL may lose setgid by it (setxattr(2) of a caller that is not in the group).
+    thawing = [
+        (FROZEN_UID, closed, None, default),
+        (FROZEN_UID, mode & ~stat.S_ISGID, access, default),
+        (FROZEN_UID, mode, access, default),
+    ]
+    return [*freezing, *thawing]
+
+
+def _after_chmod(entry: AclEntry, acl: tuple[AclEntry, ...]) -> AclEntry:
+    """What chmod(2) to the frozen permissions makes of an entry: the mode's group is the mask, where there is one."""
+    has_mask = any(one.tag == MASK for one in acl)
+    shifts = {USER_OBJ: 6, MASK: 3, OTHER: 0} if has_mask else {USER_OBJ: 6, GROUP_OBJ: 3, OTHER: 0}
+    if entry.tag in (USER, GROUP) or entry.tag not in shifts:
+        return entry
+    return replace(entry, permissions=FROZEN_PERMISSIONS >> shifts[entry.tag] & 7)
+
+
+def _differences(before: FrozenTop, frozen: FrozenTop, now: FrozenTop) -> Sequence[str]:
+    if (now.ino, now.gfid) != (before.ino, before.gfid):
+        return ("another directory stands in its place",)
+    found = []
+    if now.gid != before.gid:
+        found.append(f"its group is {now.gid}, and was {before.gid}")
+    if now.uid not in (before.uid, frozen.uid):
+        found.append(f"its owner is {now.uid}, and was {before.uid}")
+    if now.mode not in (before.mode, frozen.mode):
+        found.append(f"its mode is {now.mode:04o}, and was {before.mode:04o}, frozen {frozen.mode:04o}")
+    acls = (("ACL", now.acl_access, before.acl_access), ("default ACL", now.acl_default, before.acl_default))
+    for name, acl, was in acls:
+        if acl not in (was, None):
+            found.append(f"its {name} is {_shown(acl)}, and was {_shown(was)}")
+    return found or (
+        f"owner {now.uid}, mode {now.mode:04o}, ACL {_shown(now.acl_access)} and default ACL {_shown(now.acl_default)} "
+        "are together no step of freezing or thawing",
+    )
+
+
+def _shown(acl: bytes | None) -> str:
+    if acl is None:
+        return "none"
+    entries = parse_acl(acl)
+    return "not readable" if entries is None else show_acl(entries)

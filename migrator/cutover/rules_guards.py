@@ -1,0 +1,352 @@
+"""Preflight checks before a freeze, and the states of cutovers for people. Pure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import isnan
+from typing import assert_never
+
+from migrator.core.entry import UserTree
+from migrator.core.paths import show
+from migrator.core.states import BatchState
+from migrator.core.units import format_duration, format_size, several
+from migrator.cutover.model import (
+    ENDED_STATES,
+    ROLLBACK_STATES,
+    SETTLED_STATES,
+    UNDER_WAY_STATES,
+    BackupSeen,
+    CutoverFacts,
+    CutoverRecord,
+    CutoverState,
+    TargetTop,
+    frozen_since_s,
+)
+from migrator.report.model import Blocker
+
+# ---
+# What is said of cutovers: their states, how long the freeze was, and what waits for somebody. Pure.
+
+
+_SAID_SHARE = 0.1
+"""A freeze that differs less from its prediction was as predicted."""
+
+
+def state_words(state: CutoverState) -> str:
+    """A state for people."""
+    match state:
+        case CutoverState.PLANNED:
+            return "planned"
+        case CutoverState.FREEZING | CutoverState.FROZEN:
+            return state.value
+        case CutoverState.FINAL_PASS:
+            return "frozen: final pass"
+        case CutoverState.VERIFYING | CutoverState.VERIFIED | CutoverState.SWITCHING:
+            return f"frozen: {state.value}"
+        case CutoverState.SWITCHED | CutoverState.THAWING:
+            return f"{'switched' if state is CutoverState.SWITCHED else 'thawing'}, not open on the target yet"
+        case CutoverState.THAWED | CutoverState.RETAINED:
+            return "on the target, source kept"
+        case CutoverState.PURGING | CutoverState.PURGED:
+            return f"on the target, source {'being purged' if state is CutoverState.PURGING else 'purged'}"
+        case CutoverState.REVERTING:
+            return "being thawed on the source"
+        case CutoverState.REVERTED:
+            return "on the source, cutover given up"
+        case CutoverState.ROLLBACK_FREEZING | CutoverState.ROLLBACK_FROZEN:
+            return f"rollback: {'freezing' if state is CutoverState.ROLLBACK_FREEZING else 'frozen'}"
+        case CutoverState.CARRYING_BACK:
+            return "rollback: carrying back"
+        case CutoverState.ROLLBACK_VERIFYING | CutoverState.ROLLBACK_VERIFIED:
+            return f"rollback: {'verifying' if state is CutoverState.ROLLBACK_VERIFYING else 'verified'}"
+        case CutoverState.SWITCHING_BACK | CutoverState.SWITCHED_BACK | CutoverState.ROLLBACK_THAWING:
+            return "rollback: switching back" if state is CutoverState.SWITCHING_BACK else "rollback: switched back"
+        case CutoverState.ROLLED_BACK:
+            return "on the source, rolled back"
+        case CutoverState.ROLLBACK_REVERTING:
+            return "rollback given up, being thawed on the target"
+        case _:
+            assert_never(state)
+
+
+def freeze_words(record: CutoverRecord, now_s: float | None = None) -> str:
+    """Predicted against real freeze, as one sentence. `now_s`: also of a freeze that has not ended."""
+    predicted_s = record.predicted_freeze_s
+    said = "" if predicted_s is None else f"a freeze of {format_duration(predicted_s)} was predicted"
+    if record.freeze_s is not None:
+        lasted = f"{record.tree.user} was frozen for {format_duration(record.freeze_s)}"
+        return f"{lasted}; {_compared(predicted_s, record.freeze_s) or 'nothing was predicted'}."
+    if record.frozen_at_s is not None:
+        since = "" if now_s is None else f" for {format_duration(max(now_s - record.frozen_at_s, 0.0))}"
+        return f"{record.tree.user} has been frozen{since}; {said or 'nothing was predicted'}."
+    return f"{record.tree.user} has not been frozen; {said or 'nothing was predicted'}."
+
+
+def _compared(predicted_s: float | None, real_s: float) -> str:
+    if predicted_s is None:
+        return ""
+    was = f"{format_duration(predicted_s)} were predicted"
+    off_s = real_s - predicted_s
+    if abs(off_s) <= _SAID_SHARE * predicted_s:
+        return f"{was}, about what it took"
+    return f"{was}, {format_duration(abs(off_s))} {'less' if off_s > 0 else 'more'} than it took"
+
+
+def cutover_blockers(records: Sequence[CutoverRecord], *, at_work: bool) -> Iterator[Blocker]:
+    """Cutovers that wait for somebody: one that was given up, and, while no run is at work, one that was left with its user
+    frozen.
+    """
+    for record in records:
+        verb = "rollback" if record.state in ROLLBACK_STATES else "cutover"
+        command = f"migrator {verb} --user {record.tree.user}"
+        subject = f"{record.tree.user}: {verb}"
+        if record.under_way and not at_work:
+            why = f": {record.failure}" if record.failure else ""
+            yield Blocker(
+                subject=subject,
+                on=f"it was left {state_words(record.state)}, and the user may not be able to work{why}",
+                hint=f"{command} (it goes on, or gives it up and thaws the user)",
+            )
+        elif record.state is CutoverState.PURGING and not at_work:
+            yield Blocker(
+                subject=f"{record.tree.user}: purge",
+                on=f"the purge of the source has begun and not ended: {record.failure or 'it was stopped or killed'}",
+                hint=f"migrator purge --user {record.tree.user} --dry-run, then with --confirm (it goes on where it was)",
+            )
+        elif record.state is CutoverState.REVERTED and record.failure:
+            yield Blocker(
+                subject=subject,
+                on=f"it was given up, and the user works on the source: {record.failure}",
+                hint=f"put that right, then {command}",
+            )
+
+
+def newest_attempts(records: Sequence[CutoverRecord]) -> tuple[CutoverRecord, ...]:
+    """The newest attempt of each tree, in the order of the first ones."""
+    oldest_first = sorted(records, key=lambda record: record.id)
+    return tuple({record.tree.path: record for record in oldest_first}.values())
+
+
+def cutover_facts(record: CutoverRecord) -> CutoverFacts:
+    """What is shown of an attempt."""
+    return CutoverFacts(
+        tree=record.tree,
+        plan=record.plan,
+        batch=record.batch,
+        attempt=record.attempt,
+        state=record.state,
+        since_s=record.since_s,
+        predicted_freeze_s=record.predicted_freeze_s,
+        frozen_at_s=record.frozen_at_s,
+        thawed_at_s=record.thawed_at_s,
+        freeze_s=record.freeze_s,
+        failure=record.failure,
+        purge=record.notes.purge,
+        frozen_since_s=frozen_since_s(record),
+    )
+
+
+def sum_words(cutovers: Sequence[CutoverFacts]) -> str:
+    """How many users are where, as one sentence; empty where none was cut over."""
+    parts = [
+        f"{several(count, 'user')} {what}"
+        for count, what in (
+            (sum(one.state in SETTLED_STATES for one in cutovers), "on the target"),
+            (sum(one.state in UNDER_WAY_STATES for one in cutovers), "on the way"),
+            (sum(one.state in ENDED_STATES for one in cutovers), "back on the source after an attempt"),
+        )
+        if count
+    ]
+    return f"{', '.join(parts)}." if parts else ""
+
+
+def freed_words(cutovers: Sequence[CutoverFacts]) -> str:
+    """How much of the source was freed by purges, as one sentence; empty where nothing was."""
+    purged = [one for one in cutovers if one.state is CutoverState.PURGED]
+    if not purged:
+        return ""
+    sums = [one.purge for one in purged if one.purge is not None]
+    size, inodes = format_size(sum(one.size_bytes for one in sums)), several(sum(one.inodes for one in sums), "inode")
+    return f"The source of {several(len(purged), 'user')} is purged: {size} and {inodes} were freed there."
+
+
+def freezes_words(cutovers: Sequence[CutoverFacts]) -> str:
+    """How long users were frozen, against what was predicted, as one sentence; empty where nobody was."""
+    frozen = [one for one in cutovers if one.freeze_s is not None]
+    if not frozen:
+        return ""
+    longest_s = max(one.freeze_s for one in frozen if one.freeze_s is not None)
+    said = f"{several(len(frozen), 'user')} {'was' if len(frozen) == 1 else 'were'} frozen, "
+    said += f"for {'' if len(frozen) == 1 else 'at most '}{format_duration(longest_s)}"
+    told = [(one.freeze_s, one.predicted_freeze_s) for one in frozen if one.freeze_s and one.predicted_freeze_s]
+    if not told:
+        return f"{said}; nothing was predicted."
+    held = sum(real_s <= (1.0 + _SAID_SHARE) * predicted_s for real_s, predicted_s in told)
+    return f"{said}; {held} of {several(len(told), 'freeze')} lasted no longer than predicted."
+
+
+# ---
+# What speaks against freezing a user at all: the guards before a cutover, as sentences. Pure.
+#
+# The freeze costs the user time, so what can be known to go wrong later on is asked before it. What is not known speaks
+# against it too.
+
+
+_READY = (BatchState.SEEDED, BatchState.CONVERGING, BatchState.VERIFIED)
+
+
+def cutover_problems(
+    tree: UserTree,
+    *,
+    plan: str,
+    batch: int,
+    state: BatchState | None,
+    before: CutoverRecord | None,
+    elsewhere: Sequence[CutoverRecord] | None,
+    failed_chunks: int | None,
+    bad_files: int | None,
+    predicted_freeze_s: float | None,
+    max_freeze_s: float,
+    freeze_accepted: bool,
+    target_top: TargetTop,
+    backup: BackupSeen,
+    link: Sequence[str] | None,
+    capacity: Sequence[str] | None,
+    mounts: Sequence[str] | None,
+    freeze: Sequence[str] | None,
+    lacking_archives: int | str | None,
+) -> tuple[str, ...]:
+    """Every reason against freezing the user of one tree, with what to do next; none where it may begin.
+
+    `before` is the newest attempt of this tree by any plan, `elsewhere` those of other trees that are under way and not
+    part of this command. `freeze_accepted`: a freeze longer than `max_freeze_s`, or one that is not predicted, was asked for
+    by name. `link` are the problems of the path that is switched, `capacity` those of room on the target, `mounts` those
+    of both mounts and of the source's health, `freeze` those of the site's way to freeze (a hook that is missing).
+    `lacking_archives` is how many files of the tree the plan archives that are in no archive, or a sentence where archives
+    cannot be read. None everywhere stands for what is not known.
+    """
+    return (
+        *_before(tree, before, plan=plan, batch=batch),
+        *_elsewhere(elsewhere),
+        *_batch(batch, state),
+        *_left(batch, failed_chunks, bad_files),
+        *_freeze_length(batch, predicted_freeze_s, max_freeze_s, freeze_accepted),
+        *_closed(tree, target_top, state),
+        *_backup(backup),
+        *_told(f"the path of {tree.user}", link),
+        *_told("the room on the target", capacity),
+        *_told("the mounts", mounts),
+        *_told("the way to freeze", freeze),
+        *_archives(tree, lacking_archives),
+    )
+
+
+def _before(tree: UserTree, before: CutoverRecord | None, *, plan: str, batch: int) -> Iterable[str]:
+    if before is None or before.state in ENDED_STATES:
+        return
+    if before.state is CutoverState.PLANNED and (before.plan, before.batch) == (plan, batch):
+        return
+    if before.state in SETTLED_STATES:
+        yield (
+            f"{tree.user} works on the target already ({state_words(before.state)}, plan {before.plan}, batch "
+            f"{before.batch}): there is nothing to cut over"
+        )
+    elif before.state in ROLLBACK_STATES:
+        yield (
+            f"a rollback of {tree.user} is under way ({state_words(before.state)}): finish it with "
+            f"`migrator rollback --user {tree.user}`"
+        )
+    else:
+        yield (
+            f"a cutover of {tree.user} has begun already ({state_words(before.state)}, plan {before.plan}, batch "
+            f"{before.batch}): go on with it, with `migrator cutover --user {tree.user}`"
+        )
+
+
+def _elsewhere(elsewhere: Sequence[CutoverRecord] | None) -> Iterable[str]:
+    if elsewhere is None:
+        yield "whether other users are being cut over is not known: see `migrator status`"
+        return
+    for other in elsewhere:
+        if other.under_way:
+            verb = "rollback" if other.state in ROLLBACK_STATES else "cutover"
+            yield (
+                f"{other.tree.user} may be frozen by a {verb} that has not ended ({state_words(other.state)}): finish it "
+                f"with `migrator {verb} --user {other.tree.user}`"
+            )
+
+
+def _batch(batch: int, state: BatchState | None) -> Iterable[str]:
+    if state is None:
+        yield f"how far batch {batch} is, is not known: see `migrator status`"
+    elif state not in _READY:
+        yield f"batch {batch} is {state.value}: copy it first, with `migrator run --user-batch {batch}`"
+
+
+def _left(batch: int, failed_chunks: int | None, bad_files: int | None) -> Iterable[str]:
+    again = f"put their reasons right (`migrator status`), then `migrator run --user-batch {batch}`"
+    for count, what in ((failed_chunks, "chunk"), (bad_files, "file")):
+        if count is None:
+            yield f"whether any {what} of batch {batch} has failed is not known: see `migrator status`"
+        elif count:
+            yield f"{several(count, what)} of batch {batch} failed: {again}"
+
+
+def _freeze_length(batch: int, predicted_s: float | None, most_s: float, accepted: bool) -> Iterable[str]:
+    if accepted:
+        return
+    otherwise = "or accept it with --accept-freeze"
+    if predicted_s is None or isnan(predicted_s):
+        yield (
+            f"how long the freeze would be is not predicted: make a delta pass with `migrator run --user-batch {batch}`, "
+            f"{otherwise}"
+        )
+    elif not predicted_s <= most_s:
+        yield (
+            f"the freeze is predicted to last {format_duration(predicted_s)}, longer than [cutover] max_freeze "
+            f"({format_duration(most_s)}): make another delta pass with `migrator run --user-batch {batch}`, {otherwise}"
+        )
+
+
+def _closed(tree: UserTree, top: TargetTop, state: BatchState | None) -> Iterable[str]:
+    name = f"the tree {show(tree.path)} on the target"
+    match top:
+        case TargetTop.CLOSED:
+            return
+        case TargetTop.UNKNOWN:
+            yield f"whether {name} is closed to users is not known: see `migrator doctor`"
+        case TargetTop.MISSING:
+            # Of a batch that is yet to be copied that is said already.
+            if state is None or state in _READY:
+                yield f"{name} is not there: see who took it away, then `migrator scan`, `plan` and `run` bring it anew"
+        case TargetTop.OPEN:
+            yield (
+                f"{name} is open, so somebody may have changed it: make it root's with mode 0700, and see "
+                "`migrator verify` for what differs"
+            )
+        case _:
+            assert_never(top)
+
+
+def _backup(backup: BackupSeen) -> Iterable[str]:
+    if backup is BackupSeen.MISSING:
+        yield "no backup of the target is recorded, and the site asks for one before the switch: make it, and record it"
+    elif backup is BackupSeen.UNKNOWN:
+        yield "whether a backup of the target is recorded is not known"
+
+
+def _archives(tree: UserTree, lacking: int | str | None) -> Iterable[str]:
+    if lacking is None:
+        yield f"whether all is archived that the plan archives of {tree.user} is not known: see `migrator doctor`"
+    elif isinstance(lacking, str):
+        yield lacking
+    elif lacking:
+        yield (
+            f"{several(lacking, 'file')} of {tree.user} that the plan archives {'is' if lacking == 1 else 'are'} in no archive "
+            f"that was read back: `migrator reap archive --user {tree.user}`"
+        )
+
+
+def _told(what: str, problems: Sequence[str] | None) -> Iterable[str]:
+    if problems is None:
+        yield f"the state of {what} is not known: see `migrator doctor`"
+    else:
+        yield from problems

@@ -1,0 +1,170 @@
+"""What measurements of a user's tree before and after his cutover say. Pure."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from migrator.core.statistics import Factor, unpaired_factor
+from migrator.core.units import format_factor, several
+from migrator.cutover.model import MeasuredTree, SpeedUp, SpeedUpSum, TreeMeasurement, TreeTest, UserSpeedUps, Verdict
+from migrator.fs.model import Side
+
+_UNITS = {TreeTest.LIST: "lines/s", TreeTest.USAGE: "lines/s", TreeTest.READ: "bytes/s"}
+SECONDS = "s"
+_SAME_SHARE = 0.02
+"""Trees whose listings have as many lines, but for this share, are compared by time."""
+
+
+def speed_ups(measurements: Sequence[TreeMeasurement]) -> tuple[SpeedUp, ...]:
+    """Test by test, where both sides have answers that can be compared.
+
+    The first round finds in memory what others have left there: on the target the verification, on the source whoever worked
+    there. So it counts only where a side has no other. Times are compared where both sides came to their end, and else what was done
+    per second, in the same order on both; a `du` that did not end says nothing. Where the two listings show that the trees have
+    become different ones (what was archived or skipped is not on the target, and users go on), both are compared by lines per second.
+    """
+    found = []
+    lines = _lines_that_differ(measurements)
+    for test in TreeTest:
+        before, after = (_counted(measurements, side, test) for side in (Side.SOURCE, Side.TARGET))
+        if before and after and (one := _speed_up(test, before, after, lines)) is not None:
+            found.append(one)
+    return tuple(found)
+
+
+def users_of(trees: Sequence[MeasuredTree]) -> tuple[UserSpeedUps, ...]:
+    """Those trees of which something was measured on both sides, the newest first."""
+    found = [
+        UserSpeedUps(
+            tree=one.tree,
+            plan=one.plan,
+            batch=one.batch,
+            at_s=max(each.at_s for each in one.measurements),
+            speed_ups=every,
+        )
+        for one in trees
+        if (every := speed_ups(one.measurements))
+    ]
+    return tuple(sorted(found, key=lambda one: (-one.at_s, one.tree.path)))
+
+
+def sums(users: Sequence[UserSpeedUps]) -> tuple[SpeedUpSum, ...]:
+    """Each test over all users. The median is over all of them, whatever their noise."""
+    found = []
+    for test in TreeTest:
+        every = [one for user in users for one in user.speed_ups if one.test is test]
+        if every:
+            verdicts = {verdict: sum(one.verdict is verdict for one in every) for verdict in Verdict}
+            middle = median(one.factor for one in every)
+            found.append(SpeedUpSum(test=test, users=len(every), median=middle, verdicts=verdicts))
+    return tuple(found)
+
+
+def factor_words(one: SpeedUp) -> str:
+    """As `3.20 times as fast (2.90 to 3.50)`."""
+    said = f"{format_factor(one.factor)} times as fast"
+    match one.verdict:
+        case Verdict.SINGLE:
+            how = f"{several(one.runs, 'run')}: noise not known"
+            return f"{said} ({'a single run' if one.runs == 1 else how})"
+        case Verdict.NO_DIFFERENCE:
+            return f"no difference beyond the noise ({said}, {_interval(one)})"
+        case Verdict.FASTER | Verdict.SLOWER:
+            return f"{said} ({_interval(one)})"
+
+
+def _interval(one: SpeedUp) -> str:
+    if one.low is None or one.high is None:
+        return "not known"
+    return f"{format_factor(one.low)} to {format_factor(one.high)}"
+
+
+def user_words(user: str, every: Sequence[SpeedUp]) -> str:
+    """One sentence about one user; empty where nothing was compared."""
+    if not every:
+        return ""
+    return f"for {user} the target is, beside the source: " + "; ".join(
+        f"{one.test.words} {factor_words(one)}" for one in every
+    )
+
+
+def sum_words(one: SpeedUpSum) -> str:
+    """As `ls -lR: 4.10 times as fast (median of 12 users); beyond the noise 10 are faster and 1 is slower; ...`."""
+    counts = one.verdicts
+    parts = [
+        f"{counts[Verdict.FASTER]} faster and {counts[Verdict.SLOWER]} slower beyond the noise",
+        f"{counts[Verdict.NO_DIFFERENCE]} without a difference beyond it",
+    ]
+    if counts[Verdict.SINGLE]:
+        parts.append(f"{counts[Verdict.SINGLE]} of whose noise nothing is known (too few runs)")
+    who = "1 user" if one.users == 1 else f"median of {several(one.users, 'user')}"
+    return f"{one.test.words}: {format_factor(one.median)} times as fast on the target ({who}): {', '.join(parts)}."
+
+
+def _counted(measurements: Sequence[TreeMeasurement], side: Side, test: TreeTest) -> list[TreeMeasurement]:
+    made = [
+        one
+        for one in measurements
+        if one.side is side
+        and one.test is test
+        and not one.failure
+        and one.seconds > 0
+        and (one.complete or one.amount)
+    ]
+    return [one for one in made if one.run > 1] or made
+
+
+def _lines_that_differ(measurements: Sequence[TreeMeasurement]) -> tuple[float, float] | None:
+    """How many lines `ls` writes of the tree before and after, where that is known and another tree by it; None otherwise."""
+    whole = [
+        [one.amount for one in _counted(measurements, side, TreeTest.LIST) if one.complete]
+        for side in (Side.SOURCE, Side.TARGET)
+    ]
+    if not all(whole):
+        return None
+    before, after = (median(lines) for lines in whole)
+    return (before, after) if abs(after - before) > _SAME_SHARE * max(before, after) else None
+
+
+def _speed_up(
+    test: TreeTest,
+    before: Sequence[TreeMeasurement],
+    after: Sequence[TreeMeasurement],
+    lines: tuple[float, float] | None,
+) -> SpeedUp | None:
+    whole = test is not TreeTest.READ and all(one.complete for one in (*before, *after))
+    by_time = whole and lines is None
+    if by_time:
+        ones, twos = [one.seconds for one in before], [one.seconds for one in after]
+        factor = unpaired_factor(twos, ones)
+    elif test is TreeTest.USAGE:
+        if not whole or lines is None:
+            return None
+        # It counts nothing itself: the same tree was listed beside it.
+        ones, twos = ([many / one.seconds for one in side] for side, many in zip((before, after), lines, strict=True))
+        factor = unpaired_factor(ones, twos)
+    else:
+        ones, twos = ([one.amount / one.seconds for one in side] for side in (before, after))
+        factor = unpaired_factor(ones, twos)
+    if factor is None:
+        return None
+    return SpeedUp(
+        test=test,
+        verdict=_verdict(factor),
+        factor=factor.factor,
+        low=factor.low,
+        high=factor.high,
+        before=median(ones),
+        after=median(twos),
+        unit=SECONDS if by_time else _UNITS[test],
+        runs=factor.count,
+    )
+
+
+def _verdict(factor: Factor) -> Verdict:
+    match factor.beyond_noise:
+        case None:
+            return Verdict.SINGLE
+        case False:
+            return Verdict.NO_DIFFERENCE
+        case True:
+            return Verdict.FASTER if factor.factor > 1 else Verdict.SLOWER

@@ -1,0 +1,605 @@
+"""`cutover` and `rollback`: preflight checks, then one user after the other."""
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from migrator.beegfs.rules import OwnerNeed, room_to_work
+from migrator.beegfs.tool import look_at_quotas, look_at_storage
+from migrator.core.entry import UserTree
+from migrator.core.errors import ExitCode, Interrupted, MigratorError
+from migrator.core.events import EventKind, FindingStatus, Severity
+from migrator.core.paths import is_beneath
+from migrator.core.states import PassKind
+from migrator.core.units import format_duration
+from migrator.cutover.model import (
+    ENDED_STATES,
+    SETTLED_STATES,
+    CutoverAct,
+    CutoverRecord,
+    CutoverRequest,
+    CutoverState,
+    CutoverStep,
+    CutoverSummary,
+    Ending,
+    Halt,
+    TargetTop,
+    TreeOutcome,
+)
+from migrator.cutover.rules import begin_rollback, closed_already, is_closed, missing_freeze_hook
+from migrator.cutover.rules_guards import cutover_facts, cutover_problems, state_words
+from migrator.cutover.steps import (
+    OWN_STEPS,
+    CutoverWorld,
+    Cutting,
+    Looker,
+    RetainedSource,
+    Sight,
+    TreeArchives,
+    TreeComparison,
+    TreeMachine,
+)
+from migrator.fs.model import TargetCapabilities
+from migrator.hooks.model import HookEvent, HooksFound, HookState, HookStep
+from migrator.hooks.stage import CutoverPlace, Hooks, find_hooks
+from migrator.ledger.call import heartbeat
+from migrator.ledger.locks import Locks
+from migrator.ledger.model import SiteRecord
+from migrator.plan.model import Plan
+from migrator.plan.rules_forecast import choose_cost
+from migrator.site.rules_guards import capacity_problems, health_problems
+from migrator.site.rules_links import check_switch_hooks, leads_elsewhere, link_problem
+from migrator.transfer.bases import covers
+from migrator.transfer.context import LOG, Invocation, World
+from migrator.transfer.guards import mount_findings, read_plan, storage_problems
+from migrator.transfer.hooks import Hooking
+from migrator.transfer.model import FileProblemKind
+from migrator.transfer.passes import Copying, check_of_trees, facts_of_passes
+from migrator.transfer.ports import RunFiles
+from migrator.transfer.recovery import recover
+from migrator.transfer.rules_convergence import predict_freeze
+from migrator.transfer.run import VERB as RUN_LOCK
+from migrator.transfer.run import moves_of
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+
+# ---
+# Which plan a cutover goes by: that of an attempt that has begun before the latest.
+
+
+ByBatch = Mapping[int, tuple[UserTree, ...]]
+"""Trees by the number of their batch."""
+
+
+def attempts_of_users(ledger: "Ledger", users: Sequence[str]) -> Mapping[str, ByBatch]:
+    """By plan, the trees of these users that were moved, or are being moved, and did not come back. Users who have none are
+    in no plan.
+    """
+    found: dict[str, dict[int, list[UserTree]]] = {}
+    for record in newest_of_all(ledger):
+        if record.tree.user in users and record.state not in ENDED_STATES:
+            found.setdefault(record.plan, {}).setdefault(record.batch, []).append(record.tree)
+    return {plan: {batch: tuple(trees) for batch, trees in batches.items()} for plan, batches in found.items()}
+
+
+def newest_of_all(ledger: "Ledger") -> Sequence[CutoverRecord]:
+    """The newest attempt of every tree, whatever plan it was made by."""
+    trees = {record.tree.path for plan in ledger.plans.names() for record in ledger.cutovers.of_plan(plan)}
+    newest = [ledger.cutovers.latest(tree) for tree in sorted(trees)]
+    return [record for record in newest if record is not None]
+
+
+# ---
+# Asking, before a user is frozen, whatever can be known to go wrong later.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarding:
+    """Looks at everything that has to hold before one tree is cut over."""
+
+    sight: Sight
+    looker: Looker
+
+    async def problems(self, tree: UserTree, batch: int, *, predicted_freeze_s: float | None) -> tuple[str, ...]:
+        """Every reason against freezing the user of a tree."""
+        sight, ledger = self.sight, self.sight.ledger
+        record = _as_planned(sight, tree, batch)
+        plan = ledger.plans.read(sight.plan.name)
+        failed_chunks, bad_files = self._failed(tree, batch)
+        request = sight.request
+        chosen = {one.path for trees in request.trees.values() for one in trees}
+        paused = (
+            None if ledger.controls.now().hold is None else "the migration is paused: `migrator resume` lets it go on"
+        )
+        capacity = await self._capacity()
+        problems = cutover_problems(
+            tree,
+            plan=sight.plan.name,
+            batch=batch,
+            state=plan.batches.get(batch) if plan else None,
+            before=ledger.cutovers.latest(tree.path),
+            elsewhere=[one for one in ledger.cutovers.under_way() if one.tree.path not in chosen],
+            failed_chunks=failed_chunks,
+            bad_files=bad_files,
+            predicted_freeze_s=predicted_freeze_s,
+            max_freeze_s=request.max_freeze_s,
+            freeze_accepted=request.accept_freeze,
+            target_top=await self._top(record),
+            backup=await self.looker.backup(record),
+            link=await self._link(tree),
+            capacity=capacity,
+            mounts=await self._mounts(),
+            freeze=await self._freeze(record),
+            lacking_archives=await self._lacking(tree),
+        )
+        if capacity == ():
+            # Servers that are down would be waited for.
+            problems = (*problems, *await self._limits(tree, record))
+        return problems if paused is None else (paused, *problems)
+
+    def predicted_freeze_s(self, tree: UserTree, batch: int) -> float | None:
+        """How long the user would be frozen now; None where no delta pass went over his tree. Blocking."""
+        sight, ledger = self.sight, self.sight.ledger
+        lanes = sight.run.lanes.all
+        return predict_freeze(
+            facts_of_passes(ledger, sight.plan.name, batch, lambda one: moves_of(sight.world.deltas, one)),
+            tree.path,
+            at_s=sight.now_s(),
+            cost=choose_cost(ledger.samples.measured_cost(), max(sum(lane.jobs for lane in lanes), 1)),
+            check=check_of_trees(ledger, sight.plan, batch, [tree.path], sight.world.policy),
+        )
+
+    def _failed(self, tree: UserTree, batch: int) -> tuple[int, int]:
+        """Chunks and files of the tree that the newest pass over it could not bring. What only changed or moved meanwhile
+        is what a final pass is for.
+        """
+        passes = self.sight.ledger.passes
+        newest = next(
+            (
+                one
+                for one in reversed(passes.of_batch(self.sight.plan.name, batch))
+                if one.kind is not PassKind.FINAL and covers(passes, one, (tree.path,))
+            ),
+            None,
+        )
+        if newest is None:
+            return 0, 0
+        bad = [one for one in passes.attention(newest.id) if one.kind is FileProblemKind.BAD]
+        return (
+            sum(chunk.tree == tree.path for chunk in passes.failed(newest.id)),
+            sum(is_beneath(one.path, tree.path) for one in bad),
+        )
+
+    async def _top(self, record: CutoverRecord) -> TargetTop:
+        try:
+            entry = await self.looker.target_entry(record)
+        except OSError:
+            return TargetTop.UNKNOWN
+        if entry is None:
+            return TargetTop.MISSING
+        return TargetTop.CLOSED if is_closed(entry, uid=os.geteuid(), gid=os.getegid()) else TargetTop.OPEN
+
+    async def _link(self, tree: UserTree) -> tuple[str, ...] | None:
+        world = self.sight.world
+        links, place = world.links, world.place
+        if links is None or place is None:
+            found = await self._hooks()
+            if found is None:
+                return None
+            missing = [one for one in check_switch_hooks(found) if one.status is not FindingStatus.OK]
+            return tuple(f"{one.message}: {one.fix}" for one in missing)
+        source, _ = self.sight.paths(tree.path)
+
+        def look() -> tuple[str, ...]:
+            found = links.read_link(tree.user)
+            roots = replace(
+                place, source_root=os.path.realpath(place.source_root), target_root=os.path.realpath(place.target_root)
+            )
+            problem = link_problem(found, roots, os.geteuid()) or leads_elsewhere(found, (os.path.realpath(source),))
+            return () if problem is None else (f"{problem.message}: {problem.fix}",)
+
+        try:
+            return await self.sight.blocking(look)
+        except MigratorError as error:
+            return (error.message,)
+        except OSError:
+            return None
+
+    async def _capacity(self) -> tuple[str, ...] | None:
+        run = self.sight.request.run
+        try:
+            capacity = await self.sight.blocking(self.sight.run.target.capacity)
+        except OSError:
+            return None
+        storage = await look_at_storage(self.sight.run.storage)
+        room = capacity_problems(storage.room(capacity), 0, 0, run.inodes_free, run.reserve_bytes)
+        return (*room, *storage_problems(storage, run))
+
+    async def _limits(self, tree: UserTree, record: CutoverRecord) -> tuple[str, ...]:
+        """Why the user could not write on the target: his limits there. Where they cannot be asked nothing is known of any."""
+        sight = self.sight
+        owned = max(
+            (one for one in sight.plan.owners if one.tree == tree.path),
+            key=lambda one: (one.size_bytes, one.files),
+            default=None,
+        )
+        if owned is None:
+            return ()
+        owner = OwnerNeed(uid=owned.uid, users=(tree.user,))
+        look = await look_at_quotas(sight.run.storage, sight.run.target.root, [owner.uid])
+        words = room_to_work([owner], look.quotas)
+        if isinstance(sight, Cutting):
+            for warning in words.warnings:
+                sight.say(EventKind.QUOTA_NEAR, Severity.WARNING, record, warning)
+        return words.problems
+
+    async def _mounts(self) -> tuple[str, ...]:
+        world, site, timeout_s = self.sight.run, self.sight.site, self.sight.request.run.stall_timeout_s
+        health = await world.source.health()
+        return (
+            *await mount_findings(world, world.source, site.source, timeout_s),
+            *await mount_findings(world, world.target, site.target, timeout_s),
+            *health_problems(health, health),
+        )
+
+    async def _freeze(self, record: CutoverRecord) -> tuple[str, ...] | None:
+        found = await self._hooks()
+        try:
+            top = await self.sight.blocking(lambda: self.sight.world.freezer.read_top(record.tree.path))
+        except OSError:
+            return None
+        unseen = await self.looker.unseen(record, back=False)
+        if found is None or unseen is None:
+            return None
+        problems = (closed_already(top), missing_freeze_hook(self.sight.request.freeze, found.hooks), *unseen)
+        return tuple(one for one in problems if one is not None)
+
+    async def _lacking(self, tree: UserTree) -> int | str | None:
+        # No time limit: a look at many files takes long, and nobody is frozen yet.
+        return await asyncio.to_thread(TreeArchives(sight=self.sight, tree=tree.path).lacking)
+
+    async def _hooks(self) -> HooksFound | None:
+        hooks = self.sight.hooks
+        if hooks is None:
+            return HooksFound()
+        try:
+            return await find_hooks(hooks, self.sight.run.blocking)
+        except MigratorError:
+            return None
+
+
+def _as_planned(sight: Sight, tree: UserTree, batch: int) -> CutoverRecord:
+    """The attempt that would be made."""
+    now_s = sight.now_s()
+    return CutoverRecord(
+        id=0,
+        plan=sight.plan.name,
+        batch=batch,
+        tree=tree,
+        attempt=0,
+        state=CutoverState.PLANNED,
+        times={CutoverState.PLANNED: now_s},
+        predicted_freeze_s=None,
+    )
+
+
+# ---
+# Calling the hooks that a call which was cut off still owes after steps of an attempt that has ended.
+
+
+async def call_owed(machine: TreeMachine, record: CutoverRecord) -> None:
+    """Call the `post` hooks of every step of an attempt whose calls have not come to their end. Nobody is frozen by it any
+    more, so they may take their time. May be called again; mostly there is nothing to do.
+    """
+    hooking = machine.cutting.hooking
+    for place, step, done in _steps(record):
+        if hooking.owes(place):
+            act = CutoverAct(step=step, intent=record.state, result=record.state)
+            facts = machine.facts(place, HookEvent.POST, record, act)
+            await hooking.catch_up_step(place, facts if done else replace(facts, state=HookState.FAILED))
+
+
+def _steps(record: CutoverRecord) -> Iterator[tuple[CutoverPlace, CutoverStep, bool]]:
+    """The steps that hooks are called around, in order, and whether each was done."""
+    states = record.times.keys()
+    given_up, back = record.state is CutoverState.REVERTED, record.state is CutoverState.ROLLED_BACK
+    for hooked, step, there, done in (
+        (HookStep.FREEZE, CutoverStep.FREEZE, True, CutoverState.FROZEN),
+        (HookStep.SWITCH, CutoverStep.SWITCH, True, CutoverState.SWITCHED),
+        (HookStep.THAW, CutoverStep.REVERT if given_up else CutoverStep.THAW, True, None),
+        (HookStep.FREEZE, CutoverStep.ROLLBACK_FREEZE, False, CutoverState.ROLLBACK_FROZEN),
+        (HookStep.SWITCH, CutoverStep.SWITCH_BACK, False, CutoverState.SWITCHED_BACK),
+        (HookStep.THAW, CutoverStep.ROLLBACK_THAW if back else CutoverStep.ROLLBACK_REVERT, False, None),
+    ):
+        place = CutoverPlace(step=hooked, record=record, back=not there)
+        yield place, step, done is None or done in states
+
+
+# ---
+# Whether a user is moved at all, or moved back, and from where that goes on.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """Begins, or goes on, with one tree after the other."""
+
+    guarding: Guarding
+
+    async def cut_over(self, machine: TreeMachine, tree: UserTree, batch: int) -> TreeOutcome:
+        """Move a user, unless a guard speaks against it. One whose cutover is under way is past the guards."""
+        cutting = machine.cutting
+        cutovers = cutting.ledger.cutovers
+        record = cutovers.latest(tree.path)
+        own = record is not None and (record.plan, record.batch) == (cutting.plan.name, batch)
+        # One who was let in by a call that was killed right then is not written down as retained yet.
+        comparison = TreeComparison.of(cutting)
+        if record is not None and own and (record.under_way or record.state is CutoverState.THAWED):
+            cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record, f"goes on: {state_words(record.state)}")
+            return await comparison.after(machine, await machine.bring(record), record)
+        if record is not None:
+            await call_owed(machine, record)
+        if record is not None and record.state in SETTLED_STATES:
+            return _there_already(record, f"{tree.user} works on the target already ({state_words(record.state)})")
+        found = await self.preview(tree, batch)
+        for problem in found.problems:
+            cutting.invocation.say(EventKind.GUARD_REFUSED, Severity.ERROR, f"{tree.user}: cutover", problem)
+        if found.problems:
+            return found
+        await comparison.before(tree)
+        record = cutovers.plan(
+            plan=cutting.plan.name,
+            batch=batch,
+            tree=tree,
+            predicted_freeze_s=found.predicted_freeze_s,
+            at_s=cutting.now_s(),
+        )
+        predicted_s = record.predicted_freeze_s
+        predicted = "nothing is predicted" if predicted_s is None else f"{format_duration(predicted_s)} are predicted"
+        message = f"{tree.user} is moved to the target; of the freeze {predicted}"
+        cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record, message)
+        comparison.keep(record)
+        return await comparison.after(machine, await machine.bring(record), record)
+
+    async def roll_back(self, machine: TreeMachine, tree: UserTree, batch: int) -> TreeOutcome:
+        """Move a user back, from wherever he is."""
+        cutting = machine.cutting
+        record = cutting.ledger.cutovers.latest(tree.path)
+        if record is None or record.state in ENDED_STATES:
+            if record is not None:
+                await call_owed(machine, record)
+            return _on_source(tree, batch, record)
+        unseen = await self._unseen_back(record)
+        if problem := unseen or await RetainedSource(cutting=cutting).problem(record):
+            cutting.say(EventKind.GUARD_REFUSED, Severity.ERROR, record, problem)
+            return _not_back(record, problem, _ASK_AGAIN if unseen else _BRING_OVER)
+        cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record, f"{tree.user} is moved back to the source")
+        return await machine.bring(record)
+
+    async def preview(self, tree: UserTree, batch: int) -> TreeOutcome:
+        """What the guards say of moving a user: refused where there are `problems`. Changes nothing."""
+        record = self.guarding.sight.ledger.cutovers.latest(tree.path)
+        if record is not None and record.state in SETTLED_STATES:
+            return _there_already(record, f"{tree.user} works on the target already ({state_words(record.state)})")
+        predicted_s = await asyncio.to_thread(self.guarding.predicted_freeze_s, tree, batch)
+        problems = await self.guarding.problems(tree, batch, predicted_freeze_s=predicted_s)
+        return TreeOutcome(
+            tree=tree,
+            batch=batch,
+            ending=Ending.REFUSED if problems else Ending.PLANNED,
+            cutover=None if record is None else cutover_facts(record),
+            words="; ".join(problems) or f"{tree.user} would be moved",
+            hint="mend each as it says, then run the same command again" if problems else "",
+            problems=problems,
+            predicted_freeze_s=predicted_s,
+        )
+
+    async def _unseen_back(self, record: CutoverRecord) -> str:
+        """Why nobody would see who writes on the target, asked before a user who works there is frozen; else empty."""
+        if record.state not in SETTLED_STATES:
+            return ""
+        unseen = await self.guarding.looker.unseen(record, back=True)
+        return "who writes on the target cannot be asked" if unseen is None else "; ".join(unseen)
+
+    async def preview_back(self, tree: UserTree, batch: int) -> TreeOutcome:
+        """What would be done first to move a user back. Changes nothing."""
+        record = self.guarding.sight.ledger.cutovers.latest(tree.path)
+        if record is None or record.state in ENDED_STATES:
+            return _on_source(tree, batch, record)
+        if problem := await self._unseen_back(record):
+            return _not_back(record, problem, _ASK_AGAIN)
+        step = begin_rollback(record, await self.guarding.looker.see(record))
+        if isinstance(step, CutoverAct):
+            words = f"{tree.user} would be moved back: the first step is `{step.step.value}`"
+            return TreeOutcome(
+                tree=tree, batch=batch, ending=Ending.PLANNED, cutover=cutover_facts(record), words=words
+            )
+        return TreeOutcome(
+            tree=tree,
+            batch=batch,
+            ending=Ending.REFUSED,
+            cutover=cutover_facts(record),
+            words=step.words,
+            hint=step.hint if isinstance(step, Halt) else "",
+            problems=(step.words,),
+        )
+
+
+def _there_already(record: CutoverRecord, words: str) -> TreeOutcome:
+    return TreeOutcome(
+        tree=record.tree, batch=record.batch, ending=Ending.MOVED, cutover=cutover_facts(record), words=words
+    )
+
+
+_BRING_OVER = (
+    "look at these paths, and bring over to the target what is worth it; then give the same command with --overwrite-source, "
+    "which moves what stands in the way to the trash of the source"
+)
+_ASK_AGAIN = 'put that right, then run the same command again; or have a pre-freeze hook answer for it, with [cutover] freeze = "hook"'
+
+
+def _not_back(record: CutoverRecord, problem: str, hint: str) -> TreeOutcome:
+    return TreeOutcome(
+        tree=record.tree,
+        batch=record.batch,
+        ending=Ending.REFUSED,
+        cutover=cutover_facts(record),
+        words=f"{record.tree.user} stays on the target: {problem}",
+        hint=hint,
+        problems=(problem,),
+    )
+
+
+def _on_source(tree: UserTree, batch: int, record: CutoverRecord | None) -> TreeOutcome:
+    """One who was never moved is somebody else than who was meant; one who is back already is where he should be."""
+    if record is not None:
+        return _there_already(record, f"{tree.user} works on the source already ({state_words(record.state)})")
+    words = f"{tree.user} was never moved: there is nothing to go back from"
+    return TreeOutcome(tree=tree, batch=batch, ending=Ending.REFUSED, words=words, problems=(words,))
+
+
+# ---
+# The entry of the verbs `cutover` and `rollback`: one user after the other, each with a freeze as short as can be.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutoverCall:
+    """One call of `cutover`, or (`back`) of `rollback`: what is asked, and everything outside the program.
+
+    Users are moved for good, or back to the source with what they changed on the target as long as that was not purged. What
+    a call that was killed has left is gone on with, or given up, by the same call.
+    """
+
+    request: CutoverRequest
+    run: World
+    world: CutoverWorld
+    locks: Locks
+    files: RunFiles
+    hooks: Hooks | None
+    back: bool = False
+
+    async def make(self) -> CutoverSummary:
+        """One user after the other. One who cannot be moved is thawed where he was, and does not keep the others from it.
+
+        Cancelling gives up the one who is frozen (after the switch he is brought on), and leaves the others; then
+        Interrupted is raised. Raises UsageError, Refused, LockHeld, LedgerCorrupt too.
+        """
+        plan, site = read_plan(self.run, self.request.run)
+        if self.request.dry_run:
+            return await self._preview(plan, site)
+        users = ", ".join(tree.user for trees in self.request.trees.values() for tree in trees)
+        purpose = f"{self._verb} of {users}"
+        run = self.run
+        with self.locks.hold(RUN_LOCK, purpose), self.files.open(self._verb, run.clock.now_s()) as directory:
+            # The latest run, of whatever verb, may have left streams and calls of hooks.
+            earlier = run.ledger.runs.latest()
+            run_id = run.ledger.runs.start(
+                verb=self._verb, pid=self.request.run.pid, at_s=run.clock.now_s(), directory=directory.path
+            )
+            invocation = Invocation(world=run, request=self.request.run, run_id=run_id, directory=directory)
+            exit_code, summary = ExitCode.FAILED, None
+            try:
+                async with heartbeat(
+                    run.ledger.runs, run.clock, run_id, interval_s=self.request.run.heartbeat_interval_s
+                ):
+                    cutting = self._cutting(plan, site, invocation)
+                    await cutting.hooking.begin(OWN_STEPS)
+                    await recover(invocation, site, heard_at_s=earlier.heartbeat_at_s if earlier else 0.0)
+                    summary = await self._all_trees(cutting)
+                exit_code = summary.exit_code
+            except asyncio.CancelledError:
+                told = self._with_frozen(self._interrupted())
+                exit_code = told.exit_code
+                raise told from None
+            except MigratorError as error:
+                told = self._with_frozen(error)
+                exit_code = told.exit_code
+                LOG.error("%s", told.message, extra={"hint": told.hint})
+                raise told from error
+            finally:
+                self._finish(run_id, exit_code, failing=summary is None)
+        return summary
+
+    @property
+    def _verb(self) -> str:
+        return "rollback" if self.back else "cutover"
+
+    async def _all_trees(self, cutting: Cutting) -> CutoverSummary:
+        looker = Looker(sight=cutting, capabilities=await self._capabilities(cutting))
+        beginning = Beginning(guarding=Guarding(sight=cutting, looker=looker))
+        outcomes: list[TreeOutcome] = []
+        for batch, trees in self.request.trees.items():
+            for tree in trees:
+                machine = TreeMachine.of(cutting, looker, back=self.back)
+                begin = beginning.roll_back if self.back else beginning.cut_over
+                outcomes.append(await begin(machine, tree, batch))
+                if machine.interrupted:
+                    raise self._interrupted(outcomes[-1])
+        return self._summary(cutting, outcomes)
+
+    async def _preview(self, plan: Plan, site: SiteRecord) -> CutoverSummary:
+        """The very decisions, and no change: neither of the file systems nor of the ledger, nor the lock."""
+        sight = Sight(world=self.world, request=self.request, run=self.run, plan=plan, site=site, hooks=self.hooks)
+        looker = Looker(sight=sight, capabilities=site.capabilities or TargetCapabilities())
+        beginning = Beginning(guarding=Guarding(sight=sight, looker=looker))
+        preview = beginning.preview_back if self.back else beginning.preview
+        outcomes = [await preview(tree, batch) for batch, trees in self.request.trees.items() for tree in trees]
+        return self._summary(sight, outcomes)
+
+    def _summary(self, sight: Sight, outcomes: list[TreeOutcome]) -> CutoverSummary:
+        return CutoverSummary(
+            plan=sight.plan.name, back=self.back, dry_run=self.request.dry_run, outcomes=tuple(outcomes)
+        )
+
+    @staticmethod
+    async def _capabilities(cutting: Cutting) -> TargetCapabilities:
+        first = cutting.plan.batches[0]
+        return await Copying(
+            invocation=cutting.invocation, plan=cutting.plan, site=cutting.site, batch=first
+        ).capabilities()
+
+    def _cutting(self, plan: Plan, site: SiteRecord, invocation: Invocation) -> Cutting:
+        run = self.run
+        return Cutting(
+            world=self.world,
+            request=self.request,
+            run=run,
+            plan=plan,
+            site=site,
+            hooks=self.hooks,
+            invocation=invocation,
+            verb=self._verb,
+            hooking=Hooking(invocation=invocation, hooks=self.hooks, plan=plan, site=site),
+        )
+
+    def _finish(self, run_id: int, exit_code: ExitCode, *, failing: bool) -> None:
+        """Write down how the call ended. A ledger that cannot be written must not hide what was to be said of a failure."""
+        run = self.run
+        try:
+            run.ledger.runs.finish(run_id, run.clock.now_s(), exit_code.value)
+        except MigratorError as error:
+            if not failing:
+                raise self._with_frozen(error) from error
+
+    def _with_frozen(self, error: MigratorError) -> MigratorError:
+        """What stopped the call, with the users who may be frozen by it or by an earlier one: that is never left unsaid."""
+        try:
+            frozen = self.run.ledger.cutovers.under_way()
+        except MigratorError:
+            return error
+        if not frozen:
+            return error
+        users = ", ".join(f"{one.tree.user} may be frozen ({state_words(one.state)})" for one in frozen)
+        again = "give the same command again, or `migrator rollback`, for each of them"
+        return MigratorError(
+            f"{error.message}; {users}", cause=error.cause, hint=f"{error.hint}; {again}" if error.hint else again
+        )
+
+    def _interrupted(self, last: TreeOutcome | None = None) -> Interrupted:
+        words = f"the {self._verb} was interrupted"
+        return Interrupted(
+            f"{words}: {last.words}" if last else f"{words}: nobody was frozen by it",
+            hint="the same command goes on with those that are left",
+        )

@@ -1,0 +1,315 @@
+"""Cutovers, their measurements and announcements for people."""
+
+from collections.abc import Iterator, Sequence
+
+from migrator.core.entry import UserTree
+from migrator.core.paths import show
+from migrator.core.units import format_count, format_duration, format_factor, format_rate, several
+from migrator.cutover.model import (
+    UNDER_WAY_STATES,
+    Announced,
+    Announcement,
+    AnnounceSummary,
+    CutoverFacts,
+    CutoverSummary,
+    Ending,
+    SpeedUp,
+    SpeedUpSum,
+    TreeOutcome,
+    UserSpeedUps,
+    Verdict,
+)
+from migrator.cutover.rules_guards import freed_words, freezes_words, state_words, sum_words
+from migrator.cutover.rules_speed import SECONDS, factor_words
+from migrator.cutover.rules_speed import sum_words as rules_speed_sum_words
+from migrator.render.document import (
+    NONE,
+    BarChart,
+    BarLine,
+    Block,
+    Document,
+    Section,
+    Table,
+    clean,
+    figure,
+    paragraph,
+    paths,
+    shortened,
+    table,
+    text,
+    when,
+    wide,
+)
+
+# ---
+# Which users have been cut over, and how long they were frozen.
+
+
+def cutover_blocks(cutovers: Sequence[CutoverFacts], *, now_s: float, limit: int | None = None) -> Iterator[Block]:
+    """The newest attempt of every user tree that has one: those on the way first, then the others, the newest first."""
+    several_plans = len({one.plan for one in cutovers}) > 1
+    columns = [
+        *([text("plan")] if several_plans else []),
+        figure("batch"),
+        paths("user"),
+        paths("tree"),
+        text("state"),
+        text("since"),
+        figure("freeze predicted"),
+        figure("freeze"),
+        figure("attempt"),
+        paths("last failure"),
+    ]
+    ordered = sorted(cutovers, key=lambda one: (one.state not in UNDER_WAY_STATES, -one.since_s))
+    rows = [(*([one.plan] if several_plans else []), *_row(one, now_s)) for one in ordered]
+    yield table("", columns, rows, limit=limit)
+    if said := " ".join(words for words in _sentences(cutovers) if words):
+        yield paragraph(said)
+
+
+def _sentences(cutovers: Sequence[CutoverFacts]) -> tuple[str, ...]:
+    return sum_words(cutovers), freezes_words(cutovers), freed_words(cutovers)
+
+
+def _row(one: CutoverFacts, now_s: float) -> tuple[str, ...]:
+    return (
+        str(one.batch),
+        one.tree.user,
+        show(one.tree.path),
+        state_words(one.state),
+        when(one.since_s),
+        NONE if one.predicted_freeze_s is None else format_duration(one.predicted_freeze_s),
+        _freeze(one, now_s),
+        str(one.attempt),
+        one.failure or NONE,
+    )
+
+
+def _freeze(one: CutoverFacts, now_s: float) -> str:
+    so_far = "" if one.frozen_since_s is None else f"{format_duration(max(now_s - one.frozen_since_s, 0.0))} so far"
+    if one.freeze_s is None:
+        return so_far or NONE
+    # He goes back.
+    return f"{format_duration(one.freeze_s)}, now {so_far}" if so_far else format_duration(one.freeze_s)
+
+
+# ---
+# What the move has changed for users, measured in their own trees.
+
+
+_USERS = 10
+_NAME = 24
+_NOTE = (
+    "Each test ran some times on the source just before the freeze, and on the target just after it; the first round of several does "
+    "not count. Faster and slower are said where the ranges on both sides lie apart, of three runs or more on each. The two were measured at different times, while "
+    "others worked; of this machine only the pages of the files that were read were dropped before, of servers nothing was."
+)
+
+
+def speed_up_blocks(
+    users: Sequence[UserSpeedUps], sums: Sequence[SpeedUpSum], *, limit: int | None = None
+) -> Iterator[Block]:
+    """Of users who work on the target: all together, a chart of the newest, and a table."""
+    for one in sums:
+        yield paragraph(rules_speed_sum_words(one))
+    yield _chart(users[:_USERS], sums, len(users))
+    yield speed_up_table("By user, the newest first", [(one.tree, one.speed_ups) for one in users], limit=limit)
+
+
+def speed_up_table(
+    title: str, users: Sequence[tuple[UserTree, Sequence[SpeedUp]]], *, limit: int | None = None
+) -> Table:
+    """A row for every test of every user."""
+    return table(
+        title,
+        [
+            paths("user"),
+            text("test"),
+            figure("on the source"),
+            figure("on the target"),
+            figure("runs"),
+            text("verdict"),
+            wide("the target is"),
+        ],
+        (
+            (
+                tree.user,
+                one.test.words,
+                _value(one.before, one.unit),
+                _value(one.after, one.unit),
+                format_count(one.runs),
+                _VERDICTS[one.verdict],
+                factor_words(one),
+            )
+            for tree, every in users
+            for one in every
+        ),
+        limit=limit,
+        note=_NOTE,
+    )
+
+
+_VERDICTS = {
+    Verdict.FASTER: "faster",
+    Verdict.SLOWER: "slower",
+    Verdict.NO_DIFFERENCE: "no difference",
+    Verdict.SINGLE: "not known",
+}
+
+
+def _chart(users: Sequence[UserSpeedUps], sums: Sequence[SpeedUpSum], every: int) -> BarChart:
+    groups = tuple(
+        (
+            shortened(clean(user.tree.user), _NAME),
+            tuple(BarLine(label=one.test.words, value=one.factor, text=_bar_words(one)) for one in user.speed_ups),
+        )
+        for user in users
+    )
+    medians = ", ".join(f"{one.test.words} {format_factor(one.median)}" for one in sums)
+    who = "the users" if len(users) == every else f"the {len(users)} users who were moved last, of {every}"
+    return BarChart(
+        title="How many times as fast the target is, by user",
+        summary=f"For {who}; all bars have one scale. Medians over all users: {medians}.",
+        groups=groups,
+        common=True,
+        marked=("as fast as the source", 1.0),
+    )
+
+
+def _bar_words(one: SpeedUp) -> str:
+    said = f"{format_factor(one.factor)} times"
+    match one.verdict:
+        case Verdict.SINGLE:
+            return f"{said}, noise not known"
+        case Verdict.NO_DIFFERENCE:
+            return f"{said}, within the noise"
+        case Verdict.FASTER | Verdict.SLOWER:
+            return said
+
+
+def _value(value: float, unit: str) -> str:
+    if unit == SECONDS:
+        return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.3g} ms"
+    return format_rate(value) if unit == "bytes/s" else f"{format_count(round(value))} {unit}"
+
+
+# ---
+# What a call of `cutover` or `rollback` came to, as tables.
+
+
+_USERS_NAMED = 10
+_ENDINGS = {
+    Ending.PLANNED: "would be moved",
+    Ending.MOVED: "on the target",
+    Ending.GIVEN_UP: "given up: on the source",
+    Ending.REFUSED: "not begun",
+    Ending.HALTED: "left as it is",
+    Ending.STUCK: "to be gone on with",
+}
+_ENDINGS_BACK = _ENDINGS | {
+    Ending.PLANNED: "would be moved back",
+    Ending.MOVED: "on the source",
+    Ending.GIVEN_UP: "given up: on the target",
+}
+
+
+def moving_document(summary: CutoverSummary) -> Document:
+    """One row a user, and what is to be said of those who are not where they were wanted."""
+    title = "Rollback" if summary.back else "Cutover"
+    return Document(
+        title=clean(f"{title}, a dry run: nothing was changed" if summary.dry_run else title),
+        subtitle=clean(f"plan {summary.plan}"),
+        sections=(Section(title="Users", blocks=tuple(_blocks(summary))),),
+    )
+
+
+def _blocks(summary: CutoverSummary) -> Iterator[Block]:
+    if not summary.outcomes:
+        yield paragraph("No user trees were meant.")
+        return
+    endings = _ENDINGS_BACK if summary.back else _ENDINGS
+    yield table(
+        "",
+        [text("user"), paths("tree"), figure("batch"), text("result"), figure("frozen"), figure("predicted")],
+        (
+            (one.tree.user, show(one.tree.path), str(one.batch), endings[one.ending], *_freezes(one, summary))
+            for one in summary.outcomes
+        ),
+    )
+    if measured := [(one.tree, one.speed_ups) for one in summary.outcomes if one.speed_ups]:
+        yield speed_up_table("Before and after, in the users' own trees", measured)
+    yield from _told(summary.outcomes)
+
+
+def _told(outcomes: Sequence[TreeOutcome]) -> Iterator[Block]:
+    """What is to be said of users, each sentence once, with those whom it is about where there are several."""
+    said: dict[tuple[str, bool], list[str]] = {}
+    hints: dict[str, list[str]] = {}
+    for one in outcomes:
+        for words in one.problems or (one.words,):
+            said.setdefault((words, one.ending not in (Ending.MOVED, Ending.PLANNED)), []).append(one.tree.user)
+        if one.hint:
+            hints.setdefault(one.hint, []).append(one.tree.user)
+    for (words, alert), users in said.items():
+        # What begins with his name needs it no second time.
+        named = len(outcomes) > 1 and not (len(users) == 1 and words.startswith(users[0]))
+        yield paragraph(f"{_names(users)}: {words}" if named else words, alert=alert)
+    for hint, users in hints.items():
+        yield paragraph(f"Next: {hint}." if len(hints) == 1 else f"{_names(users)}, next: {hint}.")
+
+
+def _names(users: Sequence[str]) -> str:
+    shown = ", ".join(users[:_USERS_NAMED])
+    return f"{shown} and {len(users) - _USERS_NAMED} more" if len(users) > _USERS_NAMED else shown
+
+
+def _freezes(one: TreeOutcome, summary: CutoverSummary) -> tuple[str, str]:
+    """How long the user was frozen by the way there, and what was said before."""
+    frozen_s = None if one.cutover is None or summary.back or summary.dry_run else one.cutover.freeze_s
+    return _duration(frozen_s), _duration(one.predicted_freeze_s)
+
+
+def _duration(value_s: float | None) -> str:
+    return NONE if value_s is None else format_duration(value_s)
+
+
+# ---
+# Which users were told that they will be moved, for people.
+
+
+_WORDS = {
+    Announced.TOLD: "told",
+    Announced.WOULD_TELL: "would be told",
+    Announced.BEFORE: "told before",
+    Announced.SKIPPED: "skipped",
+    Announced.NOT_DUE: "not to be told",
+    Announced.FAILED: "failed",
+}
+
+
+def announce_document(summary: AnnounceSummary) -> Document:
+    """What `announce` did, or would do."""
+    columns = [figure("batch"), paths("user"), paths("tree"), text("announcement"), figure("freeze"), paths("why")]
+    told = sum(one.outcome in (Announced.TOLD, Announced.WOULD_TELL) for one in summary.announcements)
+    words = f"{several(told, 'user tree')} of {len(summary.announcements)}: "
+    words += "their users would be told." if summary.dry_run else "their users were told."
+    section = Section(
+        title="Announcements",
+        blocks=(table("", columns, [_announce_document_row(one) for one in summary.announcements]), paragraph(words)),
+    )
+    return Document(
+        title="Announcement",
+        subtitle=clean(f"plan {summary.plan}: the move begins at {when(summary.begins_at_s)}"),
+        sections=(section,),
+    )
+
+
+def _announce_document_row(one: Announcement) -> tuple[str, ...]:
+    return (
+        str(one.batch),
+        one.tree.user,
+        show(one.tree.path),
+        _WORDS[one.outcome],
+        NONE if one.freeze_s is None else format_duration(one.freeze_s),
+        one.reason or NONE,
+    )

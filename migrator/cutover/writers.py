@@ -1,0 +1,287 @@
+"""Who has files open below user trees: a script on the hosts that look."""
+
+import asyncio
+import json
+import os
+import platform
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import msgspec
+
+from migrator.bricks.retire.model import Endpoint
+from migrator.core.errors import MigratorError, ToolFailed
+from migrator.core.paths import show
+from migrator.cutover.model import OpenFile, OpenKind, Writers
+from migrator.cutover.rules import clients_unseen, unopened_unseen
+from migrator.fs.ports import SourceFileSystem
+from migrator.gluster.model import Brick
+from migrator.hosts.far_source import far_argv, far_source
+from migrator.hosts.ports import Command, Hosts, Processes
+
+# ---
+# Sending the script to where it looks, and reading its answer.
+
+
+_TIMEOUT_S = 600.0
+"""It takes milliseconds; only where names must be looked for by inode numbers it walks a tree."""
+
+_MODULES = ("far_mounts", "far_trees", "far_search")
+"""In the order in which they are loaded: each imports only earlier ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What one look found. `served` is False where the process of the brick was not found."""
+
+    open_files: tuple[OpenFile, ...]
+    unseen: tuple[str, ...]
+    served: bool
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    open: list[tuple[str, int | None, str, str, bool, bool]]
+    unseen: list[str]
+    served: bool
+
+
+@cache
+def script() -> bytes:
+    """The script as one Python source in ASCII."""
+    return far_source(__package__, _MODULES)
+
+
+async def ask(
+    processes: Processes,
+    *,
+    python: bytes,
+    way: str,
+    root: bytes,
+    trees: Sequence[bytes],
+    host: str,
+    brick: str = "",
+    own: Collection[int] = (),
+) -> Answer:
+    """Look once, at the processes of a machine. `own` are left out. Raises HostLost, ToolFailed."""
+    question = {
+        "way": way,
+        "root": root.decode("latin-1"),
+        "trees": [tree.decode("latin-1") for tree in trees],
+        "own": sorted(own),
+    }
+    command = Command(argv=far_argv(python, script()), stdin=json.dumps(question).encode(), timeout_s=_TIMEOUT_S)
+    completed = await processes.run(command)
+    try:
+        answer = msgspec.json.decode(completed.stdout, type=_Answer)
+    except msgspec.DecodeError as error:
+        said = show(completed.stderr.strip()[-300:]) or f"exit code {completed.exit_code}"
+        if completed.timed_out:
+            said = f"no answer within {_TIMEOUT_S:.0f} s"
+        raise ToolFailed(f"open files cannot be looked for on {host}: {said}", cause="its Python fails") from error
+    return Answer(
+        open_files=tuple(
+            OpenFile(
+                host=host,
+                path=path.encode("latin-1"),
+                kind=OpenKind(kind),
+                writable=writable,
+                unlinked=unlinked,
+                # The process of a brick is Gluster's: whose it is for is not known there.
+                pid=None if brick else pid,
+                program=b"" if brick else program.encode("latin-1"),
+                brick=brick,
+            )
+            for path, pid, program, kind, writable, unlinked in answer.open
+        ),
+        unseen=tuple(answer.unseen),
+        served=answer.served,
+    )
+
+
+# ---
+# Whose connections to bricks are this site's own mounts, or Gluster's own processes.
+
+
+_CLIENTS_TIMEOUT_S = 60.0
+
+
+async def known_endpoints(
+    hosts: Hosts, names: Collection[str], processes: Processes, *, volume: str, mount: bytes
+) -> tuple[Mapping[str, Endpoint], tuple[str, ...]]:
+    """By local end (`IP:PORT`) whose connections they are, on this machine and on hosts; and sentences about hosts that could
+    not be asked. A connection that is not among them is another client's.
+    """
+    question = json.dumps({"volume": volume, "mount": os.fsdecode(mount)}).encode()
+    looks = await asyncio.gather(
+        _ask(processes, os.fsencode(sys.executable), "this machine", question),
+        *(_on_host(hosts, name, question) for name in sorted(names)),
+    )
+    found: dict[str, Endpoint] = {}
+    for ends, _ in looks:
+        found.update(ends)
+    return found, tuple(problem for _, problem in looks if problem)
+
+
+async def _on_host(hosts: Hosts, name: str, question: bytes) -> tuple[Mapping[str, Endpoint], str]:
+    try:
+        host = await hosts.reach(name)
+        return await _ask(host.processes, (await host.identity()).python, name, question)
+    except MigratorError as error:
+        return {}, f"{name}: {error.message}"
+
+
+async def _ask(processes: Processes, python: bytes, where: str, question: bytes) -> tuple[Mapping[str, Endpoint], str]:
+    command = Command(argv=far_argv(python, _script()), stdin=question, timeout_s=_CLIENTS_TIMEOUT_S)
+    try:
+        done = await processes.run(command)
+        if done.exit_code != 0 or done.timed_out:
+            raise ToolFailed(show(done.stderr.strip()[-300:]) or f"exit code {done.exit_code}")
+        return {end: Endpoint(kind) for kind, end in json.loads(done.stdout)}, ""
+    except MigratorError as error:
+        return {}, f"{where}: {error.message}"
+    except ValueError:
+        return {}, f"{where}: the answer is no JSON"
+
+
+@cache
+def _script() -> bytes:
+    return far_source(__package__, ("far_clients",))
+
+
+# ---
+# How many files clients have open on some bricks.
+
+
+async def open_on_bricks(hosts: Hosts, bricks: Sequence[Brick], trees: Sequence[bytes]) -> int | None:
+    """Files below user trees that a brick's process has open; None where a brick cannot be looked at. What was opened for
+    reading and is not read yet may show on no brick (performance.open-behind).
+    """
+    found: set[tuple[str, bytes]] = set()
+    for brick in bricks:
+        try:
+            host = await hosts.reach(brick.host)
+            python = (await host.identity()).python
+            answer = await ask(
+                host.processes,
+                python=python,
+                way="brick",
+                root=brick.path,
+                trees=trees,
+                host=brick.host,
+                brick=brick.name,
+            )
+        except MigratorError:
+            return None
+        if not answer.served:
+            return None
+        found |= {(brick.name, one.path) for one in answer.open_files if one.kind is OpenKind.FILE}
+    return len(found)
+
+
+# ---
+# The `WriterSearch` port: over the bricks of a Gluster volume, and over the processes of this machine.
+
+
+_AT_ONCE = 32
+
+
+class LocalWriters:
+    """Over all processes of this machine: descriptors, working directories, mappings, loop devices. What only other
+    machines see is `unseen`, where the source's file system is one that they may have mounted.
+
+    `own` are processes that are left out, this one always.
+    """
+
+    def __init__(self, processes: Processes, source: SourceFileSystem, *, own: Collection[int] = ()) -> None:
+        self._processes = processes
+        self._source = source
+        self._own = frozenset({os.getpid(), *own})
+
+    async def find_writers(self, trees: Sequence[bytes]) -> Writers:
+        """As the port says."""
+        try:
+            identity = await asyncio.to_thread(self._source.identity)
+        except OSError as error:
+            return Writers(unseen=(f"the source's root cannot be read: {error.strerror}",))
+        found = await look_here(self._processes, self._source.root, trees, way="source", own=self._own)
+        others = clients_unseen(identity.filesystem, mount=self._source.root)
+        return Writers(open_files=found.open_files, unseen=(*found.unseen, *others))
+
+
+class BrickWriters:
+    """Over the processes of every brick, each on its host: whatever any client has open shows there; and over those of
+    this machine, which show more of themselves. `names` are the hosts that site.toml names.
+
+    Of a client's working directories bricks know nothing.
+    """
+
+    def __init__(self, hosts: Hosts, names: Collection[str], source: SourceFileSystem, *, processes: Processes) -> None:
+        self._hosts = hosts
+        self._names = frozenset(names)
+        self._source = source
+        self._processes = processes
+
+    async def find_writers(self, trees: Sequence[bytes]) -> Writers:
+        """As the port says."""
+        health = await self._source.health()
+        if health.state is None or not health.state.bricks:
+            return Writers(unseen=("the bricks of the source are not known: " + "; ".join(health.problems),))
+        gate = asyncio.Semaphore(_AT_ONCE)
+        here, *looks = await asyncio.gather(
+            look_here(self._processes, self._source.root, trees, way="client", own={os.getpid()}),
+            *(self._look(brick, trees, gate) for brick in health.state.bricks),
+        )
+        # What cannot be seen of this machine's processes shows on the bricks, as that of any other client does.
+        return Writers(
+            open_files=tuple(one for look in (here, *looks) for one in look.open_files),
+            unseen=(*unopened_unseen(health.state), *(one for look in looks for one in look.unseen)),
+        )
+
+    async def _look(self, brick: Brick, trees: Sequence[bytes], gate: asyncio.Semaphore) -> Writers:
+        if brick.host not in self._names:
+            return Writers(unseen=(f"brick {brick.name}: site.toml has no section for its host",))
+        async with gate:
+            try:
+                host = await self._hosts.reach(brick.host)
+                python = (await host.identity()).python
+                answer = await ask(
+                    host.processes,
+                    python=python,
+                    way="brick",
+                    root=brick.path,
+                    trees=trees,
+                    host=brick.host,
+                    brick=brick.name,
+                )
+            except MigratorError as error:
+                return Writers(unseen=(f"brick {brick.name}: {error.message}",))
+        unseen = answer.unseen
+        if not answer.served:
+            unseen = (
+                *unseen,
+                "no process of Gluster's has it open, so it is down, or served in a way that is not known",
+            )
+        return Writers(
+            open_files=answer.open_files, unseen=tuple(f"brick {brick.name}: {sentence}" for sentence in unseen)
+        )
+
+
+async def look_here(
+    processes: Processes, root: bytes, trees: Sequence[bytes], *, way: str, own: Collection[int]
+) -> Writers:
+    """The processes of this machine."""
+    try:
+        answer = await ask(
+            processes,
+            python=os.fsencode(sys.executable),
+            way=way,
+            root=root,
+            trees=trees,
+            host=platform.node(),
+            own=own,
+        )
+    except MigratorError as error:
+        return Writers(unseen=(error.message,))
+    return Writers(open_files=answer.open_files, unseen=answer.unseen)

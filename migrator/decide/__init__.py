@@ -1,1 +1,0 @@
-"""Decisions as pure functions over domain values: no input or output, no clock, no randomness."""

@@ -1,0 +1,1 @@
+"""Delta passes: what changed between two catalogs; moves, deletions, trash."""

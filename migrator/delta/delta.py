@@ -1,0 +1,527 @@
+"""A pass after the seed: what changed on the source is brought over."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from migrator.catalog.model import CatalogRecord
+from migrator.catalog.ports import Differing
+from migrator.catalog.rules_packing import ChunkLimits, pack
+from migrator.core.errors import Refused
+from migrator.core.events import EventKind, Severity
+from migrator.core.paths import is_beneath, parent, show
+from migrator.core.states import ChunkState, PassKind, PassState
+from migrator.core.units import format_count, format_duration, several
+from migrator.delta.extras import ExtraSearch, ToTake
+from migrator.delta.model import ChangeKind, Changes, TreeChanges
+from migrator.delta.moving import carry_out_moves
+from migrator.delta.ports import Comparison, Comparisons, Extras, MoveLists, WrittenMoves
+from migrator.delta.rules import deletion_problems
+from migrator.fs.model import Need, TargetCapabilities, trash_place
+from migrator.fs.moving import TargetMoves
+from migrator.ledger.model import PassRecord, SiteRecord
+from migrator.plan.model import Batch, Plan
+from migrator.plan.ports import PassListWriter, WrittenList
+from migrator.plan.rules import after_delta, moved_trees
+from migrator.reap.ports import ReapLists
+from migrator.site.rules_guards import health_problems
+from migrator.transfer.bases import (
+    base_catalog,
+    covered,
+    covers,
+    has_open_moves,
+    newest_cutovers,
+    pass_number,
+    unfinished_delta,
+)
+from migrator.transfer.context import Invocation, PassUnderWay, World
+from migrator.transfer.guards import mount_findings
+from migrator.transfer.model import BatchSummary, FileProblemKind, PassLimits
+from migrator.transfer.passes import Copying, remaining_of
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+
+# ---
+# What a verification found to differ is sent again: size and times need not show it.
+
+
+def found_to_differ(
+    ledger: "Ledger", differing: Differing, *, plan: str, batch: int, trees: Collection[bytes]
+) -> Sequence[bytes]:
+    """Paths of these trees that the newest verification of each found to differ, where no pass after the seed has gone over
+    the tree since. Blocking; raises Refused where its list is missing.
+    """
+    passes = ledger.passes
+    later = [
+        one
+        for one in passes.of_batch(plan, batch)
+        if one.kind is not PassKind.SEED and one.state is PassState.DONE and one.finished_at_s is not None
+    ]
+    found: set[bytes] = set()
+    for tree in trees:
+        newest = next(iter(reversed(ledger.verifications.of_tree(plan, batch, tree))), None)
+        if newest is None or newest.finished_at_s is None or newest.manifest is None or not newest.differences:
+            continue
+        if not any(one.started_at_s >= newest.finished_at_s and covers(passes, one, (tree,)) for one in later):
+            found.update(path for path in differing.differing(newest.manifest) if is_beneath(path, tree))
+    return sorted(found)
+
+
+# ---
+# What a final pass found out that speaks against a switch.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalPassFacts:
+    """Of one pass: files that `changed` or `vanished` while they were copied, and those that did not arrive (`failed`:
+    also the files of chunks that were not brought to their end, or a chunk without files).
+    """
+
+    changed: int
+    vanished: int
+    failed: int
+
+
+def final_pass_facts(ledger: "Ledger", pass_id: int) -> FinalPassFacts:
+    """By what the ledger knows of the pass now. Raises LedgerCorrupt where it knows no such pass."""
+    passes = ledger.passes
+    passes.read(pass_id)
+    counts, totals = passes.problem_counts(pass_id), passes.totals(pass_id)
+    left = sum(count for state, count in totals.chunks.items() if state not in (ChunkState.DONE, ChunkState.SPLIT))
+    return FinalPassFacts(
+        changed=counts.get(FileProblemKind.CHANGED, 0),
+        vanished=counts.get(FileProblemKind.VANISHED, 0),
+        failed=counts.get(FileProblemKind.BAD, 0)
+        + counts.get(FileProblemKind.MOVED, 0)
+        + max(totals.files - totals.done_files, left),
+    )
+
+
+# ---
+# A pass after the seed over one batch, or over some of its trees: what changed on the source since the last pass, and
+# nothing else. Delta passes go on where they were; a final pass is always a new one.
+
+
+Scan = Callable[[Sequence[bytes]], Awaitable[CatalogRecord]]
+"""Makes a new catalog of user trees."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deltas:
+    """What delta passes need beside what every run has.
+
+    A tree may lose the share `max_shrink` of its names and bytes between two scans. `limits` say when passes end. Plans
+    that reap need `reap_lists`. With `differing`, what a verification found to differ is sent again; with `extras`, what is on
+    the target alone is taken away there. `again` are paths that are sent whether they changed or not.
+    """
+
+    scan: Scan
+    comparisons: Comparisons
+    pass_lists: PassListWriter
+    move_lists: MoveLists
+    moves: TargetMoves
+    chunk_limits: ChunkLimits
+    max_shrink: float
+    trash_keep_s: float
+    limits: PassLimits
+    reap_lists: ReapLists | None = None
+    differing: Differing | None = None
+    extras: Extras | None = None
+    again: Sequence[bytes] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Lists:
+    changes: Changes
+    chunks: WrittenList
+    moves: WrittenMoves
+
+
+@dataclass(slots=True, kw_only=True)
+class DeltaPass:
+    """One delta pass: a new one, or the last one where that has not gone through. A final pass (`kind`) is always a new
+    one, which brings with it what one that was cut off had not brought; it leaves the batch's state as it is, because a
+    verification of its own follows.
+
+    `batch` may have some of its trees alone: then only those are looked at and changed. They all have to have the same
+    base (see `same_base`). `run` is called once.
+    """
+
+    invocation: Invocation
+    plan: Plan
+    site: SiteRecord
+    batch: Batch
+    deltas: Deltas
+    kind: PassKind = PassKind.DELTA
+
+    async def run(self) -> BatchSummary:
+        """Raises Refused where a guard trips before anything is changed; a stop on the way is in the summary."""
+        copying = self._copying
+        record = None
+        if self.kind is PassKind.DELTA:
+            record = unfinished_delta(self.invocation.world.ledger.passes, self.plan, self.batch)
+        if record is None:
+            await self.end_earlier()
+            record = await self._begin()
+        left = remaining_of(self.invocation.world, self.plan, self.batch, record)
+        copying.expect(left.bricks)
+        findings, health = await copying.guard(_room(left.need, self.invocation.world.ledger.passes.changes(record.id)))
+        capabilities = await copying.capabilities()
+        await copying.make_trees()
+        record = self._go_on(record)
+        summary = await copying.carry_out(
+            record,
+            capabilities=capabilities,
+            health_before=health,
+            title=_title(record),
+            before=lambda under_way: self._move(record, under_way, capabilities),
+            advance=lambda: None,
+        )
+        return replace(summary, guards=findings)
+
+    @property
+    def _copying(self) -> Copying:
+        return Copying(invocation=self.invocation, plan=self.plan, site=self.site, batch=self.batch)
+
+    @property
+    def _trees(self) -> list[bytes]:
+        return [tree.path for tree in self.batch.trees]
+
+    async def end_earlier(self) -> None:
+        """Close the passes over these trees that were cut off and that nothing goes on with. What they had begun to rename
+        and to take away is brought to its end: what lies where on the target could not be told otherwise. The passes that
+        come next may have another base afterwards. May be called again. Raises Refused.
+        """
+        world, passes = self.invocation.world, self.invocation.world.ledger.passes
+        for record in passes.of_batch(self.plan.name, self.batch.number):
+            if record.kind is PassKind.SEED or record.state is PassState.DONE:
+                continue
+            its_own = covered(passes, record) or frozenset()
+            if its_own and its_own.isdisjoint(self._trees):
+                continue
+            if record.state is PassState.RUNNING:
+                passes.set_state(record.id, PassState.STOPPED, world.clock.now_s())
+            others = its_own - set(self._trees)
+            # Of trees that a user works on nothing is moved: then what is left of the others is sent anew as a whole.
+            if has_open_moves(record) and not moved_trees(newest_cutovers(world.ledger.cutovers, others)):
+                await self._end_moves(record)
+
+    async def _end_moves(self, record: PassRecord) -> None:
+        copying = self._copying
+        _, health = await copying.guard(Need())
+        capabilities = await copying.capabilities()
+        under_way = copying.under_way(record, capabilities, health)
+        try:
+            await self._move(record, under_way, capabilities)
+        finally:
+            await under_way.confirmations.end()
+            under_way.abandon_calls()
+        if stopped := under_way.explain_stop():
+            raise Refused(
+                f"{_title(record)} over batch {self.batch.number}, which was cut off, could not be brought to an end: "
+                + stopped.message,
+                cause=stopped.cause,
+                hint=stopped.hint,
+            )
+
+    async def _begin(self) -> PassRecord:
+        """Scan, compare, ask the guards, write the lists, and only then record the pass."""
+        world, passes = self.invocation.world, self.invocation.world.ledger.passes
+        earlier = passes.of_batch(self.plan.name, self.batch.number)
+        number = pass_number(passes, self.plan, self.batch, self.kind)
+        trees = self._trees
+        base = base_catalog(passes, earlier, trees)
+        began_s = world.clock.monotonic_s()
+        catalog = await self.deltas.scan(trees)
+        if not catalog.whole:
+            raise Refused(
+                f"batch {self.batch.number} is not compared: the scan {catalog.name} is not whole: "
+                + "; ".join(catalog.reasons),
+                cause="a part of the source could not be read, and what is in it would look as if it had been deleted",
+                hint="see to that, then run the same command again: nothing was changed on the target",
+            )
+        search = ExtraSearch(
+            invocation=self.invocation,
+            plan=self.plan,
+            batch=self.batch,
+            base=base,
+            now=catalog.name,
+            problems=lambda changes, before: self._problems(changes, before, catalog),
+        )
+        async with search.search(self.deltas.extras) as extras:
+            lists = await asyncio.to_thread(self._make_lists, number, base, catalog, extras)
+        moves = bool(lists.moves.renames or lists.moves.gone)
+        # Extras have been through the guards.
+        if lists.moves.renames or lists.changes.tally(ChangeKind.VANISHED).paths:
+            await self._ask_guards(lists.changes, base, catalog)
+        record = passes.start(
+            plan=self.plan.name,
+            batch=self.batch.number,
+            kind=self.kind,
+            number=number,
+            catalog=catalog.name,
+            base_catalog=base,
+            chunk_list=lists.chunks.chunk_list,
+            move_list=lists.moves.move_list if moves else None,
+            move_list_digest=lists.moves.digest if moves else None,
+            scan_s=world.clock.monotonic_s() - began_s,
+            changes=lists.changes,
+            chunks=world.chunk_lists.chunks(lists.chunks.chunk_list),
+            at_s=world.clock.now_s(),
+        )
+        self._set_state(sent=not lists.changes.nothing)
+        return record
+
+    def _make_lists(self, number: int, base: str, catalog: CatalogRecord, extras: ToTake) -> _Lists:
+        """Compare both catalogs, and write what is to be sent and what is to be moved. Blocking."""
+        world, deltas = self.invocation.world, self.deltas
+        trees = self._trees
+        missing = world.ledger.passes.not_arrived(self.plan.name, self.batch.number, trees)
+        in_chunks = (
+            listed.path
+            for chunk in missing.chunks
+            for listed in world.chunk_lists.paths(chunk.chunk_list, chunk.number)
+        )
+        differing: Sequence[bytes] = ()
+        if deltas.differing is not None:
+            differing = found_to_differ(
+                world.ledger, deltas.differing, plan=self.plan.name, batch=self.batch.number, trees=trees
+            )
+        # What is taken out of a directory changes its times on the target.
+        emptied = sorted({parent(gone.path) for gone in extras.gone()})
+        with deltas.comparisons.open(
+            base,
+            catalog.name,
+            trees=trees,
+            unsettled=(*missing.paths, *in_chunks, *differing, *emptied, *deltas.again),
+            unsettled_trees=missing.trees,
+            reap_list=reap_list_of(self.plan, deltas.reap_lists),
+        ) as comparison:
+            moves = deltas.move_lists.write(
+                f"{self.plan.name}-batch-{self.batch.number:04d}-{self.kind.value}-{number:04d}",
+                comparison.renames(),
+                chain(comparison.gone(), extras.gone()),
+            )
+            return _Lists(
+                changes=comparison.changes,
+                chunks=self._write_chunks(number, comparison, trees, catalog),
+                moves=moves,
+            )
+
+    def _write_chunks(
+        self, number: int, comparison: Comparison, trees: Sequence[bytes], catalog: CatalogRecord
+    ) -> WrittenList:
+        packed = pack(
+            comparison.listings([trees]),
+            self.deltas.chunk_limits,
+            bricks=sorted(walk.brick for walk in catalog.bricks),
+        )
+        return self.deltas.pass_lists.write_pass(self.plan.name, self.batch.number, number, packed, kind=self.kind)
+
+    async def _ask_guards(self, changes: Changes, base: str, catalog: CatalogRecord) -> None:
+        """Raises Refused where what seems to have vanished may be there."""
+        problems = await self._problems(changes, base, catalog)
+        for problem in problems:
+            self.invocation.say(EventKind.GUARD_REFUSED, Severity.ERROR, f"batch {self.batch.number}", problem)
+        if problems:
+            raise Refused(
+                f"batch {self.batch.number}: nothing is renamed or taken away on the target: {'; '.join(problems)}",
+                cause="what a scan does not see looks as if it had been deleted",
+                hint="see to that, then run the same command again: nothing was changed on the target",
+            )
+
+    async def _problems(self, changes: Changes, base: str, catalog: CatalogRecord) -> tuple[str, ...]:
+        world, timeout_s = self.invocation.world, self.invocation.request.stall_timeout_s
+        scans = {scan.name: scan for scan in world.ledger.scans.all()}
+        health = await world.source.health()
+        before = scans.get(base)
+        return deletion_problems(
+            changes,
+            base_whole=None if before is None else before.whole,
+            now_whole=catalog.whole,
+            base_fingerprint=None if before is None else before.health_fingerprint,
+            now_fingerprint=catalog.health_fingerprint,
+            source_fingerprint=health.fingerprint,
+            source_problems=health_problems(health, health),
+            mount_problems=(
+                *await mount_findings(world, world.source, self.site.source, timeout_s),
+                *await mount_findings(world, world.target, self.site.target, timeout_s),
+            ),
+            max_shrink=self.deltas.max_shrink,
+        )
+
+    def _go_on(self, record: PassRecord) -> PassRecord:
+        passes = self.invocation.world.ledger.passes
+        if record.state is not PassState.RUNNING:
+            passes.set_state(record.id, PassState.RUNNING, self.invocation.world.clock.now_s())
+        passes.retry_failed(record.id)
+        changes = passes.changes(record.id)
+        words = "nothing changed" if changes is None or changes.nothing else change_words(changes)
+        message = f"{_title(record)} over batch {self.batch.number}: {words}"
+        self.invocation.say(EventKind.PASS_STARTED, Severity.INFO, f"batch {self.batch.number}", message)
+        return passes.read(record.id)
+
+    async def _move(self, record: PassRecord, under_way: PassUnderWay, capabilities: TargetCapabilities) -> None:
+        await carry_out_moves(
+            under_way, record, capabilities, title=_title(record), moves=self.deltas.moves, lists=self.deltas.move_lists
+        )
+
+    def _set_state(self, *, sent: bool) -> None:
+        if self.kind is PassKind.FINAL:
+            return
+        now = self._copying.batch_state
+        if now is not None and (then := after_delta(now, sent=sent)) is not now:
+            self._copying.set_batch_states((then,))
+
+
+def reap_list_of(plan: Plan, lists: ReapLists | None) -> Path | None:
+    """The reap list of a plan; None where it reaps nothing. Raises Refused where it is not the one that was written."""
+    reap = plan.reap
+    if reap is None or reap.reap_list is None:
+        return None
+    if lists is None:
+        raise ValueError("a plan that reaps cannot be compared without its reap list")
+    return lists.checked(reap.reap_list, reap.digest or "")
+
+
+_SAID = {ChangeKind.ATTRIBUTES: "with other attributes", ChangeKind.UNSETTLED: "sent to be sure"}
+
+
+def change_words(changes: Changes) -> str:
+    """What changed, by kind."""
+    found = [(kind, changes.tally(kind)) for kind in ChangeKind]
+    return ", ".join(
+        f"{format_count(tally.paths)} {_SAID.get(kind, kind.value)}" for kind, tally in found if tally.paths
+    )
+
+
+def _room(need: Need, changes: Changes | None) -> Need:
+    """What has to fit on the target: what is new or has grown. What is sent again takes the place of what is there; where
+    nothing is, because it failed before, a full target stops the pass.
+    """
+    if changes is None:
+        return need
+    new, grown = changes.tally(ChangeKind.NEW), changes.tally(ChangeKind.GROWN)
+    return Need(size_bytes=min(need.size_bytes, new.size_bytes + grown.size_bytes), inodes=min(need.inodes, new.paths))
+
+
+def _title(record: PassRecord) -> str:
+    return f"{record.kind.value} pass {record.number}"
+
+
+# ---
+# Writing down that both sides of some trees are equal, where passes of another direction have made them so.
+
+
+async def note_equal(world: World, deltas: Deltas, plan: Plan, batch: Batch) -> PassRecord:
+    """Scan the trees of a batch, and write that down as a final pass that had nothing to bring: the next pass compares with
+    what the source is now. Without it, what users made on the target and removed after their rollback would stay there.
+
+    Both sides have to be proven equal, and to be frozen. May be called again. Raises Refused where the scan is not whole, and
+    what scanning raises; nothing is written down then.
+    """
+    began_s = world.clock.monotonic_s()
+    catalog = await deltas.scan([tree.path for tree in batch.trees])
+    if not catalog.whole:
+        raise Refused(
+            f"what the source of {', '.join(show(tree.path) for tree in batch.trees)} is now could not be read: "
+            + "; ".join(catalog.reasons),
+            cause="a part of the source could not be read",
+            hint="see to that, then run the same command again",
+        )
+    passes = world.ledger.passes
+    number = pass_number(passes, plan, batch, PassKind.FINAL)
+    written, changes = await asyncio.to_thread(_nothing_to_bring, deltas, plan, batch, number, catalog)
+    record = passes.start(
+        plan=plan.name,
+        batch=batch.number,
+        kind=PassKind.FINAL,
+        number=number,
+        catalog=catalog.name,
+        base_catalog=catalog.name,
+        chunk_list=written,
+        scan_s=world.clock.monotonic_s() - began_s,
+        changes=changes,
+        chunks=(),
+        at_s=world.clock.now_s(),
+    )
+    passes.set_state(record.id, PassState.DONE, world.clock.now_s())
+    return passes.read(record.id)
+
+
+def _nothing_to_bring(
+    deltas: Deltas, plan: Plan, batch: Batch, number: int, catalog: CatalogRecord
+) -> tuple[str, Changes]:
+    """An empty list of chunks, and the sizes of the trees with no change in them. Blocking."""
+    trees = [tree.path for tree in batch.trees]
+    with deltas.comparisons.open(catalog.name, catalog.name, trees=trees, unsettled=(), unsettled_trees=()) as found:
+        sizes = found.changes.trees
+    written = deltas.pass_lists.write_pass(plan.name, batch.number, number, (), kind=PassKind.FINAL)
+    nothing = tuple(
+        TreeChanges(tree=one.tree, names_before=one.names_before, bytes_before=one.bytes_before) for one in sizes
+    )
+    return written.chunk_list, Changes(base=catalog.name, now=catalog.name, trees=nothing)
+
+
+# ---
+# Removing what has lain in the target's trash for long enough, before delta passes add to it.
+
+
+_SUBJECT = "the trash of the target"
+
+
+async def expire_trash(invocation: Invocation, deltas: Deltas, site: SiteRecord) -> None:
+    """Remove the places that are older than they are kept, except for those of passes that have not gone through.
+
+    An event says what went. What stays is told as a warning and tried again by the next run: it is no reason not to copy.
+    May be called again.
+    """
+    world = invocation.world
+    timeout_s = invocation.request.stall_timeout_s
+    if await mount_findings(world, world.target, site.target, timeout_s):
+        return  # The guards of the first pass say so.
+    expire = partial(
+        deltas.moves.expire, world.clock.now_s() - deltas.trash_keep_s, keep=unfinished_places(world.ledger)
+    )
+    try:
+        expired = await world.blocking(expire, timeout_s=timeout_s)
+    except TimeoutError:
+        _warn(invocation, "what is too old was not removed in time: the next run goes on with it")
+        return
+    except OSError as error:
+        _warn(invocation, f"what is too old is not removed: {error.strerror or error}")
+        return
+    except Refused as refused:
+        _warn(invocation, refused.message)
+        return
+    if expired.places:
+        message = (
+            f"removed {several(expired.places, 'place')} older than {format_duration(deltas.trash_keep_s)}, "
+            f"with {several(expired.names, 'name')}"
+        )
+        invocation.say(EventKind.TRASH_EXPIRED, Severity.INFO, _SUBJECT, message)
+    for problem in expired.problems:
+        _warn(invocation, problem)
+
+
+def unfinished_places(ledger: "Ledger") -> frozenset[str]:
+    """The places in the trash of all passes that have not gone through: what lies there may be needed yet. Of a final pass
+    that was cut off nothing is, once its renames are made: it is never gone on with.
+    """
+    return frozenset(
+        trash_place(record.started_at_s, record.batch, record.kind.value, record.number)
+        for plan in ledger.plans.names()
+        for record in ledger.passes.of_plan(plan)
+        if record.move_list is not None
+        and record.state is not PassState.DONE
+        and (record.kind is not PassKind.FINAL or has_open_moves(record))
+    )
+
+
+def _warn(invocation: Invocation, message: str) -> None:
+    invocation.say(EventKind.TRASH_EXPIRED, Severity.WARNING, _SUBJECT, message)

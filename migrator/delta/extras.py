@@ -1,0 +1,155 @@
+"""What an earlier plan, or an earlier time, has left on the target and the source has no more: it is taken away as well.
+
+A plan begins from the source as it is when it is scanned. What was on the target by then, and was removed on the source
+before that scan, no comparison of the plan's own catalogs shows.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from migrator.core.events import EventKind, Severity
+from migrator.core.paths import show
+from migrator.core.states import PassKind, PassState
+from migrator.core.units import several
+from migrator.delta.model import ChangeKind, Changes, ChangeTally, Gone, TreeChanges
+from migrator.delta.ports import ExtraOrigin, Extras, ExtrasOfTree, FoundExtras
+from migrator.ledger.model import PassRecord
+from migrator.plan.model import Batch, Plan
+from migrator.transfer.bases import covers
+from migrator.transfer.context import Invocation
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+
+Problems = Callable[[Changes, str], Awaitable[tuple[str, ...]]]
+"""What speaks against carrying changes out whose base is this catalog."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToTake:
+    """What may be taken away beside what vanished by the catalogs of a pass."""
+
+    found: FoundExtras | None = None
+    origins: tuple[ExtraOrigin, ...] = ()
+
+    def gone(self) -> Iterator[Gone]:
+        """In order of path. Blocking; may be asked again."""
+        return iter(()) if self.found is None or not self.origins else self.found.gone(self.origins)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtraSearch:
+    """Looks for what is on the target alone, for one pass over trees with the base `base` and the new catalog `now`.
+
+    `problems` says what speaks against the deletions of a pass. What it speaks against here is left alone, and said: the
+    pass goes on without it.
+    """
+
+    invocation: Invocation
+    plan: Plan
+    batch: Batch
+    base: str
+    now: str
+    problems: Problems
+
+    @asynccontextmanager
+    async def search(self, extras: Extras | None) -> AsyncIterator[ToTake]:
+        """What may be taken away, for the length of the block. Raises Refused as `Extras` does."""
+        wanted = await asyncio.to_thread(self._wanted)
+        if extras is None or not wanted:
+            yield ToTake()
+            return
+        opened = extras.open(wanted, base=self.base, now=self.now)
+        found = await asyncio.to_thread(opened.__enter__)
+        try:
+            allowed = [origin for origin in ExtraOrigin if await self._allowed(found, wanted, origin)]
+            yield ToTake(found=found, origins=tuple(allowed))
+        finally:
+            await asyncio.to_thread(opened.__exit__, None, None, None)
+
+    def _wanted(self) -> list[ExtrasOfTree]:
+        ledger, plan, batch = self.invocation.world.ledger, self.plan.name, self.batch
+        found = (extras_of(ledger, plan, batch.number, tree.path) for tree in batch.trees)
+        return [one for one in found if one.earlier or one.manifest is not None]
+
+    async def _allowed(self, found: FoundExtras, wanted: Sequence[ExtrasOfTree], origin: ExtraOrigin) -> bool:
+        trees = [one.tree for one in wanted]
+        lost = await asyncio.to_thread(partial(_lost, found, trees, origin))
+        names = sum(tree.tally(ChangeKind.VANISHED).paths for tree in lost)
+        if not names:
+            return False
+        # What a whole verification found was looked at on the source; what an earlier catalog lists was not.
+        bases = [self.now]
+        if origin is ExtraOrigin.EARLIER_PLAN:
+            bases = sorted({catalog for one in wanted for catalog in one.earlier})
+        against: dict[str, None] = {}
+        for base in bases:
+            against |= dict.fromkeys(await self.problems(Changes(base=base, now=self.now, trees=lost), base))
+        those = f"{several(names, 'path')} that the source has no more ({_KNOWN_BY[origin]})"
+        subject = f"batch {self.batch.number}"
+        if against:
+            message = f"{those} {'is' if names == 1 else 'are'} left on the target: {'; '.join(against)}"
+            self.invocation.say(EventKind.GUARD_REFUSED, Severity.WARNING, subject, message)
+            return False
+        where = ", ".join(show(tree.tree) for tree in lost[:_SHOWN])
+        message = f"{those} {'is' if names == 1 else 'are'} to be taken away on the target, in {where}"
+        self.invocation.say(EventKind.PASS_MOVED, Severity.INFO, subject, message)
+        return True
+
+
+_SHOWN = 5
+_KNOWN_BY = {
+    ExtraOrigin.EARLIER_PLAN: "brought by an earlier plan, and gone before this one was made",
+    ExtraOrigin.VERIFICATION: "named by the newest verification",
+}
+
+
+def extras_of(ledger: "Ledger", plan: str, batch: int, tree: bytes) -> ExtrasOfTree:
+    """Where extras of a tree are to be looked for before the next pass after the seed of this plan. Blocking."""
+    passes = ledger.passes.over_tree(tree)
+    own = [one for one in passes if (one.plan, one.batch) == (plan, batch) and one.kind is not PassKind.SEED]
+    earlier: list[str] = []
+    if not any(one.state is PassState.DONE for one in own):
+        for one in reversed(passes):
+            if (one.plan, one.batch) != (plan, batch):
+                earlier.append(one.catalog)
+                # This one has taken away what was gone before it. A seed pass takes nothing away.
+                if one.kind is not PassKind.SEED and one.state is PassState.DONE:
+                    break
+    return ExtrasOfTree(
+        tree=tree,
+        brought=tuple(dict.fromkeys(one.catalog for one in passes)),
+        earlier=tuple(dict.fromkeys(earlier)),
+        manifest=_named_by(ledger, own, plan, batch, tree),
+    )
+
+
+def _named_by(ledger: "Ledger", own: Sequence[PassRecord], plan: str, batch: int, tree: bytes) -> str | None:
+    """The manifest of the newest verification, where that is whole and no pass has gone over the tree since."""
+    newest = next(iter(reversed(ledger.verifications.of_tree(plan, batch, tree))), None)
+    if newest is None or newest.finished_at_s is None or not newest.whole or not newest.differences:
+        return None
+    since = (one for one in own if one.state is PassState.DONE and one.started_at_s >= newest.finished_at_s)
+    return None if any(covers(ledger.passes, one, (tree,)) for one in since) else newest.manifest
+
+
+def _lost(found: FoundExtras, trees: Sequence[bytes], origin: ExtraOrigin) -> tuple[TreeChanges, ...]:
+    """As what a comparison finds: the target holds what the base lists and the extras, and loses these."""
+    lost: list[TreeChanges] = []
+    for tree in trees:
+        one = found.tally(tree, (origin,))
+        if one.names:
+            tally = ChangeTally(paths=one.names, size_bytes=one.size_bytes)
+            lost.append(
+                TreeChanges(
+                    tree=tree,
+                    names_before=one.names_before + one.names,
+                    bytes_before=one.bytes_before + one.size_bytes,
+                    by_kind={ChangeKind.VANISHED: tally},
+                )
+            )
+    return tuple(lost)

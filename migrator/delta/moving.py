@@ -1,0 +1,419 @@
+"""Carrying out a move list on the target: renames, and moves to the trash."""
+
+import errno
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
+
+from migrator.core.entry import EntryType
+from migrator.core.errors import Refused
+from migrator.core.events import EventKind, Severity
+from migrator.core.paths import is_beneath, show
+from migrator.core.tasks import Blocking
+from migrator.core.units import several
+from migrator.delta.model import Gone, Rename
+from migrator.delta.ports import MoveLists
+from migrator.delta.rules import FoundGone, RenameOrder
+from migrator.fs.model import STAGED_NAME, TRASH_NAME, TargetCapabilities, trash_place
+from migrator.fs.moving import Standing, TargetMoves
+from migrator.fs.ports import FileSystem
+from migrator.fs.rules import floored_time_ns
+from migrator.ledger.model import PassRecord
+from migrator.transfer.attempt import look
+from migrator.transfer.context import HealthNow, PassUnderWay
+from migrator.transfer.model import FileProblem, FileProblemKind, StopReason
+from migrator.transfer.rules import stop_reason
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import PassRecords
+
+# ---
+# Carrying out a move list on the target: renames, and what vanished into the trash.
+#
+# Three steps, each of which may be cut off anywhere and begun again. First every renamed path is taken out of its tree, to
+# a place of its own in the pass's place of the trash; then what vanished follows into the trash; then a mark is made, and
+# the renamed paths are put under their new names. Before the mark the trees only lose names, after it they only gain
+# them: so what lies where always tells what is still to be done.
+
+
+_AT_ONCE = 256
+_LOOKS_AT_ONCE = 1024
+"""Paths that are looked at on the source between two looks at its health."""
+_PER_DIRECTORY = 1000
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovingWorld:
+    """What carries out a move list. `sync` returns when the target has on its disks what was done before the call;
+    `health` is a look at the source that begins after the call. A call that takes longer than `timeout_s` has failed.
+    """
+
+    source: FileSystem
+    moves: TargetMoves
+    lists: MoveLists
+    capabilities: TargetCapabilities
+    blocking: Blocking
+    sync: Callable[[], Awaitable[None]]
+    health: Callable[[], Awaitable[HealthNow]]
+    timeout_s: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Moved:
+    """What one call of `apply_moves` did. Counts are of this call; what an earlier one did is not in them.
+
+    `renamed` are paths that stand under their new names; `displaced` are paths that were in their way, or no directory
+    where one has to be: they are in the trash. `trashed` counts the paths that vanished; `reappeared` are on the source again,
+    `doubtful` could not be looked at: they stay.
+
+    `to_send`: renames whose paths were not on the target, or not as the list has them; complete after every call that was
+    not stopped. The new names are to be sent; of a directory, all that is in it.
+
+    `stop`: why the step could not be finished, in words for people. It goes on when it is called again.
+    """
+
+    renamed: int = 0
+    displaced: int = 0
+    trashed: int = 0
+    reappeared: int = 0
+    doubtful: int = 0
+    to_send: list[Rename] = field(default_factory=list)
+    stop: tuple[StopReason, str] | None = None
+
+
+async def apply_moves(world: MovingWorld, *, move_list: str, digest: str, place: str) -> Moved:
+    """Carry a move list out, as far as it is not yet; when it returns without a stop, all of it is durable.
+
+    `place` is the pass's own in the trash, always the same for one list. To be called again after any crash, but not
+    twice at the same time, nor after the chunks of the pass have begun. Both mounts were looked at before. Raises Refused where the list is not the one with this digest, or the trash cannot be used.
+    """
+    if world.lists.digest(move_list) != digest:
+        raise Refused(
+            f"the move list {move_list!r} is not the one that its delta pass was begun with",
+            cause="the state directory was changed while the pass was under way",
+            hint="bring the state directory back as it was",
+        )
+    carrying = _Carrying(world, move_list, place)
+    try:
+        await carrying.carry_out()
+    except _StepStopped as stopped:
+        carrying.moved.stop = (stopped.reason, stopped.detail)
+    return carrying.moved
+
+
+class _StepStopped(Exception):
+    def __init__(self, reason: StopReason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class _Carrying:
+    def __init__(self, world: MovingWorld, move_list: str, place: str) -> None:
+        self._world = world
+        self._moves = world.moves
+        self._list = move_list
+        self._place = place
+        self._staged = b"/".join((TRASH_NAME, place.encode("ascii"), STAGED_NAME))
+        self._mark = self._staged + b"/all-taken-out"
+        self._order = RenameOrder(())
+        self._fresh = False
+        self.moved = Moved()
+
+    async def carry_out(self) -> None:
+        directories: list[tuple[int, Rename]] = []
+        renames = 0
+        for number, rename in self._renames():
+            renames += 1
+            if rename.type is EntryType.DIRECTORY:
+                directories.append((number, rename))
+        self._order = RenameOrder(directories)
+        begun, marked = await self._call("making a place in the trash of the target", self._open)
+        self._fresh = not begun
+        if not marked:
+            await self._each(self._renames(), self._take_out)
+            await self._trash_gone()
+            if renames:
+                # Everything before the mark has to be on the disks before it, and it before everything after it.
+                await self._sync()
+                await self._call("making a directory in the trash of the target", self._set_mark)
+                await self._sync()
+        await self._each(self._renames(), self._put)
+        await self._sync()
+
+    def _open(self) -> tuple[bool, bool]:
+        self._moves.open_place(self._place)
+        return self._moves.look(self._staged) is not None, self._moves.look(self._mark) is not None
+
+    def _set_mark(self) -> None:
+        self._moves.make_directory(self._mark)
+
+    def _renames(self) -> Iterator[tuple[int, Rename]]:
+        for number, rename in enumerate(self._world.lists.renames(self._list)):
+            self._check(rename.tree, rename.old)
+            self._check(rename.tree, rename.new)
+            yield number, rename
+
+    def _check(self, tree: bytes, path: bytes) -> None:
+        """Whole trees are never taken away by a list, and nothing outside them is touched."""
+        if not tree or path == tree or not is_beneath(path, tree):
+            raise Refused(
+                f"the move list {self._list!r} names {show(path)}, which does not lie in the user tree {show(tree)}",
+                cause="it was not written by a delta pass",
+                hint="bring the state directory back as it was",
+            )
+
+    def _staged_path(self, number: int) -> bytes:
+        return b"%s/%06d/%d" % (self._staged, number // _PER_DIRECTORY, number)
+
+    def _missing_path(self, number: int) -> bytes:
+        return b"%s/missing/%06d/%d" % (self._staged, number // _PER_DIRECTORY, number)
+
+    def _location(self, within: int | None, path: bytes) -> bytes:
+        return path if within is None else self._staged_path(within) + b"/" + path
+
+    def _take_out(self, numbered: tuple[int, Rename]) -> None:
+        """Take one renamed path out of its tree; where it cannot be, remember that for good."""
+        number, rename = numbered
+        staged, missing = self._staged_path(number), self._missing_path(number)
+        with _saying(f"taking {show(rename.old)} out for its new name {show(rename.new)}"):
+            if not self._fresh and (self._moves.look(staged) or self._moves.look(missing)):
+                return
+            found = self._order.find(number, rename.old)
+            location = self._location(found.within, found.path)
+            seen = self._moves.look(location)
+            if seen is not None:
+                if self._is_as_listed(seen, rename) and not self._order.is_out_of_order(number, rename.new):
+                    self._moves.move(location, staged)
+                    return
+                self._moves.trash(location, self._place, name=found.before)
+            self._moves.make_directory(missing)
+
+    def _put(self, numbered: tuple[int, Rename]) -> None:
+        """Put one path under its new name. What is found there cannot be right: the path under that name is this one."""
+        number, rename = numbered
+        staged = self._staged_path(number)
+        with _saying(f"renaming {show(rename.old)} to {show(rename.new)}"):
+            if self._moves.look(staged) is None:
+                if self._moves.look(self._missing_path(number)) is not None:
+                    self.moved.to_send.append(rename)
+                return
+            try:
+                self._moves.move(staged, rename.new)
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTDIR, errno.ELOOP):
+                    raise
+                self._clear_way(rename)
+                self._moves.move(staged, rename.new)
+            self.moved.renamed += 1
+
+    def _clear_way(self, rename: Rename) -> None:
+        """Move to the trash what stands under a new name, or above it without being a directory."""
+        position = len(rename.tree)
+        while (position := rename.new.find(b"/", position + 1)) > 0:
+            above = rename.new[:position]
+            seen = self._moves.look(above)
+            if seen is None:
+                return
+            if seen.type is not EntryType.DIRECTORY:
+                self._moves.trash(above, self._place)
+                self.moved.displaced += 1
+                return
+        if self._moves.trash(rename.new, self._place) is not None:
+            self.moved.displaced += 1
+
+    def _is_as_listed(self, seen: Standing, rename: Rename) -> bool:
+        if seen.type is not rename.type:
+            return False
+        if seen.type is not EntryType.FILE:
+            return True
+        times_ns = (rename.mtime_ns, floored_time_ns(rename.mtime_ns, self._world.capabilities))
+        return seen.size_bytes == rename.size_bytes and seen.mtime_ns in times_ns
+
+    async def _trash_gone(self) -> None:
+        """Move to the trash what vanished, as far as the source proves it now."""
+        vanished = iter(self._world.lists.gone(self._list))
+        while block := list(islice(vanished, _LOOKS_AT_ONCE)):
+            there: list[tuple[Gone, FoundGone]] = []
+            for gone in block:
+                self._check(gone.tree, gone.path)
+
+            def find(block: Sequence[Gone] = block) -> list[tuple[Gone, FoundGone]]:
+                found = ((gone, self._order.find_gone(gone.path)) for gone in block)
+                return [(gone, one) for gone, one in found if self._stands(one)]
+
+            there = await self._call("looking at vanished paths on the target", find)
+            if there:
+                proven = await self._proven(there)
+                await self._each(proven, self._trash_one)
+
+    def _stands(self, found: FoundGone) -> bool:
+        with _saying(f"looking at {show(found.path)}"):
+            return self._moves.look(self._location(found.within, found.path)) is not None
+
+    async def _proven(self, there: Sequence[tuple[Gone, FoundGone]]) -> Sequence[tuple[Gone, FoundGone]]:
+        """Those that are proven to be absent on a source that was whole before the first and after the last look: nothing has
+        their name, or a directory instead of something else, or the other way round.
+        """
+        await self._check_health()
+        source = self._world.source
+        seen = await self._call(
+            "looking at vanished paths on the source",
+            lambda: [look(source, found.after) for _, found in there],
+            stuck=StopReason.DISCONNECTED,
+        )
+        await self._check_health()
+        proven: list[tuple[Gone, FoundGone]] = []
+        for one, entry in zip(there, seen, strict=True):
+            if entry is None:
+                proven.append(one)
+            elif isinstance(entry, OSError):
+                if (reason := stop_reason(entry.errno)) is not None:
+                    raise _StepStopped(reason, f"looking at {show(one[1].after)} on the source: {_words(entry)}")
+                self.moved.doubtful += 1
+            elif (entry.type is EntryType.DIRECTORY) is not (one[0].type is EntryType.DIRECTORY):
+                # Something else has its name, and could not be made while it is there.
+                proven.append(one)
+            else:
+                self.moved.reappeared += 1
+        return proven
+
+    def _trash_one(self, one: tuple[Gone, FoundGone]) -> None:
+        gone, found = one
+        with _saying(f"moving {show(gone.path)}, which vanished, to the trash"):
+            location = self._location(found.within, found.path)
+            if self._moves.trash(location, self._place, name=gone.path) is not None:
+                self.moved.trashed += 1
+
+    async def _check_health(self) -> None:
+        health = await self._world.health()
+        if against := health.problems or health.doubts:
+            raise _StepStopped(
+                StopReason.SOURCE_UNHEALTHY, f"nothing can be known to have vanished: {'; '.join(against)}"
+            )
+
+    async def _each(self, items: Iterable[T], work: Callable[[T], None]) -> None:
+        left = iter(items)
+        while block := list(islice(left, _AT_ONCE)):
+
+            def some(block: Sequence[T] = block) -> None:
+                for item in block:
+                    work(item)
+
+            await self._call("renaming on the target", some)
+
+    async def _call(self, what: str, work: Callable[[], T], *, stuck: StopReason = StopReason.TARGET_STUCK) -> T:
+        try:
+            with _saying(what):
+                return await self._world.blocking(work, timeout_s=self._world.timeout_s)
+        except TimeoutError as error:
+            raise _StepStopped(stuck, f"{what}: it takes too long") from error
+
+    async def _sync(self) -> None:
+        try:
+            with _saying("syncing the target"):
+                await self._world.sync()
+        except TimeoutError as error:
+            raise _StepStopped(StopReason.TARGET_STUCK, "syncing the target: it takes too long") from error
+
+
+@contextmanager
+def _saying(what: str) -> Iterator[None]:
+    """An error of a system call stops the step, with what was being done."""
+    try:
+        yield
+    except TimeoutError:
+        raise
+    except OSError as error:
+        raise _StepStopped(stop_reason(error.errno) or StopReason.TARGET_MOVES, f"{what}: {_words(error)}") from error
+
+
+def _words(error: OSError) -> str:
+    return error.strerror or str(error)
+
+
+# ---
+# The renames and deletions of one pass after the seed: carried out once, and told.
+
+
+_NOT_RENAMED = "renamed on the source, and not found as it was on the target: the next pass sends it"
+
+
+async def carry_out_moves(
+    under_way: PassUnderWay,
+    record: PassRecord,
+    capabilities: TargetCapabilities,
+    *,
+    title: str,
+    moves: TargetMoves,
+    lists: MoveLists,
+) -> None:
+    """Carry the move list of a pass out, unless that was done before; a stop is in `under_way`. To be called again after
+    any crash. What could not be renamed is noted with the pass, so that the next one sends it. Raises Refused.
+    """
+    world, batch = under_way.world, under_way.batch.number
+    if record.moved_at_s is not None or record.move_list is None:
+        return
+    moved = await apply_moves(
+        MovingWorld(
+            source=world.source,
+            moves=moves,
+            lists=lists,
+            capabilities=capabilities,
+            blocking=world.blocking,
+            sync=under_way.sync.begun_after_now,
+            health=under_way.health.begun_after_now,
+            timeout_s=under_way.request.stall_timeout_s,
+        ),
+        move_list=record.move_list,
+        digest=record.move_list_digest or "",
+        place=trash_place(record.started_at_s, batch, record.kind.value, record.number),
+    )
+    _say_moved(under_way, title, moved)
+    if moved.stop is not None:
+        reason, detail = moved.stop
+        words = await under_way.storage.full_words() if reason is StopReason.TARGET_FULL and under_way.storage else ""
+        under_way.stop(reason, f"{detail}; {words}" if words else detail)
+        return
+    world.ledger.passes.note(record.id, _not_renamed(moved), world.clock.now_s())
+    world.ledger.passes.moves_done(record.id, world.clock.now_s())
+
+
+def only_not_renamed(passes: "PassRecords", pass_id: int) -> bool:
+    """Whether nothing but paths that could not be renamed on the target count as changed in a pass. They changed before it
+    began, and the next one sends them.
+    """
+    changed = passes.attention(pass_id, FileProblemKind.CHANGED)
+    return bool(changed) and all(problem.reason == _NOT_RENAMED for problem in changed)
+
+
+def _say_moved(under_way: PassUnderWay, title: str, moved: Moved) -> None:
+    said = [
+        f"{several(count, 'path', 'paths')} {what}"
+        for count, what in (
+            (moved.renamed, "renamed"),
+            (moved.trashed, "moved to the trash"),
+            (moved.displaced, "in the way of others, moved to the trash"),
+            (moved.reappeared, "on the source again, left alone"),
+            (moved.doubtful, "not known to be gone, left alone"),
+            (len(moved.to_send), "to be sent with the next pass instead of being renamed"),
+        )
+        if count
+    ]
+    if said:
+        batch = under_way.batch.number
+        severity = Severity.WARNING if moved.doubtful or moved.to_send else Severity.INFO
+        message = f"{title} over batch {batch}, on the target: {'; '.join(said)}"
+        under_way.invocation.say(EventKind.PASS_MOVED, severity, f"batch {batch}", message)
+
+
+def _not_renamed(moved: Moved) -> list[FileProblem]:
+    """Of a directory everything in it has to be sent: its whole tree is, since that is rare."""
+    paths = {one.tree if one.type is EntryType.DIRECTORY else one.new for one in moved.to_send}
+    return [
+        FileProblem(path=path, kind=FileProblemKind.CHANGED, errno=None, reason=_NOT_RENAMED) for path in sorted(paths)
+    ]

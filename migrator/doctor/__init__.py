@@ -1,0 +1,1 @@
+"""`doctor`: preflight checks, each finding with its fix."""

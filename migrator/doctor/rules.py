@@ -1,0 +1,674 @@
+"""What `doctor` makes of the facts: programs, hosts, both file systems, places. Pure."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from migrator.catalog.model import StrangeFiles
+from migrator.core.events import Finding, failure, ok, warning
+from migrator.core.paths import is_beneath, show
+from migrator.core.units import GIB, format_count, format_duration, format_size, several
+from migrator.fs.model import Capacity, MountIdentity, TargetCapabilities
+from migrator.gluster.model import SourceHealth, VolumeState
+from migrator.gluster.rules import LOOKUP_OPTION, is_on
+from migrator.hosts.model import HostRoom
+from migrator.plan.rules_surprises import loss_details
+from migrator.scan.rules import REMEDY, BrickWay, strange_words
+from migrator.site.rules_guards import health_problems, kind_problem, mount_problems
+from migrator.transfer.engines.rules_rsync import FSYNC_VERSION, MINIMUM_VERSION, dotted, parse_features
+
+# ---
+# Whether the two file systems and the state directory are fit for the migration. Pure: from facts to findings.
+
+
+NETWORK_FILESYSTEMS = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "afs", "9p", "glusterfs", "ocfs2", "gfs2"}
+)
+"""SQLite's promises need locks and flushes that these do not keep, or not always (sqlite.org/howtocorrupt.html). Every
+FUSE file system counts too."""
+
+_STATE_LEAST_BYTES = GIB
+_CLOCK_LEAST_S = 1_735_689_600
+"""2025-01-01: a clock that shows less has lost its battery."""
+_BACKWARDS_S = 60
+_NEARLY_FULL = 0.9
+_XFS_SYMLINK_BYTES = 1023
+_XFS_ACL_ENTRIES = 5461
+"""As probed on XFS, Linux 6.1."""
+_EACH_SYNCED = ok(
+    "target sync",
+    "its clients do not have the servers write everything to their disks at once: each file is synced by itself (rsync before "
+    "3.2.4 cannot do that)",
+)
+
+
+def check_mount(
+    where: str, kind: str, recorded: MountIdentity | None, current: MountIdentity | None, error: str = ""
+) -> Finding:
+    """Is mounted what `init` recorded? `current` is None where the look failed, for the reason `error`."""
+    check, side = f"{where} mount", f"the {where}"
+    if current is None:
+        return failure(check, f"{side} cannot be read: {error}", "mount it, or put site.toml right")
+    if problem := kind_problem(current, kind, where=side):
+        return failure(check, problem, "mount it, or put site.toml right")
+    shown = f"{current.filesystem} from {current.mounted_from}"
+    if recorded is None:
+        return failure(check, f"{side} ({shown}) was never recorded", "run `migrator init`")
+    if problems := mount_problems(recorded, current, where=side):
+        return failure(
+            check,
+            "; ".join(problems),
+            "mount the right one; where this is the right one, `migrator init` records it anew",
+        )
+    if current.sentinel is None:
+        return warning(
+            check,
+            f"{side} ({shown}) has no sentinel, because it could not be written",
+            "mount it for writing once and run `migrator init`; without it, only device and root tell it from others",
+        )
+    return ok(check, shown)
+
+
+def check_health(health: SourceHealth | None, error: str = "") -> list[Finding]:
+    """Does the source show everything? `health` is None where the look failed, for the reason `error`."""
+    check = "source health"
+    if health is None:
+        return [failure(check, f"not known: {error}", "look at the volume: `gluster volume status`")]
+    fix = (
+        "bring it up; `gluster volume status` and the brick's log tell more"
+        if health.state
+        else "find out why it does not answer: `gluster volume info` on a host of the pool"
+    )
+    findings = [failure(check, problem, fix) for problem in health_problems(health, health, tasks_count=False)]
+    tasks = health.state.tasks if health.state else ()
+    findings += [
+        warning(
+            check,
+            f"a task moves files on the volume: {task}",
+            "copying may go on; a scan of this time is not whole, so wait for its end, or stop it",
+        )
+        for task in tasks
+    ]
+    if findings:
+        return findings
+    bricks = len(health.state.bricks) if health.state else 0
+    return [ok(check, f"all {bricks} bricks are up" if bricks else "it can be read")]
+
+
+def check_lookups(state: VolumeState, *, moved: bool) -> list[Finding]:
+    """Do clients find every file by its name? `moved`: the ledger knows a drain of the volume, or bricks that were added. Where
+    somebody drained or rebalanced by hand before, nothing tells so but a task that is listed.
+    """
+    on = is_on(dict(state.options), LOOKUP_OPTION, default=True)
+    if on is False:
+        return [ok("lookups", f"{LOOKUP_OPTION} is off: clients look for a name on every brick")]
+    if not moved and not state.tasks:
+        return []
+    return [
+        warning(
+            "lookups",
+            f"{LOOKUP_OPTION} is on, and bricks were drained or added: files can be listed and yet not be found by their name",
+            f"gluster volume set {state.volume} {LOOKUP_OPTION} off; it stays off, also where bricks were drained by hand",
+        )
+    ]
+
+
+def check_strange_files(found: Sequence[StrangeFiles]) -> list[Finding]:
+    """Does anything lie on the bricks that was put there past Gluster? By the newest scan of the bricks."""
+    return [
+        warning(
+            "files without a gfid",
+            f"{strange_words(one)}: clients that ask for such a name can hang while {LOOKUP_OPTION} is off",
+            f"{REMEDY}; then `migrator scan --via bricks`",
+        )
+        for one in found
+    ]
+
+
+def check_source_acls(*, shown: bool | None) -> Finding:
+    """Does the mount show ACLs? None where that is not known."""
+    if shown:
+        return ok("source ACLs", "the mount shows ACLs")
+    return warning(
+        "source ACLs",
+        "the mount shows no ACLs: none would be carried over"
+        if shown is False
+        else "whether the mount shows ACLs is not known",
+        "if users have ACLs, mount it with `-o acl` (GlusterFS), then run this again",
+    )
+
+
+def check_target_room(
+    target: Capacity | None,
+    source: Capacity | None,
+    *,
+    inodes_free: int | None,
+    reserve_bytes: int,
+    error: str = "",
+) -> list[Finding]:
+    """Bytes, inodes and whether it can be written; `inodes_free` is what site.toml gives."""
+    if target is None:
+        return [failure("target room", f"not known: {error}", "mount the target")]
+    findings = []
+    if target.read_only:
+        findings.append(
+            failure("target mount", "the target is mounted read-only", "mount it for writing: `mount -o remount,rw`")
+        )
+    findings.append(_check_bytes(target, source, reserve_bytes))
+    findings.append(_check_inodes(target, inodes_free))
+    return findings
+
+
+def check_capabilities(
+    probed: TargetCapabilities | None, recorded: TargetCapabilities | None, error: str
+) -> list[Finding]:
+    """What the target keeps of a file. `probed` is None where it could not be found out, for the reason `error`."""
+    check = "target keeps"
+    if probed is None:
+        return [failure(check, f"not known: {error}", "mend what is told above, then run this again")]
+    ordinary = loss_details(_with_limits_of(probed))
+    losses = [words for kind, words in loss_details(probed).items() if ordinary.get(kind) != words]
+    findings = []
+    if not probed.keeps_acls or not probed.keeps_user_xattrs:
+        findings.append(
+            warning(
+                check,
+                "the target keeps no ACLs or no extended attributes",
+                "BeeGFS: sysXAttrsEnabled and sysACLsEnabled in beegfs-client.conf and storeClientXAttrs on the "
+                "metadata servers are off by default; turn them on, mount anew, run this again",
+            )
+        )
+    if losses:
+        findings.append(
+            warning(
+                check,
+                f"not everything: {'; '.join(losses)}",
+                "`migrator plan` lists per user what this concerns, before anything moves",
+            )
+        )
+    if recorded is not None and recorded != probed:
+        findings.append(
+            warning(
+                check,
+                "something else than when it was last probed: batches that were verified before were compared by that",
+                "find out what changed on the target; verify those batches again",
+            )
+        )
+    if not findings:
+        findings.append(
+            ok(
+                check,
+                f"everything of a file; symlinks up to {format_count(probed.max_symlink_target_bytes)} bytes, "
+                f"attributes up to {format_size(probed.max_xattr_value_bytes)}, "
+                f"ACLs up to {format_count(probed.max_acl_entries)} entries",
+            )
+        )
+    return findings if probed.syncfs_reaches_disks else [_EACH_SYNCED, *findings]
+
+
+def check_state_directory(
+    directory: bytes,
+    *,
+    filesystem: str | None,
+    free_bytes: int | None,
+    roots: Iterable[tuple[str, bytes]],
+) -> list[Finding]:
+    """Is the state directory on a local disk with room, and outside both file systems (`roots`, by side)?"""
+    check, fix = (
+        "state directory",
+        "let [site] state_dir name a directory on a local disk, and move what is in it there",
+    )
+    shown = show(directory)
+    for side, root in roots:
+        if is_beneath(directory, root):
+            return [failure(check, f"{shown} lies on the {side}", fix)]
+    if filesystem is None:
+        return [failure(check, f"{shown}: its file system is not known", fix)]
+    if filesystem in NETWORK_FILESYSTEMS or filesystem.startswith("fuse"):
+        return [failure(check, f"{shown} lies on {filesystem}, which is no local disk: the ledger needs one", fix)]
+    if filesystem in ("tmpfs", "ramfs"):
+        return [warning(check, f"{shown} lies in memory ({filesystem}): a reboot loses the ledger", fix)]
+    if free_bytes is None or free_bytes < _STATE_LEAST_BYTES:
+        known = "an unknown room" if free_bytes is None else format_size(free_bytes)
+        return [
+            warning(
+                check,
+                f"{shown} has {known} free",
+                "make room: catalogs and manifests take about 100 bytes a file each",
+            )
+        ]
+    return [ok(check, f"{shown} on {filesystem}, {format_size(free_bytes)} free")]
+
+
+def check_clock(now_s: float, last_event_s: float | None) -> Finding:
+    """Is the clock set, and does it go forwards?"""
+    if now_s < _CLOCK_LEAST_S:
+        return failure("clock", "this machine's clock is not set", "set it: `timedatectl set-ntp true`")
+    if last_event_s is not None and now_s < last_event_s - _BACKWARDS_S:
+        behind = format_duration(last_event_s - now_s)
+        return failure(
+            "clock",
+            f"this machine's clock is {behind} behind the last entry of the ledger",
+            "set it (`timedatectl set-ntp true`): rates, ages and the order of events depend on it",
+        )
+    return ok("clock", "set")
+
+
+def _with_limits_of(probed: TargetCapabilities) -> TargetCapabilities:
+    """A local file system that keeps everything, with the probed limits where they are no less than XFS's: those bind
+    files on the source too, or next to none.
+    """
+    return TargetCapabilities(
+        max_symlink_target_bytes=max(probed.max_symlink_target_bytes, _XFS_SYMLINK_BYTES),
+        max_acl_entries=max(probed.max_acl_entries, _XFS_ACL_ENTRIES),
+    )
+
+
+def _check_bytes(target: Capacity, source: Capacity | None, reserve_bytes: int) -> Finding:
+    check = "target bytes"
+    free = f"{format_size(target.free_bytes)} of {format_size(target.total_bytes)} are free"
+    if target.free_bytes <= reserve_bytes:
+        return failure(
+            check, f"{free}; {format_size(reserve_bytes)} are kept in reserve", "make room on the target, or enlarge it"
+        )
+    used_bytes = source.total_bytes - source.free_bytes if source is not None else 0
+    if used_bytes > target.free_bytes - reserve_bytes:
+        return warning(
+            check,
+            f"{free}; the source uses {format_size(used_bytes)}",
+            "not everything fits at once: `migrator plan` says which batches do",
+        )
+    if target.total_bytes and target.free_bytes < (1 - _NEARLY_FULL) * target.total_bytes:
+        return warning(
+            check, f"{free}: it is nearly full", "one full storage target gives ENOSPC before the whole is full"
+        )
+    return ok(check, free)
+
+
+def _check_inodes(target: Capacity, given: int | None) -> Finding:
+    check = "target inodes"
+    if target.free_inodes is None:
+        if given is None:
+            return warning(
+                check,
+                "the file system does not tell how many inodes are free (unknown, not full)",
+                "read it with the file system's own tool (BeeGFS: `beegfs health capacity`, `beegfs-df`) and put it "
+                "into [target] inodes_free",
+            )
+        return ok(check, f"{format_count(given)} free, as site.toml says")
+    free = f"{format_count(target.free_inodes)} of {format_count(target.total_inodes or 0)} are free"
+    if target.free_inodes == 0:
+        return failure(check, free, "make room for inodes on the target's metadata")
+    if target.total_inodes and target.free_inodes < (1 - _NEARLY_FULL) * target.total_inodes:
+        return warning(check, f"{free}: it is nearly full", "make room for inodes on the target's metadata")
+    return ok(check, free)
+
+
+# ---
+# Whether the programs that the migration needs are there and new enough. Pure: from their output to findings.
+
+
+_INSTALL_RSYNC = f"install rsync {dotted(MINIMUM_VERSION)} or later (Debian: `apt install rsync`)"
+
+
+def check_rsync(program: str | None, output: bytes | None) -> Finding:
+    """`program` is where rsync was found, None where it is missing; `output` what `--version` gave, None where it could
+    not be run.
+    """
+    if program is None:
+        return failure("rsync", "rsync is missing", _INSTALL_RSYNC)
+    features = None if output is None else parse_features(output)
+    if features is None:
+        return failure(
+            "rsync", f"{program} does not tell its version: it is no rsync, or cannot be run", _INSTALL_RSYNC
+        )
+    if problem := features.problem():
+        return failure("rsync", f"{program}: {problem}", _INSTALL_RSYNC)
+    return ok("rsync", f"rsync {features.version_text} ({program})")
+
+
+def check_syncing(filesystem: str, output: bytes | None) -> Finding | None:
+    """Can rsync put on the disks what it copies to a target of this type? None where it can, and where it is judged otherwise."""
+    features = None if output is None else parse_features(output)
+    problem = None if features is None else features.syncing_problem(filesystem)
+    return None if problem is None else warning("rsync", problem, f"install rsync {dotted(FSYNC_VERSION)} or later")
+
+
+def check_gluster(kind: str, command: str, program: str | None) -> Finding | None:
+    """Where the source is a Gluster volume: is the command there that asks it? None for another source."""
+    if kind != "gluster":
+        return None
+    if program is None:
+        return failure(
+            "gluster",
+            f"the command {command} is missing: nobody can say whether all bricks are up",
+            "install glusterfs-cli on a peer of the pool, or let [source] gluster name a script that asks one",
+        )
+    return ok("gluster", program)
+
+
+def check_user(euid: int) -> Finding:
+    """Only root can carry everything over."""
+    if euid == 0:
+        return ok("user", "root")
+    return warning(
+        "user",
+        f"not root (uid {euid}): owners, other users' files and device nodes cannot be copied, streams not confined",
+        "run migrator as root; without, only a rehearsal with files of your own works",
+    )
+
+
+def check_confinement(euid: int, problem: str | None) -> Finding:
+    """`problem` is why a stream cannot be confined to its tree, None where it can."""
+    if euid != 0:
+        return ok("confinement", "streams of a user that is not root can do no more than that user")
+    if problem is None:
+        return ok("confinement", "each stream sees its own tree and nothing else")
+    return failure(
+        "confinement",
+        f"streams cannot be confined to their trees: {problem}",
+        "run it where root may make mount namespaces: not in an unprivileged container (CAP_SYS_ADMIN)",
+    )
+
+
+def check_python(version: tuple[int, int, int]) -> Finding:
+    """The interpreter that runs this."""
+    if version < (3, 11):
+        return failure("python", f"Python {dotted(version)} is too old", "use Python 3.11 or later")
+    return ok("python", f"Python {dotted(version)}")
+
+
+def check_engine(engine: str, driver_problem: tuple[str, str] | None) -> list[Finding]:
+    """Is there what `[transfer] engine` names? `driver_problem` is why fpsync or parsyncfp2 cannot be used, and what to
+    do.
+    """
+    check = "engine"
+    if driver_problem is not None:
+        return [failure(check, f"[transfer] engine is `{engine}`: {driver_problem[0]}", driver_problem[1])]
+    return [ok(check, f"`{engine}`")]
+
+
+def check_slurm_programs(missing: Sequence[str]) -> Finding | None:
+    """`missing` are programs of Slurm that are not found here; None where all are there."""
+    if not missing:
+        return None
+    return failure(
+        "slurm",
+        f"[transfer] movers is `slurm`, and not found here: {', '.join(missing)}",
+        "install Slurm's client (Debian: slurm-client), or set movers to `local`",
+    )
+
+
+def check_slurm_controller(exit_code: int, said: str) -> Finding | None:
+    """What `scontrol ping` gave; None where a controller answers. A second one that is down does not matter."""
+    if exit_code == 0 and " UP" in said:
+        return None
+    return failure(
+        "slurm",
+        f"no controller of Slurm answers: {said or f'scontrol ping ended with code {exit_code}'}",
+        "start slurmctld; SLURM_CONF or /etc/slurm/slurm.conf says where it is looked for; `munge -n | unmunge` must work",
+    )
+
+
+def check_slurm_nodes(listed: str, wanted: int) -> Finding:
+    """Are there as many nodes as [slurm] nodes asks for? `listed` is what `sinfo --Node --format=%N|%t` gave."""
+    states = dict(line.strip().split("|", 1) for line in listed.split("\n") if "|" in line)
+    usable = [name for name, state in states.items() if _takes_jobs(state)]
+    if len(usable) >= wanted:
+        return ok("slurm", f"{len(usable)} of {len(states)} nodes take jobs, {wanted} at once are asked for")
+    others = ", ".join(f"{name} {state}" for name, state in sorted(states.items()) if name not in usable) or "no others"
+    message = f"{len(usable)} of {len(states)} nodes take jobs, and [slurm] nodes asks for {wanted}: {others}"
+    fix = "see `sinfo -R`; bring nodes back (`scontrol update NodeName=... State=RESUME`), or ask for fewer"
+    return failure("slurm", message, fix) if not usable else warning("slurm", message, fix)
+
+
+_TAKES_JOBS = frozenset({"idle", "mix", "alloc", "comp", "plnd"})
+
+
+def _takes_jobs(state: str) -> bool:
+    """In the words of `sinfo`; a mark behind them means that the node does not answer (`*`), or will not (`$`, `@`, ...),
+    but `~`, `#` and `-`: it sleeps and can be woken, wakes up, or is kept free for a job of somebody's.
+    """
+    return state.strip().rstrip("~#-") in _TAKES_JOBS
+
+
+# ---
+# Whether the hosts that read their own bricks are fit for it. Pure: from what each shows to findings.
+
+
+LEAST_PYTHON = (3, 9)
+"""What the part of the program that runs on hosts is written for."""
+_CLOCK_WARN_S = 1.0
+_CLOCK_FIX = (
+    "set it there (chrony, `timedatectl set-ntp true`). Reading the bricks is not harmed: times of files are compared as "
+    "Gluster keeps them, and those come from its clients. Harmed are times that a brick's own file system gives "
+    "(features.ctime off) and what logs of several hosts tell together"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSight:
+    """What a host that was reached shows. `bricks` has for every brick there that glusterd names what is wrong with it,
+    None for nothing. `target` is None where site.toml gives the host none; `target_problem` None where it is the
+    recorded one, `target_error` why its room is not known. `rsync_output` is what `--version` gave.
+    """
+
+    name: str
+    python_version: tuple[int, int, int]
+    effective_uid: int
+    round_trip_s: float
+    clock_offset_s: float
+    bricks: Mapping[str, str | None] = field(default_factory=dict)
+    target: str | None = None
+    target_problem: str | None = None
+    room: HostRoom | None = None
+    rsync: str | None = None
+    rsync_output: bytes | None = None
+    native_problem: str | None = None
+
+
+def host_lost(name: str, message: str, cause: str, hint: str) -> Finding:
+    """A host that was not reached, in the words of who tried."""
+    said = f"{message} ({cause})" if cause else message
+    fix = (
+        hint or f"see to it, or take [source.hosts] {name} out of site.toml: its bricks are read through the mount then"
+    )
+    return failure(_check(name), said, fix)
+
+
+def check_host(sight: HostSight, *, target_filesystem: str | None, reserve_bytes: int) -> list[Finding]:
+    """All that is wrong with a host; where that is nothing, one finding that says what there is.
+
+    `target_filesystem` is the type of the recorded target's file system, None before `init`.
+    """
+    check = _check(sight.name)
+    findings: list[Finding] = []
+    if sight.python_version[:2] < LEAST_PYTHON:
+        findings.append(
+            failure(
+                check,
+                f"Python {dotted(sight.python_version)} is too old there",
+                f'install Python 3.9 or later beside it, and name it: [source.hosts."{sight.name}"] python = ...',
+            )
+        )
+    if sight.effective_uid != 0:
+        findings.append(
+            failure(
+                check,
+                f"it is reached as uid {sight.effective_uid}, and only root can read bricks and set owners",
+                f'[source.hosts."{sight.name}"] ssh = "root@..."; sshd: PermitRootLogin prohibit-password',
+            )
+        )
+    findings += [
+        failure(
+            check,
+            problem,
+            f"mount the brick's file system at {brick.partition(':')[2]} there; `gluster volume info` names the bricks",
+        )
+        for brick, problem in sight.bricks.items()
+        if problem is not None
+    ]
+    if sight.target is not None:
+        findings += _check_target(sight, target_filesystem, reserve_bytes)
+        findings += _check_rsync(sight, target_filesystem)
+    if sight.native_problem is not None:
+        findings.append(
+            failure(
+                check,
+                f"the compiled program does not run there, so nothing is read or copied there: {sight.native_problem}",
+                "install migrator on a machine of the host's architecture, mount /dev/shm or /var/tmp there without "
+                f"noexec, or take [source.hosts] {sight.name} out of site.toml: its bricks are read through the mount then",
+            )
+        )
+    return findings or [ok(check, _all_well(sight))]
+
+
+def check_host_clocks(offsets: Mapping[str, tuple[float, float]]) -> list[Finding]:
+    """`offsets`, by host: its clock minus this machine's, and how far that may be wrong, in seconds."""
+    findings = [
+        warning(
+            _check(name),
+            f"its clock is {abs(offset_s):.1f} s {'ahead of' if offset_s > 0 else 'behind'} this machine's",
+            _CLOCK_FIX,
+        )
+        for name, (offset_s, error_s) in offsets.items()
+        if abs(offset_s) - error_s > _CLOCK_WARN_S
+    ]
+    if findings or len(offsets) < 2:
+        return findings
+    first = min(offsets, key=lambda name: offsets[name][0])
+    last = max(offsets, key=lambda name: offsets[name][0])
+    apart_s = offsets[last][0] - offsets[first][0]
+    if apart_s - offsets[first][1] - offsets[last][1] > _CLOCK_WARN_S:
+        return [warning("host clocks", f"the clocks of {first} and {last} are {apart_s:.1f} s apart", _CLOCK_FIX)]
+    return []
+
+
+def check_brick_hosts(via: str, state: VolumeState, sections: Collection[str], way: BrickWay | None) -> list[Finding]:
+    """How a scan would read the volume now. `sections` are the hosts that site.toml names; `way` is None where that was
+    not asked.
+    """
+    check = "bricks"
+    if via == "mount":
+        return [ok(check, "not read: [source] via is `mount`")]
+    hosts = {brick.host for brick in state.bricks}
+    findings = [
+        warning(
+            check,
+            f"site.toml names the host {name}, and no brick of the volume is there under that name",
+            f"name it as `gluster volume info {state.volume}` does: {_some(sorted(hosts))}",
+        )
+        for name in sorted(set(sections) - hosts)
+    ]
+    missing = sorted(hosts - set(sections))
+    if not sections:
+        told = f"site.toml says of no brick host how it is reached: {_some(missing)}"
+        fix = "add a section [source.hosts.NAME] for each brick host"
+        if via == "bricks":
+            return [failure(check, told, f"{fix}, or set [source] via to `auto`")]
+        return [ok(check, f"everything is read through the mount, which is slower by far, because {told}")]
+    if way is None or way.reasons:
+        reasons = list(way.reasons) if way else ["the volume's state is not known"]
+        if missing:
+            reasons.append(f"site.toml has no section for {_some(missing)}")
+        if via == "bricks":
+            findings.append(
+                failure(check, f"they are not to be read: {'; '.join(reasons)}", "mend that, or set via to `auto`")
+            )
+        else:
+            findings.append(
+                warning(
+                    check,
+                    f"a scan would go through the mount now, which is slower by far: {'; '.join(reasons)}",
+                    "mend that where you can; `auto` looks anew before every scan",
+                )
+            )
+        return findings
+    read = {brick.host for brick in way.bricks}
+    findings.append(ok(check, f"{several(len(way.bricks), 'brick')} on {several(len(read), 'host')} can be read"))
+    if missing:
+        findings.append(
+            warning(
+                check,
+                f"site.toml has no section for {_some(missing)}: what is copied from bricks there goes through the mount",
+                "add a section [source.hosts.NAME] for each",
+            )
+        )
+    return findings
+
+
+def _check_target(sight: HostSight, target_filesystem: str | None, reserve_bytes: int) -> list[Finding]:
+    check = _check(sight.name)
+    fix = f'mount it there (and in /etc/fstab), or correct [source.hosts."{sight.name}"] target'
+    if target_filesystem is None:
+        return [failure(check, "whether the target is mounted there is not known before `init`", "run `migrator init`")]
+    if sight.target_problem is not None:
+        return [failure(check, sight.target_problem, fix)]
+    room = sight.room
+    if room is None:
+        return [failure(check, f"{sight.target} does not tell its room there", fix)]
+    findings = []
+    if room.read_only:
+        findings.append(failure(check, f"the target is mounted read-only at {sight.target} there", "mount it rw there"))
+    if room.filesystem != target_filesystem:
+        findings.append(
+            warning(
+                check,
+                f"{sight.target} is {room.filesystem} there and {target_filesystem} here, though it is the same tree",
+                "mount it there as it is mounted here: what a file keeps of its attributes may differ",
+            )
+        )
+    if room.free_bytes <= reserve_bytes:
+        findings.append(
+            failure(check, f"the target shows {format_size(room.free_bytes)} free there", "make room, or mount it anew")
+        )
+    return findings
+
+
+def _check_rsync(sight: HostSight, target_filesystem: str | None) -> list[Finding]:
+    check, there = _check(sight.name), "or later there (Debian: `apt install rsync`)"
+    if (problem := _rsync_problem(sight)) is not None:
+        told = f"{problem}: files that changed cannot be patched there, only copied anew"
+        return [warning(check, told, f"install rsync {dotted(MINIMUM_VERSION)} {there}")]
+    if (syncing := _syncing_problem(sight, target_filesystem)) is not None:
+        return [warning(check, syncing, f"install rsync {dotted(FSYNC_VERSION)} {there}")]
+    return []
+
+
+def _rsync_problem(sight: HostSight) -> str | None:
+    if sight.rsync is None:
+        return "it has no rsync"
+    features = None if sight.rsync_output is None else parse_features(sight.rsync_output)
+    if features is None:
+        return f"{sight.rsync} does not tell its version there"
+    return features.problem()
+
+
+def _syncing_problem(sight: HostSight, target_filesystem: str | None) -> str | None:
+    features = None if sight.rsync_output is None else parse_features(sight.rsync_output)
+    return None if features is None or target_filesystem is None else features.syncing_problem(target_filesystem)
+
+
+def _all_well(sight: HostSight) -> str:
+    said = [
+        f"reached ({sight.round_trip_s * 1000:.1f} ms)",
+        f"Python {dotted(sight.python_version)}",
+        f"{several(len(sight.bricks), 'brick')} of the volume",
+        "compiled program",
+    ]
+    features = parse_features(sight.rsync_output) if sight.rsync_output is not None else None
+    if features is not None:
+        said.append(f"rsync {features.version_text}")
+    if sight.target is None:
+        said.append("no target there: it walks its bricks, what it holds is copied through the mount")
+    elif sight.room is not None:
+        said.append(f"target at {sight.target} ({sight.room.filesystem}, {format_size(sight.room.free_bytes)} free)")
+    return ", ".join(said)
+
+
+def _check(name: str) -> str:
+    return f"host {name}"
+
+
+def _some(names: Sequence[str], most: int = 8) -> str:
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -1,0 +1,764 @@
+"""`doctor`: collect the facts of this machine, both sides and all hosts; each finding with its fix."""
+
+import asyncio
+import errno
+import os
+import shutil
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from migrator.beegfs.rules import check_quota, check_storage_targets, check_stripe
+from migrator.beegfs.tool import StorageTargets, look_at_storage
+from migrator.bricks.add.model import AdditionSide
+from migrator.bricks.drain.model import UNTOUCHED_STATES
+from migrator.catalog.model import StrangeFiles
+from migrator.core.clock import Clock
+from migrator.core.entry import ACL_ACCESS, UserTree
+from migrator.core.errors import MigratorError, Refused, ToolFailed, UsageError
+from migrator.core.events import Event, EventKind, Finding, Severity, failure, ok
+from migrator.core.paths import join, show
+from migrator.core.tasks import Blocking
+from migrator.cutover.model import FreezeWay, LinkPlace
+from migrator.cutover.ports import Links
+from migrator.cutover.rules import check_freeze_hooks, check_open_files
+from migrator.doctor.rules import (
+    HostSight,
+    check_brick_hosts,
+    check_capabilities,
+    check_clock,
+    check_confinement,
+    check_engine,
+    check_gluster,
+    check_health,
+    check_host,
+    check_host_clocks,
+    check_lookups,
+    check_mount,
+    check_python,
+    check_rsync,
+    check_slurm_controller,
+    check_slurm_nodes,
+    check_slurm_programs,
+    check_source_acls,
+    check_state_directory,
+    check_strange_files,
+    check_syncing,
+    check_target_room,
+    check_user,
+    host_lost,
+)
+from migrator.fs.model import Capacity, Mount, MountIdentity, TargetCapabilities, mount_of
+from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
+from migrator.gluster.model import Brick, SourceHealth, VolumeState
+from migrator.gluster.walks import BrickVolume
+from migrator.hooks.rules import check_hooks
+from migrator.hooks.stage import Hooks
+from migrator.hosts.model import HostRoom, HostRoots, brick_problem, target_problem
+from migrator.hosts.ports import Command, Completed, Host, HostFacts, HostLost, Hosts, Processes
+from migrator.ledger.model import SiteRecord
+from migrator.plan.model import Plan
+from migrator.plan.ports import PlanDocuments
+from migrator.reap.rules import atime_problem, check_atime
+from migrator.scan.finding import find_directories
+from migrator.scan.rules import BrickWay, TreePattern, choose_trees, choose_way, parse_patterns
+from migrator.site.config import HostSection, Site, SlurmSection
+from migrator.site.rules_guards import (
+    check_catalog_trees,
+    check_globs,
+    check_places,
+    kind_problem,
+    mount_problems,
+    unusable_source,
+)
+from migrator.site.rules_links import check_link_users, check_links, check_switch_hooks, user_problem
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+
+# ---
+# The part of `doctor` that looks at the hosts of site.toml: each is reached, asked, and judged.
+
+
+_AT_ONCE = 32
+
+
+class LookAtRoots(Protocol):
+    """What lies at the target's root and at a brick's on a host."""
+
+    def __call__(self, processes: Processes, *, python: bytes, target: bytes, brick: bytes) -> Awaitable[HostRoots]:
+        """Raises HostLost, ToolFailed."""
+
+
+class LookAtRoom(Protocol):
+    """The file system at a path of a host."""
+
+    def __call__(self, processes: Processes, *, python: bytes, path: bytes) -> Awaitable[HostRoom]:
+        """Raises HostLost, ToolFailed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostWorld:
+    """`sections` by the host's name, one entry for each of a section that stands for several. `place_native` puts the
+    compiled program on a host; it raises HostLost and ToolFailed. `volume` is None where the source is no Gluster volume.
+    """
+
+    hosts: Hosts
+    sections: Mapping[str, HostSection]
+    volume: BrickVolume | None
+    place_native: Callable[[Host], Awaitable[bytes]]
+    look_at_roots: LookAtRoots
+    look_at_room: LookAtRoom
+
+
+async def examine_hosts(
+    world: HostWorld, site: Site, *, target: MountIdentity | None, state: VolumeState | None
+) -> list[Finding]:
+    """All findings about hosts, and whether the bricks could be read now. `target` is the recorded one, `state` the
+    volume as it was just seen. Closes the connections.
+    """
+    try:
+        gate = asyncio.Semaphore(_AT_ONCE)
+        looks = await asyncio.gather(
+            *(_look(world, site, name, gate, target=target, state=state) for name in world.sections)
+        )
+    finally:
+        await world.hosts.close()
+    findings: list[Finding] = []
+    offsets: dict[str, tuple[float, float]] = {}
+    unreachable: dict[str, str] = {}
+    for name, look in zip(world.sections, looks, strict=True):
+        if isinstance(look, MigratorError):
+            findings.append(host_lost(name, look.message, look.cause, look.hint))
+            unreachable[name] = look.message
+            continue
+        offsets[name] = (look.clock_offset_s, look.round_trip_s / 2)
+        filesystem = target.filesystem if target is not None else None
+        findings += check_host(look, target_filesystem=filesystem, reserve_bytes=site.transfer.reserve_bytes)
+    findings += check_host_clocks(offsets)
+    if state is not None and world.volume is not None:
+        findings += await _examine_way(world, site, state, reachable=list(offsets), unreachable=unreachable)
+    return findings
+
+
+async def _examine_way(
+    world: HostWorld, site: Site, state: VolumeState, *, reachable: list[str], unreachable: Mapping[str, str]
+) -> list[Finding]:
+    way: BrickWay | None = None
+    if site.source.via != "mount" and world.sections and world.volume is not None:
+        try:
+            whole = await world.volume.state_for_bricks(state)
+        except MigratorError as error:
+            return [
+                failure("bricks", f"the volume's state is not known: {error.message}", "see `gluster volume status`")
+            ]
+        way = choose_way(whole, reachable=reachable, unreachable=unreachable)
+    return check_brick_hosts(site.source.via, state, list(world.sections), way)
+
+
+async def _look(
+    world: HostWorld,
+    site: Site,
+    name: str,
+    gate: asyncio.Semaphore,
+    *,
+    target: MountIdentity | None,
+    state: VolumeState | None,
+) -> HostSight | MigratorError:
+    """What a host shows, or why it cannot be told."""
+    async with gate:
+        try:
+            host = await world.hosts.reach(name)
+            return await _sight(world, site, host, target=target, state=state)
+        except MigratorError as error:
+            return error
+
+
+async def _sight(
+    world: HostWorld, site: Site, host: Host, *, target: MountIdentity | None, state: VolumeState | None
+) -> HostSight:
+    section = world.sections[host.name]
+    facts = await host.facts()
+    place = None if section.target is None else os.fsencode(section.target / site.target.path)
+    bricks = [brick for brick in state.bricks if brick.host == host.name] if state is not None else []
+    room, room_error = await _host_room(world, host, facts, place)
+    problem = None
+    if place is not None:
+        roots = await world.look_at_roots(host.processes, python=facts.python, target=place, brick=b"")
+        problem = target_problem(target, roots, os.fsdecode(place)) or room_error
+    rsync = await host.find("rsync")
+    return HostSight(
+        name=host.name,
+        python_version=facts.python_version,
+        effective_uid=facts.effective_uid,
+        round_trip_s=facts.round_trip_s,
+        clock_offset_s=facts.clock_offset_s,
+        bricks={brick.name: await _brick(world, host, facts, brick, state) for brick in bricks},
+        target=None if place is None else os.fsdecode(place),
+        target_problem=problem,
+        room=room,
+        rsync=None if rsync is None else show(rsync),
+        rsync_output=None if rsync is None else await _version(host, rsync),
+        native_problem=await _native_problem(world, host),
+    )
+
+
+async def _host_room(
+    world: HostWorld, host: Host, facts: HostFacts, place: bytes | None
+) -> tuple[HostRoom | None, str | None]:
+    if place is None:
+        return None, None
+    try:
+        return await world.look_at_room(host.processes, python=facts.python, path=place), None
+    except HostLost:
+        raise
+    except ToolFailed as error:
+        return None, error.message
+
+
+async def _brick(world: HostWorld, host: Host, facts: HostFacts, brick: Brick, state: VolumeState | None) -> str | None:
+    roots = await world.look_at_roots(host.processes, python=facts.python, target=b"", brick=brick.path)
+    return brick_problem(state.volume_id if state is not None else None, roots, brick.name)
+
+
+async def _version(host: Host, program: bytes) -> bytes | None:
+    command = Command(argv=(program, b"--version"), timeout_s=_VERSION_TIMEOUT_S)
+    try:
+        completed = await host.processes.run(command)
+    except HostLost:
+        raise
+    except ToolFailed:
+        return None
+    return completed.stdout if completed.exit_code == 0 else None
+
+
+async def _native_problem(world: HostWorld, host: Host) -> str | None:
+    """Why the compiled program does not run there; None where it does, which is tried."""
+    try:
+        placed = await world.place_native(host)
+        completed = await host.processes.run(Command(argv=(placed, b"--version"), timeout_s=_VERSION_TIMEOUT_S))
+    except HostLost:
+        raise
+    except ToolFailed as error:
+        return error.message
+    if completed.exit_code != 0:
+        said = show(completed.stderr.strip()[-200:])
+        return f"it ended with code {completed.exit_code} {said}".rstrip()
+    return None
+
+
+# ---
+# The part of `doctor` that looks at the links by which users reach their trees, where a cutover is to switch them.
+
+
+_TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkWorld:
+    """What the links are looked at with. `plans` gives the documents of one site, by its id."""
+
+    links: Links
+    place: LinkPlace
+    plans: Callable[[str], PlanDocuments]
+
+
+async def examine_links(
+    world: LinkWorld | None, site: Site, ledger: "Ledger | None", blocking: Blocking, hooks: Hooks | None
+) -> list[Finding]:
+    """A finding for every link of the latest plan that could not be switched now. Nothing where no cutover is set up."""
+    if site.cutover.switch == "hook":
+        return await _by_hook(hooks, blocking)
+    if world is None:
+        return []
+    record = ledger.site.read() if ledger is not None else None
+    latest = ledger.plans.latest() if ledger is not None else None
+    if record is None or latest is None:
+        return [ok("links", f"{world.place.link}: looked at when there is a plan")]
+    try:
+        plan, _ = world.plans(record.site_id).read(latest.name)
+    except MigratorError as error:
+        return [failure("links", error.message, error.hint or "make a plan: `migrator plan`")]
+    trees = _trees(plan)
+    try:
+        return [*check_link_users(trees), *await blocking(lambda: _look_at_link(world, trees), timeout_s=_TIMEOUT_S)]
+    except TimeoutError:
+        return [failure("links", f"no answer within {_TIMEOUT_S:.0f} s", "see what they lead to: a mount may hang")]
+    except OSError as error:
+        fix = "mend the file system that holds them"
+        return [failure("links", f"they cannot be looked at: {error.strerror or error}", fix)]
+
+
+def _look_at_link(world: LinkWorld, trees: tuple[UserTree, ...]) -> list[Finding]:
+    place = world.place
+    source, target = os.path.realpath(place.source_root), os.path.realpath(place.target_root)
+    real = {tree.path: (join(source, tree.path), join(target, tree.path)) for tree in trees}
+    looks = [(tree, world.links.read_link(tree.user)) for tree in trees if user_problem(tree.user) is None]
+    resolved = LinkPlace(link=place.link, source_root=source, target_root=target, volume=place.volume)
+    return check_links(resolved, looks, real=real, euid=os.geteuid())
+
+
+async def _by_hook(hooks: Hooks | None, blocking: Blocking) -> list[Finding]:
+    if hooks is None:
+        return []
+    try:
+        found = await blocking(hooks.find, timeout_s=_TIMEOUT_S)
+    except (OSError, TimeoutError):
+        return []  # the check of the hooks tells it
+    return check_switch_hooks(found)
+
+
+def _trees(plan: Plan) -> tuple[UserTree, ...]:
+    return tuple(tree for batch in plan.batches for tree in batch.trees)
+
+
+# ---
+# What `doctor` looks at, and how it asks file systems.
+
+
+Answer = TypeVar("Answer")
+
+LOOK_TIMEOUT_S = 30.0
+PROBE_TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorWorld:
+    """What `doctor` looks at. `ledger` is None before `init`; `mounts` are this machine's, now.
+
+    `confinement_problem` says of a program why no stream of it could be confined here, None where it can. `hosts` is
+    what is looked at on the hosts of site.toml, None: nothing. `find_driver` raises ToolFailed where an engine that is a
+    driver cannot be used. `hooks` None: nobody looks at them. `links` None: no path
+    of a user is to be switched. `storage` None: the target has no storage targets.
+    """
+
+    site: Site
+    source: SourceFileSystem
+    target: TargetFileSystem
+    ledger: "Ledger | None"
+    processes: Processes
+    clock: Clock
+    blocking: Blocking
+    mounts: Sequence[Mount]
+    confinement_problem: Callable[[bytes], Awaitable[str | None]]
+    find_program: Callable[[str], str | None] = shutil.which
+    euid: int | None = None
+    hosts: HostWorld | None = None
+    find_driver: Callable[[str], object] = lambda _engine: None
+    hooks: Hooks | None = None
+    links: LinkWorld | None = None
+    storage: StorageTargets | None = None
+
+
+async def ask(
+    world: DoctorWorld, question: Callable[[], Answer], *, timeout_s: float = LOOK_TIMEOUT_S
+) -> tuple[Answer | None, str]:
+    """The answer of a file system, or None and the reason why there is none."""
+    try:
+        return await world.blocking(question, timeout_s=timeout_s), ""
+    except TimeoutError:
+        return None, f"no answer within {timeout_s:.0f} s"
+    except OSError as error:
+        return None, error.strerror or str(error)
+
+
+def real_path(path: bytes) -> bytes:
+    """Where a path leads, symlinks followed. Only to be asked of what answered: it may hang with its mount."""
+    return os.path.realpath(path)
+
+
+# ---
+# What `doctor` looks at on this machine: programs, hooks, the state directory, the clock.
+
+
+_VERSION_TIMEOUT_S = 30.0
+_DRIVERS = ("fpsync", "parsyncfp2")
+
+
+async def examine_machine(world: DoctorWorld) -> list[Finding]:
+    """The programs of this machine, site.toml with what it names, the state directory, and the clock."""
+    findings = [*await _tools(world), *_users_map(world.site)]
+    findings += _state_directory(world)
+    findings += await _hooks(world)
+    findings.append(check_clock(world.clock.now_s(), _last_event_s(world.ledger)))
+    return findings
+
+
+async def _tools(world: DoctorWorld) -> list[Finding]:
+    euid = os.geteuid() if world.euid is None else world.euid
+    site, rsync = world.site, world.find_program("rsync")
+    major, minor, micro = sys.version_info[:3]
+    findings = [check_python((major, minor, micro)), check_rsync(rsync, await _version_output(world, rsync))]
+    gluster = check_gluster(site.source.kind, site.source.gluster, world.find_program(site.source.gluster))
+    findings += [gluster] if gluster else []
+    findings.append(check_user(euid))
+    if rsync is not None:
+        problem = await world.confinement_problem(os.fsencode(rsync)) if euid == 0 else None
+        findings.append(check_confinement(euid, problem))
+    return findings + _engine(world)
+
+
+async def examine_syncing(world: DoctorWorld, target: MountIdentity | None) -> list[Finding]:
+    """Whether the rsync of this machine can put on the disks what it copies to the target that answers."""
+    if target is None:
+        return []
+    finding = check_syncing(target.filesystem, await _version_output(world, world.find_program("rsync")))
+    return [] if finding is None else [finding]
+
+
+def _engine(world: DoctorWorld) -> list[Finding]:
+    if world.hosts is None:
+        return []
+    engine, problem = world.site.transfer.engine, None
+    if engine in _DRIVERS:
+        try:
+            world.find_driver(engine)
+        except ToolFailed as error:
+            problem = (error.message, error.hint or f"install {engine}, or set [transfer] engine to `auto`")
+    return check_engine(engine, problem)
+
+
+async def _version_output(world: DoctorWorld, program: str | None) -> bytes | None:
+    if program is None:
+        return None
+    command = Command(argv=(os.fsencode(program), b"--version"), timeout_s=_VERSION_TIMEOUT_S)
+    try:
+        completed = await world.processes.run(command)
+    except ToolFailed:
+        return None
+    return completed.stdout if completed.exit_code == 0 else None
+
+
+def _users_map(site: Site) -> list[Finding]:
+    if site.users.map is None:
+        return []
+    if site.users.map.is_file():
+        return [ok("users map", str(site.users.map))]
+    return [failure("users map", f"{site.users.map} is missing", "write it, or take [users] map out of site.toml")]
+
+
+async def _hooks(world: DoctorWorld) -> list[Finding]:
+    if world.hooks is None:
+        return []
+    found, error = await ask(world, world.hooks.find)
+    if found is None:
+        fix = "mend the file system that holds them, or name another directory in [site] hooks_dir"
+        return [failure("hooks", f"{show(world.hooks.directory)} cannot be looked at: {error}", fix)]
+    freeze = check_freeze_hooks(FreezeWay(world.site.cutover.freeze), found.hooks)
+    return [*check_hooks(found, world.hooks.directory), *freeze]
+
+
+def _state_directory(world: DoctorWorld) -> list[Finding]:
+    directory = os.fsencode(os.path.realpath(world.site.site.state_dir))
+    mount = mount_of(world.mounts, directory)
+    try:
+        room = os.statvfs(_existing(directory))
+        free_bytes = room.f_bavail * room.f_frsize
+    except OSError:
+        free_bytes = None
+    # By their names alone: a mount that hangs must not hang this check.
+    roots = (("source", world.source.root), ("target", world.target.root))
+    return check_state_directory(
+        directory, filesystem=mount.filesystem if mount else None, free_bytes=free_bytes, roots=roots
+    )
+
+
+def _existing(directory: bytes) -> bytes:
+    """The directory, or the one above it that is there: the state directory is made by `init`."""
+    path = Path(os.fsdecode(directory))
+    return os.fsencode(next(place for place in (path, *path.parents) if place.exists()))
+
+
+def _last_event_s(ledger: "Ledger | None") -> float | None:
+    events = ledger.events.latest(1) if ledger is not None else ()
+    return events[0].at_s if events else None
+
+
+# ---
+# What `doctor` looks at on the source: the mount, the volume, user trees.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceExamined:
+    """The findings about the source; what is mounted; its room, which says what it has in use, where that can be told; and
+    the volume, where it is one.
+    """
+
+    findings: Sequence[Finding]
+    identity: MountIdentity | None
+    room: Capacity | None
+    state: VolumeState | None
+
+
+async def examine_source(world: DoctorWorld, record: SiteRecord | None) -> SourceExamined:
+    """Look at the source. `record` is what `init` recorded, None before it."""
+    identity, error = await ask(world, world.source.identity)
+    kind = world.site.source.kind
+    findings = [check_mount("source", kind, record.source if record else None, identity, error)]
+    state: VolumeState | None = None
+    if unusable := unusable_source(kind, world.site.source.volume, identity):
+        findings.append(unusable)
+    else:
+        health, error = await _health(world)
+        findings += check_health(health, error)
+        state = health.state if health is not None else None
+    if state is not None:
+        findings += check_lookups(state, moved=_bricks_moved(world.ledger, state))
+        findings += check_strange_files(_strange(world.ledger))
+    if state is not None and world.site.cutover.link is not None:
+        findings += check_open_files(state, FreezeWay(world.site.cutover.freeze))
+    room = None
+    if identity is not None:
+        findings.append(check_source_acls(shown=await _shows_acls(world, world.source)))
+        if not kind_problem(identity, kind, where="the source"):
+            findings += await _user_trees(world)
+        room = await _room(world)
+    return SourceExamined(findings=findings, identity=identity, room=room, state=state)
+
+
+async def _room(world: DoctorWorld) -> Capacity | None:
+    root = real_path(world.source.root)
+    mount = mount_of(world.mounts, root)
+    if mount is None or mount.point != root:
+        return None  # a plain directory: what its disk has in use says nothing
+    room, _ = await ask(world, world.source.capacity)
+    return room
+
+
+def _bricks_moved(ledger: "Ledger | None", state: VolumeState) -> bool:
+    """Whether a drain or an addition has given directories of the volume another layout."""
+    if ledger is None:
+        return False
+    drained = (one.volume_id for one in ledger.drains.all() if one.state not in UNTOUCHED_STATES)
+    added = (one.volume_id for one in ledger.additions.all() if one.side is AdditionSide.SOURCE)
+    return state.volume_id in {*drained, *added}
+
+
+def _strange(ledger: "Ledger | None") -> Sequence[StrangeFiles]:
+    record = None if ledger is None else ledger.scans.of_bricks()
+    return () if record is None else record.strange
+
+
+async def _user_trees(world: DoctorWorld) -> list[Finding]:
+    """Which directories [users] trees makes user trees, as a scan would find them."""
+    users = world.site.users
+    chosen: set[bytes] = set()
+
+    def find() -> tuple[list[tuple[TreePattern, Sequence[bytes]]], str, str]:
+        found: list[tuple[TreePattern, Sequence[bytes]]] = []
+        try:
+            patterns = parse_patterns(users.trees, "[users] trees")
+            found += [(pattern, find_directories(world.source, pattern)) for pattern in patterns]
+            exclude = parse_patterns(users.exclude, "[users] exclude")
+            chosen.update(tree.path for tree in choose_trees(found, exclude, {}))
+        except (UsageError, Refused) as error:
+            return found, error.message, error.hint or "put [users] right in site.toml"
+        return found, "", ""
+
+    answer, error = await ask(world, find)
+    if answer is None:
+        return [failure("user trees", f"not known: {error}", "mend what is told of the source first")]
+    found, problem, fix = answer
+    matches = [(pattern.text, len(paths)) for pattern, paths in found]
+    findings = check_globs(matches, problem, fix, len(chosen))
+    catalog = world.ledger.scans.latest() if world.ledger is not None else None
+    if catalog is not None and chosen:
+        other = check_catalog_trees(catalog.name, [tree.path for tree in catalog.trees], chosen)
+        findings += [other] if other else []
+    return findings
+
+
+async def _health(world: DoctorWorld) -> tuple[SourceHealth | None, str]:
+    try:
+        return await world.source.health(), ""
+    except (OSError, ToolFailed) as error:
+        return None, str(error)
+
+
+async def _shows_acls(world: DoctorWorld, filesystem: FileSystem) -> bool | None:
+    """A mount without ACLs answers a question for one with ENOTSUP, one with ACLs that there is none (ENODATA)."""
+
+    def look() -> bool | None:
+        try:
+            os.getxattr(filesystem.root, os.fsdecode(ACL_ACCESS))
+        except OSError as error:
+            return {errno.ENODATA: True, errno.ENOTSUP: False}.get(error.errno or 0)
+        return True
+
+    shown, _ = await ask(world, look)
+    return shown
+
+
+# ---
+# What `doctor` looks at on the target: the mount, storage targets, room, what it keeps of a file.
+
+
+async def examine_target(
+    world: DoctorWorld, record: SiteRecord | None, source_room: Capacity | None
+) -> tuple[list[Finding], MountIdentity | None]:
+    """The findings about the target, and what is mounted. `record` is what `init` recorded, None before it. Where the
+    recorded target is mounted, what it keeps of a file is tried out and written into the ledger.
+    """
+    identity, error = await ask(world, world.target.identity)
+    kind = world.site.target.kind
+    findings = [check_mount("target", kind, record.target if record else None, identity, error)]
+    # Asked also where the mount does not answer: this may be why.
+    storage = await look_at_storage(world.storage)
+    if world.storage is not None:
+        findings += check_storage_targets(storage.seen, storage.failure, storage.hint)
+        findings += check_stripe(world.site.target.stripe, storage.seen)
+        findings += await _quota(world, world.storage)
+    if identity is None:
+        return findings, None
+    room, error = await ask(world, world.target.capacity)
+    findings += check_target_room(
+        storage.room(room),
+        source_room,
+        inodes_free=world.site.target.inodes_free,
+        reserve_bytes=world.site.transfer.reserve_bytes,
+        error=error,
+    )
+    if record is None or world.ledger is None:
+        findings.append(failure("target keeps", "not known before `init`", "run `migrator init`, then this again"))
+        return findings, identity
+    findings += await _capabilities(world, world.ledger, record, identity)
+    return findings, identity
+
+
+async def _quota(world: DoctorWorld, storage: StorageTargets) -> list[Finding]:
+    try:
+        limits = len(await world.source.quotas())
+    except (OSError, ToolFailed):
+        return []  # what the source cannot tell is told of the source
+    return check_quota(limits, await storage.quota_problem() if limits else None)
+
+
+async def _capabilities(
+    world: DoctorWorld, ledger: "Ledger", record: SiteRecord, identity: MountIdentity
+) -> Sequence[Finding]:
+    if mount_problems(record.target, identity):
+        return check_capabilities(None, record.capabilities, "nothing is tried out on another file system")
+    probed, error = await ask(world, world.target.probe, timeout_s=PROBE_TIMEOUT_S)
+    if probed is not None:
+        _record(world, ledger, record, probed)
+    return check_capabilities(probed, record.capabilities, error)
+
+
+def _record(world: DoctorWorld, ledger: "Ledger", record: SiteRecord, probed: TargetCapabilities) -> None:
+    at_s = world.clock.now_s()
+    ledger.site.record_capabilities(probed, at_s)
+    if probed == record.capabilities:
+        return
+    first = record.capabilities is None
+    ledger.events.add(
+        Event(
+            at_s=at_s,
+            kind=EventKind.CAPABILITIES_PROBED,
+            severity=Severity.INFO if first else Severity.WARNING,
+            subject="target",
+            message="found out what the target keeps" if first else "the target keeps other things than before",
+        )
+    )
+
+
+# ---
+# The part of `doctor` that asks Slurm, where its nodes move the data.
+
+
+_PROGRAMS = ("srun", "squeue", "scancel", "scontrol", "sinfo")
+_PASSED_ON = ("SLURM_CONF", "HOME")
+_SLURM_TIMEOUT_S = 60.0
+_SAID_LINES = 3
+
+
+async def examine_slurm(
+    processes: Processes, find_program: Callable[[str], str | None], section: SlurmSection
+) -> list[Finding]:
+    """Are its programs here, does a controller answer, and are there enough nodes?"""
+    found = {name: find_program(name) for name in _PROGRAMS}
+    if lacking := check_slurm_programs([name for name, path in found.items() if path is None]):
+        return [lacking]
+    try:
+        ping = await _ask(processes, found["scontrol"], "ping")
+        if silent := check_slurm_controller(ping.exit_code, _lines(ping.stdout or ping.stderr)):
+            return [silent]
+        nodes = await _ask(processes, found["sinfo"], "--noheader", "--Node", "--format=%N|%t", *_partition(section))
+    except ToolFailed as error:
+        return [failure("slurm", error.message, "see that `scontrol ping` and `sinfo` work here")]
+    if nodes.exit_code != 0:
+        told = f"sinfo ended with code {nodes.exit_code}: {_lines(nodes.stderr)}"
+        return [failure("slurm", told, "put [slurm] options right")]
+    return [check_slurm_nodes(nodes.stdout.decode("utf-8", "replace"), section.nodes)]
+
+
+async def _ask(processes: Processes, program: str | None, *words: str) -> Completed:
+    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    argv = tuple(os.fsencode(word) for word in (program or "", *words))
+    return await processes.run(Command(argv=argv, environment=environment, timeout_s=_SLURM_TIMEOUT_S))
+
+
+def _lines(said: bytes) -> str:
+    """The last of what was said, in one line, without the banner that Slurm puts below it."""
+    lines = [line for line in said.strip().split(b"\n") if line and not line.startswith(b"**")]
+    return "; ".join(show(line) for line in lines[-_SAID_LINES:])
+
+
+def _partition(section: SlurmSection) -> tuple[str, ...]:
+    """Of the options for `srun` those that choose among the nodes, in any of the ways in which they can be written."""
+    found: list[str] = []
+    options = list(section.options)
+    for option, following in zip(options, [*options, ""][1:], strict=True):
+        if option in ("-p", "--partition"):
+            found.append(f"--partition={following}")
+        elif option.startswith("--partition="):
+            found.append(option)
+        elif option.startswith("-p") and not option.startswith("--"):
+            found.append(f"--partition={option[2:]}")
+    return tuple(found[-1:])
+
+
+# ---
+# `doctor`: everything that should be known before a migration begins, each finding with its fix.
+#
+# It changes nothing but this: where the target is the recorded one, it tries out in a directory of its own what the target
+# keeps of a file, and writes that into the ledger.
+
+
+async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
+    """All findings, in the order in which they are best mended. May be called at any time, also while a run goes on.
+
+    A file system that does not answer is a finding after half a minute. Raises LedgerCorrupt and what the ledger raises.
+    """
+    record = world.ledger.site.read() if world.ledger is not None else None
+    findings = await examine_machine(world)
+    source = await examine_source(world, record)
+    findings += source.findings
+    on_target, target = await examine_target(world, record, source.room)
+    findings += on_target
+    findings += await examine_syncing(world, target)
+    sides = (
+        ("source", world.site.source.kind, world.source.root, source.identity),
+        ("target", world.site.target.kind, os.fsencode(world.site.target.mount), target),
+    )
+    # Only what answered is asked for its real path: a mount that hangs must not hang this check.
+    answered = [(side, kind, real_path(root)) for side, kind, root, identity in sides if identity is not None]
+    findings += check_places(answered, world.mounts, source.identity, target)
+    findings += _reaping(world, source)
+    if world.hosts is not None:
+        recorded = record.target if record is not None else None
+        findings += await examine_hosts(world.hosts, world.site, target=recorded, state=source.state)
+    findings += await examine_links(world.links, world.site, world.ledger, world.blocking, world.hooks)
+    if world.site.transfer.movers == "slurm":
+        findings += await examine_slurm(world.processes, world.find_program, world.site.slurm)
+    return tuple(findings)
+
+
+def _reaping(world: DoctorWorld, source: SourceExamined) -> list[Finding]:
+    """Whether the source tells when files were read, where a rule of [reap] asks; what did not answer tells nothing."""
+    policy = world.site.reap.policy
+    needed = source.identity is not None and any(rule.needs_atime for rule in (policy.rule, *policy.by_name.values()))
+    mount = mount_of(world.mounts, real_path(world.source.root)) if needed else None
+    options = None if source.state is None else dict(source.state.options)
+    return check_atime(needed, atime_problem(world.site.source.kind, options, mount) if needed else None)

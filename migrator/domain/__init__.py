@@ -1,1 +1,0 @@
-"""The words of the program as frozen values. Standard library only, no input or output."""

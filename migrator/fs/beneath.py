@@ -1,0 +1,321 @@
+"""Opening, noting and emptying paths beneath a root by descriptor, never through a symlink."""
+
+import ctypes
+import errno
+import os
+import stat
+import sys
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Self
+
+from migrator.core.entry import EntryType
+from migrator.core.paths import join, show
+from migrator.hooks.model import FileLook
+
+# ---
+# Opening paths beneath a root without ever following a symlink, whatever their length.
+#
+# One `openat2(2)` with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS per piece of at most PATH_MAX (Linux 5.6 and later);
+# component by component with O_NOFOLLOW where the kernel does not know the call. Either way a directory that somebody
+# swaps for a symlink in the middle of the work gives ELOOP or ENOTDIR, and leads nowhere.
+
+
+_SYS_OPENAT2 = 437
+_RESOLVE_NO_MAGICLINKS = 0x02
+_RESOLVE_NO_SYMLINKS = 0x04
+_RESOLVE_BENEATH = 0x08
+_PIECE_LIMIT_BYTES = 4000
+"""Below PATH_MAX (4,096 with the terminating NUL): longer paths are opened in pieces."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+def _openat2(directory_fd: int, path: bytes, flags: int) -> int:
+    how = _OpenHow(
+        flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0, _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS
+    )
+    while True:
+        fd = int(_libc.syscall(_SYS_OPENAT2, directory_fd, path, ctypes.byref(how), ctypes.sizeof(how)))
+        if fd >= 0:
+            return fd
+        code = ctypes.get_errno()
+        if code not in (errno.EINTR, errno.EAGAIN):
+            raise OSError(code, os.strerror(code), path)
+
+
+def _open_by_component(directory_fd: int, path: bytes, flags: int) -> int:
+    components = path.split(b"/")
+    if any(component in (b"", b".", b"..") for component in components):
+        raise OSError(errno.EXDEV, "path leaves its root", path)
+    fd = os.dup(directory_fd)
+    try:
+        for component in components[:-1]:
+            deeper = os.open(component, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+            os.close(fd)
+            fd = deeper
+        return os.open(components[-1], flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+    finally:
+        os.close(fd)
+
+
+def _has_openat2() -> bool:
+    if sys.platform != "linux":
+        return False
+    try:
+        os.close(_openat2(os.open(b"/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC), b"proc", os.O_PATH))
+    except OSError as error:
+        return error.errno != errno.ENOSYS
+    return True
+
+
+_open_piece = _openat2 if _has_openat2() else _open_by_component
+
+
+def _pieces(path: bytes) -> Iterator[bytes]:
+    while len(path) > _PIECE_LIMIT_BYTES:
+        cut = path.rfind(b"/", 0, _PIECE_LIMIT_BYTES)
+        if cut <= 0:
+            break
+        yield path[:cut]
+        path = path[cut + 1 :]
+    yield path
+
+
+class Root:
+    """The root of a file system, held open. Thread-safe; close it, or use it as a context manager.
+
+    A new mount over the root's path is not seen by a root that is held open: open a new one for every pass.
+    """
+
+    def __init__(self, path: bytes) -> None:
+        self.path = path
+        self._fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the descriptor. May be called again."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def open(self, path: bytes, flags: int) -> int:
+        """Open a path beneath the root; `b""` is the root itself. The caller closes it. Raises OSError."""
+        if not path:
+            return os.open(b".", flags | os.O_CLOEXEC, dir_fd=self._fd)
+        fd = self._fd
+        *leading, last = _pieces(path)
+        for piece in leading:
+            try:
+                deeper = _open_piece(fd, piece, os.O_PATH | os.O_DIRECTORY)
+            finally:
+                if fd != self._fd:
+                    os.close(fd)
+            fd = deeper
+        try:
+            return _open_piece(fd, last, flags)
+        finally:
+            if fd != self._fd:
+                os.close(fd)
+
+    @contextmanager
+    def directory(self, path: bytes) -> Iterator[int]:
+        """A directory, open for reading, for the length of the block. Raises OSError."""
+        fd = self.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    @contextmanager
+    def parent(self, path: bytes) -> Iterator[tuple[int, bytes]]:
+        """The directory that holds a path, as a descriptor for `dir_fd`, and the path's last name. Raises OSError."""
+        directory, _, name = path.rpartition(b"/")
+        if name in (b"", b".", b".."):
+            raise OSError(errno.EINVAL, "not the path of an entry", path)
+        fd = self.open(directory, os.O_PATH | os.O_DIRECTORY)
+        try:
+            yield fd, name
+        finally:
+            os.close(fd)
+
+
+def entry_path(directory_fd: int, name: bytes) -> bytes:
+    """A path for calls that know no `dir_fd` (the xattr calls): through the descriptor, so nothing on the way can be
+    swapped; use it with `follow_symlinks=False`.
+    """
+    return b"/proc/self/fd/%d/%s" % (directory_fd, name)
+
+
+# ---
+# The way to a directory, gone by descriptor: every step is noted, and only root's symlinks are followed.
+
+
+_PATH = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_SYMLINKS_LIMIT = 40  # as many as the kernel follows (path_resolution(7))
+
+
+@dataclass(slots=True)
+class Way:
+    """What was passed, and where it leads, without symlinks."""
+
+    looks: list[FileLook] = field(default_factory=list)
+    real: bytes = b"/"
+
+
+@contextmanager
+def walk(directory: bytes, way: Way) -> Iterator[int]:
+    """The directory, open (O_PATH), with all that was passed on the way. Symlinks are followed by hand, and only root's.
+
+    Raises OSError; ELOOP where a symlink on the way is somebody else's, which then is the last look.
+    """
+    pending = [part for part in directory.split(b"/") if part]
+    fd = os.open(b"/", _PATH | os.O_DIRECTORY)
+    symlinks = 0
+    try:
+        _note(way, fd)
+        while pending:
+            part = pending.pop(0)
+            deeper = os.open(part, _PATH, dir_fd=fd)
+            if part == b"..":
+                way.real = os.path.dirname(way.real)
+            else:
+                way.real = os.path.join(way.real, part)
+            try:
+                look = _note(way, deeper)
+                if look.type is EntryType.SYMLINK:
+                    symlinks += 1
+                    _refuse_to_follow(look, symlinks)
+                    text = os.readlink(b"", dir_fd=deeper)
+                    pending[:0] = [piece for piece in text.split(b"/") if piece not in (b"", b".")]
+                    way.real = b"/" if text.startswith(b"/") else os.path.dirname(way.real)
+                    os.close(deeper)
+                    deeper = os.open(b"/", _PATH | os.O_DIRECTORY) if text.startswith(b"/") else os.dup(fd)
+                elif look.type is not EntryType.DIRECTORY:
+                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), way.real)
+            except OSError:
+                os.close(deeper)
+                raise
+            os.close(fd)
+            fd = deeper
+        if way.looks[-1].type is not EntryType.DIRECTORY:  # a symlink to a place that was passed before
+            _note(way, fd)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _refuse_to_follow(look: FileLook, symlinks: int) -> None:
+    if look.uid not in (0, os.geteuid()) or symlinks > _SYMLINKS_LIMIT:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), look.path)
+
+
+def _note(way: Way, fd: int) -> FileLook:
+    facts = os.fstat(fd)
+    kind = EntryType.of_mode(facts.st_mode)
+    look = FileLook(path=way.real, type=kind, uid=facts.st_uid, mode=stat.S_IMODE(facts.st_mode))
+    way.looks.append(look)
+    return look
+
+
+# ---
+# Removing a directory with all that is in it, beneath a root, without following a symlink or entering a mount.
+
+
+_PROBLEMS = 10
+"""How many problems are told; the others are alike."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Removed:
+    """How many names went, and why the others stay."""
+
+    names: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def note(self, path: bytes, reason: str) -> None:
+        problem = f"{show(path)} is not removed: {reason}"
+        if len(self.problems) < _PROBLEMS and problem not in self.problems:
+            self.problems.append(problem)
+
+
+def remove_tree(root: Root, path: bytes, mount_points: Collection[bytes]) -> Removed:
+    """Remove a directory beneath the root; what cannot be removed stays, with the directories above it.
+
+    Directories on another file system than the root's are not entered, nor are `mount_points` (relative to the root),
+    which may show another place of the same file system. May be called again. Never raises OSError.
+    """
+    removed = Removed()
+    try:
+        fd = root.open(b"", os.O_PATH | os.O_DIRECTORY)
+        try:
+            device = os.fstat(fd).st_dev
+        finally:
+            os.close(fd)
+    except OSError as error:
+        removed.note(path, error.strerror or str(error))
+        return removed
+    # Each directory twice: to take out its files and list its directories, and, when those are gone, to be removed. By
+    # its path each time, so that neither depth nor the number of directories costs descriptors.
+    stack = [(path, False)]
+    while stack:
+        directory, emptied = stack.pop()
+        try:
+            if emptied:
+                with root.parent(directory) as (fd, name):
+                    os.rmdir(name, dir_fd=fd)
+                removed.names += 1
+            elif directory in mount_points:
+                removed.note(directory, "something is mounted on it")
+            else:
+                names = _take_out(root, directory, device, removed)
+                stack.append((directory, True))
+                stack += [(join(directory, name), False) for name in names]
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            # A directory that is not empty has had its problem told already.
+            if not (emptied and error.errno == errno.ENOTEMPTY and removed.problems):
+                removed.note(directory, error.strerror or str(error))
+    return removed
+
+
+def _take_out(root: Root, path: bytes, device: int, removed: Removed) -> list[bytes]:
+    """Remove what is no directory; returns the names of the directories. Raises OSError."""
+    with root.directory(path) as fd:
+        if os.fstat(fd).st_dev != device:
+            raise OSError(errno.EXDEV, "another file system is mounted on it", path)
+        # Some file systems leave names out of a listing while others are removed: until nothing is found to remove.
+        while True:
+            before = removed.names
+            directories = _take_out_listed(fd, path, removed)
+            if removed.names == before:
+                return directories
+
+
+def _take_out_listed(fd: int, path: bytes, removed: Removed) -> list[bytes]:
+    directories: list[bytes] = []
+    # By its descriptor's path, because that gives names as bytes; a descriptor would give decoded names.
+    with os.scandir(b"/proc/self/fd/%d" % fd) as listing:
+        for listed in listing:
+            try:
+                if stat.S_ISDIR(os.stat(listed.name, dir_fd=fd, follow_symlinks=False).st_mode):
+                    directories.append(listed.name)
+                    continue
+                os.unlink(listed.name, dir_fd=fd)
+                removed.names += 1
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                removed.note(join(path, listed.name), error.strerror or str(error))
+    return directories

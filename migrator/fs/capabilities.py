@@ -1,0 +1,310 @@
+"""Finding out what a file system keeps of a file, by trying.
+
+Everything is tried in a directory of its own, which is removed afterwards, also when the probe fails. An answer says
+what happens when this process tries: without root nothing that only root may do (owners, device nodes, file
+capabilities) is kept, and a probe by another user says so.
+"""
+
+import errno
+import os
+import secrets
+import stat
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
+from migrator.core.units import MIB
+from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl, parse_acl
+from migrator.fs.beneath import Root, entry_path
+from migrator.fs.model import TargetCapabilities, syncfs_reaches_disks
+from migrator.fs.rules import TEMPORARY_PREFIX
+
+_PROBED_TIMES_NS = (1_400_000_001_123_456_789, 1_500_000_000_999_999_999, -1_500_000_001)
+_GRANULARITIES_NS = (1, 100, 1_000, 1_000_000, 10_000_000, 1_000_000_000, 2_000_000_000)
+"""One nanosecond (XFS, ext4), 100 (NTFS, SMB), a microsecond and a millisecond (NFS servers, object gateways), 10 ms
+(exFAT), a second (BeeGFS), two (FAT)."""
+_XATTR_SIZES_BYTES = (65536, 61440, 32768, 16384, 8192, 4096, 4000, 2048, 1024, 255)
+"""The kernel's limit first; 4,000 fit on BeeGFS and on ext4, where 4,096 do not."""
+_ACL_SIZES = (8191, 5461, 2048, 1000, 500, 400, 200, 100, 50, 25)
+"""The kernel's limit, XFS's, and smaller ones; BeeGFS takes 400 and refuses 500."""
+_RESERVED_CANDIDATES = (b"#fSiDs#", b".snap", b".snapshot", b".zfs")
+"""Names that BeeGFS, CephFS, filers and ZFS may keep for themselves in every directory."""
+_FILE_CAPABILITY = struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0)
+"""cap_net_raw+ep as `security.capability` holds it (linux/capability.h, revision 2)."""
+_FOREIGN_ID = 1
+_SPARSE_BYTES = 16 * MIB
+_WRITTEN_BYTES = 4096
+_NAME_LIMIT_BYTES = 255
+_SYMLINK_LIMIT_BYTES = 4095
+_NO_ANSWER = frozenset(
+    {
+        errno.EIO,
+        errno.ENOTCONN,
+        errno.EROFS,
+        errno.EDQUOT,
+        errno.ESTALE,
+        errno.ETIMEDOUT,
+        errno.ENOENT,
+        errno.ENOMEM,
+    }
+)
+"""Errors that say nothing about what a file system keeps: the probe fails instead of taking them for an answer."""
+
+
+def probe(root: Root, *, filesystem: str) -> TargetCapabilities:
+    """What the file system at the root keeps; `filesystem` is its type as `mountinfo` names it. Raises OSError where nothing can
+    be written there, or is not answered.
+    """
+    name = TEMPORARY_PREFIX + b"probe-" + secrets.token_hex(8).encode()
+    root_fd = root.open(b"", os.O_PATH | os.O_DIRECTORY)
+    try:
+        os.mkdir(name, 0o700, dir_fd=root_fd)
+        try:
+            fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root_fd)
+            try:
+                try:
+                    return replace(_probe_in(fd), syncfs_reaches_disks=syncfs_reaches_disks(filesystem))
+                finally:
+                    _empty(fd)
+            finally:
+                os.close(fd)
+        finally:
+            os.rmdir(name, dir_fd=root_fd)
+    finally:
+        os.close(root_fd)
+
+
+def _probe_in(fd: int) -> TargetCapabilities:
+    granularity_ns = _time_granularity_ns(fd)
+    makes_devices, keeps_device_numbers = _devices(fd)
+    keeps_acls = _keeps_acl(fd, ACL_ACCESS, 1) and _keeps_acl(fd, ACL_DEFAULT, 1)
+    keeps_user_xattrs = _keeps_xattr(fd, b"user.migrator", b"x")
+    symlink_mode, keeps_symlink_times, keeps_symlink_owner = _symlinks(fd, granularity_ns)
+    return TargetCapabilities(
+        time_granularity_ns=granularity_ns,
+        keeps_acls=keeps_acls,
+        keeps_user_xattrs=keeps_user_xattrs,
+        keeps_security_xattrs=_keeps_xattr(fd, b"security.capability", _FILE_CAPABILITY),
+        keeps_symlink_times=keeps_symlink_times,
+        keeps_symlink_owner=keeps_symlink_owner,
+        keeps_device_numbers=keeps_device_numbers,
+        keeps_hard_links=_keeps_hard_links(fd),
+        keeps_sparse=_keeps_sparse(fd),
+        symlink_mode=symlink_mode,
+        max_symlink_target_bytes=_largest(_SYMLINK_LIMIT_BYTES, lambda size: _keeps_symlink_target(fd, size)),
+        max_xattr_value_bytes=_first(
+            _XATTR_SIZES_BYTES,
+            lambda size: _keeps_xattr(fd, b"user.migrator", bytes(size)) if keeps_user_xattrs else False,
+        ),
+        max_acl_entries=_first(_ACL_SIZES, lambda count: _keeps_acl(fd, ACL_ACCESS, count) if keeps_acls else False),
+        makes_devices=makes_devices,
+        makes_fifos=_makes_node(fd, stat.S_IFIFO, 0) is not None,
+        makes_sockets=_makes_node(fd, stat.S_IFSOCK, 0) is not None,
+        max_name_bytes=_largest(_NAME_LIMIT_BYTES, lambda size: _takes_name(fd, b"n" * size)),
+        reserved_names=tuple(name for name in _RESERVED_CANDIDATES if not _takes_name(fd, name)),
+    )
+
+
+def _time_granularity_ns(fd: int) -> int:
+    """The smallest step to which every tried time was floored; where none fits, the largest: then verification
+    reports the times that differ from what flooring would give, which is right.
+    """
+    with _file(fd) as name:
+        shown = [(time_ns, _shown_time_ns(fd, name, time_ns)) for time_ns in _PROBED_TIMES_NS]
+    for step in _GRANULARITIES_NS:
+        if all(time_ns // step * step == seen for time_ns, seen in shown if seen is not None):
+            return step
+    return _GRANULARITIES_NS[-1]
+
+
+def _shown_time_ns(fd: int, name: bytes, time_ns: int) -> int | None:
+    """None where the file system has no such time (before 1970)."""
+    shown_ns: list[int] = []
+    with _trial():
+        os.utime(name, ns=(time_ns, time_ns), dir_fd=fd, follow_symlinks=False)
+        shown_ns.append(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mtime_ns)
+    return next((seen_ns for seen_ns in shown_ns if time_ns >= 0 or seen_ns < 0), None)
+
+
+def _symlinks(fd: int, granularity_ns: int) -> tuple[int, bool, bool]:
+    """Mode as shown, and whether time and owner are kept."""
+    name, time_ns = b"symlink", _PROBED_TIMES_NS[0]
+    mode, keeps_times, keeps_owner = TargetCapabilities().symlink_mode, False, False
+    try:
+        with _trial():
+            os.symlink(b"target", name, dir_fd=fd)
+            mode = stat.S_IMODE(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode)
+            with _trial():
+                os.utime(name, ns=(time_ns, time_ns), dir_fd=fd, follow_symlinks=False)
+                seen_ns = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mtime_ns
+                keeps_times = seen_ns == time_ns // granularity_ns * granularity_ns
+            with _trial():
+                os.chown(name, _FOREIGN_ID, _FOREIGN_ID, dir_fd=fd, follow_symlinks=False)
+                seen = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                keeps_owner = (seen.st_uid, seen.st_gid) == (_FOREIGN_ID, _FOREIGN_ID)
+    finally:
+        _remove(fd, name)
+    return mode, keeps_times, keeps_owner
+
+
+def _keeps_symlink_target(fd: int, size: int) -> bool:
+    name, target = b"long-symlink", b"t" * size
+    kept = False
+    try:
+        with _trial():
+            os.symlink(target, name, dir_fd=fd)
+            kept = os.readlink(name, dir_fd=fd) == target
+    finally:
+        _remove(fd, name)
+    return kept
+
+
+def _devices(fd: int) -> tuple[bool, bool]:
+    """Whether device nodes can be made, and keep their numbers."""
+    number = os.makedev(1, 3)
+    seen = [_makes_node(fd, kind, number) for kind in (stat.S_IFCHR, stat.S_IFBLK)]
+    return None not in seen, all(rdev == number for rdev in seen)
+
+
+def _makes_node(fd: int, kind: int, number: int) -> int | None:
+    """The device number of a node that was made; None where it cannot be made."""
+    name, rdev = b"node", None
+    try:
+        with _trial():
+            os.mknod(name, kind | 0o600, number, dir_fd=fd)
+            seen = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            rdev = seen.st_rdev if stat.S_IFMT(seen.st_mode) == kind else None
+    finally:
+        _remove(fd, name)
+    return rdev
+
+
+def _keeps_hard_links(fd: int) -> bool:
+    kept = False
+    with _file(fd) as name:
+        try:
+            with _trial():
+                os.link(name, b"second", src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
+                first, second = os.stat(name, dir_fd=fd), os.stat(b"second", dir_fd=fd)
+                kept = first.st_ino == second.st_ino and first.st_nlink == 2
+        finally:
+            _remove(fd, b"second")
+    return kept
+
+
+def _keeps_sparse(fd: int) -> bool:
+    with _file(fd) as name:
+        file_fd = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+        try:
+            os.ftruncate(file_fd, _SPARSE_BYTES)
+            os.pwrite(file_fd, b"x" * _WRITTEN_BYTES, _SPARSE_BYTES // 2)
+            os.fsync(file_fd)
+            return os.fstat(file_fd).st_blocks * 512 < _SPARSE_BYTES // 2
+        finally:
+            os.close(file_fd)
+
+
+def _keeps_xattr(fd: int, attribute: bytes, value: bytes) -> bool:
+    kept = False
+    with _file(fd) as name:
+        path = entry_path(fd, name)
+        with _trial(errno.ENOSPC):
+            os.setxattr(path, attribute, value, follow_symlinks=False)
+            kept = os.getxattr(path, attribute, follow_symlinks=False) == value
+    return kept
+
+
+def _keeps_acl(fd: int, attribute: bytes, entries: int) -> bool:
+    """Whether an ACL of so many entries is kept; of fewer than five, the smallest that is no mode."""
+    fixed = (
+        AclEntry(tag=USER_OBJ, id=0, permissions=6),
+        AclEntry(tag=GROUP_OBJ, id=0, permissions=4),
+        AclEntry(tag=MASK, id=0, permissions=6),
+        AclEntry(tag=OTHER, id=0, permissions=0),
+    )
+    named = tuple(AclEntry(tag=USER, id=1000 + index, permissions=4) for index in range(max(entries - len(fixed), 1)))
+    value = build_acl(fixed + named)
+    kept = False
+    with _directory(fd) if attribute == ACL_DEFAULT else _file(fd) as name:
+        path = entry_path(fd, name)
+        with _trial(errno.ENOSPC):
+            os.setxattr(path, attribute, value, follow_symlinks=False)
+            kept = parse_acl(os.getxattr(path, attribute, follow_symlinks=False)) == parse_acl(value)
+    return kept
+
+
+def _takes_name(fd: int, name: bytes) -> bool:
+    taken = False
+    with _trial():
+        os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=fd))
+        taken = True
+        os.unlink(name, dir_fd=fd)
+    return taken
+
+
+def _largest(limit: int, works: Callable[[int], bool]) -> int:
+    """The largest number up to the limit that works, where smaller ones work too; 0 where none does."""
+    if works(limit):
+        return limit
+    low, high = 0, limit
+    while high - low > 1:
+        middle = (low + high) // 2
+        if works(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _first(ladder: Sequence[int], works: Callable[[int], bool]) -> int:
+    """The first of a falling ladder that works; 0 where none does."""
+    return next((step for step in ladder if works(step)), 0)
+
+
+@contextmanager
+def _trial(*answers: int) -> Iterator[None]:
+    """A try: an error is a no, unless it says nothing about what is tried. ENOSPC is an answer only where asked for."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _NO_ANSWER or (error.errno == errno.ENOSPC and errno.ENOSPC not in answers):
+            raise
+
+
+@contextmanager
+def _file(fd: int) -> Iterator[bytes]:
+    name = b"file"
+    os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=fd))
+    try:
+        yield name
+    finally:
+        _remove(fd, name)
+
+
+@contextmanager
+def _directory(fd: int) -> Iterator[bytes]:
+    name = b"directory"
+    os.mkdir(name, 0o700, dir_fd=fd)
+    try:
+        yield name
+    finally:
+        with suppress(FileNotFoundError):
+            os.rmdir(name, dir_fd=fd)
+
+
+def _remove(fd: int, name: bytes) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=fd)
+
+
+def _empty(fd: int) -> None:
+    """Remove whatever a failed trial left; it holds no directory that is not empty."""
+    with os.scandir(b"/proc/self/fd/%d" % fd) as listing:
+        left = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in listing]
+    for name, is_directory in left:
+        if is_directory:
+            os.rmdir(name, dir_fd=fd)
+        else:
+            os.unlink(name, dir_fd=fd)

@@ -1,0 +1,344 @@
+"""Renaming beneath the target's root by descriptor, and the trash there."""
+
+import ctypes
+import errno
+import os
+import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from migrator.core.entry import EntryType
+from migrator.core.errors import Refused
+from migrator.core.paths import join, parent, show
+from migrator.core.paths import name as last_name
+from migrator.fs.beneath import Root, remove_tree
+from migrator.fs.model import TRASH_NAME, mounts_beneath, place_time_s
+from migrator.fs.mountinfo import read_mounts
+from migrator.fs.rules import CLOSED_MODE
+from migrator.fs.writing import descriptor_path, open_own, remove_acls
+
+# ---
+# Renaming on the target, and its trash.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What stands under a name of the target."""
+
+    type: EntryType
+    size_bytes: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expired:
+    """What was removed from the trash: whole places, and the names in them. `problems` are sentences about what stays
+    there although it should go; it is tried again the next time.
+    """
+
+    places: int = 0
+    names: int = 0
+    problems: tuple[str, ...] = ()
+
+
+class TargetMoves(Protocol):
+    """Names on the target, below its root. Nothing is ever overwritten, no symlink is ever followed.
+
+    Paths are relative to the root; those in the trash begin with its name. Blocking and thread-safe; nothing is
+    durable before a sync of the target. All raise OSError.
+    """
+
+    def open_place(self, place: str) -> None:
+        """Make a place in the trash, where it is missing, and make sure of the trash. May be called again.
+
+        Raises Refused where the trash is not a directory of this user's alone on the target's own file system.
+        """
+
+    def look(self, path: bytes) -> Standing | None:
+        """What stands under a name; None for nothing, also where what should be a directory above it is none."""
+
+    def move(self, old: bytes, new: bytes) -> None:
+        """Rename, a directory with all that is in it. Missing directories above `new` are made, root's with mode 0700.
+
+        Raises FileExistsError where `new` is taken, FileNotFoundError where `old` is not there.
+        """
+
+    def make_directory(self, path: bytes) -> None:
+        """Make a directory (root's, mode 0700) and those above it, as far as they are missing. May be called again."""
+
+    def trash(self, path: bytes, place: str, *, name: bytes | None = None) -> bytes | None:
+        """Move a path, with all that is in it, into a place of the trash, under its own path there, or under `name`; with
+        a suffix where that is taken. Returns where it went; None where nothing stands under the path.
+        """
+
+    def expire(self, before_s: float, *, keep: Collection[str] = ()) -> Expired:
+        """Remove the places that were begun before a time, except for those of passes that are under way (`keep`).
+        Names that are none of places stay. May be called again. Raises Refused as `open_place` does.
+        """
+
+
+# ---
+# Renaming below the target's root, by descriptor, without following symlinks, and the trash there.
+
+
+_RENAME_NOREPLACE = 1
+_NOT_KNOWN = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
+_NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NAME_LIMIT_BYTES = 255
+_SUFFIXES = 10_000
+"""How many names are tried in the trash for one path."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class MovingTarget:
+    """The `TargetMoves` port over a mounted directory. Thread-safe. `close` may be called again.
+
+    A rename never overwrites: `renameat2(2)` with RENAME_NOREPLACE. Where the file system does not know the flag (BeeGFS,
+    some FUSE and NFS mounts), the new name is looked at and then taken by a plain rename. Between the two only a process
+    of root's could take it, since trees on the target are closed to users.
+    """
+
+    def __init__(self, root: bytes) -> None:
+        self._path = os.path.abspath(root)
+        self._opening = threading.Lock()
+        self._held: Root | None = None
+
+    def close(self) -> None:
+        """Release the root; the next call opens it anew."""
+        with self._opening:
+            if self._held is not None:
+                self._held.close()
+                self._held = None
+
+    def open_place(self, place: str) -> None:
+        """As the port says."""
+        with self._trash_directory(make=True) as trash_fd:
+            os.close(_open_own(trash_fd, _place_name(place), make=True))
+
+    def look(self, path: bytes) -> Standing | None:
+        """As the port says. A root that was itself removed shows nothing: that is ESTALE, and no answer."""
+        try:
+            with self._parent(path) as (fd, name):
+                facts = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in _NOT_THERE:
+                raise
+            self._check_root()
+            return None
+        return Standing(type=EntryType.of_mode(facts.st_mode), size_bytes=facts.st_size, mtime_ns=facts.st_mtime_ns)
+
+    def move(self, old: bytes, new: bytes) -> None:
+        """As the port says. ENOTDIR or ELOOP where what should be a directory above either name is none."""
+        with self._parent(old) as (old_fd, old_name), self._made_parent(new) as (new_fd, new_name):
+            _rename(old_fd, old_name, new_fd, new_name)
+
+    def make_directory(self, path: bytes) -> None:
+        """As the port says."""
+        _check(path)
+        os.close(self._make(path))
+
+    def trash(self, path: bytes, place: str, *, name: bytes | None = None) -> bytes | None:
+        """As the port says."""
+        if self.look(path) is None:
+            return None
+        wanted = path if name is None else name
+        _check(wanted)
+        with self._trash_directory(make=True) as trash_fd:
+            place_fd = _open_own(trash_fd, _place_name(place), make=True)
+            try:
+                directory, fd = _descend(place_fd, parent(wanted))
+            finally:
+                os.close(place_fd)
+        try:
+            with self._parent(path) as (old_fd, old_name):
+                for candidate in _candidates(last_name(wanted)):
+                    try:
+                        _rename(old_fd, old_name, fd, candidate)
+                    except FileExistsError:
+                        continue
+                    return b"/".join((TRASH_NAME, _place_name(place), join(directory, candidate)))
+        finally:
+            os.close(fd)
+        raise OSError(errno.EEXIST, "no free name in the trash", path)
+
+    def expire(self, before_s: float, *, keep: Collection[str] = ()) -> Expired:
+        """As the port says. What lies on another file system, or is a mount point, is not entered, and stays."""
+        try:
+            with self._trash_directory(make=False) as trash_fd:
+                listed = sorted(os.fsencode(name) for name in os.listdir(trash_fd))
+        except FileNotFoundError:
+            return Expired()
+        places = names = 0
+        problems: list[str] = []
+        mount_points = mounts_beneath(read_mounts(), os.path.realpath(self._path))
+        for name in listed:
+            begun_s = place_time_s(os.fsdecode(name))
+            if begun_s is None or begun_s >= before_s or os.fsdecode(name) in keep:
+                continue
+            removed = remove_tree(self._root, join(TRASH_NAME, name), mount_points)
+            names += removed.names
+            problems += removed.problems
+            places += not removed.problems
+        return Expired(places=places, names=names, problems=tuple(problems))
+
+    @property
+    def _root(self) -> Root:
+        if self._held is None:
+            with self._opening:
+                if self._held is None:
+                    self._held = Root(self._path)
+        return self._held
+
+    def _check_root(self) -> None:
+        fd = self._root.open(b"", os.O_PATH | os.O_DIRECTORY)
+        try:
+            if os.fstat(fd).st_nlink == 0:
+                raise OSError(errno.ESTALE, "the target's root itself is gone", self._path)
+        finally:
+            os.close(fd)
+
+    @contextmanager
+    def _parent(self, path: bytes) -> Iterator[tuple[int, bytes]]:
+        _check(path)
+        with self._root.parent(path) as found:
+            yield found
+
+    @contextmanager
+    def _made_parent(self, path: bytes) -> Iterator[tuple[int, bytes]]:
+        _check(path)
+        directory = parent(path)
+        try:
+            fd = self._root.open(directory, os.O_PATH | os.O_DIRECTORY)
+        except FileNotFoundError:
+            fd = self._make(directory)
+        try:
+            yield fd, last_name(path)
+        finally:
+            os.close(fd)
+
+    def _make(self, directory: bytes) -> int:
+        """A directory below the root, made with all that is missing above it. The caller closes it."""
+        fd = self._root.open(b"", os.O_PATH | os.O_DIRECTORY)
+        for component in directory.split(b"/"):
+            fd = _into(fd, component)
+        return fd
+
+    @contextmanager
+    def _trash_directory(self, *, make: bool) -> Iterator[int]:
+        """The trash, made sure of. Raises FileNotFoundError where there is none and none is to be made."""
+        root_fd = self._root.open(b"", os.O_PATH | os.O_DIRECTORY)
+        try:
+            fd = _open_own(root_fd, TRASH_NAME, make=make)
+        finally:
+            os.close(root_fd)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+
+def _rename(old_fd: int, old: bytes, new_fd: int, new: bytes) -> None:
+    code = _rename_without_replacing(old_fd, old, new_fd, new)
+    if code in _NOT_KNOWN:
+        try:
+            os.stat(new, dir_fd=new_fd, follow_symlinks=False)
+        except FileNotFoundError:
+            os.rename(old, new, src_dir_fd=old_fd, dst_dir_fd=new_fd)
+            return
+        # A missing old name counts first, as it does for the call itself.
+        os.stat(old, dir_fd=old_fd, follow_symlinks=False)
+        code = errno.EEXIST
+    if code:
+        raise OSError(code, os.strerror(code), old, None, new)
+
+
+def _rename_without_replacing(old_fd: int, old: bytes, new_fd: int, new: bytes) -> int:
+    """The error number of renameat2(2); ENOSYS where the C library lacks it (glibc before 2.28)."""
+    call = getattr(_libc, "renameat2", None)
+    if call is None:
+        return errno.ENOSYS
+    while call(old_fd, old, new_fd, new, _RENAME_NOREPLACE) != 0:
+        code = ctypes.get_errno()
+        if code != errno.EINTR:
+            return code
+    return 0
+
+
+def _into(fd: int, component: bytes) -> int:
+    """One step down, the directory made where it is missing. Closes what it came from, also where it fails."""
+    try:
+        try:
+            return os.open(component, _DIRECTORY, dir_fd=fd)
+        except FileNotFoundError:
+            with suppress(FileExistsError):
+                os.mkdir(component, CLOSED_MODE, dir_fd=fd)
+            made = os.open(component, _DIRECTORY, dir_fd=fd)
+        try:
+            remove_acls(descriptor_path(made))
+        except BaseException:
+            os.close(made)
+            raise
+        return made
+    finally:
+        os.close(fd)
+
+
+def _descend(place_fd: int, directory: bytes) -> tuple[bytes, int]:
+    """Down a path in a place of the trash, made as far as it is missing: what it is called there, and its descriptor.
+
+    What was put into the trash before may be in the way, a file or a symlink: then the directory beside it serves.
+    """
+    fd = os.dup(place_fd)
+    taken: list[bytes] = []
+    for component in directory.split(b"/") if directory else ():
+        try:
+            candidate, deeper = _step(fd, component)
+        finally:
+            os.close(fd)
+        fd = deeper
+        taken.append(candidate)
+    return b"/".join(taken), fd
+
+
+def _step(fd: int, component: bytes) -> tuple[bytes, int]:
+    for candidate in _candidates(component):
+        try:
+            return candidate, _into(os.dup(fd), candidate)
+        except NotADirectoryError:
+            continue
+    raise OSError(errno.EEXIST, "no free name in the trash", component)
+
+
+def _candidates(name: bytes) -> Iterator[bytes]:
+    yield name
+    for number in range(1, _SUFFIXES):
+        suffix = b".~%d~" % number
+        yield name[: _NAME_LIMIT_BYTES - len(suffix)] + suffix
+
+
+def _check(path: bytes) -> None:
+    if any(component in (b"", b".", b"..") for component in path.split(b"/")):
+        raise OSError(errno.EINVAL, "not the path of an entry", path)
+
+
+def _place_name(place: str) -> bytes:
+    if place_time_s(place) is None:
+        raise OSError(errno.EINVAL, "not the name of a place in the trash", place)
+    return os.fsencode(place)
+
+
+def _open_own(above_fd: int, name: bytes, *, make: bool) -> int:
+    return open_own(above_fd, name, lambda why: _not_own(name, why), make=make)
+
+
+def _not_own(name: bytes, why: str) -> Refused:
+    return Refused(
+        f"the trash of the target cannot be used: {show(name)} is not a directory of root's alone: {why}",
+        cause="somebody else made it, or changed its owner or its mode",
+        hint=f"look into {show(TRASH_NAME)} in the target's root; give it back to root with mode 0700, or move it away, then "
+        "run the same command again",
+    )

@@ -1,0 +1,319 @@
+"""Probing both file systems with small operations beside other work."""
+
+import asyncio
+import errno
+import logging
+import os
+import stat
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from migrator.core.clock import Clock
+from migrator.core.errors import LockHeld, MigratorError
+from migrator.core.probe import ENTRIES, PROBE_LOCK, PROBE_NAME, Probe, ProbeSide, ProbeTimes
+from migrator.core.tasks import Blocking
+from migrator.fs.model import SENTINEL_NAME
+from migrator.ledger.locks import Locks
+
+# ---
+# What probing asks of a file system and of the ledger. Times in seconds since the epoch.
+
+
+class Prober(Protocol):
+    """Small operations on one file system, through its mount. Blocking: any call may hang with the file system."""
+
+    def probe(self, number: int) -> ProbeTimes:
+        """One probe; `number` chooses the names, which repeat. What a killed process has left is taken over.
+
+        Raises OSError, also where the root is not the file system that was set up, or something that is not the program's
+        own stands in the place of its directory.
+        """
+
+    def clean(self) -> None:
+        """Remove everything that probes make, also what a killed process has left. May be called again; raises OSError."""
+
+
+# ---
+# Probing a mounted file system with small operations in a directory of its own.
+
+
+T = TypeVar("T")
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CONTENT = b"probe\n" * 64
+_MODE = 0o700
+_COMPLETE = b"complete"
+"""The mark that all entries are there: they are made once."""
+
+_SWITCH_S = 0.0002
+
+
+class _Undisturbed:
+    """A block in which this interpreter lets a thread go on quickly when its system call has ended. Otherwise that waits for
+    5 ms while another thread computes, again and again where several do, and the file system would seem to be that slow (13 ms
+    in the median where 2 were right). It costs those threads a few percent. Blocks may overlap, in several threads.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._within = 0
+        self._usual_s = 0.0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._within:
+                self._usual_s = sys.getswitchinterval()
+                sys.setswitchinterval(_SWITCH_S)
+            self._within += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._within -= 1
+            if not self._within:
+                sys.setswitchinterval(self._usual_s)
+
+
+_undisturbed = _Undisturbed()
+
+
+class DirectoryProber:
+    """The `Prober` port over a mounted directory. One call at a time.
+
+    The root is opened anew by every call, and nothing is made in one without a sentinel: an empty directory in the place of a
+    mount is not filled. `monotonic_s` is the clock that measures.
+    """
+
+    def __init__(self, root: bytes, monotonic_s: Callable[[], float]) -> None:
+        self._root = root
+        self._monotonic_s = monotonic_s
+
+    def probe(self, number: int) -> ProbeTimes:
+        """As the port says."""
+        name, entry = _file_name(number), _entry_name(number)
+        with self._open_root() as root_fd, self._made(root_fd) as fd, _undisturbed:
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=fd)
+            # What kernel and client still knew of it from an earlier round has expired by now.
+            stat_s, _ = self._timed(lambda: os.stat(entry, dir_fd=fd, follow_symlinks=False))
+            readdir_s, _ = self._timed(lambda: os.listdir(fd))
+            create_s, file_fd = self._timed(lambda: os.open(name, _NEW_FILE, 0o600, dir_fd=fd))
+            try:
+                write_s, _ = self._timed(lambda: os.write(file_fd, _CONTENT))
+                sync_s, _ = self._timed(lambda: os.fsync(file_fd))
+            finally:
+                os.close(file_fd)
+            unlink_s, _ = self._timed(lambda: os.unlink(name, dir_fd=fd))
+        return ProbeTimes(
+            create_s=create_s,
+            write_s=write_s,
+            sync_s=sync_s,
+            stat_s=stat_s,
+            unlink_s=unlink_s,
+            readdir_s=readdir_s,
+        )
+
+    def clean(self) -> None:
+        """As the port says."""
+        with self._open_root() as root_fd:
+            try:
+                fd = self._open_own(root_fd)
+            except FileNotFoundError:
+                return
+            try:
+                # The mark goes first: without it entries that are missing are made again.
+                for name in (_COMPLETE, *_names(_file_name), *_names(_entry_name)):
+                    with suppress(FileNotFoundError):
+                        os.unlink(name, dir_fd=fd)
+            finally:
+                os.close(fd)
+            with suppress(FileNotFoundError):
+                os.rmdir(PROBE_NAME, dir_fd=root_fd)
+
+    def _timed(self, operation: Callable[[], T]) -> tuple[float, T]:
+        begun_s = self._monotonic_s()
+        result = operation()
+        return max(self._monotonic_s() - begun_s, 0.0), result
+
+    @contextmanager
+    def _open_root(self) -> Iterator[int]:
+        fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            try:
+                os.stat(SENTINEL_NAME, dir_fd=fd, follow_symlinks=False)
+            except FileNotFoundError:
+                raise OSError(errno.ESTALE, "it has no sentinel: not the file system that was set up") from None
+            yield fd
+        finally:
+            os.close(fd)
+
+    @contextmanager
+    def _made(self, root_fd: int) -> Iterator[int]:
+        """The directory with all that is to be listed in it."""
+        with suppress(FileExistsError):
+            os.mkdir(PROBE_NAME, _MODE, dir_fd=root_fd)
+        fd = self._open_own(root_fd)
+        try:
+            if not _is_there(fd, _COMPLETE):
+                for name in (*_names(_entry_name), _COMPLETE):
+                    with suppress(FileExistsError):
+                        os.close(os.open(name, _NEW_FILE, 0o600, dir_fd=fd))
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _open_own(self, root_fd: int) -> int:
+        """Raises OSError where it is a symlink, somebody else's, or where others may change names in it."""
+        fd = os.open(PROBE_NAME, _DIRECTORY, dir_fd=root_fd)
+        facts = os.fstat(fd)
+        if (
+            facts.st_uid == os.geteuid()
+            and not stat.S_IMODE(facts.st_mode) & 0o077
+            and facts.st_dev == os.fstat(root_fd).st_dev
+        ):
+            return fd
+        os.close(fd)
+        raise OSError(errno.EPERM, "its directory for probes is not its own: remove it", PROBE_NAME)
+
+
+def _names(named: Callable[[int], bytes]) -> tuple[bytes, ...]:
+    return tuple(named(number) for number in range(ENTRIES))
+
+
+def _file_name(number: int) -> bytes:
+    return b"probe-%02d" % (number % ENTRIES)
+
+
+def _entry_name(number: int) -> bytes:
+    return b"entry-%02d" % (number % ENTRIES)
+
+
+def _is_there(fd: int, name: bytes) -> bool:
+    try:
+        os.stat(name, dir_fd=fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+# ---
+# Probing both sides again and again, while something else goes on.
+
+
+LOG = logging.getLogger("migrator.probing")
+
+NO_ANSWER_S = 30.0
+"""So long a probe is waited for; it goes on by itself, and none follows it before it has ended."""
+
+CLEANING_S = 5.0
+"""So long the end of a program waits for what it has to remove; the next one removes what is left."""
+
+_FOR_EVER_S = 365.0 * 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeWorld:
+    """The ports. `interval_s` is from the beginning of one round to that of the next; `keep` is given every probe."""
+
+    probers: Mapping[ProbeSide, Prober]
+    keep: Callable[[Probe], None]
+    locks: Locks
+    clock: Clock
+    blocking: Blocking
+    interval_s: float
+    no_answer_s: float = NO_ANSWER_S
+
+
+@dataclass(slots=True, kw_only=True)
+class _Probing:
+    world: ProbeWorld
+    _under_way: dict[ProbeSide, tuple[float, asyncio.Task[ProbeTimes]]] = field(default_factory=dict)
+
+    async def go_on(self) -> None:
+        """Probe while this process holds the lock; while another one does, wait for its end."""
+        world = self.world
+        while True:
+            try:
+                with world.locks.hold(PROBE_LOCK, "probing of both file systems"):
+                    await self._rounds()
+            except LockHeld:
+                await world.clock.sleep(world.interval_s)
+
+    async def _rounds(self) -> None:
+        number, world = 0, self.world
+        try:
+            while True:
+                # Not at once: a program that ends soon has nobody to give way to.
+                await world.clock.sleep(world.interval_s)
+                await asyncio.gather(*(self._probe(side, number) for side in world.probers))
+                number += 1
+        finally:
+            await asyncio.gather(*(self._clean(side) for side in world.probers))
+
+    async def _probe(self, side: ProbeSide, number: int) -> None:
+        """One probe; where the one before hangs still, that is what is told of this round."""
+        world, at_s = self.world, self.world.clock.now_s()
+        hanging = self._under_way.get(side)
+        if hanging is None:
+            prober = world.probers[side]
+            begun = world.clock.monotonic_s()
+            work = asyncio.create_task(world.blocking(lambda: prober.probe(number), timeout_s=_FOR_EVER_S))
+            self._under_way[side] = begun, work
+        else:
+            begun, work = hanging
+        await asyncio.wait({work}, timeout=world.no_answer_s if hanging is None else 0.0)
+        if not work.done():
+            world.keep(Probe(side=side, at_s=at_s, waited_s=max(world.clock.monotonic_s() - begun, 0.0)))
+            return
+        del self._under_way[side]
+        world.keep(_ended(side, at_s, work))
+
+    async def _clean(self, side: ProbeSide) -> None:
+        """Also what a killed program has left. Nothing is asked of a file system that does not answer."""
+        hanging = self._under_way.pop(side, None)
+        if hanging is not None:
+            await asyncio.wait({hanging[1]}, timeout=CLEANING_S)
+            if hanging[1].cancel():
+                # Its thread cannot be ended, and does not hold the program.
+                return
+            hanging[1].exception()
+        try:
+            await self.world.blocking(self.world.probers[side].clean, timeout_s=CLEANING_S)
+        except (OSError, TimeoutError):
+            return
+
+
+def _ended(side: ProbeSide, at_s: float, work: asyncio.Task[ProbeTimes]) -> Probe:
+    try:
+        return Probe(side=side, at_s=at_s, times=work.result())
+    except (OSError, MigratorError) as error:
+        return Probe(side=side, at_s=at_s, failure=_reason(error))
+
+
+def _reason(error: OSError | MigratorError) -> str:
+    if isinstance(error, MigratorError):
+        return error.message
+    return error.strerror or str(error) or type(error).__name__
+
+
+@asynccontextmanager
+async def probing(world: ProbeWorld | None) -> AsyncIterator[None]:
+    """Probe both sides beside the block, unless another process of the site does; None: nothing is probed.
+
+    At the end everything that probes make is removed. What goes wrong with probing itself is in the log, and hurts nobody.
+    """
+    if world is None:
+        yield
+        return
+    task = asyncio.create_task(_Probing(world=world).go_on())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        if not task.cancelled() and (error := task.exception()) is not None:
+            LOG.error("probing ended: %s", error)

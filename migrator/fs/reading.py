@@ -1,0 +1,490 @@
+"""Reading a mounted file system beneath a root: entries, xattrs, digests; a plain directory as the source."""
+
+import asyncio
+import ctypes
+import errno
+import hashlib
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+import xxhash
+
+from migrator.bench.model import BENCH_NAME
+from migrator.catalog.model import ScanProblem
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
+from migrator.core.paths import join
+from migrator.core.probe import PROBE_NAME
+from migrator.fs.beneath import Root, entry_path
+from migrator.fs.model import SENTINEL_NAME, Capacity, MountIdentity, mount_fingerprint, mount_of, mounts_beneath
+from migrator.fs.mountinfo import read_mounts
+from migrator.fs.ports import Block, Digest
+from migrator.gluster.model import SourceHealth
+from migrator.purge.model import PURGE_NAME
+
+# ---
+# Extended attributes of an entry: one call to list them, one more for each that is kept.
+
+
+_INTERNAL_PREFIXES = (
+    b"trusted.gfid",
+    b"trusted.glusterfs.",
+    b"trusted.afr.",
+    b"trusted.ec.",
+    b"trusted.pgfid.",
+    b"trusted.bit-rot.",
+    b"trusted.SGI_ACL_",
+    b"trusted.tier.",
+    b"trusted.distribute.",
+    b"trusted.io-stats-dump",
+)
+"""What Gluster and XFS keep for themselves: `trusted.SGI_ACL_FILE` is how XFS stores the ACL that is read as
+`system.posix_acl_access` as well, and Gluster's FUSE mount shows it to root."""
+
+_ABSENT: Mapping[bytes, bytes] = {}
+_NO_SUCH_ATTRIBUTE = (errno.ENODATA, errno.EOPNOTSUPP)
+
+
+def is_carried(name: bytes) -> bool:
+    """Whether an attribute is somebody's data: not a file system's internal one, and not the SELinux label, which
+    belongs to the policy of a machine.
+    """
+    if name.startswith(b"user.") or name in (ACL_ACCESS, ACL_DEFAULT):
+        return True
+    if name.startswith(b"security."):
+        return name != b"security.selinux"
+    return name.startswith(b"trusted.") and not name.startswith(_INTERNAL_PREFIXES)
+
+
+def read_xattrs(directory_fd: int, name: bytes) -> Mapping[bytes, bytes]:
+    """The carried attributes of an entry, never through a symlink; empty where the file system knows none.
+
+    An attribute that goes away between the two calls is not there. Raises OSError.
+    """
+    path = entry_path(directory_fd, name)
+    try:
+        listed = os.listxattr(path, follow_symlinks=False)
+    except OSError as error:
+        if error.errno in _NO_SUCH_ATTRIBUTE:
+            return _ABSENT
+        raise
+    if not listed:
+        return _ABSENT
+    xattrs: dict[bytes, bytes] = {}
+    for key in map(os.fsencode, listed):
+        if is_carried(key):
+            try:
+                xattrs[key] = os.getxattr(path, key, follow_symlinks=False)
+            except OSError as error:
+                if error.errno not in _NO_SUCH_ATTRIBUTE:
+                    raise
+    return xattrs
+
+
+# ---
+# What one name in a directory is, by the descriptor of the directory.
+
+
+INO_MASK = 0xFFFF_FFFF_FFFF_FFFF
+"""Numbers of inodes and of file systems are kept as unsigned, of 64 bits."""
+_LOOKS = 3
+"""How often an entry is looked at again when it turned into something else between two calls."""
+_NO_XATTRS: Mapping[bytes, bytes] = {}
+
+
+def read_entry(fd: int, name: bytes, path: bytes, facts: os.stat_result, problems: list[ScanProblem]) -> Entry:
+    """The entry, with what could not be read of it added to `problems`. Raises FileNotFoundError when it is gone."""
+    mode = facts.st_mode
+    symlink_target: bytes | None = None
+    if stat.S_ISLNK(mode):
+        facts, symlink_target = _read_symlink(fd, name, path, facts, problems)
+        mode = facts.st_mode
+    try:
+        xattrs = read_xattrs(fd, name)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        problems.append(problem_of(path, "xattrs", error))
+        xattrs = _NO_XATTRS
+    return Entry(
+        path=path,
+        type=EntryType.of_mode(mode),
+        size_bytes=facts.st_size,
+        blocks=facts.st_blocks,
+        uid=facts.st_uid,
+        gid=facts.st_gid,
+        mode=mode & 0o7777,
+        mtime_ns=facts.st_mtime_ns,
+        atime_ns=facts.st_atime_ns,
+        ctime_ns=facts.st_ctime_ns,
+        dev=facts.st_dev,
+        rdev=facts.st_rdev,
+        ino=facts.st_ino & INO_MASK,
+        nlink=facts.st_nlink,
+        symlink_target=symlink_target,
+        xattrs=xattrs,
+    )
+
+
+def _read_symlink(
+    fd: int, name: bytes, path: bytes, facts: os.stat_result, problems: list[ScanProblem]
+) -> tuple[os.stat_result, bytes | None]:
+    """The target, or newer facts and None where it is no symlink any more."""
+    for _ in range(_LOOKS):
+        try:
+            return facts, os.readlink(name, dir_fd=fd)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                problems.append(problem_of(path, "readlink", error))
+                return facts, None
+        facts = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        if not stat.S_ISLNK(facts.st_mode):
+            return facts, None
+    problems.append(ScanProblem(path=path, operation="readlink", errno=None, reason="changes its type all the time"))
+    return facts, None
+
+
+def problem_of(path: bytes, operation: str, error: OSError) -> ScanProblem:
+    """What the kernel said of an operation on a path."""
+    return ScanProblem(path=path, operation=operation, errno=error.errno, reason=error.strerror or str(error))
+
+
+# ---
+# Digests of the content of files.
+
+
+_READ_BYTES = 4 * 1024 * 1024
+
+
+class _Hash(Protocol):
+    def update(self, data: memoryview, /) -> None: ...
+
+    def digest(self) -> bytes: ...
+
+
+DIGEST_ALGORITHMS: Mapping[str, Callable[[], _Hash]] = {
+    "xxh3_128": xxhash.xxh3_128,
+    "blake2b": hashlib.blake2b,
+    "sha256": hashlib.sha256,
+}
+"""What `digest` can do. xxh3_128 finds every accident; the others withstand somebody who makes collisions too."""
+
+
+def require_algorithm(algorithm: str) -> None:
+    """Raises ValueError for an algorithm that is not known."""
+    if algorithm not in DIGEST_ALGORITHMS:
+        known = ", ".join(DIGEST_ALGORITHMS)
+        raise ValueError(f"unknown digest algorithm {algorithm!r}; known: {known}")
+
+
+def digest_of(fd: int, algorithm: str, path: bytes) -> Digest:
+    """The digest of an open regular file, read from its begin; `path` is for errors. Its clean pages are dropped from the page
+    cache before it is read. One that grows is read little further than it went at first, and told as changed.
+
+    Raises OSError, also (EINVAL) where it is no regular file.
+    """
+    hasher = DIGEST_ALGORITHMS[algorithm]()
+    before = os.fstat(fd)
+    if not stat.S_ISREG(before.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+    # One byte more than the file has, so that growth shows in the first read already.
+    buffer = memoryview(bytearray(min(before.st_size + 1, _READ_BYTES)))
+    size_bytes = 0
+    # No further than that: whoever goes on writing to it must not keep the reader for ever.
+    while size_bytes <= before.st_size and (count := os.readv(fd, [buffer])):
+        hasher.update(buffer[:count])
+        size_bytes += count
+    changed = size_bytes != before.st_size or _content_facts(before) != _content_facts(os.fstat(fd))
+    return Digest(value=hasher.digest(), size_bytes=size_bytes, changed=changed)
+
+
+def _content_facts(facts: os.stat_result) -> tuple[int, int, int]:
+    return facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
+
+
+# ---
+# Reading a file system beneath a root: the part that source and target have in common.
+#
+# Every path is opened beneath the root without following a symlink (`beneath`), and every look at an entry goes through
+# the descriptor of its directory, so that nothing that is swapped in the middle of the work leads elsewhere.
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+ANSWER_TIMEOUT_S = 120.0
+"""How long a look at the root may take before the file system counts as one that does not answer."""
+
+_SENTINEL_LIMIT_BYTES = 4096
+_SEEN_NAMES = 10_000
+"""How many names of a directory are remembered: a Gluster mount lists some twice while they are renamed."""
+_OWN_NAMES = (SENTINEL_NAME, PURGE_NAME, PROBE_NAME, BENCH_NAME)
+"""In the root of a file system: this program's, and no data."""
+_OTHER_MOUNT = "another file system is mounted here; not entered"
+
+
+class ReadingFileSystem:
+    """The `FileSystem` port over a mounted directory. Thread-safe.
+
+    The root is opened at the first read and held: a mount that appears over it later is not seen by reads, but by
+    `identity`, which looks at the path anew each time. Make a new object for every pass. `close` may be called again.
+    """
+
+    def __init__(self, root: bytes) -> None:
+        self._path = os.path.abspath(root)
+        self._opening = threading.Lock()
+        self._beneath: Root | None = None
+        self._device = 0
+        self._mount_points: frozenset[bytes] = frozenset()
+        self._syncing = threading.Lock()
+        self._sync_fd = -1
+
+    @property
+    def root(self) -> bytes:
+        """The absolute path of the root."""
+        return self._path
+
+    @property
+    def beneath(self) -> Root:
+        """The root, held open; opened by the first call. Raises OSError where it is missing."""
+        if self._beneath is None:
+            with self._opening:
+                if self._beneath is None:
+                    self._beneath = self._open()
+        return self._beneath
+
+    def close(self) -> None:
+        """Release the root; the next read opens it anew."""
+        with self._opening:
+            if self._beneath is not None:
+                self._beneath.close()
+                self._beneath = None
+        with self._syncing:
+            if self._sync_fd >= 0:
+                os.close(self._sync_fd)
+                self._sync_fd = -1
+
+    def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
+        """The entries of a directory in blocks, as the port says. A directory that is gone has none, and no problem."""
+        try:
+            fd = self._open_directory(path)
+        except FileNotFoundError:
+            if self._root_is_gone():
+                yield Block(entries=(), problems=(_root_was_removed(path),))
+            return
+        except OSError as error:
+            yield Block(entries=(), problems=(problem_of(path, "open", error),))
+            return
+        try:
+            yield from self._blocks(fd, path, block_entries)
+        finally:
+            os.close(fd)
+
+    def look(self, path: bytes) -> Entry | None:
+        """One entry; None where the kernel says that it, or a directory above it, does not exist. Raises OSError."""
+        problems: list[ScanProblem] = []
+        try:
+            if not path:
+                fd = self.beneath.open(b"", os.O_PATH | os.O_DIRECTORY)
+                try:
+                    return read_entry(fd, b".", b"", os.fstat(fd), problems)
+                finally:
+                    os.close(fd)
+            with self.beneath.parent(path) as (fd, name):
+                entry = read_entry(fd, name, path, os.stat(name, dir_fd=fd, follow_symlinks=False), problems)
+        except FileNotFoundError:
+            if self._root_is_gone():
+                raise
+            return None
+        if problems:
+            raise OSError(problems[0].errno or errno.EIO, problems[0].reason, path)
+        return entry
+
+    def digest(self, path: bytes, algorithm: str) -> Digest:
+        """The digest of a regular file. Its clean pages are dropped from the page cache before it is read. One that
+        grows is read little further than it went at first, and told as changed.
+
+        Raises OSError, also (EINVAL) where the path is no regular file, and ValueError for an unknown algorithm.
+        """
+        require_algorithm(algorithm)
+        fd = self._open_for_reading(path)
+        try:
+            return digest_of(fd, algorithm, path)
+        finally:
+            os.close(fd)
+
+    def sync(self) -> None:
+        """Sync the root's file system (syncfs). Raises OSError, also once for what failed to reach the disks since the
+        first call: the descriptor is kept, because one that is opened later would not be told (syncfs(2)).
+        """
+        with self._syncing:
+            if self._sync_fd < 0:
+                self._sync_fd = self.beneath.open(b"", os.O_RDONLY | os.O_DIRECTORY)
+            if _libc.syncfs(self._sync_fd) != 0:
+                code = ctypes.get_errno()
+                raise OSError(code, os.strerror(code), self.root)
+
+    def identity(self) -> MountIdentity:
+        """What is mounted at the root's path now, whatever the held root is. Raises OSError."""
+        with Root(self._path) as fresh:
+            fd = fresh.open(b"", os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                facts, room = os.fstat(fd), os.fstatvfs(fd)
+            finally:
+                os.close(fd)
+            sentinel = _read_sentinel(fresh)
+        mount = mount_of(read_mounts(), os.path.realpath(self._path))
+        # Major 0 is an anonymous device (FUSE, NFS, BeeGFS): another number at every mount.
+        lasting = os.major(facts.st_dev) != 0
+        return MountIdentity(
+            filesystem=mount.filesystem if mount else "",
+            mounted_from=os.fsdecode(mount.source) if mount else "",
+            device=facts.st_dev if lasting else None,
+            fsid=room.f_fsid & INO_MASK if lasting else None,
+            root_ino=facts.st_ino & INO_MASK,
+            sentinel=sentinel,
+        )
+
+    def capacity(self) -> Capacity:
+        """Room for users that are not root, now. Raises OSError."""
+        room = os.statvfs(self._path)
+        return Capacity(
+            total_bytes=room.f_blocks * room.f_frsize,
+            free_bytes=room.f_bavail * room.f_frsize,
+            total_inodes=room.f_files or None,
+            free_inodes=room.f_favail if room.f_files else None,
+            read_only=bool(room.f_flag & os.ST_RDONLY),
+        )
+
+    def _open(self) -> Root:
+        root = Root(self._path)
+        try:
+            fd = root.open(b"", os.O_PATH | os.O_DIRECTORY)
+            try:
+                self._device = os.fstat(fd).st_dev
+            finally:
+                os.close(fd)
+            self._mount_points = mounts_beneath(read_mounts(), os.path.realpath(self._path))
+        except OSError:
+            root.close()
+            raise
+        return root
+
+    def _root_is_gone(self) -> bool:
+        """A root that was itself removed gives ENOENT for everything: that proves nothing."""
+        try:
+            fd = self.beneath.open(b"", os.O_PATH | os.O_DIRECTORY)
+        except OSError:
+            return True
+        try:
+            return os.fstat(fd).st_nlink == 0
+        finally:
+            os.close(fd)
+
+    def _open_directory(self, path: bytes) -> int:
+        """A descriptor for `dir_fd` only: the listing opens the directory through it, once."""
+        fd = self.beneath.open(path, os.O_PATH | os.O_DIRECTORY)
+        if path not in self._mount_points and os.fstat(fd).st_dev == self._device:
+            return fd
+        os.close(fd)
+        raise OSError(errno.EXDEV, _OTHER_MOUNT, path)
+
+    def _open_for_reading(self, path: bytes) -> int:
+        # O_NONBLOCK: a FIFO in a file's place must not block. O_NOATIME is for owners and root only.
+        flags = os.O_RDONLY | os.O_NONBLOCK
+        try:
+            return self.beneath.open(path, flags | os.O_NOATIME)
+        except PermissionError:
+            return self.beneath.open(path, flags)
+
+    def _blocks(self, fd: int, path: bytes, block_entries: int) -> Iterator[Block]:
+        entries: list[Entry] = []
+        problems: list[ScanProblem] = []
+        device, mount_points, at_root = self._device, self._mount_points, not path
+        seen: set[bytes] = set()
+        try:
+            # By its descriptor's path, because that gives names as bytes; a descriptor would give decoded names.
+            with os.scandir(b"/proc/self/fd/%d" % fd) as listing:
+                for listed in listing:
+                    name = listed.name
+                    if name in seen or (at_root and name in _OWN_NAMES):
+                        continue
+                    if len(seen) < _SEEN_NAMES:
+                        seen.add(name)
+                    entry_path = join(path, name)
+                    try:
+                        facts = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                        if facts.st_dev != device or entry_path in mount_points:
+                            problems.append(_other_mount(entry_path))
+                            continue
+                        entries.append(read_entry(fd, name, entry_path, facts, problems))
+                    except FileNotFoundError:
+                        continue
+                    except OSError as error:
+                        problems.append(problem_of(entry_path, "lstat", error))
+                    if len(entries) >= block_entries:
+                        yield Block(entries=tuple(entries), problems=tuple(problems))
+                        entries, problems = [], []
+            # A removed directory lists nothing, without an error: glibc takes ENOENT for its end.
+            if not seen and self._root_is_gone():
+                problems.append(_root_was_removed(path))
+        except FileNotFoundError:
+            # Removed since it was opened: what was listed before stands as seen.
+            if self._root_is_gone():
+                problems.append(_root_was_removed(path))
+        except OSError as error:
+            problems.append(problem_of(path, "list", error))
+        if entries or problems:
+            yield Block(entries=tuple(entries), problems=tuple(problems))
+
+
+def _root_was_removed(path: bytes) -> ScanProblem:
+    return ScanProblem(path=path, operation="open", errno=errno.ENOENT, reason="the root itself is gone")
+
+
+def _other_mount(path: bytes) -> ScanProblem:
+    return ScanProblem(path=path, operation="open", errno=errno.EXDEV, reason=_OTHER_MOUNT)
+
+
+def _read_sentinel(root: Root) -> str | None:
+    try:
+        fd = root.open(SENTINEL_NAME, os.O_RDONLY | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return None
+        return os.read(fd, _SENTINEL_LIMIT_BYTES).decode("utf-8", "backslashreplace").strip()
+    finally:
+        os.close(fd)
+
+
+# ---
+# A plain mounted directory as the source.
+
+
+class PosixSource(ReadingFileSystem):
+    """The `SourceFileSystem` port over any mounted tree: healthy as long as the same thing is mounted."""
+
+    async def health(self) -> SourceHealth:
+        """The mount's identity as a fingerprint; a root that cannot be read is a problem."""
+        try:
+            identity = await asyncio.wait_for(asyncio.to_thread(self.identity), ANSWER_TIMEOUT_S)
+        except TimeoutError:
+            return SourceHealth(problems=("the source's root does not answer",), fingerprint="")
+        except OSError as error:
+            return SourceHealth(problems=(f"the source's root cannot be read: {error.strerror}",), fingerprint="")
+        return SourceHealth(problems=(), fingerprint=mount_fingerprint(identity))
+
+    async def quotas(self) -> Sequence[tuple[bytes, int]]:
+        """None that the program knows of."""
+        return ()

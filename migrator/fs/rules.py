@@ -1,0 +1,362 @@
+"""What a target of given capabilities will show of a copied file, and the comparison of one path of both sides. Pure."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType, acl_entries
+from migrator.core.paths import show
+from migrator.core.units import MIB
+from migrator.fs.acl import AclEntry, is_minimal, owning_group_bits, parse_acl, show_acl
+from migrator.fs.model import TargetCapabilities
+from migrator.plan.model import SurpriseKind
+from migrator.verify.model import Difference, DifferenceKind, DigestPolicy
+
+# ---
+# What a target of given capabilities will show of a file that was copied to it as well as can be.
+#
+# The planner asks it before anything moves, the copy by descriptor while it moves, the verification afterwards: one
+# answer for all three, so that what was announced is what is expected.
+
+
+TEMPORARY_PREFIX = b".migrator-tmp-"
+"""How the copy by descriptor names a file that is not complete; what is left of it after a crash is an extra path."""
+
+KERNEL_LABELS = frozenset({b"security.selinux", b"security.ima", b"security.evm"})
+"""Attributes that a kernel gives to files by its own policy: a copy has those of its own system."""
+
+_ACLS = (ACL_ACCESS, ACL_DEFAULT)
+_SAMPLE_RANGE = 2**64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """One thing of one path that the target is known not to keep; `detail` is for people."""
+
+    path: bytes
+    kind: SurpriseKind
+    detail: str
+
+
+def floored_time_ns(time_ns: int, capabilities: TargetCapabilities) -> int:
+    """The time that the target shows: floored to its granularity, also before 1970 (-1.5 s becomes -2 s)."""
+    granularity_ns = max(capabilities.time_granularity_ns, 1)
+    return time_ns // granularity_ns * granularity_ns
+
+
+def xattr_loss(name: bytes, value: bytes, capabilities: TargetCapabilities) -> SurpriseKind | None:
+    """Why the target cannot keep one extended attribute; None where it can.
+
+    `trusted.*` is the file system's own and is never carried, whatever the target could keep; of `system.*` only the
+    two POSIX ACLs are.
+    """
+    if name in _ACLS:
+        kept = capabilities.keeps_acls and acl_entries(value) <= capabilities.max_acl_entries
+        return None if kept else SurpriseKind.LOSS_ACL
+    if name in KERNEL_LABELS:
+        return SurpriseKind.LOSS_XATTR_NAMESPACE
+    if name.startswith(b"user."):
+        keeps = capabilities.keeps_user_xattrs
+    elif name.startswith(b"security."):
+        keeps = capabilities.keeps_security_xattrs
+    else:
+        keeps = False
+    if not keeps:
+        return SurpriseKind.LOSS_XATTR_NAMESPACE
+    return SurpriseKind.LOSS_XATTR_SIZE if len(value) > capabilities.max_xattr_value_bytes else None
+
+
+def kept_xattrs(xattrs: Mapping[bytes, bytes], capabilities: TargetCapabilities) -> dict[bytes, bytes]:
+    """The attributes that are carried to the target, ACLs among them."""
+    return {name: value for name, value in xattrs.items() if xattr_loss(name, value, capabilities) is None}
+
+
+def absence(source: Entry, capabilities: TargetCapabilities) -> Loss | None:
+    """Why a path cannot be on the target at all (or cannot be read back there); None where it must be there."""
+    for component in source.path.split(b"/"):
+        if len(component) > capabilities.max_name_bytes:
+            detail = f"a name of {len(component)} bytes, where the target allows {capabilities.max_name_bytes}"
+            return Loss(path=source.path, kind=SurpriseKind.LOSS_NAME, detail=detail)
+        if component in capabilities.reserved_names:
+            detail = f"the target reserves the name {show(component)}"
+            return Loss(path=source.path, kind=SurpriseKind.LOSS_NAME, detail=detail)
+    match source.type:
+        case EntryType.SYMLINK:
+            length = len(source.symlink_target or b"")
+            if length > capabilities.max_symlink_target_bytes:
+                limit = capabilities.max_symlink_target_bytes
+                detail = f"a link to {length} bytes of path, where the target can read {limit}"
+                return Loss(path=source.path, kind=SurpriseKind.LOSS_SYMLINK_TARGET, detail=detail)
+        case EntryType.FIFO if not capabilities.makes_fifos:
+            return Loss(path=source.path, kind=SurpriseKind.LOSS_FIFO, detail="the target makes no FIFOs")
+        case EntryType.SOCKET if not capabilities.makes_sockets:
+            return Loss(path=source.path, kind=SurpriseKind.LOSS_SOCKET, detail="the target makes no sockets")
+        case EntryType.BLOCK | EntryType.CHARACTER if not capabilities.makes_devices:
+            detail = "the target makes no device nodes"
+            return Loss(path=source.path, kind=SurpriseKind.LOSS_DEVICE_NODE, detail=detail)
+        case _:
+            pass
+    return None
+
+
+def is_sampled(path: bytes, policy: DigestPolicy) -> bool:
+    """Whether a file's content is compared: the same path and seed give the same answer on every machine."""
+    if policy.share >= 1.0:
+        return True
+    seed = policy.seed.to_bytes(16, "big", signed=True)
+    value = int.from_bytes(hashlib.blake2b(path, digest_size=8, key=seed).digest(), "big")
+    return value < policy.share * _SAMPLE_RANGE
+
+
+# ---
+# Comparing one path of both sides, under what the target is known to keep.
+#
+# What differs and should not is a difference. What differs because the target cannot keep it is an expected loss, and
+# is counted: nothing is lost in silence, and nothing is reported for ever.
+
+
+BLOCK_BYTES = 512
+SPARSENESS_FACTOR = 2
+SPARSENESS_SLACK_BYTES = MIB
+"""A copy of a sparse file may use twice its blocks and one MiB more: file systems round holes to blocks and stripes
+of their own (BeeGFS's are 512 KiB, XFS allocates ahead), and rsync leaves runs of zeros below its write size."""
+
+CLOSED_MODE = 0o700
+"""The mode of a tree's root on the target until the switch."""
+
+_GROUP_SHIFT = 3
+_GROUP_MASK = 0o070
+_ALL_BITS = 0o7777
+
+
+@dataclass(slots=True, kw_only=True)
+class Comparison:
+    """What the comparison of one path found."""
+
+    differences: list[Difference] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+
+
+def compare(source: Entry, target: Entry, capabilities: TargetCapabilities) -> Comparison:
+    """Compare all that one look at each side shows. Content and hard links take more than that.
+
+    Where the types differ nothing else is compared.
+    """
+    found = _Findings(source.path)
+    if source.type is not target.type:
+        found.difference(DifferenceKind.TYPE, source.type.value, target.type.value)
+        return found.comparison
+    _compare_type_facts(found, source, target, capabilities)
+    _compare_time(found, source, target, capabilities)
+    _compare_owner(found, source, target, capabilities)
+    _compare_acls_and_mode(found, source, target, capabilities)
+    _compare_xattrs(found, source, target, capabilities)
+    return found.comparison
+
+
+def compare_tree_root(source: Entry, target: Entry, *, owner: tuple[int, int]) -> Comparison:
+    """Compare the root of a user tree, which is closed on the target until the switch: the owner's (`owner`, uid and
+    gid), mode 0700, no ACL. An open root is a difference; the source's own attributes are the manifest's business.
+    """
+    found = _Findings(source.path)
+    if source.type is not target.type:
+        found.difference(DifferenceKind.TYPE, source.type.value, target.type.value)
+        return found.comparison
+    if (target.uid, target.gid) != owner:
+        found.difference(DifferenceKind.OWNER, f"closed: {owner[0]}:{owner[1]}", f"{target.uid}:{target.gid}")
+    if target.mode != CLOSED_MODE:
+        found.difference(DifferenceKind.MODE, f"closed: {CLOSED_MODE:04o}", f"{target.mode:04o}")
+    for name in (ACL_ACCESS, ACL_DEFAULT):
+        if name in target.xattrs:
+            found.difference(DifferenceKind.ACL, "closed: none", _acl_words(target.xattrs[name]))
+    return found.comparison
+
+
+class _Findings:
+    """Collects what is found at one path."""
+
+    def __init__(self, path: bytes) -> None:
+        self._path = path
+        self.comparison = Comparison()
+
+    def difference(self, kind: DifferenceKind, source: str, target: str) -> None:
+        self.comparison.differences.append(Difference(path=self._path, kind=kind, source=source, target=target))
+
+    def loss(self, kind: SurpriseKind, detail: str) -> None:
+        self.comparison.losses.append(Loss(path=self._path, kind=kind, detail=detail))
+
+
+def _compare_type_facts(found: _Findings, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
+    match source.type:
+        case EntryType.FILE:
+            if source.size_bytes != target.size_bytes:
+                found.difference(DifferenceKind.SIZE, str(source.size_bytes), str(target.size_bytes))
+            else:
+                _compare_sparseness(found, source, target, capabilities)
+        case EntryType.SYMLINK:
+            if source.symlink_target != target.symlink_target:
+                found.difference(
+                    DifferenceKind.SYMLINK_TARGET,
+                    show(source.symlink_target or b""),
+                    show(target.symlink_target or b""),
+                )
+        case EntryType.BLOCK | EntryType.CHARACTER:
+            if source.rdev != target.rdev:
+                before, after = _device_words(source.rdev), _device_words(target.rdev)
+                if capabilities.keeps_device_numbers:
+                    found.difference(DifferenceKind.DEVICE, before, after)
+                else:
+                    found.loss(SurpriseKind.LOSS_DEVICE, f"device {before} is {after} on the target")
+        case EntryType.DIRECTORY | EntryType.FIFO | EntryType.SOCKET:
+            pass
+
+
+def _compare_sparseness(found: _Findings, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
+    source_bytes, target_bytes = source.blocks * BLOCK_BYTES, target.blocks * BLOCK_BYTES
+    if source_bytes >= source.size_bytes:
+        return
+    if target_bytes <= SPARSENESS_FACTOR * source_bytes + SPARSENESS_SLACK_BYTES:
+        return
+    before, after = f"{source_bytes} bytes allocated", f"{target_bytes} bytes allocated"
+    if capabilities.keeps_sparse:
+        found.difference(DifferenceKind.SPARSENESS, before, after)
+    else:
+        found.loss(SurpriseKind.LOSS_SPARSENESS, f"{before} become {after}")
+
+
+def _compare_time(found: _Findings, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
+    if source.mtime_ns == target.mtime_ns:
+        return
+    floored_ns = floored_time_ns(source.mtime_ns, capabilities)
+    if target.mtime_ns == floored_ns:
+        found.loss(SurpriseKind.LOSS_TIME, f"{source.mtime_ns} ns becomes {floored_ns} ns")
+    elif source.type is EntryType.SYMLINK and not capabilities.keeps_symlink_times:
+        found.loss(SurpriseKind.LOSS_SYMLINK_TIME, f"{source.mtime_ns} ns becomes {target.mtime_ns} ns")
+    else:
+        found.difference(DifferenceKind.MTIME, f"{source.mtime_ns} ns", f"{target.mtime_ns} ns")
+
+
+def _compare_owner(found: _Findings, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
+    if (source.uid, source.gid) == (target.uid, target.gid):
+        return
+    before, after = f"{source.uid}:{source.gid}", f"{target.uid}:{target.gid}"
+    if source.type is EntryType.SYMLINK and not capabilities.keeps_symlink_owner:
+        found.loss(SurpriseKind.LOSS_SYMLINK_OWNER, f"{before} becomes {after}")
+    else:
+        found.difference(DifferenceKind.OWNER, before, after)
+
+
+def _compare_acls_and_mode(found: _Findings, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
+    """The access ACL and the mode are compared together, because the one changes what the other's group bits mean."""
+    source_acl, target_acl = _access_acl(source), _access_acl(target)
+    compared, modes, target_mode = _ALL_BITS, {source.mode}, target.mode
+    if source_acl == target_acl:
+        if source_acl is None:
+            modes, target_mode = {_effective_mode(source)}, _effective_mode(target)
+    elif source_acl is not None and target_acl is None and _acl_is_lost(source.xattrs[ACL_ACCESS], capabilities):
+        # Without its ACL a file may show the mask or, which is safer, what its owning group may do really.
+        found.loss(SurpriseKind.LOSS_ACL, _acl_words(source.xattrs[ACL_ACCESS]))
+        modes.add(_effective_mode(source))
+    else:
+        found.difference(DifferenceKind.ACL, _access_words(source), _access_words(target))
+        compared &= ~_GROUP_MASK
+    default_source, default_target = source.xattrs.get(ACL_DEFAULT), target.xattrs.get(ACL_DEFAULT)
+    if _entries(default_source) != _entries(default_target):
+        if default_source is not None and default_target is None and _acl_is_lost(default_source, capabilities):
+            found.loss(SurpriseKind.LOSS_ACL, f"default: {_acl_words(default_source)}")
+        else:
+            found.difference(
+                DifferenceKind.ACL, f"default: {_acl_words(default_source)}", f"default: {_acl_words(default_target)}"
+            )
+    if target_mode & compared in {mode & compared for mode in modes}:
+        return
+    if source.type is EntryType.SYMLINK and target.mode == capabilities.symlink_mode:
+        found.loss(SurpriseKind.LOSS_SYMLINK_MODE, f"{source.mode:04o} shows as {target.mode:04o}")
+    else:
+        found.difference(DifferenceKind.MODE, f"{min(modes):04o}", f"{target_mode:04o}")
+
+
+def _compare_xattrs(found: _Findings, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
+    for name in sorted(source.xattrs.keys() | target.xattrs.keys()):
+        if name in (ACL_ACCESS, ACL_DEFAULT):
+            continue
+        before, after = source.xattrs.get(name), target.xattrs.get(name)
+        if before == after or (before is None and name in KERNEL_LABELS):
+            continue
+        kind = None if before is None else xattr_loss(name, before, capabilities)
+        if before is not None and kind is not None and (after is None or name in KERNEL_LABELS):
+            found.loss(kind, f"{show(name)} of {len(before)} bytes")
+        else:
+            found.difference(DifferenceKind.XATTR, _xattr_words(name, before), _xattr_words(name, after))
+
+
+def _access_acl(entry: Entry) -> tuple[AclEntry, ...] | bytes | None:
+    """The access ACL where it says more than the mode; the raw bytes where they cannot be read."""
+    value = entry.xattrs.get(ACL_ACCESS)
+    entries = _entries(value)
+    return None if isinstance(entries, tuple) and is_minimal(entries) else entries
+
+
+def _entries(value: bytes | None) -> tuple[AclEntry, ...] | bytes | None:
+    if value is None:
+        return None
+    parsed = parse_acl(value)
+    return value if parsed is None else parsed
+
+
+def _acl_is_lost(value: bytes, capabilities: TargetCapabilities) -> bool:
+    return xattr_loss(ACL_ACCESS, value, capabilities) is not None
+
+
+def _effective_mode(entry: Entry) -> int:
+    """The mode with the owning group's real bits, where a minimal ACL with a mask shows others."""
+    entries = _entries(entry.xattrs.get(ACL_ACCESS))
+    return _mode_with_group(entry.mode, owning_group_bits(entries) if isinstance(entries, tuple) else None)
+
+
+def _mode_with_group(mode: int, group_bits: int | None) -> int:
+    return mode if group_bits is None else (mode & ~_GROUP_MASK) | (group_bits << _GROUP_SHIFT)
+
+
+def _access_words(entry: Entry) -> str:
+    acl = _access_acl(entry)
+    if acl is None:
+        return "none"
+    return _acl_words(entry.xattrs[ACL_ACCESS])
+
+
+def _acl_words(value: bytes | None) -> str:
+    if value is None:
+        return "none"
+    entries = parse_acl(value)
+    if entries is None:
+        return f"{_bytes_words(value)} that are no known ACL"
+    return show_acl(entries)
+
+
+def _device_words(rdev: int) -> str:
+    """Major and minor number, as Linux packs them (glibc's gnu_dev_major)."""
+    major = (rdev >> 8 & 0xFFF) | (rdev >> 32 & ~0xFFF)
+    minor = (rdev & 0xFF) | (rdev >> 12 & ~0xFF)
+    return f"{major}:{minor}"
+
+
+def _xattr_words(name: bytes, value: bytes | None) -> str:
+    return f"{show(name)}: none" if value is None else f"{show(name)}: {_bytes_words(value)}"
+
+
+def _bytes_words(value: bytes) -> str:
+    """Length and digest: two values of one length are told apart, and nobody's data gets into reports."""
+    return f"{len(value)} bytes ({hashlib.blake2b(value, digest_size=4).hexdigest()})"
+
+
+def opened_mode(like: Entry, capabilities: TargetCapabilities) -> int:
+    """The mode of a tree's top directory on the target: that of the source. Where its ACL cannot be kept, the group's bits
+    are what the owning group could do really, and not the mask, which may give it more.
+    """
+    acl = like.xattrs.get(ACL_ACCESS)
+    if acl is None or xattr_loss(ACL_ACCESS, acl, capabilities) is None:
+        return like.mode
+    entries = parse_acl(acl)
+    group = None if entries is None else owning_group_bits(entries)
+    return like.mode & ~0o070 | (0 if group is None else group << 3)

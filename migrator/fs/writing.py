@@ -1,0 +1,510 @@
+"""Copying one path by descriptor, whatever its length and kind; a mounted directory as the target."""
+
+import errno
+import os
+import secrets
+import stat
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
+from migrator.core.errors import Refused
+from migrator.core.units import MIB
+from migrator.fs.beneath import Root, entry_path
+from migrator.fs.capabilities import probe
+from migrator.fs.model import TargetCapabilities
+from migrator.fs.reading import ReadingFileSystem, read_xattrs
+from migrator.fs.rules import CLOSED_MODE, TEMPORARY_PREFIX, kept_xattrs, opened_mode
+
+# ---
+# Copying one path by descriptor, whatever its length and kind.
+#
+# The source is pinned with O_PATH before anything is asked of it, so that what is checked is what is read, and a device
+# or a FIFO in a file's place is never opened. The copy is made under a temporary name in the directory of its final one,
+# reached by descriptor, flushed, and renamed: a name on the target has either its old content or its whole new one.
+
+
+TRIES = 3
+"""How often a file is copied again because it changed while it was read."""
+
+_COPY_BYTES = MIB
+_HOLE_BYTES = 64 * 1024
+"""Runs of zeros are left out in steps of this size, where a sparse file's system cannot tell its holes."""
+_TEMPORARY_RANDOM_BYTES = 8
+_CREATED_MODE = 0o600
+_CAPABILITY = b"security.capability"
+_NODES = {
+    EntryType.FIFO: stat.S_IFIFO,
+    EntryType.SOCKET: stat.S_IFSOCK,
+    EntryType.BLOCK: stat.S_IFBLK,
+    EntryType.CHARACTER: stat.S_IFCHR,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Facts:
+    """What is carried over besides content."""
+
+    stat: os.stat_result
+    xattrs: Mapping[bytes, bytes]
+
+
+def copy_entry(source: Root, target: Root, entry: Entry, capabilities: TargetCapabilities) -> None:
+    """Copy one path as it is now; of `entry` only path and type are believed.
+
+    Content with its holes, owner, mode, ACLs and attributes that the target keeps (never `trusted.*`), times last. A
+    directory is made, or its attributes set, without its content. May be called again.
+
+    A file that changes while it is read is copied again, a few times; the last copy then carries the time from before
+    it was read, so that the next pass and the verification see that it is old.
+
+    Raises OSError: ESTALE where the source is of another type now, ELOOP or ENOTDIR where a directory on the way was
+    swapped for a symlink, and what the kernel says otherwise. A copy that fails leaves no temporary file.
+    """
+    with source.parent(entry.path) as (source_fd, source_name), _pinned(source_fd, source_name) as pinned:
+        if EntryType.of_mode(os.fstat(pinned).st_mode) is not entry.type:
+            raise OSError(errno.ESTALE, f"the source is no {entry.type.value} any more", entry.path)
+        read_facts = partial(_facts, source_fd, source_name, pinned, capabilities)
+        with target.parent(entry.path) as (target_fd, target_name):
+            match entry.type:
+                case EntryType.FILE:
+                    _copy_file(pinned, read_facts, target_fd, target_name)
+                case EntryType.DIRECTORY:
+                    _copy_directory(read_facts(), target_fd, target_name)
+                case EntryType.SYMLINK:
+                    facts, link = read_facts(), os.readlink(b"", dir_fd=pinned)
+                    with _temporary_name(target_fd, target_name) as name:
+                        os.symlink(link, name, dir_fd=target_fd)
+                        _dress_node(target_fd, name, facts)
+                case EntryType.FIFO | EntryType.SOCKET | EntryType.BLOCK | EntryType.CHARACTER:
+                    facts = read_facts()
+                    with _temporary_name(target_fd, target_name) as name:
+                        os.mknod(name, _NODES[entry.type] | _CREATED_MODE, facts.stat.st_rdev, dir_fd=target_fd)
+                        _dress_node(target_fd, name, facts)
+
+
+def dress_directory(fd: int, like: Entry, capabilities: TargetCapabilities) -> None:
+    """Owner, mode, ACLs and attributes that the target keeps, and times of an open directory, from what a look saw.
+
+    It begins without the rights of group and others, and gets them in the end: so it is never open to more than it will be.
+    """
+    path = descriptor_path(fd)
+    os.fchmod(fd, stat.S_IMODE(os.fstat(fd).st_mode) & stat.S_IRWXU)
+    os.fchown(fd, like.uid, like.gid)
+    set_xattrs(path, kept_xattrs(like.xattrs, capabilities))
+    os.fchmod(fd, opened_mode(like, capabilities))
+    os.utime(fd, ns=(like.atime_ns, like.mtime_ns))
+
+
+def remove_acls(path: bytes) -> None:
+    """Take both ACLs away, which a new entry may have from its directory. Follows the path's last part."""
+    for name in (ACL_ACCESS, ACL_DEFAULT):
+        try:
+            os.removexattr(path, name)
+        except OSError as error:
+            if error.errno not in (errno.ENODATA, errno.EOPNOTSUPP):
+                raise
+
+
+def descriptor_path(fd: int) -> bytes:
+    """A path that leads to what a descriptor holds, also one that was opened with O_PATH, and also to a symlink."""
+    return b"/proc/self/fd/%d" % fd
+
+
+@contextmanager
+def _pinned(directory_fd: int, name: bytes) -> Iterator[int]:
+    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory_fd)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _temporary_name(directory_fd: int, name: bytes) -> Iterator[bytes]:
+    """A name to work under, renamed to the final one at the end of the block and removed where it fails."""
+    temporary = TEMPORARY_PREFIX + secrets.token_hex(_TEMPORARY_RANDOM_BYTES).encode()
+    try:
+        yield temporary
+        os.rename(temporary, name, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
+    except BaseException:
+        # What cannot be removed is an extra path, which the verification lists; the first error matters more.
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=directory_fd)
+        raise
+
+
+def _facts(directory_fd: int, name: bytes, pinned: int, capabilities: TargetCapabilities) -> _Facts:
+    """Attributes of what is pinned. Raises OSError (ESTALE) where the name leads to something else by now."""
+    facts = _Facts(stat=os.fstat(pinned), xattrs=kept_xattrs(read_xattrs(directory_fd, name), capabilities))
+    now = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+    if (now.st_dev, now.st_ino) != (facts.stat.st_dev, facts.stat.st_ino):
+        raise OSError(errno.ESTALE, "the source was replaced while it was copied", name)
+    return facts
+
+
+def _copy_file(pinned: int, read_facts: Callable[[], _Facts], target_fd: int, target_name: bytes) -> None:
+    reading = _open_pinned(pinned)
+    try:
+        with _temporary_name(target_fd, target_name) as name:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            writing = os.open(name, flags, _CREATED_MODE, dir_fd=target_fd)
+            try:
+                for _ in range(TRIES):
+                    facts = read_facts()
+                    _copy_content(reading, writing, facts.stat)
+                    if _moment(os.fstat(reading)) == _moment(facts.stat):
+                        break
+                _dress(writing, facts)
+                os.fsync(writing)
+            finally:
+                os.close(writing)
+    finally:
+        os.close(reading)
+
+
+def _open_pinned(pinned: int) -> int:
+    """Open what is pinned for reading, its access time left alone where the kernel allows that."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    path = descriptor_path(pinned)
+    try:
+        return os.open(path, flags | os.O_NOATIME)
+    except PermissionError:
+        return os.open(path, flags)
+
+
+def _moment(facts: os.stat_result) -> tuple[int, int, int]:
+    return facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
+
+
+def _copy_content(reading: int, writing: int, facts: os.stat_result) -> None:
+    os.ftruncate(writing, 0)
+    end = facts.st_size
+    sparse = facts.st_blocks * 512 < end
+    for start, stop in _data_ranges(reading, end) if sparse else [(0, end)]:
+        position = start
+        while position < stop:
+            piece = os.pread(reading, min(_COPY_BYTES, stop - position), position)
+            if not piece:
+                end = position
+                break
+            write_piece(writing, piece, position, skip_zeros=sparse)
+            position += len(piece)
+    os.ftruncate(writing, end)
+
+
+def _data_ranges(fd: int, size_bytes: int) -> Iterator[tuple[int, int]]:
+    """Where data lies, by SEEK_DATA; all of it where the file system does not know."""
+    position = 0
+    while position < size_bytes:
+        try:
+            start = os.lseek(fd, position, os.SEEK_DATA)
+            stop = os.lseek(fd, start, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return
+            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
+                raise
+            start, stop = position, size_bytes
+        if stop <= position:
+            return
+        yield start, min(stop, size_bytes)
+        position = stop
+
+
+def write_piece(fd: int, piece: bytes, position: int, *, skip_zeros: bool) -> None:
+    """Write at a place; with `skip_zeros` runs of zeros are left out, for a file that is empty there. Raises OSError."""
+    step = _HOLE_BYTES if skip_zeros else len(piece)
+    for offset in range(0, len(piece), step):
+        part = piece[offset : offset + step]
+        if skip_zeros and part.count(0) == len(part):
+            continue
+        written = 0
+        while written < len(part):
+            written += os.pwrite(fd, memoryview(part)[written:], position + offset + written)
+
+
+def _copy_directory(facts: _Facts, target_fd: int, target_name: bytes) -> None:
+    try:
+        os.mkdir(target_name, 0o700, dir_fd=target_fd)
+    except FileExistsError:
+        existing = os.stat(target_name, dir_fd=target_fd, follow_symlinks=False)
+        if not stat.S_ISDIR(existing.st_mode):
+            os.unlink(target_name, dir_fd=target_fd)
+            os.mkdir(target_name, 0o700, dir_fd=target_fd)
+    fd = os.open(target_name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=target_fd)
+    try:
+        _dress(fd, facts)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _dress(fd: int, facts: _Facts) -> None:
+    """Owner, mode, attributes and times of an open file or directory; times last, setuid after the owner."""
+    path = descriptor_path(fd)
+    os.fchown(fd, facts.stat.st_uid, facts.stat.st_gid)
+    set_xattrs(path, facts.xattrs)
+    os.fchmod(fd, stat.S_IMODE(facts.stat.st_mode))
+    set_capability(path, facts.xattrs)
+    os.utime(fd, ns=(facts.stat.st_atime_ns, facts.stat.st_mtime_ns))
+
+
+def _dress_node(directory_fd: int, name: bytes, facts: _Facts) -> None:
+    """As `_dress`, for what cannot be opened. The path goes through the directory, and its last part is not followed."""
+    os.chown(name, facts.stat.st_uid, facts.stat.st_gid, dir_fd=directory_fd, follow_symlinks=False)
+    if stat.S_ISLNK(facts.stat.st_mode):
+        for attribute, value in facts.xattrs.items():
+            os.setxattr(entry_path(directory_fd, name), attribute, value, follow_symlinks=False)
+    else:
+        with _pinned(directory_fd, name) as pinned:
+            if stat.S_IFMT(os.fstat(pinned).st_mode) != stat.S_IFMT(facts.stat.st_mode):
+                raise OSError(errno.ESTALE, "the copy was replaced while it was made", name)
+            set_xattrs(descriptor_path(pinned), facts.xattrs)
+            os.chmod(descriptor_path(pinned), stat.S_IMODE(facts.stat.st_mode))  # noqa: PTH101 (the path is bytes)
+    times = (facts.stat.st_atime_ns, facts.stat.st_mtime_ns)
+    os.utime(name, ns=times, dir_fd=directory_fd, follow_symlinks=False)
+
+
+def set_xattrs(path: bytes, xattrs: Mapping[bytes, bytes]) -> None:
+    """Set what is carried, and take away what an entry has from its directory's default ACL or from before.
+
+    The mode is set afterwards: it and the ACL's mask agree on the source, and taking an ACL away changes it.
+    """
+    try:
+        present = os.listxattr(path)
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            raise
+        present = []
+    for name in map(os.fsencode, present):
+        inherited = name in (ACL_ACCESS, ACL_DEFAULT) or name.startswith(b"user.")
+        if inherited and name not in xattrs:
+            os.removexattr(path, name)
+    for name, value in xattrs.items():
+        if name != _CAPABILITY:
+            os.setxattr(path, name, value)
+
+
+def set_capability(path: bytes, xattrs: Mapping[bytes, bytes]) -> None:
+    """File capabilities come last, since every change of the owner takes them away."""
+    if _CAPABILITY in xattrs:
+        os.setxattr(path, _CAPABILITY, xattrs[_CAPABILITY])
+
+
+# ---
+# A mounted directory that is filled: what the target needs besides reading.
+
+
+_PARENT_MODE = 0o755
+
+
+class MountedTarget(ReadingFileSystem):
+    """The `TargetFileSystem` port over a mounted directory. Thread-safe.
+
+    `capabilities` is what `probe` found before: attributes that the target cannot keep are not tried. Without it all
+    are, and what the target refuses is an error.
+    """
+
+    def __init__(self, root: bytes, capabilities: TargetCapabilities | None = None) -> None:
+        super().__init__(root)
+        self._capabilities = capabilities or TargetCapabilities()
+        self._making = threading.Lock()
+
+    def make_parents(self, tree: bytes, like: Sequence[Entry]) -> None:
+        """Make the directories above a tree, and the tree's own, closed. May be called again.
+
+        A directory above the tree that is there already stays as it is: it may be in use on the target. One that is
+        made appears with its owner and mode at once. Raises OSError, also where a symlink or a file is in the way.
+        """
+        entries = {entry.path: entry for entry in like}
+        components = tree.split(b"/")
+        with self._making:
+            for depth in range(1, len(components)):
+                path = b"/".join(components[:depth])
+                self._make_parent(path, entries.get(path))
+            self._make_closed(tree)
+
+    def open_tree(self, tree: bytes, like: Entry) -> None:
+        """Open a tree, as the port says. The mode comes last but for the times."""
+        if like.type is not EntryType.DIRECTORY:
+            raise OSError(errno.ENOTDIR, "a tree cannot be opened like what is no directory", like.path)
+        with self.beneath.directory(tree) as opened:
+            dress_directory(opened, like, self._capabilities)
+            os.fsync(opened)
+
+    def close_tree(self, tree: bytes) -> None:
+        """Close a tree, as the port says."""
+        with self.beneath.directory(tree) as closed:
+            _close(closed)
+
+    def link(self, existing: bytes, path: bytes) -> None:
+        """Make `path` another name of `existing`, as the port says."""
+        root = self.beneath
+        with root.parent(existing) as (existing_fd, existing_name), root.parent(path) as (fd, name):
+            file = os.stat(existing_name, dir_fd=existing_fd, follow_symlinks=False)
+            if _is_same(file, fd, name):
+                return
+            temporary = _target_temporary_name()
+            os.link(existing_name, temporary, src_dir_fd=existing_fd, dst_dir_fd=fd, follow_symlinks=False)
+            try:
+                os.rename(temporary, name, src_dir_fd=fd, dst_dir_fd=fd)
+            finally:
+                # Renaming a name over another of the same file does nothing and leaves both (rename(2)).
+                _remove_if_there(fd, temporary)
+
+    def copy_from(self, source_root: bytes, entry: Entry) -> None:
+        """Copy one path by descriptor, as the port says; see `writing.copy_entry`."""
+        with Root(source_root) as source:
+            copy_entry(source, self.beneath, entry, self._capabilities)
+
+    def remove_leftover(self, path: bytes) -> None:
+        """Remove one file; one that is gone, or whose directory is, is removed already. Raises OSError, and EISDIR
+        for a directory.
+        """
+        try:
+            with self.beneath.parent(path) as (fd, name):
+                os.unlink(name, dir_fd=fd)
+        except FileNotFoundError:
+            return
+
+    def clock_ns(self) -> int:
+        """What the file system's own clock shows, from the ctime of a file made beneath the root for that and removed
+        again. Raises OSError.
+        """
+        name = _target_temporary_name()
+        root_fd = self.beneath.open(b"", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fd = os.open(
+                name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=root_fd
+            )
+            try:
+                return os.fstat(fd).st_ctime_ns
+            finally:
+                os.close(fd)
+                os.unlink(name, dir_fd=root_fd)
+        finally:
+            os.close(root_fd)
+
+    def probe(self) -> TargetCapabilities:
+        """What this file system keeps of a file, as the port says. Raises OSError where nothing can be written."""
+        return probe(self.beneath, filesystem=self.identity().filesystem)
+
+    def _make_parent(self, path: bytes, like: Entry | None) -> None:
+        with self.beneath.parent(path) as (fd, name):
+            try:
+                facts = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            except FileNotFoundError:
+                pass
+            else:
+                if not stat.S_ISDIR(facts.st_mode):
+                    raise OSError(errno.ENOTDIR, "in the way of a directory above a user tree", path)
+                return
+            # Under a temporary name first, so that a crash in between leaves no directory that looks finished.
+            temporary = _target_temporary_name()
+            os.mkdir(temporary, CLOSED_MODE, dir_fd=fd)
+            made = os.open(temporary, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+            try:
+                remove_acls(descriptor_path(made))
+                if like is not None:
+                    os.fchown(made, like.uid, like.gid)
+                os.fchmod(made, _PARENT_MODE if like is None else like.mode)
+                os.fsync(made)
+                os.rename(temporary, name, src_dir_fd=fd, dst_dir_fd=fd)
+            except OSError:
+                os.rmdir(temporary, dir_fd=fd)
+                raise
+            finally:
+                os.close(made)
+
+    def _make_closed(self, tree: bytes) -> None:
+        with self.beneath.parent(tree) as (fd, name):
+            # What is there already is closed below where it is a directory; anything else fails to open.
+            with suppress(FileExistsError):
+                os.mkdir(name, CLOSED_MODE, dir_fd=fd)
+            closed = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+            try:
+                _close(closed)
+            finally:
+                os.close(closed)
+
+
+def _close(tree_fd: int) -> None:
+    os.fchown(tree_fd, os.geteuid(), os.getegid())
+    remove_acls(descriptor_path(tree_fd))
+    os.fchmod(tree_fd, CLOSED_MODE)
+    os.fsync(tree_fd)
+
+
+def _target_temporary_name() -> bytes:
+    return TEMPORARY_PREFIX + secrets.token_hex(8).encode()
+
+
+def _is_same(file: os.stat_result, directory_fd: int, name: bytes) -> bool:
+    try:
+        other = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return (file.st_dev, file.st_ino) == (other.st_dev, other.st_ino)
+
+
+def _remove_if_there(directory_fd: int, name: bytes) -> None:
+    try:
+        os.unlink(name, dir_fd=directory_fd)
+    except FileNotFoundError:
+        return
+
+
+# ---
+# Directories on source and target that are this user's alone, so that nobody else can change names in them.
+
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def open_own(
+    above_fd: int, name: bytes, refused: Callable[[str], Refused], *, make: bool = True, lasting: bool = False
+) -> int:
+    """The directory `name` in another one, of mode 0700 and on the same file system; open for reading, and the caller closes it.
+
+    With `make` it is made where it is missing. With `lasting` its name is on the disks then; `above_fd` has to be open for
+    reading for that. May be called again. Raises FileNotFoundError where it is missing and is not made, what `refused` makes
+    of the reason where it is anybody else's or no directory, and OSError.
+    """
+    made = False
+    if make:
+        with suppress(FileExistsError):
+            os.mkdir(name, CLOSED_MODE, dir_fd=above_fd)
+            made = True
+    try:
+        fd = os.open(name, _DIRECTORY, dir_fd=above_fd)
+    except OSError as error:
+        if error.errno in (errno.ENOTDIR, errno.ELOOP):
+            raise refused("it is no directory") from error
+        raise
+    try:
+        if made:
+            # A default ACL of the directory above may have given others a way in.
+            remove_acls(descriptor_path(fd))
+            os.fchmod(fd, CLOSED_MODE)
+            if lasting:
+                os.fsync(above_fd)
+        why = _why_not_own(os.fstat(fd), os.fstat(above_fd).st_dev)
+    except BaseException:
+        os.close(fd)
+        raise
+    if why:
+        os.close(fd)
+        raise refused(why)
+    return fd
+
+
+def _why_not_own(facts: os.stat_result, device: int) -> str:
+    if facts.st_uid != os.geteuid():
+        return f"it belongs to user {facts.st_uid}"
+    if stat.S_IMODE(facts.st_mode) & 0o777 != CLOSED_MODE:
+        return f"its mode is {stat.S_IMODE(facts.st_mode):04o}, and not {CLOSED_MODE:04o}"
+    return "another file system is mounted on it" if facts.st_dev != device else ""

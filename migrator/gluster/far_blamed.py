@@ -1,0 +1,94 @@
+"""Which copies a brick of a replica set knows to lack something; plain Python 3.9, run on the brick's host. Changes nothing.
+
+Gluster keeps, in an index on each brick, the identities of all entries of which another copy has missed a change, and on each entry
+attributes that say which copies. One question (JSON) on standard input, the answer in JSON: by brick how many entries.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import sys
+from typing import Any
+
+from migrator.gluster.far_brick import open_root
+
+_AFR = b"trusted.afr."
+_INDEX = b".glusterfs/indices/xattrop"
+_GFID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_OF_DIRECTORY = re.compile(rb"\.\./\.\./(?:\.\.|[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f-]{36}/[^/]+)")
+"""The identity of a directory is a symlink to its name; a symlink of a user is there itself."""
+_VOLUMES = "/var/lib/glusterd/vols"
+_ENOUGH = 1000
+"""So many that lack something somewhere else than at the brick that goes are reason enough."""
+
+
+def clients_of(volume: str, volumes: str = _VOLUMES) -> dict[bytes, str]:
+    """By the name that attributes have for them the bricks of a volume, as glusterd of this host keeps them. Raises OSError."""
+    found = {}
+    directory = os.path.join(volumes, volume, "bricks")
+    for name in os.listdir(directory):
+        with open(os.path.join(directory, name), encoding="utf-8", errors="surrogateescape") as file:
+            facts = dict(line.rstrip("\n").partition("=")[::2] for line in file)
+        if "brick-id" in facts:
+            found[os.fsencode(facts["brick-id"])] = f"{facts.get('hostname', '')}:{facts.get('path', '')}"
+    return found
+
+
+def blamed(root: bytes, clients: dict[bytes, str], but: str) -> dict[str, int]:
+    """By brick the entries that are held against it on this one. Raises OSError, ValueError for a name of no brick."""
+    counts: dict[str, int] = {}
+    try:
+        entries = os.scandir(os.path.join(root, _INDEX))
+    except FileNotFoundError:
+        # Made with the first entry.
+        return counts
+    with entries:
+        for entry in entries:
+            if not _GFID.fullmatch(entry.name):
+                continue
+            for client in lacking(os.path.join(root, b".glusterfs", entry.name[:2], entry.name[2:4], entry.name)):
+                if client not in clients:
+                    raise ValueError(f"glusterd knows no brick {client.decode('utf-8', 'backslashreplace')}")
+                counts[clients[client]] = counts.get(clients[client], 0) + 1
+            if any(count >= _ENOUGH for name, count in counts.items() if name != but):
+                break
+    return counts
+
+
+def lacking(place: bytes) -> set[bytes]:
+    """The copies that lack something of one entry; none where it is gone meanwhile. Raises OSError."""
+    try:
+        follow = _is_of_directory(place)
+        found = set()
+        for key in os.listxattr(place, follow_symlinks=follow):
+            name = os.fsencode(key)
+            is_told = name.startswith(_AFR) and b"-client-" in name
+            if is_told and any(os.getxattr(place, key, follow_symlinks=follow)):
+                found.add(name[len(_AFR) :])
+    except FileNotFoundError:
+        return set()
+    return found
+
+
+def _is_of_directory(place: bytes) -> bool:
+    try:
+        return _OF_DIRECTORY.fullmatch(os.readlink(place)) is not None
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return False
+
+
+def main() -> None:
+    """Answer one question."""
+    question: dict[str, Any] = json.load(sys.stdin)
+    root = question["root"].encode("latin-1")
+    os.close(open_root(root, question["volume_id"]))
+    try:
+        answer = blamed(root, clients_of(question["volume"]), question["but"])
+    except (OSError, ValueError) as error:
+        raise SystemExit(str(error)) from error
+    json.dump({"blamed": answer}, sys.stdout)

@@ -1,0 +1,123 @@
+"""What every script shares that reads a brick on its host. Plain Python 3.9."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+GFID = b"trusted.gfid"
+MDATA = b"trusted.glusterfs.mdata"
+LINKTO = b"trusted.glusterfs.dht.linkto"
+ACL_ACCESS = b"system.posix_acl_access"
+ACL_DEFAULT = b"system.posix_acl_default"
+INTERNAL_PREFIXES = (
+    b"trusted.gfid",
+    b"trusted.glusterfs.",
+    b"trusted.afr.",
+    b"trusted.ec.",
+    b"trusted.pgfid.",
+    b"trusted.bit-rot.",
+    b"trusted.SGI_ACL_",
+    b"trusted.tier.",
+    b"trusted.distribute.",
+    b"trusted.io-stats-dump",
+)
+
+ABSENT = (errno.ENODATA, errno.EOPNOTSUPP)
+NS_PER_S = 1_000_000_000
+
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def open_root(path: bytes, volume_id: str) -> int:
+    """The brick's root, if it is one of this volume."""
+    root = os.open(path, DIRECTORY)
+    try:
+        found = os.getxattr(root, b"trusted.glusterfs.volume-id").hex()
+    except OSError:
+        found = ""
+    if found != volume_id.replace("-", ""):
+        raise SystemExit("there is no brick of this volume (its file system may not be mounted)")
+    return root
+
+
+def open_directory(root: int, path: bytes) -> int:
+    """A directory below the root, component by component: a whole path may be too long. The caller closes it."""
+    fd = os.dup(root)
+    for component in path.split(b"/") if path else ():
+        try:
+            deeper = os.open(component, DIRECTORY, dir_fd=fd)
+        finally:
+            os.close(fd)
+        fd = deeper
+    return fd
+
+
+@contextmanager
+def listed(root: int, path: bytes) -> Iterator[int]:
+    """A directory below the root for the length of the block. Raises OSError, also where another file system is mounted there."""
+    directory = open_directory(root, path)
+    try:
+        if os.fstat(directory).st_dev != os.fstat(root).st_dev:
+            raise OSError(errno.EXDEV, "another file system is mounted there")
+        yield directory
+    finally:
+        os.close(directory)
+
+
+def entries_of(directory: int, path: bytes) -> Iterator[tuple[os.DirEntry[str], bytes, bytes]]:
+    """What lies in an open directory of the brick, each with its name and its path, without Gluster's own in the root. Raises
+    OSError.
+    """
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            name = os.fsencode(entry.name)
+            if path or not (name == b".glusterfs" or name.startswith(b".glusterfs-anonymous-inode-")):
+                yield entry, name, path + b"/" + name if path else name
+
+
+def place_of(directory: int, name: bytes) -> bytes:
+    """A path to an entry that reaches it through its open directory, for calls that take no directory."""
+    return b"/proc/self/fd/%d/%s" % (directory, name)
+
+
+def attribute_of_place(place: bytes, key: bytes) -> bytes:
+    """An extended attribute; empty where there is none. Raises OSError."""
+    try:
+        return os.getxattr(place, key, follow_symlinks=False)
+    except OSError as error:
+        if error.errno in ABSENT:
+            return b""
+        raise
+
+
+def is_carried(name: bytes) -> bool:
+    """Whether an attribute is somebody's data."""
+    if name.startswith(b"user.") or name in (ACL_ACCESS, ACL_DEFAULT):
+        return True
+    if name.startswith(b"security."):
+        return name != b"security.selinux"
+    return name.startswith(b"trusted.") and not name.startswith(INTERNAL_PREFIXES)
+
+
+def list_attributes(name: bytes) -> list[bytes]:
+    """The names of an entry's attributes; none where the file system knows none. Raises OSError."""
+    try:
+        return [os.fsencode(key) for key in os.listxattr(name, follow_symlinks=False)]
+    except OSError as error:
+        if error.errno in ABSENT:
+            return []
+        raise
+
+
+def parse_mdata(value: bytes) -> list[int] | None:
+    """The times of change, modification and access in nanoseconds; None where the form is not known."""
+    if len(value) != 57 or value[0] != 1:
+        return None
+    numbers = struct.unpack_from(">qQqQqQ", value, 9)
+    if any(nanoseconds >= NS_PER_S for nanoseconds in numbers[1::2]):
+        return None
+    return [seconds * NS_PER_S + nanoseconds for seconds, nanoseconds in zip(numbers[::2], numbers[1::2])]

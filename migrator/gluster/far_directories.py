@@ -1,0 +1,125 @@
+"""Type, owner, mode and ACLs of every directory of a brick; plain Python 3.9, run on the brick's host. Changes nothing.
+
+One question (JSON, names as latin-1) on standard input. Every directory is one line of JSON on standard output, after the one
+that it lies in; the last line says how many could not be looked at. Files are not looked at: of them only the kind is read that
+their directory has of them. No symlink is followed.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import sys
+from typing import Any
+
+from migrator.gluster.far_brick import (
+    ACL_ACCESS,
+    ACL_DEFAULT,
+    GFID,
+    MDATA,
+    attribute_of_place,
+    entries_of,
+    listed,
+    open_directory,
+    open_root,
+    parse_mdata,
+    place_of,
+)
+
+_GONE = (errno.ENOENT, errno.ENOTDIR)
+_LINES_AT_ONCE = 500
+
+
+class Directories:
+    """A walk of all directories of a brick."""
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._lines: list[str] = []
+        self._unseen = 0
+
+    def walk(self) -> None:
+        """Write everything."""
+        waiting = [(b"", "")]
+        while waiting:
+            path, gfid = waiting.pop()
+            try:
+                waiting.extend(self._look_into(path, gfid))
+            except OSError as error:
+                # Users go on working: what is gone is not to be mended.
+                self._unseen += error.errno not in _GONE
+
+    def look_at(self, path: bytes) -> None:
+        """Write this one, without the one that it lies in."""
+        above, _, name = path.rpartition(b"/")
+        try:
+            directory = open_directory(self._root, above)
+            try:
+                self._take(directory, name, path, "")
+            finally:
+                os.close(directory)
+        except OSError as error:
+            self._unseen += error.errno not in _GONE
+
+    def finish(self) -> None:
+        """Write the last line."""
+        self._lines.append(json.dumps({"unseen": self._unseen}))
+        self._flush()
+
+    def _look_into(self, path: bytes, gfid: str) -> list[tuple[bytes, str]]:
+        inner = []
+        with listed(self._root, path) as directory:
+            for entry, name, full in entries_of(directory, path):
+                if entry.is_dir(follow_symlinks=False):
+                    found = self._take(directory, name, full, gfid)
+                    if found is not None:
+                        inner.append((full, found))
+        return inner
+
+    def _take(self, directory: int, name: bytes, path: bytes, above: str) -> str | None:
+        """Write the line of one; returns its gfid, None where it is not one of Gluster's or is gone."""
+        place = place_of(directory, name)
+        try:
+            facts = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            gfid = attribute_of_place(place, GFID).hex()
+            line = {
+                "path": path.decode("latin-1"),
+                "gfid": gfid,
+                "above": above,
+                "mode": stat.S_IMODE(facts.st_mode),
+                "uid": facts.st_uid,
+                "gid": facts.st_gid,
+                "access": attribute_of_place(place, ACL_ACCESS).hex(),
+                "default": attribute_of_place(place, ACL_DEFAULT).hex(),
+                "times": parse_mdata(attribute_of_place(place, MDATA)),
+            }
+        except OSError as error:
+            self._unseen += error.errno not in _GONE
+            return None
+        if not stat.S_ISDIR(facts.st_mode) or not gfid:
+            self._unseen += 1
+            return None
+        self._lines.append(json.dumps(line))
+        if len(self._lines) >= _LINES_AT_ONCE:
+            self._flush()
+        return gfid
+
+    def _flush(self) -> None:
+        sys.stdout.write("".join(f"{line}\n" for line in self._lines))
+        sys.stdout.flush()
+        self._lines.clear()
+
+
+def main() -> None:
+    """Answer the question."""
+    question: dict[str, Any] = json.load(sys.stdin)
+    root = open_root(question["root"].encode("latin-1"), question["volume_id"])
+    directories = Directories(root)
+    if "only" in question:
+        for path in question["only"]:
+            directories.look_at(path.encode("latin-1"))
+    else:
+        directories.walk()
+    directories.finish()

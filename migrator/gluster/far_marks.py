@@ -1,0 +1,133 @@
+"""Which hard-linked files of a brick carry the mark of an earlier drain, and which files Gluster does not know; plain Python
+3.9, run on the brick's host. Changes nothing.
+
+Of a question with `paths` these alone are looked at: which of them Gluster does not know.
+
+One question (JSON, names as latin-1) on standard input, the answer in JSON. No symlink is followed.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import sys
+from typing import Any
+
+from migrator.gluster.far_brick import entries_of, listed, open_directory, open_root, place_of
+
+_LINKTO = "trusted.glusterfs.dht.linkto"
+_GFID = "trusted.gfid"
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_MIGRATING = stat.S_ISGID | stat.S_ISVTX
+_EXAMPLES = 20
+_GLUSTERS_OWN_NAMES = 1
+"""Each file has one in .glusterfs."""
+
+
+def has_no_gfid(directory: int, name: bytes) -> bool:
+    """Whether Gluster has not given it an identity: a file that it makes has one before its name in .glusterfs."""
+    try:
+        os.getxattr(place_of(directory, name), _GFID, follow_symlinks=False)
+    except OSError as error:
+        if error.errno != errno.ENODATA:
+            raise
+        return True
+    return False
+
+
+class Marks:
+    """A walk of all directories of a brick; each file counts once, under the first name that is met."""
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._known: set[int] = set()
+        self._examples: list[str] = []
+        self._strange: list[str] = []
+        self._files = self._strange_files = self._unseen = 0
+
+    def run(self) -> dict[str, Any]:
+        """The answer."""
+        waiting = [b""]
+        while waiting:
+            path = waiting.pop()
+            try:
+                waiting.extend(self._look_into(path))
+            except OSError as error:
+                # Users go on working: what is gone has no mark.
+                self._unseen += error.errno not in (errno.ENOENT, errno.ENOTDIR)
+        return {
+            "files": self._files,
+            "examples": self._examples,
+            "strange": self._strange_files,
+            "strange_examples": self._strange,
+            "unseen": self._unseen,
+        }
+
+    def _look_into(self, path: bytes) -> list[bytes]:
+        inner = []
+        with listed(self._root, path) as directory:
+            for entry, name, full in entries_of(directory, path):
+                if entry.is_dir(follow_symlinks=False):
+                    inner.append(full)
+                elif entry.is_file(follow_symlinks=False):
+                    self._take(directory, name, full)
+        return inner
+
+    def _take(self, directory: int, name: bytes, path: bytes) -> None:
+        try:
+            facts = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            mode = stat.S_IMODE(facts.st_mode)
+            if facts.st_nlink <= _GLUSTERS_OWN_NAMES and has_no_gfid(directory, name):
+                self._strange_files += 1
+                if len(self._strange) < _EXAMPLES:
+                    self._strange.append(path.decode("latin-1"))
+                return
+            few = facts.st_nlink <= 1 + _GLUSTERS_OWN_NAMES
+            if few or facts.st_ino in self._known or mode == stat.S_ISVTX or mode & _MIGRATING == _MIGRATING:
+                return
+            os.getxattr(place_of(directory, name), _LINKTO, follow_symlinks=False)
+        except OSError as error:
+            self._unseen += error.errno not in (errno.ENODATA, errno.ENOENT)
+            return
+        self._known.add(facts.st_ino)
+        self._files += 1
+        if len(self._examples) < _EXAMPLES:
+            self._examples.append(path.decode("latin-1"))
+
+
+class Paths:
+    """Which of some paths Gluster does not know still."""
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+
+    def strange(self, paths: list[str]) -> list[str]:
+        """Those that are there, and have no gfid. Raises OSError where one cannot be looked at."""
+        return [path for path in paths if self._is_strange(path.encode("latin-1"))]
+
+    def _is_strange(self, path: bytes) -> bool:
+        above, _, name = path.rpartition(b"/")
+        try:
+            directory = open_directory(self._root, above)
+        except OSError as error:
+            if error.errno in _GONE:
+                return False
+            raise
+        try:
+            return has_no_gfid(directory, name)
+        except FileNotFoundError:
+            return False
+        finally:
+            os.close(directory)
+
+
+def main() -> None:
+    """Answer the question."""
+    question = json.load(sys.stdin)
+    root = open_root(question["root"].encode("latin-1"), question["volume_id"])
+    if "paths" in question:
+        json.dump({"strange": Paths(root).strange(question["paths"])}, sys.stdout)
+    else:
+        json.dump(Marks(root).run(), sys.stdout)

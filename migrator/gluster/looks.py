@@ -1,0 +1,534 @@
+"""Questions about bricks and the places of new ones, each answered by a script on the brick's host."""
+
+import asyncio
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import Any, Protocol
+
+from migrator.bricks.add.model import NewPlace
+from migrator.bricks.drain.model import BrickMarks, PlaceSeen
+from migrator.bricks.recover.model import BrickLeftovers, Leftover
+from migrator.core.entry import EntryType
+from migrator.core.errors import MigratorError, ToolFailed
+from migrator.core.paths import show
+from migrator.gluster.model import Brick, DirectoryFacts, VolumeState
+from migrator.gluster.rules import subvolumes
+from migrator.hosts.far_source import far_argv, far_source
+from migrator.hosts.model import ProcessIdentity
+from migrator.hosts.ports import Command, Hosts, OnOutput
+
+# ---
+# Asking a script about a brick: it is sent to the brick's host with every question, and runs there over its connection.
+
+
+_SAID_BYTES = 300
+
+
+async def ask_brick(
+    hosts: Hosts,
+    brick: Brick,
+    modules: tuple[str, ...],
+    question: Mapping[str, Any],
+    *,
+    volume_id: str,
+    take: OnOutput,
+) -> str | None:
+    """Have a script answer a question about a brick of a volume: these `modules`, each of which imports only earlier ones,
+    and `far_brick`. Its output is taken as it comes. Returns why it failed, None where it came to its end. Raises MigratorError where the host cannot be reached.
+    """
+    host = await hosts.reach(brick.host)
+    python = (await host.identity()).python
+    asked = {**question, "root": brick.path.decode("latin-1"), "volume_id": volume_id}
+    stderr: list[bytes] = []
+    completed = await host.processes.stream(
+        Command(argv=far_argv(python, _script(modules)), stdin=json.dumps(asked).encode(), timeout_s=None),
+        on_start=_nobody_asks,
+        on_stdout=take,
+        on_stderr=stderr.append,
+    )
+    if completed.exit_code == 0:
+        return None
+    return show(b"".join(stderr).strip()[-_SAID_BYTES:]) or f"exit code {completed.exit_code}"
+
+
+@cache
+def _script(modules: tuple[str, ...]) -> bytes:
+    return far_source(__package__, ("far_brick", *modules))
+
+
+def _nobody_asks(_: ProcessIdentity) -> None:
+    """It ends with its connection."""
+
+
+# ---
+# Which copies of a replica set lack something, as the bricks of the set that are up know it.
+
+
+async def blamed_in_set(hosts: Hosts, state: VolumeState, name: str) -> Mapping[str, int] | None:
+    """By brick of the set that a brick belongs to the entries that have to be healed there, those of the brick with most to tell.
+    None where one that is up does not tell, or where the brick has no set.
+    """
+    members = next((one for one in subvolumes(state) if name in {brick.name for brick in one}), ())
+    if len(members) <= 1:
+        return None
+    told = await asyncio.gather(*(_of(hosts, state, brick, name) for brick in members if brick.online))
+    counts: Counter[str] = Counter()
+    for one in told:
+        if one is None:
+            return None
+        counts |= Counter(one)
+    return counts
+
+
+async def _of(hosts: Hosts, state: VolumeState, brick: Brick, but: str) -> dict[str, int] | None:
+    pieces: list[bytes] = []
+    question = {"volume": state.volume, "but": but}
+    try:
+        failed = await ask_brick(hosts, brick, ("far_blamed",), question, volume_id=state.volume_id, take=pieces.append)
+        if failed is not None:
+            return None
+        answer: dict[str, int] = json.loads(b"".join(pieces))["blamed"]
+    except (MigratorError, ValueError, KeyError, TypeError):
+        return None
+    return answer
+
+
+# ---
+# Directories of a brick with owner, mode and ACLs: the script runs on the brick's host over its connection.
+
+
+class HostDirectories:
+    """The `DirectoryWalks` port."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        self._hosts = hosts
+
+    async def walk(
+        self,
+        brick: Brick,
+        *,
+        volume_id: str,
+        take: Callable[[Sequence[DirectoryFacts]], None],
+        only: Sequence[bytes] | None = None,
+    ) -> int:
+        """Every directory of a brick, or these, as the port says."""
+        question = {} if only is None else {"only": [path.decode("latin-1") for path in only]}
+        lines = _Lines(brick.name, take)
+        said = await ask_brick(self._hosts, brick, ("far_directories",), question, volume_id=volume_id, take=lines.take)
+        if said is not None or lines.unseen is None:
+            raise ToolFailed(f"the directories of {brick.name} cannot be seen: {said or 'the answer has no end'}")
+        return lines.unseen
+
+
+class _Lines:
+    """The output of one walk, whole line by whole line."""
+
+    def __init__(self, brick: str, take: Callable[[Sequence[DirectoryFacts]], None]) -> None:
+        self._brick = brick
+        self._take = take
+        self._rest = b""
+        self.unseen: int | None = None
+
+    def take(self, piece: bytes) -> None:
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        try:
+            told = [json.loads(line) for line in lines]
+            if told and "unseen" in told[-1]:
+                self.unseen = int(told.pop()["unseen"])
+            found = [_facts(one) for one in told]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ToolFailed(
+                f"the directories of {self._brick} cannot be seen: an answer was not understood"
+            ) from error
+        if found:
+            self._take(found)
+
+
+def _facts(told: dict[str, Any]) -> DirectoryFacts:
+    times = told["times"]
+    return DirectoryFacts(
+        path=told["path"].encode("latin-1"),
+        gfid=bytes.fromhex(told["gfid"]),
+        above=bytes.fromhex(told["above"]),
+        mode=told["mode"],
+        uid=told["uid"],
+        gid=told["gid"],
+        access=bytes.fromhex(told["access"]),
+        default=bytes.fromhex(told["default"]),
+        changed_ns=None if times is None else int(times[0]),
+        modified_ns=None if times is None else int(times[1]),
+    )
+
+
+# ---
+# What is left on drained bricks: the script runs on the brick's host over its connection.
+
+
+class HostLeftovers:
+    """The `LeftoverBricks` port."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        self._hosts = hosts
+        self._volume_id = ""
+
+    async def look(self, brick: Brick, *, volume_id: str, digests: bool) -> BrickLeftovers:
+        """Everything that is left on a brick, as the port says."""
+        self._volume_id = volume_id
+        pieces: list[bytes] = []
+        said = await self._ask(brick, {"what": "look", "digests": digests}, pieces.append)
+        if said is not None:
+            raise ToolFailed(f"what is left on {brick.name} cannot be seen: {said}")
+        try:
+            answer = json.loads(b"".join(pieces))
+            return BrickLeftovers(
+                brick=brick.name,
+                found=tuple(_leftover(brick.name, one) for one in answer["found"]),
+                unseen=tuple(answer["unseen"]),
+                open_unknown=tuple(answer["open_unknown"]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise ToolFailed(f"what is left on {brick.name} cannot be seen: an answer was not understood") from error
+
+    async def read(self, brick: Brick, leftover: Leftover, take: Callable[[bytes], Awaitable[None]]) -> None:
+        """The content of a file, as the port says."""
+        question = {
+            "what": "read",
+            "path": leftover.names[0].decode("latin-1"),
+            "facts": [leftover.inode, leftover.size_bytes, leftover.mtime_ns, leftover.ctime_ns],
+        }
+        said = await self._ask(brick, question, take)
+        if said is not None:
+            raise ToolFailed(f"{show(leftover.names[0])} cannot be read on {brick.name}: {said}")
+
+    async def _ask(self, brick: Brick, question: dict[str, Any], take: OnOutput) -> str | None:
+        return await ask_brick(
+            self._hosts, brick, ("far_open", "far_leftovers"), question, volume_id=self._volume_id, take=take
+        )
+
+
+def _leftover(brick: str, told: dict[str, Any]) -> Leftover:
+    times = told.pop("own_times")
+    return Leftover(
+        brick=brick,
+        names=tuple(sorted(name.encode("latin-1") for name in told.pop("names"))),
+        type=EntryType.of_mode(told.pop("kind")),
+        gfid=bytes.fromhex(told.pop("gfid")),
+        own_times=None if times is None else (int(times[0]), int(times[1])),
+        xattrs={key.encode("latin-1"): value.encode("latin-1") for key, value in told.pop("xattrs").items()},
+        target=told.pop("target").encode("latin-1"),
+        digest=bytes.fromhex(told.pop("digest")),
+        pending=tuple(told.pop("pending")),
+        **told,
+    )
+
+
+# ---
+# Marks of earlier drains on bricks, and files without a gfid: the script runs on each brick's host over its connection.
+
+
+async def marks_on_bricks(hosts: Hosts, bricks: Sequence[Brick], volume_id: str) -> tuple[BrickMarks, ...] | None:
+    """What each brick has, all looked at side by side; None where one cannot be looked at. Reads every directory of the bricks,
+    and changes nothing.
+    """
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_seen(hosts, brick, volume_id)) for brick in bricks]
+    found = [one for task in tasks if (one := task.result()) is not None]
+    return tuple(found) if len(found) == len(bricks) else None
+
+
+async def _seen(hosts: Hosts, brick: Brick, volume_id: str) -> BrickMarks | None:
+    try:
+        return await _marks(hosts, brick, volume_id)
+    except (MigratorError, OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+async def still_strange_on(hosts: Hosts, brick: Brick, volume_id: str, paths: Sequence[bytes]) -> frozenset[bytes]:
+    """Those of these paths of a brick that are there and have no gfid; all of them where that cannot be seen."""
+    try:
+        answer = await _answer(hosts, brick, volume_id, {"paths": [path.decode("latin-1") for path in paths]})
+        return frozenset(path.encode("latin-1") for path in answer["strange"])
+    except (MigratorError, OSError, ValueError, KeyError, TypeError):
+        return frozenset(paths)
+
+
+async def _marks(hosts: Hosts, brick: Brick, volume_id: str) -> BrickMarks:
+    answer = await _answer(hosts, brick, volume_id, {})
+    return BrickMarks(
+        brick=brick.name,
+        files=int(answer["files"]),
+        unseen=int(answer["unseen"]),
+        examples=tuple(name.encode("latin-1") for name in answer["examples"]),
+        strange=int(answer["strange"]),
+        strange_examples=tuple(name.encode("latin-1") for name in answer["strange_examples"]),
+    )
+
+
+async def _answer(hosts: Hosts, brick: Brick, volume_id: str, question: dict[str, Any]) -> dict[str, Any]:
+    pieces: list[bytes] = []
+    if await ask_brick(hosts, brick, ("far_marks",), question, volume_id=volume_id, take=pieces.append) is not None:
+        raise ValueError(brick.name)
+    answer: dict[str, Any] = json.loads(b"".join(pieces))
+    return answer
+
+
+# ---
+# What lies where new bricks are to be: a look on each host over its connection.
+
+
+_TIMEOUT_S = 60.0
+
+# Python 3.9, standard library. Names are printed escaped; a brick's process has its path as an argument. XFS makes its `f_fsid` of
+# the number of its device alone, so it is asked for its UUID (XFS_IOC_FSGEOMETRY_V1).
+_LOOK = rb"""
+import fcntl, json, os, sys
+path = os.fsencode(sys.argv[1])
+NAMES = 20
+def shown(name):
+    return name.decode("utf-8", "backslashreplace").encode("unicode_escape").decode()
+def mark(place, name):
+    try:
+        return os.getxattr(place, name, follow_symlinks=False).hex()
+    except OSError:
+        return ""
+def same(other):
+    # As the process sees it: another container or namespace may have another directory of that name.
+    try:
+        return os.path.samefile(other, path)
+    except OSError:
+        return False
+def names(directory, but=()):
+    return sorted(name for name in os.listdir(directory) if name not in but)
+there = path
+while not os.path.lexists(there):
+    there = os.path.dirname(there)
+if os.path.realpath(there) != there:
+    raise SystemExit("a symlink is on the way to it")
+mount = there
+while not os.path.ismount(mount):
+    mount = os.path.dirname(mount)
+device = filesystem = options = ""
+with open("/proc/self/mounts", "rb") as mounts:
+    for line in mounts:
+        fields = line.split(b" ")
+        if fields[1].replace(b"\\040", b" ") == mount:
+            device, filesystem, options = (one.decode("utf-8", "backslashreplace") for one in (fields[0], fields[2], fields[3]))
+exists = os.path.lexists(path)
+if exists and not os.path.isdir(path):
+    raise SystemExit("it is no directory")
+inside = names(path) if exists else []
+# Every directory from the mount point down to the brick, and what lies beside the way.
+others, above, step = [], [], mount
+while step != path:
+    rest = os.path.relpath(path, step).split(b"/")[0]
+    if mark(step, "trusted.gfid") or mark(step, "trusted.glusterfs.volume-id"):
+        above.append(shown(step))
+    if mount != b"/":
+        others += [shown(os.path.join(step, name)) for name in names(step, (rest, b"lost+found"))]
+    step = os.path.join(step, rest)
+    if not os.path.isdir(step):
+        break
+serving = []
+for pid in os.listdir("/proc"):
+    if pid.isdigit():
+        try:
+            with open("/proc/" + pid + "/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+        except OSError:
+            continue
+        if path in words and os.path.basename(words[0]) == b"glusterfsd" and same(b"/proc/" + pid.encode() + b"/root" + path):
+            serving.append(int(pid))
+room = os.statvfs(mount)
+def identity():
+    if filesystem != "xfs":
+        return "%x" % room.f_fsid if room.f_fsid else ""
+    top = os.open(mount, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return fcntl.ioctl(top, 0x80705864, bytes(112))[64:80].hex()
+    except OSError:
+        return ""
+    finally:
+        os.close(top)
+print(json.dumps({
+    "mount": shown(mount), "own": mount != b"/", "exists": exists, "device": device, "filesystem": filesystem,
+    "mount_options": options, "total_bytes": room.f_blocks * room.f_frsize, "free_inodes": room.f_favail,
+    "volume_id": mark(path, "trusted.glusterfs.volume-id"), "gfid": mark(path, "trusted.gfid"), "marked_above": above,
+    "entries": [shown(name) for name in inside if name != b".glusterfs"][:NAMES],
+    "has_gluster_directory": b".glusterfs" in inside, "others": others[:NAMES], "served_by": serving,
+    "filesystem_id": identity() if mount != b"/" else "",
+}))
+"""
+
+
+async def look_at_new_places(hosts: Hosts, bricks: Sequence[str]) -> Mapping[str, NewPlace]:
+    """By brick name what lies there. A look that fails says why."""
+    found = await asyncio.gather(*(_look(hosts, name) for name in bricks))
+    return {place.name: place for place in found}
+
+
+async def _look(hosts: Hosts, name: str) -> NewPlace:
+    address, _, path = name.partition(":/")
+    try:
+        host = await hosts.reach(address)
+        python = (await host.identity()).python
+        argv = far_argv(python, _LOOK, b"/" + os.fsencode(path))
+        done = await host.processes.run(Command(argv=argv, timeout_s=_TIMEOUT_S))
+    except MigratorError as error:
+        return NewPlace(name=name, unread=error.message)
+    if done.timed_out or done.exit_code != 0:
+        said = show(done.stderr.strip()[-200:])
+        return NewPlace(name=name, unread="no answer" if done.timed_out else said or "no reason given")
+    try:
+        told = json.loads(done.stdout)
+        lists = {key: tuple(value) for key, value in told.items() if isinstance(value, list)}
+        return NewPlace(name=name, **{**told, **lists})
+    except (ValueError, TypeError):
+        return NewPlace(name=name, unread="its answer was not understood")
+
+
+# ---
+# What lies where a brick was, and which GlusterFS a host has: looks on hosts over their connections.
+
+
+_VERSION = re.compile(rb"glusterfs (\d+(?:\.\d+)+)")
+
+# The nearest directory that is there, and the mount point that it lies on: bricks are most often a directory in the root of
+# their file system, and a new file system does not have it yet. Python 3.9.
+_PLACES_LOOK = b"""
+import json, os, sys
+def mount_of(place):
+    while not os.path.ismount(place):
+        place = os.path.dirname(place)
+    return place
+path = os.fsencode(sys.argv[1])
+there = path
+while not os.path.lexists(there):
+    there = os.path.dirname(there)
+try:
+    volume_id = os.getxattr(path, b"trusted.glusterfs.volume-id", follow_symlinks=False).hex()
+except OSError:
+    volume_id = ""
+mount = mount_of(os.path.realpath(there))
+chain, entries = path, []
+def stray(directory):
+    inner = os.path.relpath(path, directory).split(b"/")[0] if there != directory else b""
+    return [name for name in os.listdir(directory) if name not in (b"lost+found", inner)]
+empty, step = True, mount
+while True:
+    if stray(step):
+        empty = False
+        break
+    if step == there or not os.path.isdir(step):
+        break
+    step = os.path.join(step, os.path.relpath(there, step).split(b"/")[0])
+own = mount != b"/" and (there == path or there == mount)
+print(json.dumps({"volume_id": volume_id, "own": own, "empty": empty}))
+"""
+
+
+async def look_at_places(hosts: Hosts, bricks: Sequence[Brick], *, volume_id: str) -> Mapping[str, PlaceSeen]:
+    """By brick name what lies there. A look that fails is `unknown`."""
+    found = await asyncio.gather(*(_places_look(hosts, brick, volume_id) for brick in bricks))
+    return {brick.name: place for brick, place in zip(bricks, found, strict=True)}
+
+
+async def _places_look(hosts: Hosts, brick: Brick, volume_id: str) -> PlaceSeen:
+    try:
+        host = await hosts.reach(brick.host)
+        python = (await host.identity()).python
+        done = await host.processes.run(Command(argv=far_argv(python, _PLACES_LOOK, brick.path), timeout_s=_TIMEOUT_S))
+        said = json.loads(done.stdout) if done.exit_code == 0 and not done.timed_out else {}
+    except (MigratorError, ValueError):
+        return PlaceSeen.UNKNOWN
+    if not said:
+        return PlaceSeen.UNKNOWN
+    if said["volume_id"] == volume_id.replace("-", ""):
+        return PlaceSeen.BRICK
+    if not said["own"]:
+        return PlaceSeen.UNMOUNTED
+    return PlaceSeen.EMPTY if said["empty"] and not said["volume_id"] else PlaceSeen.OTHER
+
+
+async def gluster_versions(hosts: Hosts, names: Collection[str]) -> Mapping[str, str | None]:
+    """By host the version of GlusterFS there, as in `10.3`; None where it is not told."""
+    found = await asyncio.gather(*(_version(hosts, name) for name in names))
+    return dict(zip(names, found, strict=True))
+
+
+async def _version(hosts: Hosts, name: str) -> str | None:
+    try:
+        host = await hosts.reach(name)
+        for program in ("glusterfsd", "gluster"):
+            path = await host.find(program)
+            if path is not None:
+                done = await host.processes.run(Command(argv=(path, b"--version"), timeout_s=_TIMEOUT_S))
+                told = _VERSION.match(done.stdout)
+                return None if told is None else told[1].decode("ascii")
+    except MigratorError:
+        return None
+    return None
+
+
+# ---
+# The directories of a volume, as its bricks have them and as its mount changes them.
+
+
+class DirectoryWalks(Protocol):
+    """Reads the directories of a brick, on its host."""
+
+    async def walk(
+        self,
+        brick: Brick,
+        *,
+        volume_id: str,
+        take: Callable[[Sequence[DirectoryFacts]], None],
+        only: Sequence[bytes] | None = None,
+    ) -> int:
+        """Hand out every directory but the root, each after the one that it lies in, in blocks; or `only` these, without what is
+        above them. Returns how many could not be looked at. Changes nothing. Raises ToolFailed, HostLost, UsageError, and what
+        `take` raises.
+        """
+
+
+class KnownDirectories(Protocol):
+    """What is known of the directories of one addition, on disk. Synchronous, for one thread."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether a walk has been kept to its end."""
+
+    def of(self, gfids: Sequence[bytes]) -> Mapping[bytes, DirectoryFacts]:
+        """By gfid what is known of them."""
+
+    def keep(self, found: Sequence[DirectoryFacts]) -> None:
+        """Keep these, in the place of what is known of the same gfids."""
+
+    def done(self) -> None:
+        """A walk has come to its end: what was kept lasts, whatever happens. What is kept without it is forgotten."""
+
+    def remove(self) -> None:
+        """Forget everything: nobody needs it any more."""
+
+
+class DirectoryMemory(Protocol):
+    """What is known of directories, by addition."""
+
+    def opened(self, addition_id: int) -> AbstractContextManager[KnownDirectories]:
+        """That of one addition, for the length of the block; made where there is none. Raises MigratorError, OSError."""
+
+
+class DirectoryMender(Protocol):
+    """Gives directories owner, mode and ACLs back, through the mount. Blocking."""
+
+    def look(self, path: bytes, gfid: bytes) -> DirectoryFacts | None:
+        """A directory as users see it; None where it is not there any more, or is another one. Raises OSError."""
+
+    def put_back(self, seen: DirectoryFacts, wanted: DirectoryFacts) -> DirectoryFacts | None:
+        """Give it owner, mode and ACLs of `wanted`, if it still is as `seen`; what it is then, None where it has them not. Raises
+        OSError.
+        """

@@ -1,0 +1,503 @@
+"""Volume health, options, known faults of versions, subvolumes, throttles. Pure."""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from migrator.bricks.drain.model import ChangedOption
+from migrator.bricks.model import GlusterFault
+from migrator.fs.model import MountIdentity
+from migrator.gluster.model import Brick, VolumeState
+
+# ---
+# Which bricks together hold every file of a volume once. Pure.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenBricks:
+    """One data brick of every subvolume, and sentences for the subvolumes that have none that can be read."""
+
+    bricks: tuple[Brick, ...]
+    problems: tuple[str, ...]
+
+
+def subvolumes(state: VolumeState) -> tuple[tuple[Brick, ...], ...]:
+    """The bricks in groups that hold the same files: Gluster lists the copies of a set one after the other.
+
+    Raises ValueError where the list does not divide into whole sets.
+    """
+    size = max(state.replica_count, 1) * max(state.stripe_count, 1) * max(state.disperse_count, 1)
+    if len(state.bricks) % size:
+        raise ValueError(f"{len(state.bricks)} bricks do not divide into sets of {size}")
+    return tuple(state.bricks[start : start + size] for start in range(0, len(state.bricks), size))
+
+
+def choose_bricks(state: VolumeState, unreachable: Mapping[str, str], reachable: Collection[str]) -> ChosenBricks:
+    """One brick of every subvolume: never an arbiter, which holds no content, and one that is up, on a host that is
+    reached. Hosts get equally many as far as that goes; equal input gives equal choice.
+
+    `unreachable` says why, by host, where a host that is known was not reached.
+    """
+    chosen: dict[int, Brick] = {}
+    problems: list[str] = []
+    load: Counter[str] = Counter()
+    sets = subvolumes(state)
+    usable = {
+        number: tuple(brick for brick in bricks if not brick.arbiter and brick.online and brick.host in reachable)
+        for number, bricks in enumerate(sets)
+    }
+    # Those with the least choice first: what is left over evens out the load.
+    for number in sorted(usable, key=lambda number: (len(usable[number]), number)):
+        if not usable[number]:
+            problems.append(_problem(sets[number], unreachable, reachable))
+            continue
+        brick = min(usable[number], key=lambda brick: (load[brick.host], usable[number].index(brick)))
+        load[brick.host] += 1
+        chosen[number] = brick
+    return ChosenBricks(bricks=tuple(chosen[number] for number in sorted(chosen)), problems=tuple(problems))
+
+
+def _problem(bricks: tuple[Brick, ...], unreachable: Mapping[str, str], reachable: Collection[str]) -> str:
+    shown = " or ".join(brick.name for brick in bricks if not brick.arbiter)
+    reasons: list[str] = []
+    for brick in bricks:
+        if brick.arbiter:
+            continue
+        if brick.host in unreachable:
+            reasons.append(unreachable[brick.host])
+        elif brick.host not in reachable:
+            reasons.append(f'site.toml has no [source.hosts."{brick.host}"]')
+        elif brick.online is not True:
+            reasons.append(f"brick {brick.name} is down")
+    return f"no host reads {shown}: {'; '.join(dict.fromkeys(reasons)) or 'it has only arbiters'}"
+
+
+# ---
+# Whether a Gluster volume, or a mount, shows all that it holds. Pure.
+
+
+_PERFORMANCE = "performance."
+
+
+def volume_problems(state: VolumeState) -> tuple[str, ...]:
+    """Sentences for everything that makes the mount show less than there is, without any error of its own.
+
+    A brick that the status does not list is as bad as one that is down: its host's glusterd does not answer. Tasks are
+    no problem here: copies may go on while files move, only nothing may be decided to be gone.
+    """
+    problems: list[str] = []
+    if not state.started:
+        problems.append(f"volume {state.volume} is not started")
+    if not state.bricks:
+        problems.append(f"volume {state.volume} has no bricks")
+    for brick in state.bricks:
+        match brick.online:
+            case True:
+                continue
+            case False:
+                problems.append(f"brick {brick.name} is down")
+            case None:
+                problems.append(f"brick {brick.name} may be down: its state is not known")
+    return tuple(problems)
+
+
+def volume_fingerprint(state: VolumeState) -> str:
+    """Changes with the brick list (its order too), with an option, and with the volume itself. Options of performance
+    change nothing of what is shown, and a drain sets one by itself when it begins.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    facts = [state.volume, state.volume_id, state.type, str(state.started)]
+    facts += [f"{brick.name} {brick.arbiter}" for brick in state.bricks]
+    facts += [f"{option}={value}" for option, value in sorted(state.options) if not option.startswith(_PERFORMANCE)]
+    for fact in facts:
+        raw = fact.encode("utf-8", "surrogateescape")
+        digest.update(len(raw).to_bytes(4, "big") + raw)
+    return digest.hexdigest()
+
+
+def wrong_volume_problem(identity: MountIdentity, volume: str) -> str | None:
+    """A sentence where the mount is no mount of this volume: the health of a volume says nothing about another's."""
+    mounted = identity.mounted_from.rpartition(":")[2].strip("/").partition("/")[0]
+    if identity.filesystem == "fuse.glusterfs" and mounted == volume:
+        return None
+    shown = f"{identity.filesystem or 'unknown file system'} from {identity.mounted_from or 'nowhere'}"
+    return f"the source is not a mount of volume {volume}: {shown}"
+
+
+# ---
+# Which options of a Gluster volume leave a brick holding plain files under their own names. Pure.
+#
+# An option that is not known here may change what a brick holds, so its volume is read through the mount.
+
+
+LOOKUP_OPTION = "cluster.lookup-optimize"
+"""On by default: clients ask for a name only where the layout of its directory has it."""
+
+_TRUE = frozenset({"on", "yes", "true", "enable", "1"})
+_FALSE = frozenset({"off", "no", "false", "disable", "0"})
+
+_HARMLESS_PREFIXES = (
+    "auth.",
+    "changelog.",
+    "client.",
+    "cluster.",
+    "config.",
+    "diagnostics.",
+    "geo-replication.",
+    "glusterd.",
+    "locks.",
+    "network.",
+    "nfs.",
+    "performance.",
+    "rebalance.",
+    "server.",
+    "ssl.",
+    "storage.",
+    "transport.",
+    "user.",
+)
+_HARMLESS = frozenset(
+    {
+        "ctime.noatime",
+        "dht.force-readdirp",
+        "features.acl",
+        "features.barrier",
+        "features.barrier-timeout",
+        "features.bitrot",
+        "features.cache-invalidation",
+        "features.cache-invalidation-timeout",
+        "features.ctime",
+        "features.default-soft-limit",
+        "features.alert-time",
+        "features.expiry-time",
+        "features.hard-timeout",
+        "features.inode-quota",
+        "features.lease-lock-recall-timeout",
+        "features.leases",
+        "features.locks-monkey-unlocking",
+        "features.locks-notify-contention",
+        "features.locks-notify-contention-delay",
+        "features.locks-revocation-clear-all",
+        "features.locks-revocation-max-blocked",
+        "features.locks-revocation-secs",
+        "features.quota",
+        "features.quota-deem-statfs",
+        "features.read-only",
+        "features.scrub",
+        "features.scrub-freq",
+        "features.scrub-throttle",
+        "features.selinux",
+        "features.shard-block-size",
+        "features.shard-deletion-rate",
+        "features.shard-lru-limit",
+        "features.signer-threads",
+        "features.soft-timeout",
+        "features.timeout",
+        "features.uss",
+        "ganesha.enable",
+        "nfs-ganesha",
+    }
+)
+_HARMFUL_PREFIXES = (
+    "cluster.dht-xattr-name",
+    "cluster.local-volume-name",
+    "cluster.nufa",
+    "cluster.stripe",
+    "cluster.switch",
+    "cluster.tier",
+    "encryption.",
+    "features.encryption",
+    "network.compression",
+)
+"""Of the harmless prefixes those that are not: they rename what marks a link-to file, or change names or content."""
+
+_SENTENCES = {
+    "features.shard": "the volume is sharded: a brick holds pieces of files",
+    "features.encryption": "the volume is encrypted: a brick holds no readable content",
+}
+
+
+def option_reasons(options: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Sentences for the options that forbid to read the bricks; what is switched off forbids nothing."""
+    return tuple(
+        _SENTENCES.get(name, f"what option {name} ({value}) does to a brick is not known")
+        for name, value in options
+        if value.lower() not in _FALSE and not _is_harmless(name)
+    )
+
+
+def is_on(options: Mapping[str, str], name: str, *, default: bool) -> bool | None:
+    """Whether a switch is on; None where its value is no switch's."""
+    value = options.get(name)
+    if value is None:
+        return default
+    if value.lower() in _TRUE:
+        return True
+    return False if value.lower() in _FALSE else None
+
+
+def _is_harmless(name: str) -> bool:
+    if name.startswith(_HARMFUL_PREFIXES):
+        return False
+    return name in _HARMLESS or name.startswith(_HARMLESS_PREFIXES)
+
+
+# ---
+# Which known faults a version of GlusterFS has, as far as they matter to whoever drains, adds or reads bricks. Pure.
+#
+# `#N` is the number of the report at github.com/gluster/glusterfs.
+
+
+Version = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """A fault of the versions from `since` (None: from the beginning) up to, and without, `until` (None: of all)."""
+
+    fault: str
+    advice: str
+    since: Version | None = None
+    until: Version | None = None
+    stops_drain: bool = False
+    reference: str = ""
+
+
+_KNOWN = (
+    _Known(
+        fault="a rebalance, and so a drain, deletes data files where link-to files exist",
+        advice="upgrade every server to 11.1 or later before any drain or rebalance",
+        since=(11, 0),
+        until=(11, 1),
+        stops_drain=True,
+        reference="#4148",
+    ),
+    _Known(
+        fault="files were lost in a rebalance",
+        advice="upgrade before any drain or rebalance",
+        until=(6, 9),
+        stops_drain=True,
+        reference="#885",
+    ),
+    _Known(
+        fault="`remove-brick commit` is accepted although files failed or were skipped",
+        advice="never commit by hand: `migrator` commits only with no failure, nothing skipped, and an empty brick",
+        until=(9, 0),
+    ),
+    _Known(
+        fault="a drain says `completed` although it could not move every file",
+        advice="look at failures and skipped, and at the brick itself, before a commit; never use `force`",
+        reference="#2350",
+    ),
+    _Known(
+        fault="symlinks that are hard-linked cannot be moved: one failure each",
+        advice="list them before a drain, and give each name a symlink of its own",
+    ),
+    _Known(
+        fault="a rebalance never moves hard-linked files: it skips them",
+        advice="expect skipped files after a rebalance; a drain does move them",
+        reference="#1530",
+    ),
+    _Known(
+        fault="the estimate that Gluster gives for a rebalance is wrong",
+        advice="use the one of `migrator`, which is worked out from what was moved",
+        reference="#1507",
+    ),
+    _Known(
+        fault="after a reboot, a crash or a replaced brick the status of a rebalance or drain may be wrong",
+        advice="do not believe a status that nothing confirms: the brick itself is looked at",
+        reference="#1339, #1815, #3458, #1717",
+    ),
+    _Known(
+        fault="a drain that was stopped begins from the start when it is begun again",
+        advice="do not stop a drain that goes on: slow it down with `cluster.rebal-throttle`",
+        reference="#608",
+    ),
+    _Known(
+        fault="files appear twice after a rebalance, a rename, or where a link-to file is stale",
+        advice="a scan of the bricks finds such paths and asks the mount about them",
+        reference="#3309, #2568, #3436",
+    ),
+    _Known(
+        fault="after a rebalance files may be listed and yet not be found by their name, while `cluster.lookup-optimize` is on",
+        advice="`migrator` sets `cluster.lookup-optimize` to `off` before a drain or an addition, and leaves it so; where bricks were "
+        "drained or added by hand, set it yourself: what was not found is found again at once",
+        reference="#973, #118, #1918",
+    ),
+    _Known(
+        fault="a client hangs that asks for a file which was put on a brick past Gluster, while `cluster.lookup-optimize` is off",
+        advice="never write to bricks; `migrator scan --via bricks` finds such files, and no drain or addition begins over them",
+        reference="#3688",
+    ),
+    _Known(
+        fault="directories that are looked up while new bricks get theirs may become root's, with mode 0000, or get another mode",
+        advice="add bricks while few users work; `brick add` gives directories back what they had, and lists what it cannot tell "
+        "from what users did",
+    ),
+    _Known(
+        fault="hard-linked files keep a mark of a drain that touched them, and the next drain of their brick fails on them",
+        advice="`brick drain` looks for such marks before it begins, and tells the command that takes them off",
+    ),
+    _Known(
+        fault="a move that failed leaves the bits S and T on the mode of the file",
+        advice="after a drain or rebalance that failed, `find BRICK -type f -perm -3000` names such files; once nothing moves any more, "
+        "`chmod` through the mount takes them off",
+        reference="#1625",
+    ),
+    _Known(
+        fault="clients are up to three times slower while a fix-layout goes on",
+        advice="add bricks while few users work; the probes tell what users feel",
+        reference="#1623",
+    ),
+    _Known(
+        fault="files of mode `---------T+` become visible after a fix-layout",
+        advice="scan again after it; they are link-to files, not data",
+        reference="#4122",
+    ),
+    _Known(
+        fault="a lock that is left behind by a drain can hang the fix-layout after it",
+        advice="watch the fix-layout; where it stands still, restart the brick processes of that subvolume one by one",
+        reference="PR 4755",
+    ),
+    _Known(
+        fault="clients get ESTALE during a rebalance, and renames fail right after a commit",
+        advice="drain while few users work, and tell them",
+        reference="#4216, #1811",
+    ),
+    _Known(
+        fault="with one distribute brick down the mount shows fewer files, and no error",
+        advice="check that every brick is up before and after each copy; `migrator` does",
+        reference="#1729",
+    ),
+    _Known(
+        fault="directories are not seen after `add-brick` until their layout is put right",
+        advice="run a fix-layout right after `add-brick`",
+        reference="#1513",
+    ),
+    _Known(
+        fault="a brick that is added again with old data on it doubles directories",
+        advice="always make a new file system before `add-brick`",
+        reference="#2514",
+    ),
+)
+
+
+def parse_version(text: str) -> Version | None:
+    """The numbers of `glusterfs 10.3` or `10.3-5`; None where there are none."""
+    found = re.search(r"\d+(?:\.\d+)+", text)
+    return None if found is None else tuple(int(part) for part in found[0].split("."))
+
+
+def known_faults(version: str | None) -> tuple[GlusterFault, ...]:
+    """The faults of a version, those that stop a drain first. A version that is not known has them all."""
+    numbers = None if version is None else parse_version(version)
+    found = [known for known in _KNOWN if numbers is None or _has(known, numbers)]
+    return tuple(
+        GlusterFault(
+            versions=_versions(known),
+            fault=known.fault,
+            advice=known.advice,
+            stops_drain=known.stops_drain,
+            reference=known.reference,
+        )
+        for known in sorted(found, key=lambda known: not known.stops_drain)
+    )
+
+
+def faults_of_all(versions: Collection[str | None]) -> tuple[GlusterFault, ...]:
+    """The faults that any of several versions has, each once, those that stop a drain first."""
+    found = dict.fromkeys(fault for version in versions for fault in known_faults(version))
+    return tuple(sorted(found, key=lambda fault: not fault.stops_drain))
+
+
+def version_problems(
+    versions: Mapping[str, str | None] | None, hosts: Collection[str], *, otherwise: str = ""
+) -> Iterator[str]:
+    """Why files are not to be moved between bricks on these hosts, by the version of each: one that loses files, or that is not
+    known. `otherwise` ends every sentence with what can be done all the same.
+    """
+    if not versions:
+        yield f"the version of GlusterFS on the hosts is not known, so its faults are not{otherwise}"
+        return
+    for host in sorted({*hosts, *versions}):
+        version = versions.get(host)
+        if version is None or parse_version(version) is None:
+            yield f"the version of GlusterFS on {host} is not known, so its faults are not{otherwise}"
+            continue
+        for fault in known_faults(version):
+            if fault.stops_drain:
+                yield f"GlusterFS {version} on {host}: {fault.fault} ({fault.reference}); {fault.advice}{otherwise}"
+
+
+def _has(known: _Known, version: Version) -> bool:
+    return (known.since is None or version >= known.since) and (known.until is None or version < known.until)
+
+
+def _versions(known: _Known) -> str:
+    words = []
+    if known.since is not None:
+        words.append(f"from {_shown(known.since)}")
+    if known.until is not None:
+        words.append(f"before {_shown(known.until)}")
+    return ", ".join(words) or "all that are known"
+
+
+def _shown(version: Version) -> str:
+    return ".".join(map(str, version))
+
+
+# ---
+# The option by which Gluster is told how hard to move files: which value it is to have, and what it was before. Pure.
+
+
+SLOWEST_FIRST = ("lazy", "normal", "aggressive")
+"""The values of `cluster.rebal-throttle`."""
+
+
+def slowed(value: str, down: int) -> str:
+    """What a value is so many steps down; the slowest one stays."""
+    return SLOWEST_FIRST[max(SLOWEST_FIRST.index(value) - down, 0)]
+
+
+def steps_below(value: str) -> int:
+    """How many steps down there are from a value."""
+    return SLOWEST_FIRST.index(value)
+
+
+def still_changed(options: Iterable[ChangedOption], state: VolumeState) -> tuple[str, ...]:
+    """Options that still have a value that this program has given them. One that somebody else has changed since is his."""
+    now = dict(state.options)
+    return tuple(
+        option.name
+        for option in options
+        if (value := now.get(option.name)) is not None and value != option.before and value in option.given
+    )
+
+
+def value_before(name: str, state: VolumeState, left: Sequence[ChangedOption]) -> str | None:
+    """What an option is without this program: its value now (None: not set), or, where something that was killed has left it
+    changed, what it was before that.
+    """
+    value = dict(state.options).get(name)
+    for option in left:
+        if option.name == name and name in still_changed((option,), state):
+            return option.before
+    return value
+
+
+# ---
+# How many files that Gluster could not move are what users do meanwhile, and no trouble. Pure.
+
+
+FEW = 10
+_FEW_SHARE = 0.001
+
+
+def are_few(failures: int, *, moved_files: int) -> bool:
+    """Whether so few failed that they are told apart from a disk or a file system that has none of its room left: a file that a
+    user renames or deletes after Gluster has listed it, and before it moves it, is one (seen on GlusterFS 10.3:
+    `Migrate file failed: ... lookup failed`).
+    """
+    return failures <= FEW + _FEW_SHARE * moved_files

@@ -1,0 +1,407 @@
+"""Walks of bricks on their own hosts: the stream of frames that a walker writes, and who starts it."""
+
+import struct
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Protocol
+
+from migrator.catalog.model import ScanProblem
+from migrator.core.errors import MigratorError
+from migrator.core.paths import show
+from migrator.gluster.model import Brick, VolumeState
+from migrator.hosts.ports import Command, Completed, Host, Hosts
+
+# ---
+# Reading the bricks of a Gluster volume by themselves, each on the host that has it.
+
+
+class BrickLost(MigratorError):
+    """The walk of a brick came to no end: its program died, or what it sent cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrickHello:
+    """What a brick says of itself before its first row. `volume_id` is None where its root carries none, `root_gfid`
+    empty. `pending_heals` counts what its index lists, also what is being written to just now; None: not known.
+    `device` is that of its file system.
+    """
+
+    volume_id: str | None
+    root_gfid: bytes
+    pending_heals: int | None
+    device: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrickTotals:
+    """What a walk counted itself, to be compared with what arrived.
+
+    `migrating` are files that carry the marks of a migration, `filling_links` link-to files that have content already:
+    both mean that files move between bricks. `strange` have no gfid: they were put there past Gluster.
+    """
+
+    rows: int
+    directories: int
+    problems: int
+    vanished: int = 0
+    migrating: int = 0
+    filling_links: int = 0
+    ask_the_mount: int = 0
+    strange: int = 0
+
+
+class BrickListener(Protocol):
+    """Takes what a walk finds, one call at a time; the walk waits for each, so memory stays flat."""
+
+    async def hello(self, hello: BrickHello) -> None:
+        """The first call. What it raises ends the walk."""
+
+    async def rows(self, payload: memoryview) -> None:
+        """A block of entries that are no directories, for the catalog to decode."""
+
+    async def directories(self, payload: memoryview) -> None:
+        """A block of directories, in the same form."""
+
+    async def problems(
+        self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem], strange: Sequence[ScanProblem]
+    ) -> None:
+        """What could not be read; paths without a row that only the mount can tell about, with the reason; and those that
+        nobody may ask it for, because Gluster has given them no gfid (GlusterFS #3688).
+        """
+
+
+class BrickWalks(Protocol):
+    """Walks of bricks on their hosts."""
+
+    @property
+    def hosts(self) -> Collection[str]:
+        """The hosts that the site names, as in the brick list. Whether they are there shows when they are reached."""
+
+    async def reach(self, host: str) -> None:
+        """Connect to a host. Raises HostLost, and UsageError where the site does not name it."""
+
+    async def walk(
+        self,
+        brick: Brick,
+        *,
+        trees: Sequence[bytes],
+        only_trees: bool,
+        times_from_mdata: bool,
+        listener: BrickListener,
+        own: bool = False,
+    ) -> BrickTotals:
+        """Walk a brick on its host, and return when everything has been handed out. With `only_trees` nothing outside
+        the trees is looked at but the directories that lead to them; with `own` what this program keeps in the root is
+        looked at, too, which no scan lists. On cancellation it is ended there first. Raises
+        BrickLost, HostLost, UsageError, and what the listener raises.
+        """
+
+
+class BrickVolume(Protocol):
+    """The volume that the bricks make up."""
+
+    async def state_for_bricks(self, state: VolumeState | None = None) -> VolumeState:
+        """The volume with its peers and with what waits to be healed; `state`, where it was just looked at, is
+        completed. Raises ToolFailed.
+        """
+
+
+# ---
+# The stream that a walk of a brick writes, as `native/src/frames.h`, `walk.c` and `walk_rows.c` have it: frames, and what
+# is in those that hold no rows.
+#
+# The bytes come from another machine. Whatever is wrong with them raises MigratorError and nothing else.
+
+
+FORMAT_VERSION = 2
+
+_MAGIC = 0x57474D31
+_HEAD = struct.Struct("<IIQ")
+_LIMIT_BYTES = 512 * 1024 * 1024
+"""No frame comes near it: one that claims more is not one."""
+
+_HELLO = struct.Struct("<II16s16sQQ")
+_PROBLEM = struct.Struct("<Iiiii")
+_COUNT = struct.Struct("<Q")
+_END = struct.Struct("<10Q")
+_UNKNOWN = 0xFFFF_FFFF_FFFF_FFFF
+_HAS_VOLUME_ID, _HAS_ROOT_GFID = 2, 4
+_STRANGE = 2
+
+
+class FrameKind(IntEnum):
+    """What a frame holds."""
+
+    HELLO = 1
+    ROWS = 2
+    DIRECTORIES = 3
+    PROBLEMS = 4
+    END = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """One frame; the payload is a buffer of its own."""
+
+    kind: FrameKind
+    payload: memoryview
+
+
+class FrameReader:
+    """Cuts a stream into frames. `feed` takes pieces cut anywhere; `finish` is called at the end of the stream."""
+
+    def __init__(self) -> None:
+        self._head = bytearray()
+        self._kind = FrameKind.END
+        self._payload: bytearray | None = None
+        self._filled = 0
+
+    def feed(self, piece: bytes | memoryview) -> Iterator[Frame]:
+        """The frames that became whole. Has to be exhausted. Raises MigratorError where these are no frames."""
+        left = memoryview(piece)
+        while left or (self._payload is not None and self._filled == len(self._payload)):
+            if self._payload is None:
+                wanted = _HEAD.size - len(self._head)
+                self._head += left[:wanted]
+                left = left[wanted:]
+                if len(self._head) == _HEAD.size:
+                    self._begin()
+                continue
+            taken = min(len(left), len(self._payload) - self._filled)
+            self._payload[self._filled : self._filled + taken] = left[:taken]
+            self._filled += taken
+            left = left[taken:]
+            if self._filled == len(self._payload):
+                whole, self._payload = self._payload, None
+                yield Frame(kind=self._kind, payload=memoryview(whole).toreadonly())
+
+    def finish(self) -> None:
+        """Raises MigratorError where the stream ended within a frame."""
+        if self._payload is not None or self._head:
+            raise _malformed("it ends within a frame")
+
+    def _begin(self) -> None:
+        magic, kind, length = _HEAD.unpack(self._head)
+        if magic != _MAGIC:
+            raise _malformed("no frame begins where one should")
+        if length > _LIMIT_BYTES:
+            raise _malformed(f"a frame claims {length} bytes")
+        try:
+            self._kind = FrameKind(kind)
+        except ValueError as error:
+            raise _malformed(f"a frame is of kind {kind}, which is not known") from error
+        self._payload = bytearray(length)
+        self._filled = 0
+        self._head.clear()
+
+
+def decode_hello(payload: memoryview) -> BrickHello:
+    """The first frame. Raises MigratorError, also for another version of the format."""
+    if len(payload) >= 4 and (version := int.from_bytes(payload[:4], "little")) != FORMAT_VERSION:
+        raise _malformed(f"it is written in version {version} of the format, not {FORMAT_VERSION}")
+    _, flags, volume_id, root_gfid, heals, device = _unpack(_HELLO, payload)
+    return BrickHello(
+        volume_id=str(uuid.UUID(bytes=volume_id)) if flags & _HAS_VOLUME_ID else None,
+        root_gfid=root_gfid if flags & _HAS_ROOT_GFID else b"",
+        pending_heals=None if heals == _UNKNOWN else heals,
+        device=device,
+    )
+
+
+def decode_problems(
+    payload: memoryview,
+) -> tuple[tuple[ScanProblem, ...], tuple[ScanProblem, ...], tuple[ScanProblem, ...]]:
+    """What could not be read; what has no row because only the mount can tell about it; and what has none because Gluster has
+    given it no gfid. Raises MigratorError.
+    """
+    failed: list[ScanProblem] = []
+    ask: list[ScanProblem] = []
+    strange: list[ScanProblem] = []
+    try:
+        (count,) = _COUNT.unpack_from(payload)
+        position = _COUNT.size
+        for _ in range(count):
+            kind, number, *lengths = _PROBLEM.unpack_from(payload, position)
+            if kind > _STRANGE:
+                raise _malformed(f"a problem is of kind {kind}, which is not known")
+            position += _PROBLEM.size
+            words: list[bytes] = []
+            for length in lengths:
+                if not 0 <= length <= len(payload) - position:
+                    raise _malformed("a problem is longer than its frame")
+                words.append(bytes(payload[position : position + length]))
+                position += length
+            path, operation, reason = words
+            (failed, ask, strange)[kind].append(
+                ScanProblem(
+                    path=path,
+                    operation=operation.decode("utf-8", "backslashreplace"),
+                    errno=number or None,
+                    reason=reason.decode("utf-8", "backslashreplace"),
+                )
+            )
+    except struct.error as error:
+        raise _malformed("a problem is cut off") from error
+    if position != len(payload):
+        raise _malformed("a frame of problems is longer than its problems")
+    return tuple(failed), tuple(ask), tuple(strange)
+
+
+def decode_end(payload: memoryview) -> BrickTotals:
+    """The last frame. Raises MigratorError."""
+    rows, directories, _size, problems, vanished, migrating, _links, filling, ask, strange = _unpack(_END, payload)
+    return BrickTotals(
+        rows=rows,
+        directories=directories,
+        problems=problems,
+        vanished=vanished,
+        migrating=migrating,
+        filling_links=filling,
+        ask_the_mount=ask,
+        strange=strange,
+    )
+
+
+def _unpack(form: struct.Struct, payload: memoryview) -> tuple[Any, ...]:
+    if len(payload) != form.size:
+        raise _malformed(f"a frame has {len(payload)} bytes where {form.size} belong")
+    return form.unpack(payload)
+
+
+def _malformed(what: str) -> MigratorError:
+    return MigratorError(
+        f"what the walk of a brick wrote cannot be understood: {what}",
+        cause="the connection was cut, or something else on that host writes to the same output (a login script)",
+        hint="log in to the host by hand without a terminal and see whether anything but your command's output comes",
+    )
+
+
+# ---
+# Walks of bricks: the compiled program is started on the brick's host, and what it writes read.
+#
+# It is placed on the host for as long as the connection lasts: nothing is installed there.
+
+
+_STDERR_TAIL_BYTES = 2000
+_NOT_A_BRICK = 3
+"""The walk's exit code for a path that is no brick's root."""
+
+
+class HostBrickWalks:
+    """The `BrickWalks` port. `place` puts the compiled program on a host; it raises HostLost and ToolFailed."""
+
+    def __init__(
+        self,
+        hosts: Hosts,
+        place: Callable[[Host], Awaitable[bytes]],
+        *,
+        names: Collection[str],
+        workers: int | None = None,
+    ) -> None:
+        self._hosts = hosts
+        self._place = place
+        self._names = frozenset(names)
+        self._workers = workers
+
+    @property
+    def hosts(self) -> Collection[str]:
+        """The hosts that the site names."""
+        return self._names
+
+    async def reach(self, host: str) -> None:
+        """Connect to a host. Raises HostLost, UsageError."""
+        await self._hosts.reach(host)
+
+    async def walk(
+        self,
+        brick: Brick,
+        *,
+        trees: Sequence[bytes],
+        only_trees: bool,
+        times_from_mdata: bool,
+        listener: BrickListener,
+        own: bool = False,
+    ) -> BrickTotals:
+        """Walk a brick, the whole of it or with `only_trees` these trees and the way to them; with `own` the program's own in the root, too. Raises BrickLost, HostLost, ToolFailed, UsageError, and what the listener raises."""
+        host = await self._hosts.reach(brick.host)
+        argv = [
+            await self._place(host),
+            b"walk",
+            b"--brick",
+            brick.path,
+            b"--times",
+            b"mdata" if times_from_mdata else b"file",
+        ]
+        if only_trees:
+            argv.append(b"--only-trees")
+        if own:
+            argv.append(b"--own")
+        if self._workers is not None:
+            argv += [b"--workers", b"%d" % self._workers]
+        stream = _Stream(brick, listener)
+        completed = await host.processes.stream(
+            Command(argv=tuple(argv), stdin=b"".join(tree + b"\0" for tree in trees), timeout_s=None),
+            on_start=lambda _identity: None,
+            on_stdout=stream.take,
+            on_stderr=stream.take_stderr,
+        )
+        return stream.end(completed)
+
+
+class _Stream:
+    """One walk's output, frame by frame, to its listener."""
+
+    def __init__(self, brick: Brick, listener: BrickListener) -> None:
+        self._brick = brick
+        self._listener = listener
+        self._reader = FrameReader()
+        self._greeted = False
+        self._totals: BrickTotals | None = None
+        self._stderr = b""
+
+    async def take(self, piece: bytes) -> None:
+        for frame in self._reader.feed(piece):
+            await self._hand_out(frame.kind, frame.payload)
+
+    def take_stderr(self, piece: bytes) -> None:
+        self._stderr = (self._stderr + piece)[-_STDERR_TAIL_BYTES:]
+
+    def end(self, completed: Completed) -> BrickTotals:
+        """What the walk counted. Raises BrickLost where it did not come to its end."""
+        if completed.exit_code == 0 and self._totals is not None:
+            self._reader.finish()
+            return self._totals
+        if completed.exit_code == _NOT_A_BRICK:
+            raise BrickLost(
+                f"{self._brick.name} is no root of a brick",
+                cause="its file system is not mounted there, or glusterd names another path",
+                hint=f"look at {show(self._brick.path)} on host {self._brick.host} and at `gluster volume info`",
+            )
+        how = f"exit code {completed.exit_code}" if completed.exit_code >= 0 else f"signal {-completed.exit_code}"
+        said = " ".join(self._stderr.decode("utf-8", "backslashreplace").split())
+        raise BrickLost(
+            f"the walk of brick {self._brick.name} broke off ({how}){': ' + said if said else ''}",
+            cause="its program was ended on the host, or the brick's file system is ill",
+            hint="look at the host's kernel log, then run `migrator scan` again",
+        )
+
+    async def _hand_out(self, kind: FrameKind, payload: memoryview) -> None:
+        if self._totals is not None or self._greeted == (kind is FrameKind.HELLO):
+            raise BrickLost(
+                f"the walk of brick {self._brick.name} sends its frames in the wrong order",
+                cause="another version of migrator placed it on that host",
+            )
+        match kind:
+            case FrameKind.HELLO:
+                self._greeted = True
+                await self._listener.hello(decode_hello(payload))
+            case FrameKind.ROWS:
+                await self._listener.rows(payload)
+            case FrameKind.DIRECTORIES:
+                await self._listener.directories(payload)
+            case FrameKind.PROBLEMS:
+                await self._listener.problems(*decode_problems(payload))
+            case FrameKind.END:
+                self._totals = decode_end(payload)

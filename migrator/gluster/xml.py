@@ -1,0 +1,329 @@
+"""The output of `gluster --xml` as values. Pure."""
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from dataclasses import replace
+
+from migrator.bricks.model import BrickRoom
+from migrator.core.errors import ToolFailed
+from migrator.gluster.model import (
+    Brick,
+    BrickHeal,
+    TaskCounters,
+    TaskKind,
+    TaskProgress,
+    TaskStatus,
+    VolumeState,
+    VolumeTask,
+)
+
+# ---
+# What the `gluster --xml` command prints, as facts. Pure.
+#
+# Only `opRet` says whether a command succeeded: exit codes of failures were 0, 1, 2 and 234 (GlusterFS 10.3).
+
+
+_RETRY_SIGNS = ("Another transaction is in progress", "Locking failed on")
+_QUOTA_DISABLED = "Quota is disabled"
+_STARTED = "1"
+_ONLINE = "1"
+_IN_CLUSTER = "3"
+_ENDED = frozenset({"2", "3", "4"})
+"""Task states stopped, completed, failed (cli1-xdr.x): the files of a rebalance move no more."""
+
+
+class GlusterBusy(ToolFailed):
+    """Another command held the cluster's lock: the same one works in a moment."""
+
+
+class GlusterFailed(ToolFailed):
+    """The command was understood and failed; the message is Gluster's own."""
+
+
+def parse_answer(stdout: bytes, stderr: bytes = b"") -> ET.Element:
+    """The root element of a successful answer. Raises GlusterBusy, GlusterFailed, ToolFailed."""
+    if b"<!DOCTYPE" in stdout or b"<!ENTITY" in stdout:
+        raise ToolFailed("gluster's answer holds a document type, which it never does")
+    try:
+        answer = ET.fromstring(stdout)  # noqa: S314 -- no DTD, see above
+    except ET.ParseError:
+        said = " ".join((stdout.strip() or stderr.strip()).decode("utf-8", "backslashreplace").split())
+        raise ToolFailed(
+            f"gluster did not answer in XML: {said[:300] or 'nothing at all'}",
+            cause="glusterd is not running on this host, or the command is no gluster",
+            hint="start glusterd here, or set [source] gluster to a command that asks a host where it runs",
+        ) from None
+    if answer.findtext("opRet") != "0":
+        said = " ".join((answer.findtext("opErrstr") or answer.findtext("output") or "no reason given").split())
+        if any(sign in said for sign in _RETRY_SIGNS):
+            raise GlusterBusy(f"gluster is busy: {said}")
+        raise GlusterFailed(f"gluster says: {said}")
+    return answer
+
+
+def parse_volume_info(answer: ET.Element, volume: str) -> VolumeState:
+    """`volume info`: the bricks without their status. Raises ToolFailed where the volume is not in it."""
+    for element in answer.iterfind("volInfo/volumes/volume"):
+        if element.findtext("name") == volume:
+            return VolumeState(
+                volume=volume,
+                volume_id=element.findtext("id") or "",
+                type=element.findtext("typeStr") or "",
+                started=element.findtext("status") == _STARTED,
+                bricks=tuple(_brick(brick) for brick in element.iterfind("bricks/brick")),
+                options=tuple(
+                    sorted(
+                        (option.findtext("name") or "", option.findtext("value") or "")
+                        for option in element.iterfind("options/option")
+                    )
+                ),
+                tasks=(),
+                # 0 and 1 both say: not of this kind. What is no number at all must not pass for one of them.
+                replica_count=_count(element, "replicaCount", absent=1),
+                disperse_count=_count(element, "disperseCount", absent=0),
+                stripe_count=_count(element, "stripeCount", absent=1),
+            )
+    raise ToolFailed(f"gluster's answer does not describe volume {volume!r}")
+
+
+def parse_online(answer: ET.Element, volume: str) -> dict[str, bool]:
+    """`volume status VOL detail`: by brick name whether its process is up; bricks of absent hosts are not in it."""
+    online: dict[str, bool] = {}
+    for element in answer.iterfind("volStatus/volumes/volume"):
+        if element.findtext("volName") == volume:
+            for node in element.iterfind("node"):
+                online[f"{node.findtext('hostname')}:{node.findtext('path')}"] = node.findtext("status") == _ONLINE
+    return online
+
+
+def parse_tasks(answer: ET.Element, volume: str) -> tuple[str, ...]:
+    """`volume status VOL tasks`: those that move files now, or wait for a commit, in words.
+
+    A remove-brick is listed until it is committed or stopped, whatever its state; a rebalance stays listed for ever,
+    so one that has ended is left out. A state that is not known counts as unfinished.
+    """
+    tasks: list[str] = []
+    for element in answer.iterfind("volStatus/volumes/volume"):
+        if element.findtext("volName") != volume:
+            continue
+        for task in element.iterfind("tasks/task"):
+            kind = task.findtext("type") or "unknown task"
+            if kind != "Remove brick" and task.findtext("status") in _ENDED:
+                continue
+            bricks = " ".join(brick.text or "" for brick in task.iterfind("params/brick"))
+            shown = f"{kind} ({task.findtext('statusStr') or 'state unknown'})"
+            tasks.append(f"{shown} of {bricks}" if bricks else shown)
+    return tuple(tasks)
+
+
+def parse_quotas(answer: ET.Element) -> tuple[tuple[bytes, int], ...]:
+    """`volume quota VOL list`: directories, relative to the root, with their hard limits in bytes."""
+    quotas: list[tuple[bytes, int]] = []
+    for limit in answer.iterfind("volQuota/limit"):
+        path, hard_limit = limit.findtext("path") or "", limit.findtext("hard_limit") or ""
+        if hard_limit.isdigit():
+            quotas.append((path.encode("utf-8", "surrogateescape").strip(b"/"), int(hard_limit)))
+    return tuple(quotas)
+
+
+def is_quota_disabled(error: GlusterFailed) -> bool:
+    """Whether a failed `quota list` only says that there are no quotas."""
+    return _QUOTA_DISABLED in error.message
+
+
+def parse_task_ids(answer: ET.Element, volume: str) -> tuple[str, ...]:
+    """`volume status VOL tasks`: the id of every task that is listed, also of a rebalance that has ended."""
+    return tuple(
+        task.findtext("id") or ""
+        for element in answer.iterfind("volStatus/volumes/volume")
+        if element.findtext("volName") == volume
+        for task in element.iterfind("tasks/task")
+    )
+
+
+def parse_heals(answer: ET.Element) -> tuple[BrickHeal, ...]:
+    """`volume heal VOL info summary`: a brick that is down has a status of many words, and no counts."""
+    heals: list[BrickHeal] = []
+    for element in answer.iterfind("healInfo/bricks/brick"):
+        entries = element.findtext("totalNumberOfEntries") or ""
+        heals.append(
+            BrickHeal(
+                brick=element.findtext("name") or "",
+                status=" ".join((element.findtext("status") or "unknown").split()),
+                entries=int(entries) if entries.isascii() and entries.isdigit() else None,
+            )
+        )
+    return tuple(heals)
+
+
+def parse_peers_down(answer: ET.Element) -> tuple[str, ...]:
+    """`pool list`: the hosts whose glusterd does not answer, or that are not wholly in the pool."""
+    return tuple(
+        peer.findtext("hostname") or "a host without a name"
+        for peer in answer.iterfind("peerStatus/peer")
+        # The host that was asked has no state of its own.
+        if peer.findtext("connected") != "1" or peer.findtext("state", _IN_CLUSTER) != _IN_CLUSTER
+    )
+
+
+def with_status(
+    state: VolumeState, online: dict[str, bool], tasks: Sequence[str], task_ids: Sequence[str] = ()
+) -> VolumeState:
+    """The volume with what its status says; a brick that the status leaves out stays unknown."""
+    return replace(
+        state,
+        bricks=tuple(replace(brick, online=online.get(brick.name)) for brick in state.bricks),
+        tasks=tuple(tasks),
+        task_ids=tuple(task_ids),
+    )
+
+
+def _count(element: ET.Element, name: str, *, absent: int) -> int:
+    text = element.findtext(name)
+    if text is None:
+        return absent
+    if not (text.isascii() and text.isdigit()):
+        raise ToolFailed(f"gluster's answer has {text[:40]!r} for {name}")
+    return int(text)
+
+
+def _brick(element: ET.Element) -> Brick:
+    name = element.findtext("name") or ""
+    host, _, path = name.partition(":/")
+    return Brick(
+        name=name,
+        host=host,
+        path=b"/" + path.encode("utf-8", "surrogateescape"),
+        online=None,
+        arbiter=element.findtext("isArbiter") == "1",
+    )
+
+
+# ---
+# What `gluster --xml` tells of rooms and tasks: the status in detail, the tasks of a volume, the counters of one. Pure.
+
+
+_NOT_STARTED_SIGN = re.compile("(?:remove-brick|rebalance) not started", re.IGNORECASE)
+_KINDS = {"Remove brick": TaskKind.REMOVE_BRICK, "Rebalance": TaskKind.REBALANCE}
+_FIX_LAYOUT_OFFSET = 4
+"""The states of a fix-layout are numbered four above those of other tasks (5 to 8)."""
+
+_STATUSES = {
+    "0": TaskStatus.NOT_STARTED,
+    "1": TaskStatus.IN_PROGRESS,
+    "2": TaskStatus.STOPPED,
+    "3": TaskStatus.COMPLETED,
+    "4": TaskStatus.FAILED,
+}
+_FIX_LAYOUT = {str(int(number) + _FIX_LAYOUT_OFFSET): status for number, status in _STATUSES.items() if number != "0"}
+
+
+def parse_rooms(answer: ET.Element, volume: str) -> dict[str, BrickRoom]:
+    """`volume status VOL detail`: by brick name its file system; what is not told of one that is down is None. Bricks of
+    hosts whose glusterd is down are not in it.
+    """
+    return {
+        f"{node.findtext('hostname')}:{node.findtext('path')}": BrickRoom(
+            device=_told(node, "device"),
+            filesystem=_told(node, "fsName"),
+            mount_options=_told(node, "mntOptions"),
+            total_bytes=_number(node, "sizeTotal"),
+            free_bytes=_number(node, "sizeFree"),
+            total_inodes=_number(node, "inodesTotal"),
+            free_inodes=_number(node, "inodesFree"),
+        )
+        for element in answer.iterfind("volStatus/volumes/volume")
+        if element.findtext("volName") == volume
+        for node in element.iterfind("node")
+    }
+
+
+def parse_volume_tasks(answer: ET.Element, volume: str) -> tuple[VolumeTask, ...]:
+    """`volume status VOL [tasks]`: every task that is listed, ended ones too."""
+    return tuple(
+        VolumeTask(
+            kind=_KINDS.get(task.findtext("type") or "", TaskKind.OTHER),
+            name=task.findtext("type") or "unknown task",
+            id=task.findtext("id") or "",
+            status=_status(task)[0],
+            bricks=tuple(brick.text or "" for brick in task.iterfind("params/brick")),
+        )
+        for element in answer.iterfind("volStatus/volumes/volume")
+        if element.findtext("volName") == volume
+        for task in element.iterfind("tasks/task")
+    )
+
+
+def parse_progress(answer: ET.Element) -> TaskProgress:
+    """`remove-brick ... status` and `stop`, `rebalance VOL status` and `stop`: the counters by host. The aggregate is left
+    out: it says `not started` where the only host that knows does not answer. Raises ToolFailed for an answer that has
+    no task, and for counters that are no numbers.
+    """
+    for name in ("volRemoveBrick", "volRebalance"):
+        element = answer.find(name)
+        task_id = None if element is None else element.findtext("task-id")
+        if element is not None and task_id:
+            return TaskProgress(task_id=task_id, counters=tuple(_counters(node) for node in element.iterfind("node")))
+    raise ToolFailed("gluster's answer names no task")
+
+
+def parse_task_id(answer: ET.Element) -> str:
+    """`remove-brick ... start` and `rebalance VOL ... start`: the id of the task that was begun. Raises ToolFailed."""
+    found = answer.findtext("volRemoveBrick/task-id") or answer.findtext("volRebalance/task-id")
+    if not found:
+        raise ToolFailed("gluster's answer names no task")
+    return found
+
+
+def is_not_started(error: GlusterFailed) -> bool:
+    """Whether a command failed because there is no such task (any more): it was committed or stopped, or never begun."""
+    return _NOT_STARTED_SIGN.search(error.message) is not None
+
+
+def _counters(node: ET.Element) -> TaskCounters:
+    status, fix_layout = _status(node)
+    return TaskCounters(
+        host=node.findtext("nodeName") or "",
+        host_id=node.findtext("id") or "",
+        files=_gluster_tasks_xml_count(node, "files"),
+        size_bytes=_gluster_tasks_xml_count(node, "size"),
+        lookups=_gluster_tasks_xml_count(node, "lookups"),
+        failures=_gluster_tasks_xml_count(node, "failures"),
+        skipped=_gluster_tasks_xml_count(node, "skipped"),
+        status=status,
+        fix_layout=fix_layout,
+        runtime_s=_seconds(node),
+    )
+
+
+def _status(element: ET.Element) -> tuple[TaskStatus, bool]:
+    number = element.findtext("status") or ""
+    if number in _FIX_LAYOUT:
+        return _FIX_LAYOUT[number], True
+    return _STATUSES.get(number, TaskStatus.UNKNOWN), False
+
+
+def _told(node: ET.Element, name: str) -> str | None:
+    text = node.findtext(name)
+    return None if text in (None, "", "N/A") else text
+
+
+def _number(node: ET.Element, name: str) -> int | None:
+    text = node.findtext(name) or ""
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def _gluster_tasks_xml_count(node: ET.Element, name: str) -> int:
+    found = _number(node, name)
+    if found is None:
+        # A counter of failures that cannot be read must not pass for none.
+        raise ToolFailed(f"gluster's answer has {(node.findtext(name) or 'nothing')[:40]!r} for {name}")
+    return found
+
+
+def _seconds(node: ET.Element) -> float:
+    try:
+        return max(float(node.findtext("runtime") or ""), 0.0)
+    except ValueError:
+        return 0.0

@@ -1,0 +1,1 @@
+"""Hooks: executables of the site that are called before and after steps."""

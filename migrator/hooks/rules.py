@@ -1,0 +1,301 @@
+"""Which hooks run in what order, what they are given, and what their exit codes mean. Pure."""
+
+import difflib
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator
+from datetime import UTC, datetime
+
+from migrator.core.entry import EntryType
+from migrator.core.events import Finding, failure, ok
+from migrator.core.paths import name, percent_escape, show
+from migrator.core.units import format_duration, several
+from migrator.hooks.model import (
+    CONTRACT_VERSION,
+    SKIP_EXIT_CODE,
+    FileLook,
+    Hook,
+    HookEvent,
+    HookFacts,
+    HookOutcome,
+    HookProblem,
+    HookResult,
+    HooksFound,
+    HookSite,
+    HooksLook,
+    HookStage,
+    HookStep,
+    all_stages,
+)
+
+_NAME = re.compile(rb"[0-9]{2}-.", re.DOTALL)
+_WRITABLE_BY_OTHERS = 0o022
+_STICKY = 0o1000
+_EXECUTABLE = 0o100
+_SHOWN_OUTPUT_BYTES = 500
+MOST_REASON_CHARACTERS = 1000
+"""Of a variable: the document has all of it."""
+
+
+def in_order(found: Iterable[Hook], stage: HookStage) -> tuple[Hook, ...]:
+    """The hooks of a stage as they are called: by the bytes of their names, `post` ones the other way round."""
+    return tuple(
+        sorted(
+            (hook for hook in found if hook.stage == stage),
+            key=lambda hook: hook.name,
+            reverse=stage.event is HookEvent.POST,
+        )
+    )
+
+
+def counterparts(post: Iterable[Hook], went_on: Collection[bytes]) -> tuple[Hook, ...]:
+    """The `post` hooks that are called after a step that a `pre` hook stopped: those that have the name of a `pre` hook
+    that had let it go on, so that each takes back what it did. The order is kept.
+    """
+    return tuple(hook for hook in post if hook.name in went_on)
+
+
+def judge(event: HookEvent, result: HookResult) -> HookOutcome:
+    """What the end of a hook means. A step that is over cannot be stopped: 62 is no failure of a `post` hook."""
+    good = result.exit_code == 0 and not result.timed_out
+    skip = result.exit_code == SKIP_EXIT_CODE and not result.timed_out
+    match event:
+        case HookEvent.PRE:
+            return HookOutcome.GO_ON if good else HookOutcome.SKIP if skip else HookOutcome.REFUSE
+        case HookEvent.POST:
+            return HookOutcome.GO_ON if good or skip else HookOutcome.WARN
+
+
+def end_of(result: HookResult, timeout_s: float) -> str:
+    """How a hook ended, in words, with the end of what it said."""
+    if result.timed_out:
+        words = f"ended after its time limit of {format_duration(timeout_s)}"
+    elif result.exit_code is None:
+        return result.problem
+    elif result.exit_code < 0:
+        words = f"ended by signal {-result.exit_code}"
+    else:
+        words = f"exit code {result.exit_code}"
+    said = result.output.rstrip(b"\n")
+    lines = [show(line) for line in said[-_SHOWN_OUTPUT_BYTES:].split(b"\n") if line.strip()]
+    shown = ("..." if len(said) > _SHOWN_OUTPUT_BYTES else "") + " | ".join(lines)
+    return f"{words}: {shown}" if lines else f"{words}; it said nothing"
+
+
+def shown(hook: Hook) -> str:
+    """A hook for people, as it lies in `hooks_dir`."""
+    return f"{hook.stage.name}.d/{show(hook.name)}"
+
+
+def document(stage: HookStage, site: HookSite, facts: HookFacts) -> bytes:
+    """What a hook reads from its standard input: one JSON document in ASCII."""
+    return json.dumps(
+        {
+            "version": CONTRACT_VERSION,
+            "stage": stage.name,
+            "event": stage.event.value,
+            "site": {"name": site.name, "id": site.site_id, "file": percent_escape(site.file)},
+            "source": percent_escape(site.source_root),
+            "target": percent_escape(site.target_root),
+            "run": facts.run_id,
+            "plan": facts.plan,
+            "batch": facts.batch,
+            "pass": None if facts.pass_kind is None else facts.pass_kind.value,
+            "pass_number": facts.pass_number,
+            "brick": facts.brick,
+            "side": facts.side,
+            "trees": [{"path": percent_escape(tree.path), "user": tree.user} for tree in facts.trees],
+            "user": facts.user,
+            "link": _escaped(facts.link),
+            "old_path": _escaped(facts.old_path),
+            "new_path": _escaped(facts.new_path),
+            "back": facts.back,
+            "freeze_s": facts.freeze_s,
+            "frozen_s": facts.frozen_s,
+            "moved": facts.moved,
+            "report": _escaped(facts.report),
+            "begins_at": None if facts.begins_at_s is None else _time(facts.begins_at_s),
+            "files": facts.files,
+            "size_bytes": facts.size_bytes,
+            "state": facts.state or None,
+            "failed": facts.failed,
+            "reason": facts.reason,
+            "copied_files": facts.copied_files,
+            "copied_bytes": facts.copied_bytes,
+            "attention": facts.attention,
+            "started_at": _time(facts.started_at_s),
+            "finished_at": None if facts.finished_at_s is None else _time(facts.finished_at_s),
+        },
+        indent=1,
+    ).encode("ascii")
+
+
+def environment(stage: HookStage, site: HookSite, facts: HookFacts) -> tuple[tuple[str, str], ...]:
+    """The main facts as variables, empty where there is nothing to say."""
+
+    def text(value: object) -> str:
+        return "" if value is None else str(value)
+
+    def path(value: bytes | None) -> str:
+        return "" if value is None else value.decode("utf-8", "surrogateescape")
+
+    return (
+        ("MIGRATOR_HOOK_VERSION", str(CONTRACT_VERSION)),
+        ("MIGRATOR_STAGE", stage.name),
+        ("MIGRATOR_EVENT", stage.event.value),
+        ("MIGRATOR_SITE", path(site.file)),
+        ("MIGRATOR_SITE_NAME", site.name),
+        ("MIGRATOR_RUN", str(facts.run_id)),
+        ("MIGRATOR_PLAN", text(facts.plan)),
+        ("MIGRATOR_BATCH", text(facts.batch)),
+        ("MIGRATOR_PASS", text(facts.pass_kind)),
+        ("MIGRATOR_PASS_NUMBER", text(facts.pass_number)),
+        ("MIGRATOR_BRICK", text(facts.brick)),
+        ("MIGRATOR_SIDE", text(facts.side)),
+        ("MIGRATOR_STATE", facts.state),
+        ("MIGRATOR_FAILED", text(facts.failed)),
+        ("MIGRATOR_REASON", _one_line(facts.reason or "")),
+        ("MIGRATOR_USER", text(facts.user)),
+        ("MIGRATOR_LINK", path(facts.link)),
+        ("MIGRATOR_OLD_PATH", path(facts.old_path)),
+        ("MIGRATOR_NEW_PATH", path(facts.new_path)),
+        ("MIGRATOR_REPORT", path(facts.report)),
+    )
+
+
+def examine_hooks(look: HooksLook, euid: int) -> HooksFound:
+    """Which executables are hooks, and what speaks against them. Whoever can change a hook, or put another in its place,
+    is as mighty as the user that runs this program: that may be root and that user alone.
+    """
+    if look.unread:
+        path = look.above[-1].path if look.above else b""
+        return HooksFound(problems=(_problem(path, f"cannot be read: {look.unread}", "mend what keeps it from it"),))
+    if not look.above:
+        return HooksFound()
+    owners = frozenset({0, euid})
+    directories = {stage.directory: stage for stage in all_stages()}
+    hooks: list[Hook] = []
+    problems: list[HookProblem] = []
+    for found in look.stages:
+        directory = found.directory
+        stage = directories.get(name(directory.path))
+        if stage is None:
+            problems.append(_unknown(directory.path, directories))
+            continue
+        problems += _of_directory(directory, owners, sticky=False)
+        if found.unread:
+            problems.append(_problem(directory.path, f"cannot be read: {found.unread}", "mend what keeps it from it"))
+        for entry in found.entries:
+            if _is_left_alone(name(entry.path)):
+                continue
+            hooks.append(Hook(stage=stage, name=name(entry.path), path=entry.path))
+            problems += _of_file(entry, owners)
+    *above, own = look.above
+    if hooks or problems or own.type is not EntryType.DIRECTORY:
+        problems[:0] = [
+            *(problem for place in above for problem in _of_directory(place, owners, sticky=True)),
+            *_of_directory(own, owners, sticky=False),
+        ]
+    return HooksFound(hooks=tuple(hooks), problems=tuple(problems))
+
+
+def problem_words(found: HooksFound) -> tuple[str, ...]:
+    """Each problem in one sentence, with what to do."""
+    return tuple(f"the hook {show(one.path)} {one.message}: {one.fix}" for one in found.problems)
+
+
+def check_hooks(found: HooksFound, directory: bytes) -> list[Finding]:
+    """For `doctor`: what is called, or why nothing is."""
+    if found.problems:
+        return [failure("hooks", f"{show(one.path)} {one.message}", one.fix) for one in found.problems]
+    if not found.hooks:
+        return [ok("hooks", f"none in {show(directory)}")]
+    names = ", ".join(shown(hook) for stage in all_stages() for hook in in_order(found.hooks, stage))
+    return [ok("hooks", f"{several(len(found.hooks), 'hook')} in {show(directory)}: {names}")]
+
+
+def would_be_called(hooks: Collection[Hook], steps: tuple[HookStep, ...]) -> tuple[str, ...]:
+    """The names of the hooks around steps of which each lies in the one before it, as they are called."""
+    before = [HookStage(step=step, event=HookEvent.PRE) for step in steps]
+    after = [HookStage(step=step, event=HookEvent.POST) for step in reversed(steps)]
+    return tuple(shown(hook) for stage in (*before, *after) for hook in in_order(hooks, stage))
+
+
+def _is_left_alone(entry: bytes) -> bool:
+    """What editors and package managers leave, and what an admin has put out of use."""
+    return entry.startswith(b".") or entry.endswith(b"~")
+
+
+def _of_directory(look: FileLook, owners: frozenset[int], *, sticky: bool) -> Iterator[HookProblem]:
+    """`sticky`: whether others may make entries in it, where they cannot exchange those that are there (as in /tmp). They
+    may not where hooks are looked for.
+    """
+    if look.type is not EntryType.DIRECTORY:
+        yield _problem(look.path, f"is a {look.type.value}, not a directory", "put a real directory in its place")
+        return
+    yield from _owned(look, owners)
+    if look.mode & _WRITABLE_BY_OTHERS and not (sticky and look.mode & _STICKY):
+        yield _writable(look)
+
+
+def _of_file(look: FileLook, owners: frozenset[int]) -> Iterator[HookProblem]:
+    if look.type is not EntryType.FILE:
+        fix = "put the file itself there: `cp` instead of `ln -s`" if look.type is EntryType.SYMLINK else "remove it"
+        yield _problem(look.path, f"is a {look.type.value}, not a regular file", fix)
+        return
+    if not _NAME.match(name(look.path)):
+        yield _problem(
+            look.path,
+            "has no name of the form NN-name",
+            "rename it, as in 10-name; a name that begins with a dot or ends in ~ is left alone",
+        )
+    yield from _owned(look, owners)
+    if look.mode & _WRITABLE_BY_OTHERS:
+        yield _writable(look)
+    if not look.mode & _EXECUTABLE:
+        yield _problem(
+            look.path,
+            "is not executable",
+            f"chmod 0755 {_quoted(look.path)}, or rename it so that it begins with a dot: then it is left alone",
+        )
+
+
+def _owned(look: FileLook, owners: frozenset[int]) -> Iterator[HookProblem]:
+    if look.uid not in owners:
+        yield _problem(look.path, f"belongs to uid {look.uid}", f"chown root: {_quoted(look.path)}")
+
+
+def _writable(look: FileLook) -> HookProblem:
+    return _problem(look.path, f"can be written by others (mode {look.mode:04o})", f"chmod go-w {_quoted(look.path)}")
+
+
+def _unknown(path: bytes, directories: Iterable[bytes]) -> HookProblem:
+    known, found = [directory.decode("ascii") for directory in directories], name(path).decode("ascii", "replace")
+    # What only happens has no `pre` side: whoever looked for one means the other.
+    other = found.replace(f"{HookEvent.PRE}-", f"{HookEvent.POST}-", 1)
+    near = [other] if other in known else difflib.get_close_matches(found, known, n=1)
+    meant = f"rename it to {near[0]}" if near else "rename it to a stage of docs/hooks.md, or so that it ends otherwise"
+    return _problem(path, "is named for no stage", meant)
+
+
+def _problem(path: bytes, message: str, fix: str) -> HookProblem:
+    return HookProblem(path=path, message=message, fix=fix)
+
+
+def _quoted(path: bytes) -> str:
+    """For pasting where that is possible."""
+    text = show(path)
+    return text if re.fullmatch(r"[\w@%+=:,./-]+", text) else f"'{text}'"
+
+
+def _escaped(path: bytes | None) -> str | None:
+    return None if path is None else percent_escape(path)
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.replace("\0", " ").split())
+    return line if len(line) <= MOST_REASON_CHARACTERS else f"{line[: MOST_REASON_CHARACTERS - 3]}..."
+
+
+def _time(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,365 @@
+"""One connection to a far end: what is sent over it at first, its frames, calls and streams."""
+
+import asyncio
+import logging
+import shlex
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from migrator.core.errors import ToolFailed
+from migrator.hosts import far_wire as wire
+from migrator.hosts.far_source import far_source
+from migrator.hosts.model import ProcessIdentity
+from migrator.hosts.ports import Command, HostLost
+from migrator.hosts.process import Duplex
+
+# ---
+# What is sent over a new connection: the modules of the far end, and the command that takes them.
+
+
+_PACKAGE = __name__.rpartition(".")[0]
+_MODULES = ("far_wire", "far_looks", "far_end")
+"""In the order in which they are loaded: each imports only earlier ones."""
+
+TOO_OLD = "migrator-far-end: this Python is too old: "
+
+
+def bundle(*, lease_s: float, grace_s: float) -> bytes:
+    """The far end as one Python source in ASCII."""
+    return far_source(_PACKAGE, _MODULES, {"lease_s": lease_s, "grace_s": grace_s})
+
+
+def arguments(size_bytes: int, key: str) -> tuple[str, ...]:
+    """What the interpreter is given, to read so many bytes of source and to run them. `key` marks its processes.
+
+    No quote but the double one, so that every login shell takes it in single quotes; Python 2 understands it too.
+    """
+    code = (
+        f'import sys; v = sys.version_info[:3]; v < (3, 9) and sys.exit("{TOO_OLD}%d.%d.%d" % tuple(v)); '
+        f'exec(compile(sys.stdin.buffer.read({size_bytes}), "migrator-far-end", "exec"))'
+    )
+    return ("-I", "-S", "-c", code, key)
+
+
+def shell_command(python: str, words: tuple[str, ...]) -> str:
+    """For a login shell."""
+    return " ".join(shlex.quote(word) for word in (python, *words))
+
+
+# ---
+# How a host is reached: the command that connects, and what its failure means.
+
+
+class Transport(Protocol):
+    """Makes the command that runs a Python on a host, its standard streams connected to ours."""
+
+    @property
+    def host(self) -> str:
+        """The host's name, as in site.toml."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What the command needs of this program's environment."""
+
+    def argv(self, arguments: tuple[str, ...]) -> tuple[bytes, ...]:
+        """The command, the interpreter being given these arguments."""
+
+    def explain(self, stderr: bytes, exit_code: int | None, *, connected: bool) -> HostLost:
+        """What a failure means, in words that help. `exit_code` None: it has not ended. `connected`: it had worked."""
+
+
+# ---
+# One connection to a far end: its frames, calls and streams.
+
+
+_log = logging.getLogger(__name__)
+
+_NOISE_BYTES = 1 << 20
+_EXPLAIN_WITHIN_S = 2.0
+_MARGIN_S = 0.5
+
+
+class RemoteStream:
+    """One program at the far end, as this side sees it."""
+
+    def __init__(self, number: int) -> None:
+        loop = asyncio.get_running_loop()
+        self.number = number
+        self.started: asyncio.Future[ProcessIdentity] = loop.create_future()
+        self.exited: asyncio.Future[tuple[int, bool]] = loop.create_future()
+        """The exit code, and whether all of it has ended."""
+        self.output = {wire.STDOUT: Output(), wire.STDERR: Output()}
+        self.input_window_bytes = wire.STDIN_WINDOW_BYTES
+        self.input_room = asyncio.Event()
+        for future in (self.started, self.exited):
+            future.add_done_callback(_seen)
+
+    def fail(self, error: Exception) -> None:
+        """The connection is lost."""
+        for future in (self.started, self.exited):
+            if not future.done():
+                future.set_exception(error)
+        for output in self.output.values():
+            output.end()
+        self.input_room.set()
+
+
+class Output:
+    """Pieces that have come and have not been taken."""
+
+    def __init__(self) -> None:
+        self.pieces: deque[bytes] = deque()
+        self.ended = False
+        self.news = asyncio.Event()
+
+    def add(self, piece: bytes) -> None:
+        """One more."""
+        self.pieces.append(piece)
+        self.news.set()
+
+    def end(self) -> None:
+        """No more will come."""
+        self.ended = True
+        self.news.set()
+
+
+class Connection:
+    """Open with `open`. Everything that waits for it raises HostLost once it is lost; then it is of no use any more.
+
+    Nothing heard for as long as the lease counts as lost too: then the far end has not heard anything either, or will
+    see the end of the connection.
+    """
+
+    def __init__(self, transport: Transport, *, key: str, lease_s: float, grace_s: float, open_within_s: float) -> None:
+        self._transport = transport
+        self._lease_s = lease_s
+        self._grace_s = grace_s
+        self._open_within_s = open_within_s
+        self._key = key
+        self._incoming = bytearray()
+        self._greeted = False
+        self._numbers = 0
+        self._calls: dict[int, asyncio.Future[tuple[wire.Fields, bytes]]] = {}
+        self._streams: dict[int, RemoteStream] = {}
+        self._duplex: Duplex | None = None
+        self._hello: asyncio.Future[wire.Fields] = asyncio.get_running_loop().create_future()
+        self._hello.add_done_callback(_seen)
+        self._losing: asyncio.Task[None] | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._heard_s = 0.0
+        self.lost: HostLost | None = None
+
+    async def open(self) -> None:
+        """Connect, send the far end, and wait until it speaks. Raises HostLost."""
+        loop = asyncio.get_running_loop()
+        source = bundle(lease_s=self._lease_s, grace_s=self._grace_s)
+        command = Command(
+            argv=self._transport.argv(arguments(len(source), self._key)),
+            environment=self._transport.environment,
+            timeout_s=None,
+        )
+        try:
+            self._duplex = Duplex(command, on_output=self._take, on_end=self._ended)
+        except ToolFailed as error:
+            raise HostLost(error.message, cause=error.cause, hint=error.hint) from error
+        self._duplex.write(source)
+        self._heard_s = loop.time()
+        try:
+            async with asyncio.timeout(self._open_within_s):
+                hello = await self._hello
+        except TimeoutError as error:
+            said = self._duplex.stderr or b"Connection timed out: no answer within %d s" % self._open_within_s
+            lost = self._transport.explain(said, None, connected=False)
+            await self._lose(lost)
+            raise lost from error
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+        if hello.get("version") != wire.VERSION:
+            await self.close()
+            raise HostLost(f"{self._transport.host} answers in another version: {hello.get('version')}")
+        self._beating = asyncio.create_task(self._beat(), name=f"heartbeat-{self._transport.host}")
+
+    async def call(self, operation: str, content: bytes = b"", **arguments: object) -> tuple[wire.Fields, bytes]:
+        """Ask the far end. Raises OSError as it was raised there, HostLost."""
+        number = self._next()
+        answer: asyncio.Future[tuple[wire.Fields, bytes]] = asyncio.get_running_loop().create_future()
+        self._calls[number] = answer
+        try:
+            payload = wire.pack({"operation": operation, **arguments}, content)
+            self._send(wire.CALL, number, payload)
+            fields, more = await answer
+        finally:
+            self._calls.pop(number, None)
+        if "errno" in fields:
+            raise OSError(fields["errno"], wire.raw(fields["text"]).decode("utf-8", "replace"))
+        return fields, more
+
+    def start(
+        self, argv: tuple[bytes, ...], environment: Mapping[str, str], *, token: str, with_input: bool
+    ) -> RemoteStream:
+        """Have a program started; `started` tells how that went (ToolFailed, HostLost)."""
+        if self.lost is not None:
+            raise self.lost
+        stream = RemoteStream(self._next())
+        self._streams[stream.number] = stream
+        fields = {
+            "argv": [wire.text(word) for word in argv],
+            "environment": {wire.text(k.encode()): wire.text(v.encode()) for k, v in environment.items()},
+            "token": token,
+            "with_input": with_input,
+        }
+        self._send(wire.START, stream.number, wire.pack(fields))
+        return stream
+
+    async def feed(self, stream: RemoteStream, content: bytes) -> None:
+        """Write standard input as fast as it is read, and end it."""
+        left = memoryview(content)
+        while left and not stream.exited.done():
+            if stream.input_window_bytes <= 0:
+                stream.input_room.clear()
+                await stream.input_room.wait()
+                continue
+            piece = bytes(left[: min(stream.input_window_bytes, wire.PIECE_BYTES)])
+            left = left[len(piece) :]
+            stream.input_window_bytes -= len(piece)
+            self._send(wire.STDIN, stream.number, piece)
+            if self._duplex is not None:
+                await self._duplex.room()
+        if not stream.exited.done():
+            self._send(wire.STDIN, stream.number, b"")
+
+    def credit(self, stream: RemoteStream, kind: int, size_bytes: int) -> None:
+        """So much of its output has been taken."""
+        if self.lost is None and not stream.exited.done():
+            self._send(wire.CREDIT, stream.number, wire.CREDIT_FIELDS.pack(kind, size_bytes))
+
+    def end(self, stream: RemoteStream, *, grace_s: float, discard: bool) -> None:
+        """Have all of it ended; `exited` tells when. `discard`: nobody wants the rest of its output."""
+        if self.lost is None and not stream.exited.done():
+            self._send(wire.END, stream.number, wire.pack({"grace_s": grace_s, "discard": discard}))
+
+    async def close(self) -> None:
+        """The far end ends everything. May be called again."""
+        await self._lose(
+            HostLost(f"the connection to {self._transport.host} was closed"), patience_s=self._grace_s + 6.0
+        )
+
+    def _next(self) -> int:
+        self._numbers = self._numbers % 0xFFFFFFFF + 1
+        return self._numbers
+
+    def _send(self, kind: int, number: int, payload: bytes = b"") -> None:
+        if self.lost is not None:
+            raise self.lost
+        if self._duplex is not None:
+            self._duplex.write(wire.HEADER.pack(len(payload), number, kind), payload)
+
+    def _take(self, piece: bytes) -> None:
+        self._heard_s = asyncio.get_running_loop().time()
+        self._incoming += piece
+        if not self._greeted and not self._greet():
+            return
+        start, size = 0, len(self._incoming)
+        view = memoryview(self._incoming)
+        frames = []
+        while size - start >= wire.HEADER.size:
+            length, number, kind = wire.HEADER.unpack_from(view, start)
+            end = start + wire.HEADER.size + length
+            if end > size:
+                break
+            frames.append((kind, number, bytes(view[start + wire.HEADER.size : end])))
+            start = end
+        view.release()
+        del self._incoming[:start]
+        for kind, number, payload in frames:
+            self._dispatch(kind, number, payload)
+
+    def _greet(self) -> bool:
+        """Skip what a login shell printed."""
+        place = self._incoming.find(wire.MAGIC)
+        if place < 0:
+            del self._incoming[:-_NOISE_BYTES]
+            return False
+        del self._incoming[: place + len(wire.MAGIC)]
+        self._greeted = True
+        return True
+
+    def _dispatch(self, kind: int, number: int, payload: bytes) -> None:
+        if kind == wire.HELLO:
+            if not self._hello.done():
+                self._hello.set_result(wire.unpack(payload)[0])
+            return
+        if kind == wire.ANSWER:
+            answer = self._calls.get(number)
+            if answer is not None and not answer.done():
+                answer.set_result(wire.unpack(payload))
+            return
+        stream = self._streams.get(number)
+        if stream is None:
+            return
+        if kind in stream.output:
+            stream.output[kind].add(payload)
+        elif kind == wire.STDIN_CREDIT:
+            stream.input_window_bytes += wire.NUMBER.unpack(payload)[0]
+            stream.input_room.set()
+        elif kind == wire.STARTED:
+            stream.started.set_result(ProcessIdentity(**wire.unpack(payload)[0]))
+        elif kind in (wire.NOT_STARTED, wire.EXITED):
+            del self._streams[number]
+            fields = wire.unpack(payload)[0]
+            if kind == wire.EXITED:
+                stream.exited.set_result((fields["code"], fields["ended"]))
+                stream.fail(ToolFailed("it has ended"))
+            else:
+                text = wire.raw(fields["text"]).decode("utf-8", "replace")
+                stream.fail(OSError(fields["errno"], text))
+
+    def _ended(self) -> None:
+        if self._losing is None and self.lost is None:
+            self._losing = asyncio.create_task(self._explain_end(), name=f"lost-{self._transport.host}")
+
+    async def _explain_end(self) -> None:
+        if self._duplex is None:
+            return
+        exit_code = await self._duplex.exit_code(within_s=_EXPLAIN_WITHIN_S)
+        if self.lost is None:
+            await self._lose(self._transport.explain(self._duplex.stderr, exit_code, connected=self._greeted))
+
+    async def _beat(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self.lost is None:
+            await asyncio.sleep(self._lease_s / 4)
+            silent_s = loop.time() - self._heard_s
+            if silent_s > self._lease_s + _MARGIN_S:
+                said = b"Connection timed out: nothing heard for %d s" % silent_s
+                await self._lose(self._transport.explain(said, None, connected=True))
+                return
+            if self.lost is None:
+                self._send(wire.PING, 0)
+
+    async def _lose(self, error: HostLost, *, patience_s: float = 0.0) -> None:
+        """Everything that waits is told, and the connecting program is ended."""
+        first = self.lost is None
+        if first:
+            self.lost = error
+            if not self._hello.done():
+                self._hello.set_exception(error)
+            for answer in self._calls.values():
+                if not answer.done():
+                    answer.set_exception(error)
+            for stream in self._streams.values():
+                stream.fail(error)
+            self._streams.clear()
+        me = asyncio.current_task()
+        if self._beating is not None and self._beating is not me:
+            self._beating.cancel()
+        if self._duplex is not None:
+            await self._duplex.close(patience_s=patience_s, grace_s=0.5)
+
+
+def _seen(future: "asyncio.Future[Any]") -> None:
+    """What nobody waits for is no error of its own."""
+    if not future.cancelled():
+        future.exception()

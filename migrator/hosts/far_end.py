@@ -1,0 +1,918 @@
+"""The far end of a connection to a host: starts programs, forwards their output, ends them. Plain Python 3.9."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import hashlib
+import os
+import platform
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from migrator.hosts import far_wire as wire
+from migrator.hosts.far_looks import TOKEN_VARIABLE, Look, Snapshot, arguments_of, boot_id, look_at, token_of, work_done
+
+# ---
+# Starting and ending programs at the far end of a connection (Python 3.9, standard library).
+#
+# `subprocess` is not used: what is started must die with this process (PR_SET_PDEATHSIG), in a session of its own.
+
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_F_SETPIPE_SZ = 1031
+_PIPE_BYTES = 1 << 20
+_KILL_WAIT_S = 5.0
+_RESET_SIGNALS = ("SIGPIPE", "SIGXFZ", "SIGXFSZ", "SIGTERM", "SIGINT", "SIGHUP", "SIGCHLD")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def die_with_parent(number: int) -> None:
+    """Get this signal when the parent (its thread that forked) ends."""
+    _libc.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def sync_file_system(fd: int) -> None:
+    """syncfs(2). Raises OSError."""
+    if _libc.syncfs(fd) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+FORKING = threading.Lock()
+"""Held over fork, and by who writes a file that shall be started: a child has it open, too, until its own execve, and
+execve refuses what anybody has open to write."""
+
+
+class Started:
+    """A program that runs: its pid, when it started, and this side's ends of its pipes (-1: none)."""
+
+    def __init__(self, argv: list[bytes], environment: dict[bytes, bytes], *, with_input: bool) -> None:
+        """Raises OSError where the program cannot be started."""
+        input_ends = os.pipe() if with_input else (os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), -1)
+        output_ends, error_ends, trouble = _wide_pipe(), os.pipe(), os.pipe()
+        ours = (input_ends[1], output_ends[0], error_ends[0], trouble[0])
+        theirs = (input_ends[0], output_ends[1], error_ends[1], trouble[1])
+        parent = os.getpid()
+        try:
+            with FORKING:
+                self.pid = os.fork()
+        except OSError:
+            _close(*ours, *theirs)
+            raise
+        if self.pid == 0:
+            _become(argv, environment, theirs, parent)
+        _close(*theirs)
+        # Nothing but an errno comes: the other end is closed by execve.
+        answer = os.read(trouble[0], 16)
+        os.close(trouble[0])
+        if answer:
+            os.waitpid(self.pid, 0)
+            _close(*ours[:3])
+            raise OSError(int(answer), os.strerror(int(answer)))
+        self.input, self.output, self.errors = ours[:3]
+        for fd in ours[:3]:
+            if fd >= 0:
+                os.set_blocking(fd, False)
+        look = look_at(self.pid)
+        self.start_ticks = look.start_ticks if look else 0
+
+
+def _wide_pipe() -> tuple[int, int]:
+    import fcntl  # noqa: PLC0415
+
+    ends = os.pipe()
+    try:
+        fcntl.fcntl(ends[0], _F_SETPIPE_SZ, _PIPE_BYTES)
+    except OSError:
+        return ends  # as wide as it is: the limit for all pipes of a user is reached
+    return ends
+
+
+def _close(*descriptors: int) -> None:
+    for fd in descriptors:
+        if fd >= 0:
+            os.close(fd)
+
+
+def _become(argv: list[bytes], environment: dict[bytes, bytes], ends: tuple[int, ...], parent: int) -> None:
+    """In the child: never returns."""
+    trouble = ends[3]
+    try:
+        signal.set_wakeup_fd(-1)
+        for name in _RESET_SIGNALS:
+            if hasattr(signal, name):
+                signal.signal(getattr(signal, name), signal.SIG_DFL)
+        os.setsid()
+        die_with_parent(signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(127)
+        for place in (0, 1, 2):
+            os.dup2(ends[place], place, inheritable=True)
+        os.chdir("/")
+        path = environment.get(b"PATH", b"")
+        places = [argv[0]] if b"/" in argv[0] else [where + b"/" + argv[0] for where in path.split(b":")]
+        code = 2
+        for executable in places:
+            try:
+                os.execve(executable, argv, environment)  # noqa: S606 - no shell is what is wanted
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                code = error.errno or 5
+        os.write(trouble, b"%d" % code)
+    except OSError as error:
+        os.write(trouble, b"%d" % (error.errno or 5))
+    except BaseException:  # noqa: BLE001 - a child must never come back from here
+        os.write(trouble, b"22")
+    finally:
+        os._exit(127)
+    sys.exit(127)
+
+
+class Ending:
+    """TERM to all that are found, a grace, KILL, until none is found; over when `result` is not None.
+
+    Looks again and again, since what is told to end may start others on its way. What has been told is looked for also
+    when `find` does not find it any more. A look may take long, so the wait counts from the end of the first step that
+    sent KILL to the end of the step before: what is found after that has outlived it.
+    """
+
+    def __init__(self, find: Callable[[Snapshot], list[Look]], grace_s: float) -> None:
+        self._find = find
+        self._kill_from_s = time.monotonic() + grace_s
+        self._killed_s: float | None = None
+        self._stepped_s = time.monotonic()
+        self._told: list[Look] = []
+        self.result: bool | None = None
+
+    def step(self, snapshot: Snapshot) -> None:
+        """Look once, and tell."""
+        killing = time.monotonic() >= self._kill_from_s
+        left = {(look.pid, look.start_ticks): look for look in (*self._find(snapshot), *snapshot.still(self._told))}
+        told = {(look.pid, look.start_ticks) for look in self._told}
+        for key, look in left.items():
+            if killing or key not in told:
+                _signal(look, signal.SIGKILL if killing else signal.SIGTERM)
+        self._told = list(left.values())
+        if not left:
+            self.result = True
+        elif self._killed_s is not None and self._stepped_s >= self._killed_s + _KILL_WAIT_S:
+            self.result = False
+        self._stepped_s = time.monotonic()
+        if killing and self._killed_s is None:
+            self._killed_s = self._stepped_s
+
+
+def end_all(find: Callable[[Snapshot], list[Look]], grace_s: float) -> bool:
+    """Until all has ended, or cannot be."""
+    ending = Ending(find, grace_s)
+    while True:
+        reap()
+        ending.step(Snapshot())
+        if ending.result is not None:
+            return ending.result
+        time.sleep(0.02)
+
+
+def reap() -> dict[int, int]:
+    """What has ended of this process's children: wait status by pid."""
+    ended: dict[int, int] = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended[pid] = status
+
+
+def _signal(look: Look, number: int) -> None:
+    """Signal that very process: through a descriptor where the kernel has them (5.3), so that a pid that is given out
+    again is not hit.
+    """
+    try:
+        fd = os.pidfd_open(look.pid)
+    except ProcessLookupError:
+        return
+    except (OSError, AttributeError):
+        fd = -1
+    try:
+        again = look_at(look.pid)
+        if again is None or again.start_ticks != look.start_ticks:
+            return
+        if fd >= 0:
+            signal.pidfd_send_signal(fd, number)
+        else:
+            os.kill(look.pid, number)
+    except (ProcessLookupError, PermissionError):
+        return
+    finally:
+        _close(fd)
+
+
+# ---
+# One program at the far end of a connection: its pipes under flow control, and its end (Python 3.9, standard library).
+
+
+_DRAIN_S = 2.0
+"""How long a finished program's pipes may stay open (a daemon that it started may hold them)."""
+_SIGKILL = 9
+
+
+class FarStream:
+    """One program. All methods belong to the loop."""
+
+    def __init__(self, loop: FarEnd, number: int, fields: dict[str, Any]) -> None:
+        """Start it. Raises OSError, ValueError."""
+        environment = {wire.raw(name): wire.raw(value) for name, value in fields["environment"].items()}
+        started = Started([wire.raw(word) for word in fields["argv"]], environment, with_input=fields["with_input"])
+        self.pid = started.pid
+        self.start_ticks = started.start_ticks
+        self._token = wire.raw(fields.get("token") or "")
+        self._loop = loop
+        self._number = number
+        self._kinds = {started.output: wire.STDOUT, started.errors: wire.STDERR}
+        self._credits = {started.output: wire.STDOUT_WINDOW_BYTES, started.errors: wire.STDOUT_WINDOW_BYTES}
+        self._watched: dict[int, bool] = {}
+        self._input = started.input
+        self._given: deque[memoryview] = deque()
+        self._input_ends = False
+        self._code: int | None = None
+        self._ending: Ending | None = None
+        self._discarding = False
+        self._drained_s = 0.0
+        self._stepped_s = time.monotonic()
+        self.arrange()
+
+    @property
+    def draining(self) -> bool:
+        """Whether the program has ended and its pipes have not."""
+        return self._code is not None and bool(self._kinds)
+
+    def arrange(self) -> None:
+        """Watch what may be read and written now."""
+        for fd in self._kinds:
+            self._watch(fd, self._credits[fd] > 0 and not self._loop.held and not self._discarding, writing=False)
+        if self._input >= 0:
+            self._watch(self._input, bool(self._given), writing=True)
+
+    def ready(self, fd: int) -> None:
+        """A descriptor can be read or written."""
+        if fd == self._input:
+            self._feed()
+        elif fd in self._kinds:
+            self._read(fd)
+
+    def give(self, content: bytes) -> None:
+        """More standard input; empty: that was all."""
+        if self._input < 0:
+            self._return_credit(len(content))
+        elif content:
+            self._given.append(memoryview(content))
+            self._feed()
+        else:
+            self._input_ends = True
+            self._feed()
+
+    def credit(self, kind: int, size_bytes: int) -> None:
+        """The reader has taken so much."""
+        for fd in self._kinds:
+            if self._kinds[fd] == kind:
+                self._credits[fd] += size_bytes
+        self.arrange()
+
+    def end(self, fields: dict[str, Any]) -> None:
+        """TERM, grace, KILL to its session and to all that carries its token. May be called again."""
+        self._discarding = self._discarding or bool(fields["discard"])
+        self.arrange()
+        if self._ending is None:
+            self._ending = Ending(self._members, fields["grace_s"])
+            self._loop.add_ending(self._ending)
+
+    def exited(self, code: int) -> None:
+        """The program itself has ended and been reaped."""
+        self._code = code
+
+    def step(self) -> bool:
+        """Whether it is over: then the other side has been told."""
+        now_s = time.monotonic()
+        if self.draining and (self._discarding or any(self._watched.get(fd) for fd in self._kinds)):
+            # Only the time in which somebody could have taken what comes.
+            self._drained_s += now_s - self._stepped_s
+        self._stepped_s = now_s
+        if self._ending is not None and self._ending.result is None:
+            return False
+        hangs = self._ending is not None and not self._ending.result
+        if self._code is None and not hangs:
+            return False
+        if self._kinds and not hangs and not self._discarding and self._drained_s < _DRAIN_S:
+            return False
+        for fd in [*self._kinds, self._input]:
+            self._close(fd)
+        code = -_SIGKILL if self._code is None else self._code
+        self._loop.say(wire.EXITED, self._number, {"code": code, "ended": not hangs})
+        return True
+
+    def _members(self, snapshot: Snapshot) -> list[Look]:
+        found = {look.pid: look for look in snapshot.of_session(self.pid)}
+        if self._token:
+            found.update((look.pid, look) for look in snapshot.with_token(self._token))
+        return list(found.values())
+
+    def _read(self, fd: int) -> None:
+        # The watch is over when the window is full, so there is credit here.
+        try:
+            piece = os.read(fd, min(wire.PIECE_BYTES, self._credits[fd]))
+        except BlockingIOError:
+            return
+        if not piece:
+            self._close(fd)
+            return
+        self._credits[fd] -= len(piece)
+        self._loop.send(self._kinds[fd], self._number, piece)
+        if self._credits[fd] <= 0:
+            self.arrange()
+
+    def _feed(self) -> None:
+        written = 0
+        try:
+            while self._given:
+                sent = os.write(self._input, self._given[0])
+                written += sent
+                self._given[0] = self._given[0][sent:]
+                if not self._given[0]:
+                    self._given.popleft()
+        except BlockingIOError:
+            pass
+        except OSError:
+            # A program that does not want it all is no error.
+            written += sum(len(piece) for piece in self._given)
+            self._given.clear()
+            self._input_ends = True
+        self._return_credit(written)
+        if self._input_ends and not self._given:
+            self._close(self._input)
+        else:
+            self.arrange()
+
+    def _return_credit(self, size_bytes: int) -> None:
+        if size_bytes:
+            self._loop.send(wire.STDIN_CREDIT, self._number, wire.NUMBER.pack(size_bytes))
+
+    def _watch(self, fd: int, wanted: bool, *, writing: bool) -> None:
+        if self._watched.get(fd, False) == wanted:
+            return
+        self._watched[fd] = wanted
+        if wanted:
+            self._loop.watch(self, fd, writing=writing)
+        else:
+            self._loop.unwatch(fd)
+
+    def _close(self, fd: int) -> None:
+        if fd < 0:
+            return
+        self._watch(fd, False, writing=False)
+        os.close(fd)
+        self._kinds.pop(fd, None)
+        self._credits.pop(fd, None)
+        if fd == self._input:
+            self._input = -1
+            self._given.clear()
+
+
+# ---
+# What the far end of a connection is asked (Python 3.9, standard library).
+
+
+_PLACES = ("/run", "/dev/shm", "/var/tmp", "/tmp")  # noqa: S108 - a directory of mode 0700 is made in it
+_PREFIX = "migrator-far-end-"
+_ST_NOEXEC = 0x8
+
+Answer = tuple[dict[str, Any], bytes]
+
+
+class PrivateDirectory:
+    """Where files are placed: mode 0700, in memory where that can be, removed at the end. One that a killed far end
+    left behind is removed by the next: it is locked as long as somebody uses it.
+    """
+
+    def __init__(self) -> None:
+        self._path = ""
+        self._lock_fd = -1
+        self._placed: dict[str, bytes] = {}
+        place = next((path for path in _PLACES if _fits(path)), tempfile.gettempdir())
+        for name in os.listdir(place):
+            if name.startswith(_PREFIX):
+                _remove_if_left(os.path.join(place, name))
+        self._path = tempfile.mkdtemp(prefix=_PREFIX, dir=place)
+        self._lock_fd = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(self._lock_fd, fcntl.LOCK_SH)
+
+    def place(self, name: str, content: bytes) -> bytes:
+        """Write an executable file; its path. Raises OSError.
+
+        Never during a fork, and what is there already is left alone: see `FORKING`.
+        """
+        if "/" in name or name in ("", ".", ".."):
+            raise OSError(22, "not a plain file name")
+        path = os.path.join(self._path, name)
+        temporary = path + ".new"
+        digest = hashlib.blake2b(content).digest()
+        with FORKING:
+            if self._placed.get(name) != digest:
+                fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o700)
+                with os.fdopen(fd, "wb") as file:
+                    file.write(content)
+                os.rename(temporary, path)  # noqa: PTH104
+                self._placed[name] = digest
+        return os.fsencode(path)
+
+    def remove(self) -> None:
+        """All of it."""
+        shutil.rmtree(self._path, ignore_errors=True)
+
+
+def _fits(path: str) -> bool:
+    return (
+        os.path.exists(path + "/.") and os.access(path, os.W_OK | os.X_OK) and not os.statvfs(path).f_flag & _ST_NOEXEC
+    )
+
+
+def _remove_if_left(path: str) -> None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        facts = os.fstat(fd)
+        if facts.st_uid != os.geteuid() or time.time() - facts.st_mtime < 60:
+            return  # it may be about to be locked
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(path, ignore_errors=True)
+    except OSError:
+        return
+    finally:
+        os.close(fd)
+
+
+class Calls:
+    """Every call in a thread of its own: a file system that does not answer holds nothing else."""
+
+    def __init__(self, loop: FarEnd, private: PrivateDirectory, waker: int) -> None:
+        self._loop = loop
+        self._private = private
+        self._waker = waker
+        self._done: deque[tuple[int, dict[str, Any], bytes]] = deque()
+        self._endings: dict[int, Ending] = {}
+        self._placing = threading.Lock()
+        self._syncing = threading.Lock()
+        self._sync_fds: dict[bytes, int] = {}
+        self._operations: dict[str, Callable[[dict[str, Any], bytes], Answer]] = {
+            "survivors": self._survivors,
+            "activity": self._activity,
+            "place": self._place,
+            "find": self._find,
+            "head": self._head,
+            "watch_sync": self._watch_sync,
+            "sync": self._sync,
+        }
+
+    def begin(self, number: int, fields: dict[str, Any], content: bytes) -> None:
+        """Begin a call; the answer is sent by `deliver`, or at once."""
+        operation = fields.get("operation")
+        if operation == "facts":
+            self._loop.say(wire.ANSWER, number, _facts())
+        elif operation == "end":
+            tokens = [wire.raw(token) for token in fields["tokens"]]
+            self._end(number, lambda snapshot: [x for token in tokens for x in snapshot.with_token(token)], fields)
+        elif operation == "end_predecessors":
+            self._end(number, Predecessors(wire.raw(fields["own"]), wire.raw(fields["prefix"])), fields)
+        elif operation in self._operations:
+            body = self._operations[operation]
+            threading.Thread(target=self._run, args=(number, body, fields, content), daemon=True).start()
+        else:
+            self._loop.say(wire.ANSWER, number, {"errno": 95, "text": "unknown operation"})
+
+    def deliver(self) -> None:
+        """Send the answers that are there."""
+        while self._done:
+            number, fields, content = self._done.popleft()
+            self._loop.say(wire.ANSWER, number, fields, content)
+
+    def look(self) -> None:
+        """Send the answers of what was to be ended and is over."""
+        for number in [number for number, ending in self._endings.items() if ending.result is not None]:
+            self._loop.say(wire.ANSWER, number, {"ended": self._endings.pop(number).result})
+
+    def _end(self, number: int, find: Callable[[Snapshot], list[Look]], fields: dict[str, Any]) -> None:
+        ending = Ending(find, fields["grace_s"])
+        self._endings[number] = ending
+        self._loop.add_ending(ending)
+
+    def _run(
+        self, number: int, body: Callable[[dict[str, Any], bytes], Answer], fields: dict[str, Any], content: bytes
+    ) -> None:
+        try:
+            answer, more = body(fields, content)
+        except OSError as error:
+            answer, more = {"errno": error.errno or 5, "text": wire.text(str(error.strerror).encode())}, b""
+        except Exception as error:  # noqa: BLE001 - said on the other side
+            answer, more = {"errno": 22, "text": wire.text(repr(error).encode("ascii", "backslashreplace"))}, b""
+        self._done.append((number, answer, more))
+        try:
+            os.write(self._waker, b"\0")
+        except BlockingIOError:
+            return  # enough is there to wake it
+
+    def _survivors(self, fields: dict[str, Any], _: bytes) -> Answer:
+        snapshot = Snapshot()
+        found = {token: snapshot.with_token(wire.raw(token)) for token in fields["tokens"]}
+        identities = {
+            token: [[look.pid, look.start_ticks] for look in looks] for token, looks in found.items() if looks
+        }
+        return {"boot_id": boot_id(), "survivors": identities}, b""
+
+    def _activity(self, fields: dict[str, Any], _: bytes) -> Answer:
+        snapshot = Snapshot()
+        found = {token: snapshot.with_token(wire.raw(token)) for token in fields["tokens"]}
+        sums = {token: sum(work_done(x) + x.pid for x in looks) for token, looks in found.items() if looks}
+        return {"activity": sums}, b""
+
+    def _place(self, fields: dict[str, Any], content: bytes) -> Answer:
+        with self._placing:
+            return {"path": wire.text(self._private.place(fields["name"], content))}, b""
+
+    def _find(self, fields: dict[str, Any], _: bytes) -> Answer:
+        found = shutil.which(os.fsdecode(wire.raw(fields["program"])), path=os.fsdecode(wire.raw(fields["path"])))
+        return {"path": None if found is None else wire.text(os.fsencode(os.path.abspath(found)))}, b""
+
+    def _head(self, fields: dict[str, Any], _: bytes) -> Answer:
+        with open(wire.raw(fields["path"]), "rb") as file:
+            return {}, file.read(fields["size_bytes"])
+
+    def _watch_sync(self, fields: dict[str, Any], _: bytes) -> Answer:
+        """Opened before anything is written: syncfs(2) tells of errors since the descriptor was opened."""
+        self._sync_fd(wire.raw(fields["path"]))
+        return {}, b""
+
+    def _sync(self, fields: dict[str, Any], _: bytes) -> Answer:
+        sync_file_system(self._sync_fd(wire.raw(fields["path"])))
+        return {}, b""
+
+    def _sync_fd(self, path: bytes) -> int:
+        with self._syncing:
+            if path not in self._sync_fds:
+                self._sync_fds[path] = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            return self._sync_fds[path]
+
+
+def _facts() -> dict[str, Any]:
+    return {
+        "node_name": platform.node(),
+        "architecture": platform.machine(),
+        "python_version": list(sys.version_info[:3]),
+        "python": wire.text(os.fsencode(sys.executable)),
+        "effective_uid": os.geteuid(),
+        "boot_id": boot_id(),
+        "process_id": os.getpid(),
+        "time_ns": time.time_ns(),
+    }
+
+
+class Predecessors:
+    """Finds far ends of the same caller whose connection was lost, and all that they started: what descends from them, and,
+    since a process that is ended may start another in that very moment, what carries a token that was seen on any of these.
+    A token that a far end has itself is somebody else's, who has started it; and what is beneath a far end that is none of
+    these is at work, whatever it carries.
+    """
+
+    def __init__(self, own: bytes, prefix: bytes) -> None:
+        self._own = own
+        self._prefix = prefix
+        self._tokens: set[bytes] = set()
+        self._others = {b"", os.environb.get(TOKEN_VARIABLE, b"")}
+
+    def __call__(self, snapshot: Snapshot) -> list[Look]:
+        """Those that are there now."""
+        older, others = self._far_ends(snapshot)
+        beneath = snapshot.beneath(look.pid for look in older)
+        self._others.update(map(token_of, older))
+        self._tokens.update(map(token_of, beneath))
+        passed = {look.pid for look in (*older, *beneath, *snapshot.beneath(look.pid for look in others))}
+        carriers = (look for token in self._tokens - self._others for look in snapshot.with_token(token))
+        return [*older, *beneath, *(look for look in carriers if look.pid not in passed)]
+
+    def _far_ends(self, snapshot: Snapshot) -> tuple[list[Look], list[Look]]:
+        """Those that were lost, and the others."""
+        older, others = [], []
+        for look in snapshot.looks:
+            arguments = arguments_of(look.pid)
+            if self._own not in arguments and any(word.startswith(self._prefix) for word in arguments):
+                older.append(look)
+            elif any(word.startswith(_PREFIX.encode("ascii")) for word in arguments):
+                others.append(look)
+        return older, others
+
+
+# ---
+# The far end of a connection to a host: starts programs there, hands their output on, and ends them (Python 3.9,
+# standard library; together with `far_wire`, `far_looks`, `far_start`, `far_stream` and `far_calls`).
+#
+# It is sent over the connection itself and nothing of it stays on the host. Two processes: the worker, which does it all,
+# and a guardian above it, which ends whatever the worker leaves behind, also after kill -9, and removes the files that
+# were placed. Everything ends when the connection does (end of input), or when nothing has been heard for the lease.
+
+
+_INPUT, _OUTPUT = 0, 1
+_BACKLOG_BYTES = 8 << 20
+"""So much may wait for the connection before no more is read from programs."""
+_ENDING_STEP_S = 0.02
+_MARGIN_S = 0.05
+
+
+class FarEnd:
+    """The worker's loop. One thread; what may take long is called in threads of their own."""
+
+    def __init__(self, lease_s: float, grace_s: float, private: PrivateDirectory) -> None:
+        self.lease_s = lease_s
+        self.grace_s = grace_s
+        self._poll = select.epoll()
+        self._streams: dict[int, FarStream] = {}
+        self._by_fd: dict[int, FarStream] = {}
+        self._endings: list[Ending] = []
+        self._look_at_s = 0.0
+        self._incoming = bytearray()
+        self._outgoing: deque[memoryview] = deque()
+        self._waiting_bytes = 0
+        self._writing = False
+        self._held = False
+        self._over = False
+        self._heard_s = time.monotonic()
+        wake, self._waker = os.pipe()
+        for fd in (wake, self._waker, _INPUT, _OUTPUT):
+            os.set_blocking(fd, False)
+        self._wake = wake
+        self._calls = Calls(self, private, self._waker)
+
+    # What streams and calls use.
+
+    def send(self, kind: int, number: int, payload: bytes = b"") -> None:
+        """Queue a frame."""
+        self._outgoing.append(memoryview(wire.HEADER.pack(len(payload), number, kind)))
+        if payload:
+            self._outgoing.append(memoryview(payload))
+        self._waiting_bytes += wire.HEADER.size + len(payload)
+
+    def greet(self) -> None:
+        """The first that is said."""
+        self._outgoing.append(memoryview(wire.MAGIC))
+        self._waiting_bytes += len(wire.MAGIC)
+        self.say(wire.HELLO, 0, {"version": wire.VERSION, "pid": os.getpid(), "guardian": os.getppid()})
+
+    def say(self, kind: int, number: int, fields: dict[str, Any], content: bytes = b"") -> None:
+        """Queue a frame of control."""
+        self.send(kind, number, wire.pack(fields, content))
+
+    def add_ending(self, ending: Ending) -> None:
+        """Have it stepped until it is over, at once for the first time."""
+        self._endings.append(ending)
+        self._look_at_s = 0.0
+
+    def watch(self, stream: FarStream, fd: int, *, writing: bool) -> None:
+        """Tell the stream when this descriptor of it is ready."""
+        self._by_fd[fd] = stream
+        self._poll.register(fd, select.EPOLLOUT if writing else select.EPOLLIN)
+
+    def unwatch(self, fd: int) -> None:
+        """No more."""
+        if self._by_fd.pop(fd, None) is not None:
+            self._poll.unregister(fd)
+
+    @property
+    def held(self) -> bool:
+        """Whether the connection takes nothing at the moment."""
+        return self._held
+
+    # The loop.
+
+    def run(self) -> None:
+        """Until the connection ends, the lease runs out, or a signal says so."""
+        signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        self._poll.register(_INPUT, select.EPOLLIN)
+        self._poll.register(self._wake, select.EPOLLIN)
+        self._flush()
+        while not self._over:
+            for fd, _ in self._poll.poll(self._timeout_s()):
+                if fd == _INPUT:
+                    self._read()
+                elif fd == self._wake:
+                    self._woken()
+                elif fd in self._by_fd:
+                    self._by_fd[fd].ready(fd)
+            self._step()
+            self._flush()
+            if time.monotonic() - self._heard_s > self.lease_s:
+                return
+
+    def end_everything(self) -> None:
+        """What was started here, and what that started, in whatever session: TERM, grace, KILL."""
+        me = os.getpid()
+        end_all(lambda snapshot: snapshot.beneath([me]), self.grace_s)
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        if number != signal.SIGCHLD:
+            self._over = True
+
+    def _timeout_s(self) -> float:
+        left_s = self._heard_s + self.lease_s - time.monotonic() + _MARGIN_S
+        if self._endings:
+            left_s = min(left_s, max(self._look_at_s - time.monotonic(), 0.0))
+        if any(stream.draining for stream in self._streams.values()):
+            left_s = min(left_s, 0.1)
+        return max(left_s, 0.0)
+
+    def _read(self) -> None:
+        try:
+            piece = os.read(_INPUT, 1 << 20)
+        except BlockingIOError:
+            return
+        except OSError:
+            piece = b""
+        if not piece:
+            self._over = True
+            return
+        self._heard_s = time.monotonic()
+        self._incoming += piece
+        while len(self._incoming) >= wire.HEADER.size:
+            length, number, kind = wire.HEADER.unpack_from(self._incoming)
+            if length > wire.LARGEST_PAYLOAD_BYTES:
+                self._over = True
+                return
+            end = wire.HEADER.size + length
+            if len(self._incoming) < end:
+                return
+            payload = bytes(memoryview(self._incoming)[wire.HEADER.size : end])
+            del self._incoming[:end]
+            self._take(kind, number, payload)
+
+    def _take(self, kind: int, number: int, payload: bytes) -> None:
+        if kind == wire.PING:
+            self.send(wire.PONG, number)
+        elif kind == wire.CALL:
+            self._calls.begin(number, *wire.unpack(payload))
+        elif kind == wire.START:
+            self._start(number, wire.unpack(payload)[0])
+        elif number in self._streams:
+            stream = self._streams[number]
+            if kind == wire.STDIN:
+                stream.give(payload)
+            elif kind == wire.CREDIT:
+                stream.credit(*wire.CREDIT_FIELDS.unpack(payload))
+            elif kind == wire.END:
+                stream.end(wire.unpack(payload)[0])
+
+    def _start(self, number: int, fields: dict[str, Any]) -> None:
+        try:
+            stream = FarStream(self, number, fields)
+        except (OSError, ValueError) as error:
+            code = getattr(error, "errno", None) or 22
+            self.say(wire.NOT_STARTED, number, {"errno": code, "text": wire.text(str(error).encode("utf-8"))})
+            return
+        self._streams[number] = stream
+        identity = {"pid": stream.pid, "start_ticks": stream.start_ticks, "boot_id": boot_id()}
+        self.say(wire.STARTED, number, identity)
+
+    def _woken(self) -> None:
+        try:
+            os.read(self._wake, 4096)
+        except BlockingIOError:
+            return
+        for pid, status in reap().items():
+            for stream in self._streams.values():
+                if stream.pid == pid:
+                    stream.exited(os.waitstatus_to_exitcode(status))
+        self._calls.deliver()
+
+    def _step(self) -> None:
+        began_s = time.monotonic()
+        if self._endings and began_s >= self._look_at_s:
+            snapshot = Snapshot()
+            for ending in self._endings:
+                ending.step(snapshot)
+            self._endings = [ending for ending in self._endings if ending.result is None]
+            self._calls.look()
+            ended_s = time.monotonic()
+            # On a host with thousands of processes a look takes long: streams must go on meanwhile.
+            self._look_at_s = ended_s + max(_ENDING_STEP_S, 4 * (ended_s - began_s))
+        for number in [number for number, stream in self._streams.items() if stream.step()]:
+            del self._streams[number]
+
+    def _flush(self) -> None:
+        while self._outgoing:
+            try:
+                sent = os.writev(_OUTPUT, [self._outgoing[i] for i in range(min(len(self._outgoing), 64))])
+            except BlockingIOError:
+                break
+            except OSError:
+                self._over = True
+                return
+            self._waiting_bytes -= sent
+            while sent:
+                first = self._outgoing[0]
+                if sent < len(first):
+                    self._outgoing[0] = first[sent:]
+                    break
+                sent -= len(first)
+                self._outgoing.popleft()
+        wanted = bool(self._outgoing)
+        if wanted != self._writing:
+            self._writing = wanted
+            if wanted:
+                self._poll.register(_OUTPUT, select.EPOLLOUT)
+            else:
+                self._poll.unregister(_OUTPUT)
+        held = self._waiting_bytes > _BACKLOG_BYTES
+        if held != self._held:
+            self._held = held
+            for stream in self._streams.values():
+                stream.arrange()
+
+
+def _work(settings: dict[str, Any], private: PrivateDirectory) -> None:
+    far_end = FarEnd(settings["lease_s"], settings["grace_s"], private)
+    far_end.greet()
+    try:
+        far_end.run()
+    finally:
+        far_end.end_everything()
+
+
+def main(settings: dict[str, Any]) -> None:
+    """Never returns. `settings`: lease_s, grace_s."""
+    warnings.simplefilter("ignore")
+    os.umask(0o022)
+    os.chdir("/")
+    private = PrivateDirectory()
+    adopt_orphans()
+    guardian = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            die_with_parent(signal.SIGTERM)
+            if os.getppid() == guardian:
+                adopt_orphans()
+                _work(settings, private)
+                code = 0
+        finally:
+            sys.stderr.flush()
+            if sys.exc_info()[0] is not None:
+                sys.excepthook(*sys.exc_info())
+            os._exit(code)
+    _guard(pid, private, settings["grace_s"])
+
+
+def _guard(worker: int, private: PrivateDirectory, grace_s: float) -> None:
+    # Only the worker may hold the connection: it must be seen to end when the worker does.
+    null = os.open("/dev/null", os.O_RDWR)
+    os.dup2(null, _INPUT)
+    os.dup2(null, _OUTPUT)
+
+    def pass_on(number: int, _frame: object) -> None:
+        try:
+            os.kill(worker, number)
+        except ProcessLookupError:
+            return
+
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, pass_on)
+    me = os.getpid()
+    code: int | None = None
+    while code is None:
+        pid, status = os.waitpid(-1, 0)
+        if pid == worker:
+            code = os.waitstatus_to_exitcode(status)
+    end_all(lambda snapshot: snapshot.beneath([me]), grace_s)
+    private.remove()
+    sys.stderr.flush()
+    os._exit(0 if code == 0 else 1)

@@ -1,0 +1,275 @@
+"""This machine as a host: its load, and the files of which a program is made."""
+
+import asyncio
+import ctypes
+import os
+import platform
+import shutil
+import struct
+import sys
+import tempfile
+import weakref
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from pathlib import Path
+
+from migrator.core.errors import MigratorError, ToolFailed
+from migrator.core.paths import show
+from migrator.hosts import proc
+from migrator.hosts.ports import Command, HostFacts, Hosts, Processes
+from migrator.hosts.proc import ProcActivity
+from migrator.hosts.process import BASE_ENVIRONMENT, LocalProcesses
+
+# ---
+# Which files a program is made of: itself, the loader it names, and the libraries that the loader finds.
+
+
+_ELF_MAGIC = b"\x7fELF"
+_CLASS_64 = 2
+_LITTLE_ENDIAN = 1
+_PT_INTERP = 3
+
+
+def interpreter(head: bytes) -> bytes | None:
+    """The loader that an ELF program names (PT_INTERP); None for one that is linked statically.
+
+    `head` is the beginning of the file, long enough for its program headers (64 KiB are plenty). Raises ValueError
+    where it is no ELF file.
+    """
+    if head[:4] != _ELF_MAGIC or len(head) < 64:
+        raise ValueError("not an ELF program")
+    order = "<" if head[5] == _LITTLE_ENDIAN else ">"
+    if head[4] == _CLASS_64:
+        table, size, count = (*struct.unpack_from(order + "Q", head, 32), *struct.unpack_from(order + "HH", head, 54))
+        fields, offset_field, length_field = order + "IIQQQQ", 2, 5
+    else:
+        table, size, count = (*struct.unpack_from(order + "I", head, 28), *struct.unpack_from(order + "HH", head, 42))
+        fields, offset_field, length_field = order + "IIIII", 1, 4
+    for number in range(count):
+        try:
+            header = struct.unpack_from(fields, head, table + number * size)
+        except (struct.error, OverflowError) as error:
+            raise ValueError("program headers beyond the beginning of the file") from error
+        if header[0] == _PT_INTERP:
+            offset, length = header[offset_field], header[length_field]
+            return head[offset : offset + length].rstrip(b"\0")
+    return None
+
+
+def libraries(listing: bytes) -> tuple[bytes, ...]:
+    """The paths in the output of `LOADER --list PROGRAM` (`name => /path (0x...)`, or `/path (0x...)` for the loader).
+
+    Raises ValueError where a library was not found.
+    """
+    paths: list[bytes] = []
+    for line in listing.split(b"\n"):
+        name, arrow, found = line.strip().partition(b" => ")
+        place = (found if arrow else name).rpartition(b" (0x")[0]
+        if arrow and not place.startswith(b"/"):
+            raise ValueError(f"a library was not found: {name.decode('ascii', 'backslashreplace')}")
+        if place.startswith(b"/"):
+            paths.append(place)
+    return tuple(dict.fromkeys(paths))
+
+
+# ---
+# Which files a program of some machine is made of.
+
+
+_HEAD_BYTES = 1 << 16
+_LOADER_TIMEOUT_S = 30.0
+_LOADER_CACHE = b"/etc/ld.so.cache"
+
+ReadHead = Callable[[bytes, int], Awaitable[bytes]]
+
+
+async def program_files(program: bytes, *, processes: Processes, read_head: ReadHead) -> tuple[bytes, ...]:
+    """The program, its loader, its libraries, and the loader's cache; a static program stands alone.
+
+    `read_head` gives so many bytes of the beginning of a file there, and raises OSError. Raises ToolFailed.
+    """
+    try:
+        loader = interpreter(await read_head(program, _HEAD_BYTES))
+    except OSError as error:
+        raise ToolFailed(
+            f"{show(program)} cannot be read: {error.strerror}",
+            cause="the program is not installed",
+            hint="install it; `migrator doctor` lists what is needed",
+        ) from error
+    except ValueError as error:
+        raise ToolFailed(f"{show(program)} cannot be confined: {error}", cause="it is a script") from error
+    if loader is None:
+        return (program,)
+    listing = await processes.run(Command(argv=(loader, b"--list", program), timeout_s=_LOADER_TIMEOUT_S))
+    if listing.exit_code != 0:
+        raise ToolFailed(f"the libraries of {show(program)} cannot be listed: {show(listing.stderr)}")
+    try:
+        found = libraries(listing.stdout)
+    except ValueError as error:
+        raise ToolFailed(f"{show(program)} cannot run: {error}", hint="install the library") from error
+    try:
+        await read_head(_LOADER_CACHE, 1)
+    except OSError:
+        cache: tuple[bytes, ...] = ()
+    else:
+        cache = (_LOADER_CACHE,)  # where it exists, found in unusual places are found through it
+    return tuple(dict.fromkeys((program, loader, *found, *cache)))
+
+
+# ---
+# This machine as a host.
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_IN_MEMORY = "/dev/shm"  # noqa: S108 - a directory of mode 0700 is made in it
+
+
+class LocalHost:
+    """The `Host` port for this machine: nothing is connected, and it is never lost."""
+
+    def __init__(self, processes: Processes | None = None, *, name: str = "localhost") -> None:
+        self._processes: Processes = processes or LocalProcesses()
+        self._name = name
+        self._private: Path | None = None
+        self._files: dict[bytes, tuple[bytes, ...]] = {}
+        self._finding_files = asyncio.Lock()
+        self._opening = asyncio.Lock()
+        self._sync_fds: dict[bytes, int] = {}
+        # Who forgets to close it must not keep a file system from being unmounted.
+        self._release = weakref.finalize(self, _close_all, self._sync_fds)
+
+    @property
+    def name(self) -> str:
+        """As in site.toml."""
+        return self._name
+
+    @property
+    def processes(self) -> Processes:
+        """Programs of this machine."""
+        return self._processes
+
+    async def facts(self) -> HostFacts:
+        """What this machine is."""
+        return HostFacts(
+            name=self._name,
+            node_name=platform.node(),
+            architecture=platform.machine(),
+            python_version=(sys.version_info.major, sys.version_info.minor, sys.version_info.micro),
+            effective_uid=os.geteuid(),
+            boot_id=proc.boot_id(),
+            clock_offset_s=0.0,
+            round_trip_s=0.0,
+            python=os.fsencode(sys.executable),
+            process_id=os.getpid(),
+        )
+
+    async def identity(self) -> HostFacts:
+        """The same."""
+        return await self.facts()
+
+    async def find(self, program: str) -> bytes | None:
+        """The absolute path of a program on the PATH that programs are started with."""
+        found = shutil.which(program, path=BASE_ENVIRONMENT["PATH"])
+        return None if found is None else os.fsencode(found)
+
+    async def place(self, name: str, content: bytes) -> bytes:
+        """Put an executable file into a directory of mode 0700, in memory where that can be, until `close`."""
+        if self._private is None:
+            self._private = Path(tempfile.mkdtemp(prefix="migrator-", dir=_IN_MEMORY if _fits(_IN_MEMORY) else None))
+        path = self._private / name
+        if path.parent != self._private or name in ("", ".", ".."):
+            raise ValueError("not a plain file name")
+        temporary = path.with_name(name + ".new")
+        temporary.write_bytes(content)
+        temporary.chmod(0o700)
+        temporary.rename(path)
+        return os.fsencode(path)
+
+    async def files_of(self, program: bytes) -> tuple[bytes, ...]:
+        """The files that a program is made of. Raises ToolFailed."""
+        async with self._finding_files:
+            if program not in self._files:
+                self._files[program] = await program_files(program, processes=self._processes, read_head=_read_head)
+            return self._files[program]
+
+    async def activity(self, tokens: Sequence[str]) -> Mapping[str, int]:
+        """For every token with living processes, a number that changes whenever they do something."""
+        return await asyncio.to_thread(ProcActivity().of, tokens)
+
+    async def watch_sync(self, path: bytes) -> None:
+        """From now on `sync` tells of writes that failed."""
+        async with self._opening:
+            if path not in self._sync_fds:
+                fd = await asyncio.to_thread(os.open, path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                self._sync_fds[path] = fd
+
+    async def sync(self, path: bytes) -> None:
+        """Sync its file system, in a thread. Raises OSError."""
+        await self.watch_sync(path)
+        await asyncio.to_thread(_sync, self._sync_fds[path], path)
+
+    async def close(self) -> None:
+        """Remove what was placed; programs end with those who wait for them."""
+        _close_all(self._sync_fds)
+        if self._private is not None:
+            shutil.rmtree(self._private, ignore_errors=True)
+            self._private = None
+
+
+def _sync(fd: int, path: bytes) -> None:
+    if _libc.syncfs(fd) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), path)
+
+
+def _close_all(descriptors: dict[bytes, int]) -> None:
+    while descriptors:
+        os.close(descriptors.popitem()[1])
+
+
+def _fits(place: str) -> bool:
+    return Path(place).is_dir() and os.access(place, os.W_OK) and not os.statvfs(place).f_flag & os.ST_NOEXEC
+
+
+async def _read_head(path: bytes, size_bytes: int) -> bytes:
+    with open(path, "rb") as file:  # noqa: ASYNC230 - a few blocks of a program
+        return file.read(size_bytes)
+
+
+# ---
+# How much hosts have to do: their load averages, this machine's and, over the connection that is there anyway, others'.
+
+
+_TIMEOUT_S = 10.0
+
+
+class HostLoads:
+    """The `Loads` port. `hosts` reaches those of `names`; `own` are names of this machine; others are not known."""
+
+    def __init__(self, hosts: Hosts, *, names: Collection[str], own: Collection[str]) -> None:
+        self._hosts = hosts
+        self._names = frozenset(names)
+        self._own = frozenset(own)
+
+    async def of(self, host: str) -> float | None:
+        """The load average of one minute; None where it is not known."""
+        if host in self._own:
+            return os.getloadavg()[0]
+        if host not in self._names:
+            return None
+        command = Command(argv=(b"cat", b"/proc/loadavg"), timeout_s=_TIMEOUT_S)
+        try:
+            reached = await self._hosts.reach(host)
+            done = await reached.processes.run(command)
+        except MigratorError:
+            # A host that is lost is told by its streams.
+            return None
+        return first_figure(done.stdout) if done.exit_code == 0 and not done.timed_out else None
+
+
+def first_figure(text: bytes) -> float | None:
+    """The load average of one minute, from /proc/loadavg."""
+    first = text.split(maxsplit=1)[:1]
+    try:
+        return float(first[0]) if first else None
+    except ValueError:
+        return None

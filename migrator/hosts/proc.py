@@ -1,0 +1,153 @@
+"""Processes of this machine in /proc: identity, tokens, activity, ending."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+
+from migrator.hosts import far_looks
+from migrator.hosts.model import ProcessIdentity
+
+# ---
+# What /proc says of processes: who they are, which of them carry a token, how much they have done.
+#
+# Everything here is a look that may be out of date when it returns; a process that ends in the middle is left out.
+
+
+TOKEN_VARIABLE = far_looks.TOKEN_VARIABLE.decode("ascii")
+"""What every process of an attempt carries in its environment."""
+
+_CLOCK_ERROR_S = 60.0
+
+
+@cache
+def boot_id() -> str:
+    """Which boot of the machine this is: start times and pids mean something only together with it."""
+    return far_looks.boot_id()
+
+
+def identity_of(pid: int) -> ProcessIdentity | None:
+    """The identity of a process that exists (it may have ended and wait to be reaped)."""
+    look = far_looks.look_at(pid)
+    return None if look is None else ProcessIdentity(pid=pid, start_ticks=look.start_ticks, boot_id=boot_id())
+
+
+def lives(identity: ProcessIdentity) -> bool:
+    """Whether that very process is still there and has not ended."""
+    if identity.boot_id != boot_id():
+        return False
+    look = far_looks.look_at(identity.pid)
+    return look is not None and look.start_ticks == identity.start_ticks and not look.ended
+
+
+def was_at_work(pid: int, at_s: float) -> bool:
+    """Whether the process that has this pid now had it at that time too (seconds since the epoch), and has not ended.
+
+    The clock may have been set in between: a pid that was given out anew shortly after counts as the same process.
+    """
+    look = far_looks.look_at(pid)
+    if look is None or look.ended:
+        return False
+    uptime_s = float(far_looks.read(b"/proc/uptime").split()[0])
+    age_s = uptime_s - look.start_ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - age_s <= at_s + _CLOCK_ERROR_S
+
+
+def session_members(session: int) -> tuple[ProcessIdentity, ...]:
+    """The living processes of a session."""
+    return tuple(_identity(look) for look in far_looks.looks() if look.session == session)
+
+
+def carriers(tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
+    """The living processes that carry one of the tokens in their environment, by token; tokens without any are left out.
+
+    Without root only the caller's own processes can be seen. What carriers start while this looks, and end themselves, is
+    found.
+    """
+    wanted = {token.encode(): token for token in tokens if token}
+    found: dict[str, list[ProcessIdentity]] = {}
+    for look in far_looks.looks(lambda: found.keys() == set(wanted.values())) if wanted else ():
+        token = wanted.get(far_looks.token_of(look))
+        if token is not None:
+            found.setdefault(token, []).append(_identity(look))
+    return {token: tuple(identities) for token, identities in found.items()}
+
+
+def work_done(pid: int) -> int:
+    """A number that grows whenever the process reads, writes or computes; 0 where that cannot be seen."""
+    look = far_looks.look_at(pid)
+    return 0 if look is None else far_looks.work_done(look)
+
+
+def _identity(look: far_looks.Look) -> ProcessIdentity:
+    return ProcessIdentity(pid=look.pid, start_ticks=look.start_ticks, boot_id=boot_id())
+
+
+# ---
+# Ending processes of this machine that are found in /proc.
+
+
+KILL_WAIT_S = 5.0
+"""How long a killed process may take; only one that hangs in the kernel takes longer."""
+_POLL_S = 0.02
+
+
+async def end_all(find: Callable[[], Sequence[ProcessIdentity]], grace_s: float) -> bool:
+    """TERM to all that are found, a grace, KILL, until none is found; False where one is left.
+
+    Looks again and again, since what is told to end may start others on its way. A look may itself take long, so the wait
+    counts from the first KILL to the beginning of a look: what that look finds has outlived it.
+    """
+    loop = asyncio.get_running_loop()
+    kill_from_s = loop.time() + grace_s
+    killed_s: float | None = None
+    told: set[ProcessIdentity] = set()
+    while True:
+        looked_s = loop.time()
+        left = find()
+        if not left:
+            return True
+        killing = loop.time() >= kill_from_s
+        for identity in left:
+            if killing or identity not in told:
+                send_signal(identity, signal.SIGKILL if killing else signal.SIGTERM)
+                told.add(identity)
+        if killed_s is not None and looked_s >= killed_s + KILL_WAIT_S:
+            return False
+        if killing and killed_s is None:
+            killed_s = loop.time()
+        await asyncio.sleep(_POLL_S)
+
+
+def send_signal(identity: ProcessIdentity, number: signal.Signals) -> None:
+    """Signal that very process: through a descriptor, so that a pid that is given out again is not hit."""
+    try:
+        fd = os.pidfd_open(identity.pid)
+    except ProcessLookupError:
+        return
+    try:
+        if lives(identity):
+            signal.pidfd_send_signal(fd, number)
+    except (ProcessLookupError, PermissionError):
+        return
+    finally:
+        os.close(fd)
+
+
+# ---
+# Whether streams still do something, as /proc tells it.
+
+
+class ProcActivity:
+    """The `Activity` port for processes of this machine: bytes read and written, and time on the processor."""
+
+    def of(self, tokens: Sequence[str]) -> Mapping[str, int]:
+        """A number for every token that living processes carry; it changes whenever one of them does something, or
+        when one of them comes or goes. A process that hangs in the kernel does not change it.
+        """
+        return {
+            token: sum(work_done(process.pid) + process.pid for process in processes)
+            for token, processes in carriers(tokens).items()
+        }

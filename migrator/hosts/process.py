@@ -1,0 +1,646 @@
+"""The only module that starts programs, and ends them with their whole process group."""
+
+import asyncio
+import fcntl
+import functools
+import logging
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import IO
+
+from migrator.core.errors import ToolFailed
+from migrator.core.paths import show
+from migrator.core.tasks import to_the_end
+from migrator.hosts import proc
+from migrator.hosts.model import ProcessIdentity
+from migrator.hosts.ports import Command, Completed, ConversationOver, OnOutput
+from migrator.hosts.proc import KILL_WAIT_S, end_all
+
+# ---
+# The only place that starts other programs, and the one that ends them.
+#
+# Every program runs in a session of its own, with a clean environment and no inherited descriptors. Ending means TERM to
+# the whole group, a grace, KILL, and reaping. Cancellation waits for all of that: no task leaves a process behind.
+
+
+_log = logging.getLogger(__name__)
+
+BASE_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+GRACE_S = 5.0
+"""Between TERM and KILL, where nobody says otherwise."""
+_PIECE_BYTES = 1 << 16
+_DRAIN_S = 2.0
+"""How long a finished program's pipes may stay open (a daemon that it started may hold them)."""
+
+
+class LocalProcesses:
+    """Processes on this machine. `grace_s` lies between TERM and KILL; `output_limit_bytes` holds for `run` only.
+
+    `one_output`: standard error goes where standard output goes, so that what a program says keeps its order.
+    """
+
+    def __init__(
+        self, *, grace_s: float = GRACE_S, output_limit_bytes: int = 256 << 20, one_output: bool = False
+    ) -> None:
+        self._grace_s = grace_s
+        self._one_output = one_output
+        self._output_limit_bytes = output_limit_bytes
+
+    async def run(self, command: Command) -> Completed:
+        """Run to its end. Raises ToolFailed where it cannot be started, or says more than the limit."""
+        stdout = Collected(command, self._output_limit_bytes)
+        stderr = Collected(command, self._output_limit_bytes)
+        exit_code, timed_out = await self._supervise(command, ignore, stdout.take, stderr.take)
+        return Completed(exit_code=exit_code, stdout=stdout.content, stderr=stderr.content, timed_out=timed_out)
+
+    async def stream(
+        self,
+        command: Command,
+        *,
+        on_start: Callable[[ProcessIdentity], None],
+        on_stdout: OnOutput,
+        on_stderr: OnOutput,
+    ) -> Completed:
+        """As `run`, with output handed out in pieces. What a callback raises ends the process and is raised on."""
+        exit_code, timed_out = await self._supervise(command, on_start, on_stdout, on_stderr)
+        return Completed(exit_code=exit_code, stdout=b"", stderr=b"", timed_out=timed_out)
+
+    async def survivors(self, tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
+        """Which living processes on this machine still carry one of the tokens."""
+        return proc.carriers(tokens)
+
+    async def end(self, token: str, *, grace_s: float) -> bool:
+        """End every process that carries the token; False where one is left. May be called again."""
+        return await end_all(lambda: proc.carriers((token,)).get(token, ()), grace_s)
+
+    async def _supervise(
+        self,
+        command: Command,
+        on_start: Callable[[ProcessIdentity], None],
+        on_stdout: OnOutput,
+        on_stderr: OnOutput,
+    ) -> tuple[int, bool]:
+        child = Child(command, one_output=self._one_output)
+        finished = timed_out = False
+        # Nothing was awaited since the process started, so no cancellation can have come in between.
+        try:
+            on_start(child.identity)
+            following = [
+                asyncio.ensure_future(child.feed(command.stdin)),
+                asyncio.ensure_future(_follow(child, child.stdout, on_stdout)),
+            ]
+            if not self._one_output:
+                following.append(asyncio.ensure_future(_follow(child, child.stderr, on_stderr)))
+            try:
+                timed_out = not await _wait_for_exit(child, following, command.timeout_s)
+                if timed_out:
+                    _log.warning("%s ran into its time limit of %s s", show(command.argv[0]), command.timeout_s)
+                    await self._end(child, command, forced=True)
+                await _finish(following)
+                finished = not timed_out
+            finally:
+                await _cancel(following)
+        finally:
+            try:
+                await to_the_end(self._end(child, command, forced=not finished))
+            finally:
+                child.close()
+        return child.exit_code, timed_out
+
+    async def _end(self, child: "Child", command: Command, *, forced: bool) -> None:
+        """End what is left of a program that did not come to its own end: its session, and all that carries its token.
+
+        A program that ended by itself may have left a daemon behind on purpose.
+        """
+        if not forced:
+            return
+        token = command.token
+        await child.end(self._grace_s)
+        await end_all(lambda: proc.session_members(child.identity.pid), self._grace_s)
+        if token is not None and not await self.end(token, grace_s=self._grace_s):
+            _log.error("a process of %s cannot be ended (pid %d)", show(command.argv[0]), child.identity.pid)
+
+
+class Child:
+    """One started process: its pipes, its end. All methods belong to the event loop that made it.
+
+    `open_input`: its standard input is a pipe that the caller writes to, through the descriptor `stdin`. `one_output`:
+    there is no `stderr` apart from `stdout`.
+    """
+
+    def __init__(self, command: Command, *, open_input: bool = False, one_output: bool = False) -> None:
+        self.end_seen: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        try:
+            self._popen = subprocess.Popen(
+                command.argv,
+                bufsize=0,
+                stdin=subprocess.PIPE if command.stdin or open_input else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT if one_output else subprocess.PIPE,
+                env=_environment(command),
+                start_new_session=True,
+                close_fds=True,
+            )
+        except (OSError, ValueError) as error:
+            raise not_started(command, error) from error
+        self.stdout = _nonblocking(self._popen.stdout)
+        self.stderr = -1 if one_output else _nonblocking(self._popen.stderr)
+        self.stdin = _nonblocking(self._popen.stdin) if self._popen.stdin else -1
+        try:
+            self._pidfd = os.pidfd_open(self._popen.pid)
+            # Not reaped before the first `poll`, so it has a stat for sure, also when it has ended already.
+            self.identity = _identity_of_started(command, self._popen.pid)
+        except (OSError, ToolFailed) as error:
+            self._popen.kill()
+            self._popen.wait()
+            raise not_started(command, error) from error
+
+    @property
+    def exit_code(self) -> int:
+        """Minus the signal's number where a signal ended it, also for one that hangs after KILL."""
+        return -signal.SIGKILL if self._popen.returncode is None else self._popen.returncode
+
+    def reap(self) -> bool:
+        """Whether it has ended; reaps it then."""
+        if self._popen.poll() is None:
+            return False
+        _set(self.end_seen)
+        return True
+
+    async def exited(self) -> None:
+        """Wait for its end and reap it."""
+        while not self.reap():
+            await ready(self._pidfd, writing=False)
+
+    async def feed(self, content: bytes) -> None:
+        """Write standard input, as fast as it is read; a program that does not want it all is no error."""
+        left = memoryview(content)
+        try:
+            while left:
+                try:
+                    left = left[os.write(self.stdin, left[:_PIECE_BYTES]) :]
+                except BlockingIOError:
+                    await ready(self.stdin, writing=True)
+                except BrokenPipeError:
+                    break
+        finally:
+            self.close_input()
+
+    def close_input(self) -> None:
+        """The program sees the end of its input. May be called again."""
+        if self._popen.stdin is not None:
+            self._popen.stdin.close()
+
+    async def end(self, grace_s: float) -> None:
+        """TERM, grace, KILL to the group, and reap, while the leader is there."""
+        for number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, KILL_WAIT_S)):
+            # Not reaped yet, so the group's number cannot belong to anybody else.
+            if self.reap():
+                return
+            os.killpg(self._popen.pid, number)
+            task = asyncio.ensure_future(self.exited())
+            await asyncio.wait([task], timeout=wait_s)
+            await _cancel([task])
+
+    def close(self) -> None:
+        """Close what is open of the pipes. May be called again."""
+        for stream in (self._popen.stdin, self._popen.stdout, self._popen.stderr):
+            if stream is not None:
+                stream.close()
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
+        if self._popen.returncode is None:
+            # It hangs in the kernel: wait for it aside, so that it does not stay a zombie when it gets free.
+            threading.Thread(target=self._popen.wait, name=f"reap-{self._popen.pid}", daemon=True).start()
+
+
+class Collected:
+    """Output that is kept, up to a limit."""
+
+    def __init__(self, command: Command, limit_bytes: int) -> None:
+        self._command = command
+        self._limit_bytes = limit_bytes
+        self._pieces: list[bytes] = []
+        self._size_bytes = 0
+
+    def take(self, piece: bytes) -> None:
+        """One more piece. Raises ToolFailed beyond the limit."""
+        self._size_bytes += len(piece)
+        if self._size_bytes > self._limit_bytes:
+            raise ToolFailed(
+                f"{show(self._command.argv[0])} said more than {self._limit_bytes} bytes",
+                hint="run the command by hand to see what it says: " + show(b" ".join(self._command.argv)),
+            )
+        self._pieces.append(piece)
+
+    @property
+    def content(self) -> bytes:
+        """All of it."""
+        return b"".join(self._pieces)
+
+
+def _environment(command: Command) -> dict[str, str]:
+    environment = {**BASE_ENVIRONMENT, **command.environment}
+    if command.token is not None:
+        environment[proc.TOKEN_VARIABLE] = command.token
+    return environment
+
+
+def not_started(command: Command, error: Exception) -> ToolFailed:
+    """What to say of a program that could not be started."""
+    missing = isinstance(error, FileNotFoundError)
+    return ToolFailed(
+        f"{show(command.argv[0])} could not be started: {error}",
+        cause="the program is not installed" if missing else "",
+        hint="install it; `migrator doctor` lists what is needed" if missing else "",
+    )
+
+
+def ignore(_: ProcessIdentity) -> None:
+    """Nobody wants to know."""
+
+
+def _identity_of_started(command: Command, pid: int) -> ProcessIdentity:
+    identity = proc.identity_of(pid)
+    if identity is None:
+        raise ToolFailed(
+            f"{show(command.argv[0])} (pid {pid}) cannot be seen in /proc",
+            cause="/proc is not mounted, or hides processes (hidepid)",
+        )
+    return identity
+
+
+def _nonblocking(stream: IO[bytes] | None) -> int:
+    if stream is None:
+        raise ValueError("not a pipe")
+    fd = stream.fileno()
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_NONBLOCK)
+    return fd
+
+
+def _set(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+async def ready(fd: int, *, writing: bool) -> None:
+    """Wait until a descriptor can be read from, or written to. Only one may wait for either at a time."""
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    (loop.add_writer if writing else loop.add_reader)(fd, _set, ready)
+    try:
+        await ready
+    finally:
+        (loop.remove_writer if writing else loop.remove_reader)(fd)
+
+
+async def _follow(child: Child, fd: int, take: OnOutput) -> None:
+    """Hand out what comes, until the pipe's end; after the program's end for at most the time to drain it, in which a
+    slow taker is not counted.
+    """
+    drained_s = 0.0
+    while drained_s < _DRAIN_S:
+        began_s = time.monotonic()
+        try:
+            piece = os.read(fd, _PIECE_BYTES)
+        except BlockingIOError:
+            if child.end_seen.done():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_DRAIN_S - drained_s):
+                        await ready(fd, writing=False)
+                drained_s += time.monotonic() - began_s
+            else:
+                await _ready_or_ended(child, fd)
+            continue
+        if not piece:
+            return
+        if child.end_seen.done():
+            drained_s += time.monotonic() - began_s
+        taken = take(piece)
+        if taken is not None:
+            await taken
+        else:
+            await asyncio.sleep(0)  # a talkative program must not keep the others waiting
+
+
+async def _ready_or_ended(child: Child, fd: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    wake = functools.partial(_wake, ready)
+    loop.add_reader(fd, _set, ready)
+    child.end_seen.add_done_callback(wake)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(fd)
+        child.end_seen.remove_done_callback(wake)
+
+
+def _wake(future: "asyncio.Future[None]", _: object) -> None:
+    _set(future)
+
+
+async def _wait_for_exit(child: Child, following: Sequence["asyncio.Future[None]"], timeout_s: float | None) -> bool:
+    """False where the time ran out. Raises what a follower raised."""
+    exited = asyncio.ensure_future(child.exited())
+    loop = asyncio.get_running_loop()
+    deadline_s = None if timeout_s is None else loop.time() + timeout_s
+    try:
+        while not exited.done():
+            left_s = None if deadline_s is None else deadline_s - loop.time()
+            if left_s is not None and left_s <= 0:
+                return False
+            waiting = [exited, *(task for task in following if not task.done())]
+            done, _ = await asyncio.wait(waiting, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        return True
+    finally:
+        await _cancel([exited])
+
+
+async def _finish(following: Sequence["asyncio.Future[None]"]) -> None:
+    done, _ = await asyncio.wait(following, return_when=asyncio.FIRST_EXCEPTION)
+    for task in done:
+        task.result()
+
+
+async def _cancel(tasks: Sequence["asyncio.Future[None]"]) -> None:
+    for task in tasks:
+        task.cancel()
+    await to_the_end(_settled(tasks))
+
+
+async def _settled(tasks: Sequence["asyncio.Future[None]"]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+# ---
+# A long-lived program that is spoken to: the connection to a host.
+
+
+_READ_BYTES = 1 << 20
+_HIGH_WATER_BYTES = 4 << 20
+_PIECES_AT_ONCE = 64
+_F_SETPIPE_SZ = 1031
+_PIPE_BYTES = 1 << 20
+_STDERR_BYTES = 1 << 16
+
+
+class Duplex:
+    """A program with open standard input and output. Belongs to the event loop that made it.
+
+    `on_output` takes every piece of standard output and must be quick; the end of the output, or of the program, is
+    told once by `on_end`.
+    """
+
+    def __init__(self, command: Command, *, on_output: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        """Raises ToolFailed where it cannot be started."""
+        self._child = Child(command, open_input=True)
+        self._on_output = on_output
+        self._on_end = on_end
+        self._unsent: deque[memoryview] = deque()
+        self._unsent_bytes = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self._writing = False
+        self._closing = False
+        self._stderr = bytearray()
+        for fd in (self._child.stdin, self._child.stdout):
+            with suppress(OSError):  # as wide as it is, where the limit for all pipes of a user is reached
+                fcntl.fcntl(fd, _F_SETPIPE_SZ, _PIPE_BYTES)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._child.stdout, self._read)
+        loop.add_reader(self._child.stderr, self._read_errors)
+        self._reading = True
+        self._reading_errors = True
+
+    @property
+    def pid(self) -> int:
+        """The program's."""
+        return self._child.identity.pid
+
+    @property
+    def stderr(self) -> bytes:
+        """The end of what it has said on standard error so far, up to 64 KiB."""
+        return bytes(self._stderr)
+
+    def write(self, *pieces: bytes) -> None:
+        """Queue for its standard input, at once and whole. See `room`."""
+        if self._closing:
+            return
+        for piece in pieces:
+            if piece:
+                self._unsent.append(memoryview(piece))
+                self._unsent_bytes += len(piece)
+        if not self._writing:
+            self._send()
+
+    async def room(self) -> None:
+        """Wait until not too much is queued."""
+        await self._room.wait()
+
+    async def exit_code(self, *, within_s: float) -> int | None:
+        """Its exit code, once it has ended and its standard error with it; None where it takes longer."""
+        try:
+            async with asyncio.timeout(within_s):
+                await self._child.exited()
+        except TimeoutError:
+            return None
+        if self._reading_errors:
+            self._read_errors()
+        return self._child.exit_code
+
+    async def close(self, *, patience_s: float, grace_s: float) -> None:
+        """The end of its input, time to end by itself, then TERM and KILL. May be called again."""
+        if self._closing:
+            return
+        self._closing = True
+        self._stop_writing()
+        self._child.close_input()
+        try:
+            if patience_s > 0:
+                await self.exit_code(within_s=patience_s)
+        finally:
+            try:
+                await self._child.end(grace_s)
+            finally:
+                self._stop_reading()
+                self._child.close()
+
+    def _read(self) -> None:
+        try:
+            piece = os.read(self._child.stdout, _READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            piece = b""
+        if piece:
+            self._on_output(piece)
+            return
+        asyncio.get_running_loop().remove_reader(self._child.stdout)
+        self._reading = False
+        self._on_end()
+
+    def _read_errors(self) -> None:
+        try:
+            while piece := os.read(self._child.stderr, _READ_BYTES):
+                self._stderr += piece
+                del self._stderr[:-_STDERR_BYTES]
+        except BlockingIOError:
+            return
+        asyncio.get_running_loop().remove_reader(self._child.stderr)
+        self._reading_errors = False
+
+    def _send(self) -> None:
+        while self._unsent:
+            pieces = [self._unsent[number] for number in range(min(len(self._unsent), _PIECES_AT_ONCE))]
+            try:
+                sent = os.writev(self._child.stdin, pieces)
+            except BlockingIOError:
+                break
+            except OSError:
+                # The end of its output tells of it.
+                self._unsent.clear()
+                self._unsent_bytes = 0
+                break
+            self._unsent_bytes -= sent
+            while sent:
+                first = self._unsent[0]
+                if sent < len(first):
+                    self._unsent[0] = first[sent:]
+                    break
+                sent -= len(first)
+                self._unsent.popleft()
+        wanted = bool(self._unsent)
+        if wanted != self._writing:
+            loop = asyncio.get_running_loop()
+            if wanted:
+                loop.add_writer(self._child.stdin, self._send)
+            else:
+                loop.remove_writer(self._child.stdin)
+            self._writing = wanted
+        if self._unsent_bytes > _HIGH_WATER_BYTES:
+            self._room.clear()
+        else:
+            self._room.set()
+
+    def _stop_writing(self) -> None:
+        if self._writing:
+            asyncio.get_running_loop().remove_writer(self._child.stdin)
+            self._writing = False
+        self._unsent.clear()
+        self._room.set()
+
+    def _stop_reading(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._reading:
+            loop.remove_reader(self._child.stdout)
+            self._reading = False
+            self._on_end()
+        if self._reading_errors:
+            loop.remove_reader(self._child.stderr)
+            self._reading_errors = False
+
+
+# ---
+# A program that stays and answers questions: what asks glusterd again and again need not start anew for each.
+
+
+_CONVERSATION_READ_BYTES = 1 << 16
+_LIMIT_BYTES = 64 << 20
+
+
+class LocalConversation:
+    """The `Conversation` port with a process of this machine."""
+
+    def __init__(self, command: Command) -> None:
+        """Raises ToolFailed where it cannot be started."""
+        self._child = Child(command, open_input=True)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._child.stderr, self._drain)
+        self._asking = asyncio.Lock()
+        self._over = False
+
+    @property
+    def pid(self) -> int:
+        """The program's."""
+        return self._child.identity.pid
+
+    async def ask(self, question: bytes, *, until: Callable[[bytes], bool], timeout_s: float) -> bytes:
+        """See the port."""
+        async with self._asking:
+            if self._over:
+                raise ConversationOver("it was ended")
+            answered = False
+            try:
+                async with asyncio.timeout(timeout_s):
+                    answer = await self._answer(question, until)
+                answered = True
+            except TimeoutError:
+                raise ConversationOver(f"no answer within {timeout_s:.0f} s") from None
+            finally:
+                if not answered:
+                    self.end()
+            return answer
+
+    def end(self) -> None:
+        """See the port: KILL, since it has nothing to put in order."""
+        if self._over:
+            return
+        self._over = True
+        self._loop.remove_reader(self._child.stderr)  # of a loop that is closed already it is none any more
+        if not self._child.reap():
+            with suppress(ProcessLookupError):
+                os.killpg(self._child.identity.pid, signal.SIGKILL)
+        self._child.close()
+
+    async def _answer(self, question: bytes, until: Callable[[bytes], bool]) -> bytes:
+        try:
+            # What it said unasked belongs to no question.
+            if (self._read(self._child.stdout) or b"").strip():
+                raise ConversationOver("it spoke unasked")
+            left = memoryview(question)
+            while left:
+                try:
+                    left = left[os.write(self._child.stdin, left) :]
+                except BlockingIOError:
+                    await ready(self._child.stdin, writing=True)
+            answer = bytearray()
+            while not answer or not until(bytes(answer)):
+                await ready(self._child.stdout, writing=False)
+                piece = self._read(self._child.stdout)
+                answer += piece or b""
+                if piece == b"" or len(answer) > _LIMIT_BYTES:
+                    raise ConversationOver("the program ended" if piece == b"" else "it does not stop speaking")
+            return bytes(answer)
+        except OSError as error:
+            raise ConversationOver(f"it cannot be spoken to: {error.strerror}") from error
+
+    def _drain(self) -> None:
+        """What it says on standard error is of no use, but somebody has to read it, or it would wait for that."""
+        if self._read(self._child.stderr) == b"":
+            self._loop.remove_reader(self._child.stderr)
+
+    @staticmethod
+    def _read(fd: int) -> bytes | None:
+        """What is there; None where nothing is, and b"" at its end."""
+        try:
+            return os.read(fd, _CONVERSATION_READ_BYTES)
+        except BlockingIOError:
+            return None
+
+
+class LocalConversations:
+    """The `Conversations` port."""
+
+    def begin(self, command: Command) -> LocalConversation:
+        """See the port."""
+        return LocalConversation(command)

@@ -1,0 +1,389 @@
+"""A host at the other end of a connection: its programs and its files."""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from migrator.core.paths import show
+from migrator.core.tasks import to_the_end
+from migrator.hosts import far_wire as wire
+from migrator.hosts.connection import Connection, Output, RemoteStream, Transport
+from migrator.hosts.local import program_files
+from migrator.hosts.model import ProcessIdentity
+from migrator.hosts.ports import Command, Completed, HostFacts, HostLost, OnOutput
+from migrator.hosts.proc import TOKEN_VARIABLE
+from migrator.hosts.process import BASE_ENVIRONMENT, Collected, ignore, not_started
+
+# ---
+# Programs at the other end of a connection.
+
+
+_log = logging.getLogger(__name__)
+
+_CREDIT_BYTES = wire.STDOUT_WINDOW_BYTES // 4
+
+
+class RemoteProcesses:
+    """The `Processes` port over a connection. `grace_s` lies between TERM and KILL; `output_limit_bytes` holds for
+    `run` only. Every call raises HostLost where the host cannot be reached, with `in_doubt` where a program may run on.
+    """
+
+    environment: Mapping[str, str] = BASE_ENVIRONMENT
+
+    def __init__(
+        self, connected: Callable[[], Awaitable[Connection]], *, grace_s: float, output_limit_bytes: int
+    ) -> None:
+        self._connected = connected
+        self._grace_s = grace_s
+        self._output_limit_bytes = output_limit_bytes
+
+    async def run(self, command: Command) -> Completed:
+        """Run to its end. Raises ToolFailed where it cannot be started, or says more than the limit."""
+        stdout = Collected(command, self._output_limit_bytes)
+        stderr = Collected(command, self._output_limit_bytes)
+        completed = await self.stream(command, on_start=ignore, on_stdout=stdout.take, on_stderr=stderr.take)
+        return Completed(
+            exit_code=completed.exit_code, stdout=stdout.content, stderr=stderr.content, timed_out=completed.timed_out
+        )
+
+    async def stream(
+        self,
+        command: Command,
+        *,
+        on_start: Callable[[ProcessIdentity], None],
+        on_stdout: OnOutput,
+        on_stderr: OnOutput,
+    ) -> Completed:
+        """As `run`, with output handed out in pieces. What a callback raises ends the process and is raised on."""
+        connection = await self._connected()
+        # Everything there carries a token, so that nothing of it can be lost.
+        token = command.token or secrets.token_hex(16)
+        environment = {**self.environment, **command.environment, TOKEN_VARIABLE: token}
+        try:
+            stream = connection.start(command.argv, environment, token=token, with_input=bool(command.stdin))
+        except HostLost as error:
+            raise HostLost(error.message, cause=error.cause, hint=error.hint) from error
+        finished = False
+        try:
+            timed_out = await self._supervise(connection, stream, command, on_start, (on_stdout, on_stderr))
+            exit_code, _ = await stream.exited
+            finished = True
+        except HostLost as error:
+            finished = True  # nothing can be done for it
+            raise HostLost(error.message, cause=error.cause, hint=error.hint, in_doubt=True) from error
+        except OSError as error:
+            if stream.started.done() and stream.started.exception() is error:
+                finished = True
+                raise not_started(command, error) from error
+            raise
+        finally:
+            if not finished:
+                await to_the_end(self._abandon(connection, stream, command))
+        return Completed(exit_code=exit_code, stdout=b"", stderr=b"", timed_out=timed_out)
+
+    async def survivors(self, tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
+        """Which living processes there still carry one of the tokens."""
+        connection = await self._connected()
+        fields, _ = await connection.call("survivors", tokens=list(tokens))
+        return {
+            str(token): tuple(
+                ProcessIdentity(pid=pid, start_ticks=ticks, boot_id=fields["boot_id"]) for pid, ticks in found
+            )
+            for token, found in fields["survivors"].items()
+        }
+
+    async def end(self, token: str, *, grace_s: float) -> bool:
+        """End every process there that carries the token; False where one is left. May be called again."""
+        connection = await self._connected()
+        fields, _ = await connection.call("end", tokens=[token], grace_s=grace_s)
+        return bool(fields["ended"])
+
+    async def _supervise(
+        self,
+        connection: Connection,
+        stream: RemoteStream,
+        command: Command,
+        on_start: Callable[[ProcessIdentity], None],
+        takers: tuple[OnOutput, OnOutput],
+    ) -> bool:
+        """Whether it ran into its time limit."""
+        on_start(await stream.started)
+        tasks: list[asyncio.Task[None]] = [
+            asyncio.create_task(self._follow(connection, stream, kind, take))
+            for kind, take in zip((wire.STDOUT, wire.STDERR), takers, strict=True)
+        ]
+        if command.stdin:
+            tasks.append(asyncio.create_task(connection.feed(stream, command.stdin)))
+        try:
+            timed_out = not await self._wait(stream, tasks, command.timeout_s)
+            if timed_out:
+                _log.warning("%s ran into its time limit of %s s", show(command.argv[0]), command.timeout_s)
+                connection.end(stream, grace_s=self._grace_s, discard=False)
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await to_the_end(_settled(tasks))
+        return timed_out
+
+    async def _wait(self, stream: RemoteStream, tasks: Sequence["asyncio.Task[None]"], timeout_s: float | None) -> bool:
+        """False where the time ran out. Raises what a task raised, or what the program's end was lost by."""
+        loop = asyncio.get_running_loop()
+        deadline_s = None if timeout_s is None else loop.time() + timeout_s
+        while not stream.exited.done():
+            left_s = None if deadline_s is None else max(deadline_s - loop.time(), 0.0)
+            waiting: list[asyncio.Future[Any]] = [stream.exited, *(task for task in tasks if not task.done())]
+            done, _ = await asyncio.wait(waiting, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+            for future in done:
+                future.result()
+            if not done:
+                return False
+        stream.exited.result()
+        return True
+
+    async def _follow(self, connection: Connection, stream: RemoteStream, kind: int, take: OnOutput) -> None:
+        output: Output = stream.output[kind]
+        owed_bytes = 0
+        while True:
+            if not output.pieces:
+                if output.ended:
+                    return
+                output.news.clear()
+                await output.news.wait()
+                continue
+            piece = output.pieces.popleft()
+            taken = take(piece)
+            if taken is not None:
+                await taken
+            else:
+                await asyncio.sleep(0)  # a talkative program must not keep the others waiting
+            owed_bytes += len(piece)
+            if owed_bytes >= _CREDIT_BYTES:
+                connection.credit(stream, kind, owed_bytes)
+                owed_bytes = 0
+
+    async def _abandon(self, connection: Connection, stream: RemoteStream, command: Command) -> None:
+        """Have it ended, and wait for that. A host that is lost meanwhile ends it by itself."""
+        connection.end(stream, grace_s=self._grace_s, discard=True)
+        try:
+            _, ended = await stream.exited
+        except Exception as error:  # noqa: BLE001 - what it was abandoned for is raised
+            _log.info("%s was abandoned on a host that is lost: %s", show(command.argv[0]), error)
+            return
+        if not ended:
+            _log.error("a process of %s cannot be ended", show(command.argv[0]))
+
+
+async def _settled(tasks: Sequence["asyncio.Task[None]"]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+# ---
+# A host at the other end of a connection: its programs, its files, what it says of itself.
+
+
+_OPEN_WITHIN_S = 30.0
+_FIRST_BACKOFF_S = 1.0
+_LARGEST_BACKOFF_S = 60.0
+_CLOCK_LOOKS = 3
+
+
+class RemoteHost:
+    """The `Host` port over one connection, made at first use, once for all that wait for it, and made anew at the next
+    use after it was lost. After a failure to connect the same answer is given until a while has passed.
+
+    A new connection first ends what an earlier one of this object has left running there: whoever reaches the host
+    after a loss knows that nothing goes on behind its back, except what cannot be ended (`Processes.end` tells).
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        lease_s: float = 30.0,
+        grace_s: float = 5.0,
+        open_within_s: float = _OPEN_WITHIN_S,
+        output_limit_bytes: int = 256 << 20,
+    ) -> None:
+        self._transport = transport
+        self._lease_s = lease_s
+        self._grace_s = grace_s
+        self._open_within_s = open_within_s
+        self._key = f"migrator-far-end-{secrets.token_hex(12)}-"
+        self._opened = 0
+        self._identity: tuple[Connection, HostFacts] | None = None
+        self._connection: Connection | None = None
+        self._connecting = asyncio.Lock()
+        self._failure: HostLost | None = None
+        self._backoff_s = 0.0
+        self._not_before_s = 0.0
+        self._placed: dict[tuple[str, bytes], bytes] = {}
+        self._watched: set[bytes] = set()
+        self._unproven: set[bytes] = set()
+        """Written to over a connection that was lost before a sync."""
+        self._files: dict[bytes, tuple[bytes, ...]] = {}
+        self._processes = RemoteProcesses(self.connected, grace_s=grace_s, output_limit_bytes=output_limit_bytes)
+
+    @property
+    def name(self) -> str:
+        """As in site.toml."""
+        return self._transport.host
+
+    @property
+    def processes(self) -> RemoteProcesses:
+        """Programs there."""
+        return self._processes
+
+    async def connected(self) -> Connection:
+        """The connection, made where there is none. Raises HostLost."""
+        async with self._connecting:
+            if self._connection is not None:
+                if self._connection.lost is None:
+                    return self._connection
+                # What was placed there is gone, and so are the descriptors.
+                self._connection = None
+            now_s = asyncio.get_running_loop().time()
+            if self._failure is not None and now_s < self._not_before_s:
+                raise again(self._failure)
+            try:
+                self._connection = await self._connect()
+            except HostLost as error:
+                self._failure = error
+                self._backoff_s = min(max(self._backoff_s * 2, _FIRST_BACKOFF_S), _LARGEST_BACKOFF_S)
+                self._not_before_s = asyncio.get_running_loop().time() + self._backoff_s
+                raise
+            self._failure = None
+            self._backoff_s = 0.0
+            return self._connection
+
+    async def facts(self) -> HostFacts:
+        """What the host says of itself; the clock from the fastest of a few answers."""
+        connection = await self.connected()
+        best: tuple[float, float, wire.Fields] | None = None
+        for _ in range(_CLOCK_LOOKS):
+            before_ns, began_s = time.time_ns(), time.monotonic()
+            fields, _more = await connection.call("facts")
+            round_trip_s = time.monotonic() - began_s
+            offset_s = (fields["time_ns"] - before_ns) / 1e9 - round_trip_s / 2
+            if best is None or round_trip_s < best[0]:
+                best = (round_trip_s, offset_s, fields)
+        if best is None:
+            raise HostLost(f"{self.name} did not answer")
+        round_trip_s, offset_s, fields = best
+        major, minor, micro = fields["python_version"]
+        return HostFacts(
+            name=self.name,
+            node_name=fields["node_name"],
+            architecture=fields["architecture"],
+            python_version=(major, minor, micro),
+            effective_uid=fields["effective_uid"],
+            boot_id=fields["boot_id"],
+            clock_offset_s=offset_s,
+            round_trip_s=round_trip_s,
+            python=wire.raw(fields["python"]),
+            process_id=fields["process_id"],
+        )
+
+    async def identity(self) -> HostFacts:
+        """As `facts`, asked once for each connection."""
+        connection = await self.connected()
+        if self._identity is None or self._identity[0] is not connection:
+            self._identity = (connection, await self.facts())
+        return self._identity[1]
+
+    async def find(self, program: str) -> bytes | None:
+        """The absolute path of a program on the host's PATH."""
+        path = self._processes.environment["PATH"]
+        connection = await self.connected()
+        fields, _ = await connection.call("find", program=wire.text(program.encode()), path=wire.text(path.encode()))
+        return None if fields["path"] is None else wire.raw(fields["path"])
+
+    async def place(self, name: str, content: bytes) -> bytes:
+        """Put an executable file there, in memory, for as long as the connection holds. Raises OSError too."""
+        connection = await self.connected()
+        key = (name, content)
+        if key not in self._placed:
+            fields, _ = await connection.call("place", content, name=name)
+            self._placed[key] = wire.raw(fields["path"])
+        return self._placed[key]
+
+    async def files_of(self, program: bytes) -> tuple[bytes, ...]:
+        """The files that a program there is made of. Raises ToolFailed."""
+        await self.connected()
+        if program not in self._files:
+            found = await program_files(program, processes=self._processes, read_head=self._read_head)
+            self._files[program] = found
+        return self._files[program]
+
+    async def activity(self, tokens: Sequence[str]) -> Mapping[str, int]:
+        """For every token with living processes there, a number that changes whenever they do something."""
+        connection = await self.connected()
+        fields, _ = await connection.call("activity", tokens=list(tokens))
+        return {str(token): int(value) for token, value in fields["activity"].items()}
+
+    async def watch_sync(self, path: bytes) -> None:
+        """From now on `sync` tells of writes that failed."""
+        connection = await self.connected()
+        if path not in self._watched:
+            await connection.call("watch_sync", path=wire.text(path))
+            self._watched.add(path)
+
+    async def sync(self, path: bytes) -> None:
+        """Sync its file system there. HostLost, once, also where a connection was lost since `watch_sync`: the host may
+        have been down in between, and then nobody knows whether what was written before has reached the disks.
+        """
+        connection = await self.connected()
+        if path in self._unproven:
+            self._unproven.discard(path)
+            await self.watch_sync(path)
+            raise HostLost(
+                f"the connection to {self.name} was lost before what was written there was known to be on the disks of"
+                f" {show(path)}",
+                hint="what was copied there since the last sync is copied again",
+                in_doubt=True,
+            )
+        await connection.call("sync", path=wire.text(path))
+        self._watched.add(path)
+
+    async def close(self) -> None:
+        """End everything that runs there for this program, and the connection."""
+        async with self._connecting:
+            if self._connection is not None:
+                await self._connection.close()
+                self._connection = None
+
+    async def _connect(self) -> Connection:
+        self._opened += 1
+        own = f"{self._key}{self._opened}"
+        connection = Connection(
+            self._transport,
+            key=own,
+            lease_s=self._lease_s,
+            grace_s=self._grace_s,
+            open_within_s=self._open_within_s,
+        )
+        await connection.open()
+        self._placed.clear()
+        self._unproven |= self._watched
+        self._watched.clear()
+        self._files.clear()
+        if self._opened > 1:
+            ended = await connection.call(
+                "end_predecessors", own=wire.text(own.encode()), prefix=self._key, grace_s=min(self._grace_s, 1.0)
+            )
+            if not ended[0]["ended"]:
+                _log.error("a process of an earlier connection to %s cannot be ended", self.name)
+        return connection
+
+    async def _read_head(self, path: bytes, size_bytes: int) -> bytes:
+        connection = await self.connected()
+        _, content = await connection.call("head", path=wire.text(path), size_bytes=size_bytes)
+        return content
+
+
+def again(error: HostLost, *, in_doubt: bool = False) -> HostLost:
+    """The same loss, told to somebody else."""
+    return HostLost(error.message, cause=error.cause, hint=error.hint, in_doubt=in_doubt)

@@ -1,0 +1,260 @@
+"""The hosts of a site, each reached at first use, and what they see of both file systems."""
+
+import asyncio
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from migrator.core.errors import ToolFailed, UsageError
+from migrator.core.paths import percent_unescape, show
+from migrator.fs.model import SENTINEL_NAME, mount_of, parse_mountinfo
+from migrator.hosts.far_source import far_argv
+from migrator.hosts.model import HostRoom, HostRoots
+from migrator.hosts.ports import Command, Host, Processes
+from migrator.hosts.remote import RemoteHost
+from migrator.hosts.ssh import Ssh
+
+# ---
+# The hosts of a site, each reached at first use.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSpec:
+    """How one host is reached. `ssh` None: it is this machine. `python` is the interpreter there."""
+
+    ssh: str | None = None
+    options: tuple[str, ...] = ()
+    python: str = "python3"
+
+
+def expand(sections: Mapping[str, HostSpec]) -> dict[str, HostSpec]:
+    """One entry a host: a name may stand for several (`gl[1-4]`, `gl1,gl3`, `@bricks` of ClusterShell's groups), and
+    `%h` or `{host}` in `ssh` and `options` for the host's name. Raises UsageError.
+    """
+    hosts: dict[str, HostSpec] = {}
+    for section, spec in sections.items():
+        for name in names(section):
+            if name in hosts:
+                raise UsageError(
+                    f"two sections of site.toml name the host {name}",
+                    cause=f"[source.hosts.{section!r}] holds it too",
+                    hint="leave it in one of them",
+                )
+            hosts[name] = HostSpec(
+                ssh=None if spec.ssh is None else _named(spec.ssh, name),
+                options=tuple(_named(option, name) for option in spec.options),
+                python=spec.python,
+            )
+    return hosts
+
+
+def names(section: str) -> tuple[str, ...]:
+    """The hosts that a section's name stands for. Raises UsageError."""
+    # Most sites have no such sections, and every run and scan would wait for it.
+    from ClusterShell.NodeSet import NodeSet, NodeSetException  # noqa: PLC0415
+
+    try:
+        found = tuple(str(name) for name in NodeSet(section))
+    except NodeSetException as error:
+        raise UsageError(
+            f"the section [source.hosts.{section!r}] names no hosts: {error}",
+            cause="it is not written as ClusterShell's node sets are",
+            hint='write "gl[1-4]", "gl1,gl3", or a group of ClusterShell as "@bricks"',
+        ) from error
+    if not found:
+        raise UsageError(
+            f"the section [source.hosts.{section!r}] names no hosts",
+            cause="the group is empty, or ClusterShell does not know it",
+            hint="`nodeset -f " + shlex.quote(section) + "` shows what ClusterShell makes of it",
+        )
+    return found
+
+
+class SiteHosts:
+    """The `Hosts` port. `local` makes the host for a section without `ssh`; its argument is the host's name."""
+
+    def __init__(
+        self,
+        hosts: Mapping[str, HostSpec],
+        *,
+        local: Callable[[str], Host],
+        lease_s: float = 30.0,
+        grace_s: float = 5.0,
+        connect_timeout_s: int = 15,
+    ) -> None:
+        """`hosts` as `expand` gives them."""
+        self._specs = dict(hosts)
+        self._local = local
+        self._lease_s = lease_s
+        self._grace_s = grace_s
+        self._connect_timeout_s = connect_timeout_s
+        self._hosts: dict[str, Host] = {}
+        self._begun: dict[str, asyncio.Task[object]] = {}
+
+    @property
+    def names(self) -> Iterable[str]:
+        """All of them."""
+        return self._specs.keys()
+
+    async def reach(self, name: str) -> Host:
+        """The host, connected. Raises HostLost, UsageError."""
+        host = self.host(name)
+        begun = self._begun.pop(name, None)
+        # What was begun ahead is this very attempt: a host that is down is not waited for twice.
+        await (begun or host.identity())
+        return host
+
+    def begin(self, names: Iterable[str]) -> None:
+        """Begin to connect hosts that will be reached, in the running event loop; `reach` tells what comes of it.
+
+        Raises UsageError. May be called again.
+        """
+        for name in names:
+            if name not in self._begun:
+                task: asyncio.Task[object] = asyncio.ensure_future(self.host(name).identity())
+                task.add_done_callback(_seen)
+                self._begun[name] = task
+
+    def host(self, name: str) -> Host:
+        """The host, not connected before its first use. Raises UsageError."""
+        if name not in self._hosts:
+            self._hosts[name] = self._make(name)
+        return self._hosts[name]
+
+    async def close(self) -> None:
+        """Close all of them, at once. May be called again."""
+        for task in self._begun.values():
+            task.cancel()
+        await asyncio.gather(*self._begun.values(), return_exceptions=True)
+        self._begun.clear()
+        await asyncio.gather(*(host.close() for host in self._hosts.values()))
+
+    def _make(self, name: str) -> Host:
+        spec = self._specs.get(name)
+        if spec is None:
+            raise UsageError(
+                f"site.toml does not say how the host {name} is reached",
+                hint=f'add a section [source.hosts."{name}"] with ssh = "root@{name}"',
+            )
+        if spec.ssh is None:
+            return self._local(name)
+        transport = Ssh(
+            host=name,
+            destination=spec.ssh,
+            options=spec.options,
+            python=spec.python,
+            lease_s=self._lease_s,
+            connect_timeout_s=self._connect_timeout_s,
+        )
+        return RemoteHost(
+            transport,
+            lease_s=self._lease_s,
+            grace_s=self._grace_s,
+            open_within_s=self._connect_timeout_s + 15.0,
+        )
+
+
+def _seen(task: "asyncio.Task[object]") -> None:
+    """An error that nobody asks for is none."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _named(text: str, host: str) -> str:
+    return text.replace("%h", host).replace("{host}", host)
+
+
+# ---
+# The file system at a path of a host: its type and its room, as that host sees them.
+
+
+_TIMEOUT_S = 60.0
+_SCRIPT = b"""
+import json, os, sys, urllib.parse
+path = os.path.realpath(os.fsencode(sys.argv[1]))
+room = os.statvfs(path)
+with open("/proc/self/mountinfo", "rb") as file:
+    mounts = file.read()
+print(json.dumps({
+    "path": urllib.parse.quote_from_bytes(path),
+    "mounts": mounts.decode("latin-1"),
+    "total_bytes": room.f_blocks * room.f_frsize,
+    "free_bytes": room.f_bavail * room.f_frsize,
+    "read_only": bool(room.f_flag & os.ST_RDONLY),
+}))
+"""
+
+
+class _Found(msgspec.Struct, frozen=True):
+    path: str
+    mounts: str
+    total_bytes: int
+    free_bytes: int
+    read_only: bool
+
+
+async def look_at_room(processes: Processes, *, python: bytes, path: bytes) -> HostRoom:
+    """Raises HostLost, and ToolFailed where it cannot be read."""
+    command = Command(argv=far_argv(python, _SCRIPT, path), timeout_s=_TIMEOUT_S)
+    completed = await processes.run(command)
+    try:
+        found = msgspec.json.decode(completed.stdout, type=_Found)
+    except msgspec.DecodeError as error:
+        said = show(completed.stderr.strip().rpartition(b"\n")[2][-300:]) or f"exit code {completed.exit_code}"
+        raise ToolFailed(f"the room at {show(path)} is not known: {said}") from error
+    mount = mount_of(parse_mountinfo(found.mounts.encode("latin-1")), percent_unescape(found.path))
+    return HostRoom(
+        filesystem=mount.filesystem if mount else "",
+        total_bytes=found.total_bytes,
+        free_bytes=found.free_bytes,
+        read_only=found.read_only,
+    )
+
+
+# ---
+# What lies at the roots that streams of a host will read and write, as that host sees them.
+
+
+_ROOTS_SCRIPT = b"""
+import json, os, sys
+target, brick, name = [os.fsencode(word) for word in sys.argv[1:4]]
+found = {"sentinel": None, "target_error": None, "volume_id": None, "brick_error": None}
+if target:
+    try:
+        fd = os.open(os.path.join(target, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        found["sentinel"] = os.read(fd, 4096).decode("utf-8", "backslashreplace").strip()
+    except OSError as error:
+        found["target_error"] = error.strerror
+if brick:
+    try:
+        found["volume_id"] = os.getxattr(brick, b"trusted.glusterfs.volume-id").hex()
+    except OSError as error:
+        found["brick_error"] = error.strerror
+print(json.dumps(found))
+"""
+
+
+class _RootsFound(msgspec.Struct, frozen=True):
+    sentinel: str | None
+    target_error: str | None
+    volume_id: str | None
+    brick_error: str | None
+
+
+async def look_at_roots(processes: Processes, *, python: bytes, target: bytes, brick: bytes) -> HostRoots:
+    """Look at the root of the target and of a brick there (empty: not asked for). Raises HostLost, ToolFailed."""
+    command = Command(argv=far_argv(python, _ROOTS_SCRIPT, target, brick, SENTINEL_NAME), timeout_s=_TIMEOUT_S)
+    completed = await processes.run(command)
+    try:
+        found = msgspec.json.decode(completed.stdout, type=_RootsFound)
+    except msgspec.DecodeError as error:
+        said = show(completed.stderr.strip()[-300:]) or f"exit code {completed.exit_code}"
+        raise ToolFailed(f"the roots of a host cannot be looked at: {said}", cause="its Python fails") from error
+    return HostRoots(
+        sentinel=found.sentinel,
+        target_error=found.target_error,
+        volume_id=found.volume_id,
+        brick_error=found.brick_error,
+    )

@@ -1,0 +1,676 @@
+"""Nodes of a Slurm cluster as hosts: one job for each, requested when it is needed."""
+
+import asyncio
+import logging
+import os
+import pwd
+import re
+import secrets
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from migrator.core.errors import ToolFailed, UsageError
+from migrator.core.paths import show
+from migrator.hosts import proc
+from migrator.hosts.model import ProcessIdentity
+from migrator.hosts.ports import Command, Host, HostFacts, HostLost, Processes
+from migrator.hosts.remote import RemoteHost, again
+
+# ---
+# A far end in a job of its own: the command that starts it, what `srun` says when it fails, and what Slurm says of jobs.
+#
+# Seen with Slurm 22.05: `srun` holds back output that ends without a newline until more comes, unless it is told
+# `--unbuffered` (then the output goes through a raw pseudo terminal: 11 MB/s instead of 28, and every byte as it was); jobs
+# of `srun` are never put back into the queue (it has no `--no-requeue`: only batch jobs are).
+
+
+PASSED_ON = ("SLURM_CONF", "HOME", "USER", "LOGNAME", "TMPDIR")
+"""Nothing else of SLURM_*: inside an allocation it would make steps of `srun`'s jobs."""
+_FIXED = (
+    "--nodes=1",
+    "--ntasks=1",
+    "--unbuffered",
+    "--chdir=/",
+    "--mpi=none",
+    "--cpu-bind=none",
+)
+_SAID_BYTES = 300
+_FIELDS = "%i|%T|%r|%N|%k|%j"
+
+
+class JobState(StrEnum):
+    """A job, as far as it matters here. `GONE`: Slurm does not know it any more."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    ENDING = "ending"
+    ENDED = "ended"
+    NODE_FAILED = "node-failed"
+    GONE = "gone"
+
+
+_STATES = {
+    **dict.fromkeys(
+        ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"), JobState.PENDING
+    ),
+    **dict.fromkeys(("COMPLETING", "STAGE_OUT", "SIGNALING"), JobState.ENDING),
+    **dict.fromkeys(
+        (
+            "BOOT_FAIL",
+            "CANCELLED",
+            "COMPLETED",
+            "DEADLINE",
+            "FAILED",
+            "OUT_OF_MEMORY",
+            "PREEMPTED",
+            "TIMEOUT",
+            "REVOKED",
+        ),
+        JobState.ENDED,
+    ),
+    "NODE_FAIL": JobState.NODE_FAILED,
+}
+"""What is in none of these is at work, or may be (RUNNING, SUSPENDED, STOPPED, RESIZING, and what is new)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job as `squeue` shows it; `node` is empty before it has one."""
+
+    id: str
+    name: str
+    state: JobState
+    reason: str = ""
+    node: str = ""
+    comment: str = ""
+
+    @property
+    def active(self) -> bool:
+        """Whether something may still run in it, or will."""
+        return self.state in (JobState.PENDING, JobState.RUNNING, JobState.ENDING)
+
+
+def list_jobs_argv(user: str) -> tuple[bytes, ...]:
+    """All jobs of a user that Slurm still knows, also those that have ended. For `read_jobs`."""
+    words = ("squeue", "--noheader", "--states=all", f"--user={user}", "--format", _FIELDS)
+    return tuple(os.fsencode(word) for word in words)
+
+
+def cancel_argv(name: str, user: str) -> tuple[bytes, ...]:
+    """End all jobs of a name; no error where there are none."""
+    return tuple(os.fsencode(word) for word in ("scancel", "--quiet", f"--user={user}", f"--name={name}"))
+
+
+def read_jobs(output: bytes) -> list[Job]:
+    """What `list_jobs_argv` printed. Other people's comments may hold anything: their jobs are skipped."""
+    found: list[Job] = []
+    for line in output.decode("utf-8", "replace").split("\n"):
+        fields = line.split("|")
+        if len(fields) != len(_FIELDS.split("|")):
+            continue
+        job_id, state, reason, node, comment, name = (field.strip() for field in fields)
+        found.append(
+            Job(
+                id=job_id,
+                name=name,
+                state=_STATES.get(state.partition(" ")[0], JobState.RUNNING),
+                reason="" if reason == "None" else reason,
+                node="" if node == "(null)" else node,
+                comment="" if comment == "(null)" else comment,
+            )
+        )
+    return found
+
+
+@dataclass(slots=True, kw_only=True)
+class Srun:
+    """The `Transport` of one job. It is used once: a job that has ended is followed by another one, not started again.
+
+    `options` come after everything else, so that they win. `cpus` are for the streams; None leaves it to the site.
+    """
+
+    host: str
+    job_name: str
+    comment: str
+    options: tuple[str, ...] = ()
+    python: str = "python3"
+    cpus: int | None = None
+    avoid_nodes: Sequence[str] = ()
+    used: bool = False
+    lost: HostLost | None = None
+    """How it ended, for those who ask later."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Where Slurm's configuration lies, and who we are."""
+        return {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+
+    def argv(self, arguments: tuple[str, ...]) -> tuple[bytes, ...]:
+        """`srun`, which is interrupted when this program is killed: that takes back a job that still waits, and does
+        nothing to one that runs (once; there the far end sees the end of its input, and ends everything in good order).
+        """
+        if self.used:
+            ended = HostLost(f"the job {self.job_name} of {self.host} has ended", hint="another one is asked for")
+            known = self.lost or ended
+            raise HostLost(known.message, cause=known.cause, hint=known.hint)
+        self.used = True
+        setpriv = shutil.which("setpriv")
+        words = (
+            *((setpriv, "--pdeathsig", "INT", "--") if setpriv else ()),
+            "srun",
+            *_FIXED,
+            f"--job-name={self.job_name}",
+            f"--comment={self.comment}",
+            *(() if self.cpus is None else (f"--cpus-per-task={self.cpus}",)),
+            *((f"--exclude={','.join(self.avoid_nodes)}",) if self.avoid_nodes else ()),
+            *self.options,
+            "--",
+            self.python,
+            *arguments,
+        )
+        return tuple(os.fsencode(word) for word in words)
+
+    def explain(self, stderr: bytes, exit_code: int | None, *, connected: bool) -> HostLost:
+        """What srun said, in words that help."""
+        self.lost = self._explain(stderr, exit_code, connected=connected)
+        return self.lost
+
+    def _explain(self, stderr: bytes, exit_code: int | None, *, connected: bool) -> HostLost:
+        said = stderr.decode("utf-8", "replace")
+        for pattern, what, cause, hint in _FAILURES:
+            if re.search(pattern, said):
+                return HostLost(
+                    f"{self.host} is not to be had from Slurm: {what}"
+                    if not connected
+                    else f"the job of {self.host} has ended: {what}",
+                    cause=cause.format(python=self.python),
+                    hint=hint.format(python=self.python),
+                )
+        last = show(stderr.strip()[-_SAID_BYTES:]) or "srun said nothing"
+        if connected:
+            return HostLost(
+                f"the connection to the job of {self.host} was lost: {last}",
+                cause="the node or the network is down, or the job was ended by somebody else",
+                hint="`scontrol show job` tells more; another job is asked for when this one is known to have ended",
+            )
+        return HostLost(
+            f"{self.host} is not to be had from Slurm (srun's exit code: {exit_code}): {last}",
+            hint="try the same by hand: `srun --nodes=1 --ntasks=1 hostname`, with the options of [slurm] in site.toml",
+        )
+
+
+TOO_MUCH_REASONS = frozenset(
+    (
+        "PartitionConfig",
+        "BadConstraints",
+        "PartitionNodeLimit",
+        "PartitionTimeLimit",
+        "ReqNodeNotAvail, May be reserved",
+    )
+)
+"""Why a job waits that will wait until somebody changes something."""
+TOO_MUCH_CAUSE = (
+    "it asks for more than the partition has: every job of [slurm] nodes is a node of its own, with a processor for each "
+    "stream"
+)
+TOO_MUCH_HINT = 'ask for less, or say it yourself: [slurm] options = ["--cpus-per-task=1"]'
+CONTROLLER_SILENT = (
+    r"Unable to contact slurm controller|Socket timed out on send/recv|Unable to establish control.machine|"
+    r"Zero Bytes were transmitted|slurm_persist_conn_open"
+)
+_FAILURES = (
+    (
+        r"DUE TO TIME LIMIT",
+        "its time limit is over",
+        "the partition's limit, or --time, is shorter than the copying",
+        'another job is asked for by itself; a longer limit saves that: [slurm] options = ["--time=2-00:00:00"]',
+    ),
+    (
+        r"DUE TO NODE FAILURE|DUE TO PREEMPTION",
+        "the node failed, or the job had to make room for another one",
+        "`scontrol show node` says what it was",
+        "another job is asked for by itself, when the lease of the old one is over",
+    ),
+    (
+        r"Out Of Memory|oom.kill",
+        "it ran out of memory",
+        "the partition gives a job little memory, and the streams share it",
+        'ask for more: [slurm] options = ["--mem=8G"]',
+    ),
+    (
+        r"CANCELLED AT|Force Terminated job|has been revoked|Job has been cancelled",
+        "it was cancelled",
+        "somebody, or the site's rules, ended it with scancel",
+        "another job is asked for by itself; ask the site's administrators where that goes on",
+    ),
+    (
+        CONTROLLER_SILENT,
+        "Slurm's controller does not answer",
+        "slurmctld is stopped, or cannot be reached from this machine",
+        "see `scontrol ping`; what runs in a job goes on meanwhile",
+    ),
+    (
+        r"[Ii]nvalid partition|[Ii]nvalid account|[Ii]nvalid qos|[Ii]nvalid feature|[Ii]nvalid constraint",
+        "Slurm does not know a partition, account or feature that is asked for",
+        "an option of [slurm] in site.toml is mistyped",
+        "compare it with `sinfo` and `sacctmgr show assoc`",
+    ),
+    (
+        r"Requested node configuration is not available|More processors requested than permitted",
+        "no node is as it is asked for",
+        TOO_MUCH_CAUSE,
+        TOO_MUCH_HINT,
+    ),
+    (
+        r"unrecognized option|invalid option|Invalid .* specification",
+        "it does not know an option",
+        "an option of [slurm] in site.toml is not one of srun",
+        "see `man srun`",
+    ),
+    (
+        r"execve\(\).*No such file",
+        "the node has no Python 3 of that name",
+        "{python} is not installed there",
+        'install Python 3.9 or later there, or name it in site.toml: [slurm] python = "/path/of/python3"',
+    ),
+    (
+        r"[Mm]unge|Protocol authentication error|Invalid authentication credential",
+        "Slurm does not believe this machine",
+        "munged does not run here, or has another key than the cluster",
+        "see `munge -n | unmunge`, and the same over to a node",
+    ),
+)
+
+
+# ---
+# This user's jobs in Slurm's queue, asked for by Slurm's own commands.
+
+
+_ASK_TIMEOUT_S = 15.0
+_FIRST_LOOK_S = 0.1
+_LONGEST_LOOK_S = 2.0
+_END_WITHIN_S = 60.0
+"""Slurm itself waits 30 s (KillWait) before it kills what does not end."""
+
+
+class SlurmQueue:
+    """The jobs of this user. `processes` are this machine's, for Slurm's commands."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+        self._user = _user()
+
+    async def jobs(self) -> list[Job]:
+        """All that Slurm still knows. Raises HostLost."""
+        return read_jobs(await self._ask(list_jobs_argv(self._user)))
+
+    async def job(self, name: str) -> Job:
+        """The job of a name: one that has not ended, where there is one; GONE where Slurm knows none. Raises HostLost."""
+        found = [job for job in await self.jobs() if job.name == name]
+        return next(
+            (job for job in found if job.active), found[0] if found else Job(id="", name=name, state=JobState.GONE)
+        )
+
+    async def cancel(self, name: str) -> None:
+        """Ask for the end of the jobs of a name. Raises HostLost."""
+        await self._ask(cancel_argv(name, self._user))
+
+    async def end(self, name: str) -> None:
+        """Cancel the jobs of a name, and wait until Slurm says that nothing of them runs. Raises HostLost, also after a minute."""
+        loop = asyncio.get_running_loop()
+        deadline_s, pause_s = loop.time() + _END_WITHIN_S, _FIRST_LOOK_S
+        cancelled = False
+        while (job := await self.job(name)).active:
+            if not cancelled:
+                await self.cancel(name)
+                cancelled = True
+            if loop.time() > deadline_s:
+                raise HostLost(
+                    f"the job {job.id} on {job.node or 'no node'} has not ended: it is {job.state}",
+                    cause="its processes hang in the kernel, or Slurm cannot reach the node",
+                    hint=f"see `scontrol show job {job.id}` and the node; nothing of it is given to others before",
+                )
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, _LONGEST_LOOK_S)
+
+    async def _ask(self, argv: tuple[bytes, ...]) -> bytes:
+        """Run one of Slurm's commands. Raises HostLost where the controller does not answer."""
+        environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+        command = Command(argv=argv, environment=environment, timeout_s=_ASK_TIMEOUT_S)
+        program = show(argv[0])
+        try:
+            done = await self._processes.run(command)
+        except ToolFailed as error:
+            raise HostLost(
+                f"Slurm cannot be asked: {error.message}",
+                cause="Slurm's commands are not installed on this machine",
+                hint="install the client side of Slurm (Debian: slurm-client), or set [transfer] movers to local",
+            ) from error
+        if done.exit_code != 0 or done.timed_out:
+            said = show(done.stderr.strip()) or f"{program} ended with exit code {done.exit_code}"
+            raise HostLost(
+                f"Slurm does not answer: {said}",
+                cause="slurmctld is stopped, or cannot be reached from this machine",
+                hint="see `scontrol ping`; what runs in a job goes on meanwhile, and what was lost is in doubt until then",
+            )
+        return done.stdout
+
+
+def _user() -> str:
+    """By the effective user, as Slurm sees it: not what the environment says."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+# ---
+# Nodes of a Slurm cluster as hosts: one job each, asked for when it is needed.
+
+
+_log = logging.getLogger(__name__)
+
+_NAME = "slurm-{number}"
+_NO_LIMIT_S = 10.0 * 365 * 86400
+"""A job may wait in the queue for as long as it likes; `patience_s` is how long a caller waits for it."""
+_STARTED_WITHIN_S = 60.0
+_LEASE_MARGIN_S = 15.0
+_FIRST_BACKOFF_S = 1.0
+_LONGEST_BACKOFF_S = 60.0
+_CONNECTED_ENVIRONMENT_BYTES = 1 << 20
+
+
+class SlurmHost(RemoteHost):
+    """The `Host` port in one job. It is lost for good when the job ends."""
+
+    node = ""
+    """As Slurm names it; known after `facts`."""
+
+    async def facts(self) -> HostFacts:
+        """With the job."""
+        found = await super().facts()
+        variables = await self._variables(found.process_id)
+        self.node = os.fsdecode(variables.get(b"SLURMD_NODENAME", b""))
+        return replace(found, job=os.fsdecode(variables.get(b"SLURM_JOB_ID", b"")))
+
+    async def _variables(self, process_id: int) -> dict[bytes, bytes]:
+        """What Slurm gave the far end: known without the controller."""
+        content = await self._read_head(b"/proc/%d/environ" % process_id, _CONNECTED_ENVIRONMENT_BYTES)
+        pairs = (entry.partition(b"=") for entry in content.split(b"\0"))
+        return {name: value for name, _, value in pairs}
+
+
+@dataclass(slots=True, kw_only=True)
+class _Mover:
+    """One of the nodes. `job_name` is that of the latest job, which is `settled` once nothing can run in it any more."""
+
+    name: str
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    host: SlurmHost | None = None
+    opening: "asyncio.Task[object] | None" = None
+    job_name: str = ""
+    node: str = ""
+    settled: bool = True
+    running_since_s: float | None = None
+    lost_at_s: float | None = None
+    failure: HostLost | None = None
+    backoff_s: float = 0.0
+    not_before_s: float = 0.0
+
+
+class SlurmHosts:
+    """The `Hosts` port: `slurm-1`, `slurm-2` and so on, each a node with a job of its own.
+
+    A job that has ended is followed by another one, on the same node or not, and not before Slurm has said that it has
+    ended: whoever reaches a host after a loss knows that nothing of what ran there is left. So it is with jobs that an
+    earlier program of the same site has left, when that was killed. Jobs of a program that still lives are left alone.
+    """
+
+    def __init__(
+        self,
+        processes: Processes,
+        *,
+        site_id: str,
+        nodes: int,
+        options: Sequence[str] = (),
+        python: str = "python3",
+        cpus: int | None = None,
+        lease_s: float = 30.0,
+        grace_s: float = 5.0,
+        patience_s: float = 20.0,
+    ) -> None:
+        """`processes` are this machine's, for Slurm's commands. `patience_s`: how long `reach` waits for a node before
+        it says that the job waits in the queue.
+        """
+        self._queue = SlurmQueue(processes)
+        self._options = tuple(options)
+        self._python = python
+        self._cpus = cpus
+        self._lease_s = lease_s
+        self._grace_s = grace_s
+        self._patience_s = patience_s
+        self._prefix = f"migrator-{site_id[:8]}-"
+        self._comment = f"migrator:{site_id}:{_myself()}"
+        self._movers = {name: _Mover(name=name) for name in (_NAME.format(number=n + 1) for n in range(nodes))}
+        self._clearing = asyncio.Lock()
+        self._cleared = False
+        self._placing = asyncio.Lock()
+        self._began_s: float | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them."""
+        return tuple(self._movers)
+
+    async def reach(self, name: str) -> Host:
+        """The node, its far end connected. Raises HostLost while its job waits in the queue, too; UsageError."""
+        mover = self._mover(name)
+        async with mover.lock:
+            if await self._is_connected(mover) and mover.host is not None:
+                return mover.host
+            now_s = asyncio.get_running_loop().time()
+            if mover.opening is None:
+                if mover.failure is not None and now_s < mover.not_before_s:
+                    raise again(mover.failure)
+                await self._clear_leftovers()
+                await self._settle(mover)
+            try:
+                host = await self._open(mover)
+            except HostLost as error:
+                if mover.opening is None:
+                    mover.failure = error
+                    mover.backoff_s = min(max(mover.backoff_s * 2, _FIRST_BACKOFF_S), _LONGEST_BACKOFF_S)
+                    mover.not_before_s = now_s + mover.backoff_s
+                raise
+            mover.failure, mover.backoff_s = None, 0.0
+            return host
+
+    async def end_orphans(self, name: str, tokens: Sequence[str]) -> Sequence[str]:
+        """The tokens of what cannot be ended of earlier attempts on this host. Where its job has ended nothing is left
+        of them, and no other job is asked for. Raises HostLost where Slurm does not say so; UsageError.
+        """
+        mover = self._mover(name)
+        async with mover.lock:
+            await self._clear_leftovers()
+            if await self._is_connected(mover) and mover.host is not None:
+                processes = mover.host.processes
+                return [token for token in tokens if not await processes.end(token, grace_s=self._grace_s)]
+            if mover.opening is None:
+                await self._settle(mover)
+            return []
+
+    async def close(self) -> None:
+        """End all jobs. May be called again."""
+        await asyncio.gather(*(self._close(mover) for mover in self._movers.values()))
+
+    def _mover(self, name: str) -> _Mover:
+        mover = self._movers.get(name)
+        if mover is None:
+            raise UsageError(f"there is no node {name}", hint=f"[slurm] nodes = {len(self._movers)} in site.toml")
+        return mover
+
+    async def _is_connected(self, mover: _Mover) -> bool:
+        """Also sees the loss of a connection that was there."""
+        if mover.host is None or mover.opening is not None:
+            return False
+        try:
+            await mover.host.connected()
+        except HostLost:
+            mover.host = None
+            mover.lost_at_s = asyncio.get_running_loop().time()
+            return False
+        return True
+
+    async def _open(self, mover: _Mover) -> SlurmHost:
+        """Ask for a job, or wait on for the one that was asked for. Raises HostLost; then `opening` says whether it
+        still waits.
+        """
+        if mover.opening is None:
+            # One after the other, so that each knows where the others are.
+            async with self._placing:
+                self._ask(mover)
+                return await self._opened(mover)
+        return await self._opened(mover)
+
+    async def _opened(self, mover: _Mover) -> SlurmHost:
+        if mover.opening is not None:
+            await asyncio.wait([mover.opening], timeout=self._patience_s)
+        task, host = mover.opening, mover.host
+        if task is None or host is None:
+            raise HostLost(f"the job of {mover.name} is gone")
+        if not task.done():
+            raise await self._still_waiting(mover)
+        mover.opening = None
+        try:
+            task.result()
+        except HostLost:
+            mover.host = None  # nothing was begun there
+            raise
+        facts = await host.identity()
+        mover.node = host.node
+        _log.info("%s is node %s in job %s", mover.name, host.node, facts.job)
+        return host
+
+    def _ask(self, mover: _Mover) -> None:
+        mover.job_name = self._prefix + secrets.token_hex(6)
+        mover.node, mover.running_since_s, mover.settled, mover.lost_at_s = "", None, False, None
+        transport = Srun(
+            host=mover.name,
+            job_name=mover.job_name,
+            comment=self._comment,
+            options=self._options,
+            python=self._python,
+            cpus=self._cpus,
+            avoid_nodes=sorted({other.node for other in self._movers.values() if other.node}),
+        )
+        mover.host = SlurmHost(transport, lease_s=self._lease_s, grace_s=self._grace_s, open_within_s=_NO_LIMIT_S)
+        mover.opening = asyncio.create_task(mover.host.connected(), name=f"open-{mover.name}")
+
+    async def _still_waiting(self, mover: _Mover) -> HostLost:
+        """Why; a far end that does not speak although its job runs is given up."""
+        job = await self._queue.job(mover.job_name)
+        now_s = asyncio.get_running_loop().time()
+        if job.state is not JobState.RUNNING:
+            asks_too_much = job.reason in TOO_MUCH_REASONS
+            return HostLost(
+                f"the job {job.id or mover.job_name} of {mover.name} waits for a node"
+                + (f" ({job.reason})" if job.reason else ""),
+                cause=TOO_MUCH_CAUSE
+                if asks_too_much
+                else "the nodes are busy, drained or down, or the job has to wait its turn",
+                hint=TOO_MUCH_HINT
+                if asks_too_much
+                else f"see `squeue --name={mover.job_name}` and `sinfo -R`; it goes on waiting, and the run without it",
+            )
+        if mover.running_since_s is None:
+            mover.running_since_s = now_s
+        if now_s - mover.running_since_s < _STARTED_WITHIN_S:
+            return HostLost(f"the job {job.id} of {mover.name} has just been started on {job.node}")
+        await self._give_up(mover)
+        return HostLost(
+            f"the job {job.id} of {mover.name} runs on {job.node}, and does not answer",
+            cause="a prolog of the site takes long, or srun cannot be reached from the node (a firewall between them)",
+            hint="try `srun hostname` with the options of [slurm] from here; see SrunPortRange in slurm.conf",
+        )
+
+    async def _settle(self, mover: _Mover) -> None:
+        """Return when nothing can run any more in the mover's job. Raises HostLost where that is not known."""
+        if mover.settled:
+            return
+        await self._queue.end(mover.job_name)
+        job = await self._queue.job(mover.job_name)
+        # A node that failed may only have been cut off, and a job that Slurm does not know says nothing.
+        if job.state in (JobState.NODE_FAILED, JobState.GONE) and mover.lost_at_s is not None:
+            self._require_lease_over(mover.lost_at_s, f"the job of {mover.name}")
+        mover.settled, mover.node = True, ""
+
+    def _require_lease_over(self, since_s: float, what: str) -> None:
+        left_s = since_s + self._lease_s + _LEASE_MARGIN_S - asyncio.get_running_loop().time()
+        if left_s > 0:
+            raise HostLost(
+                f"what ran in {what} may still be at work",
+                cause="Slurm lost its node, or does not know the job any more",
+                hint=f"it ends by itself when its lease is over, in {left_s:.0f} s",
+            )
+
+    async def _clear_leftovers(self) -> None:
+        """End what an earlier program of this site has left: its jobs may hold streams. Raises HostLost."""
+        async with self._clearing:
+            loop = asyncio.get_running_loop()
+            if self._began_s is None:
+                self._began_s = loop.time()
+            if self._cleared:
+                return
+            mine = {mover.job_name for mover in self._movers.values()}
+            theirs = [
+                job for job in await self._queue.jobs() if job.name.startswith(self._prefix) and job.name not in mine
+            ]
+            left = [job for job in theirs if job.active and not _owner_lives(job.comment)]
+            for job in left:
+                _log.warning("ending job %s, which an earlier run has left", job.id)
+                await self._queue.end(job.name)
+            if any(job.state is JobState.NODE_FAILED for job in theirs):
+                self._require_lease_over(self._began_s, "a job of an earlier run")
+            self._cleared = True
+
+    async def _give_up(self, mover: _Mover) -> None:
+        """Of a job that was asked for: without a word to a far end that does not listen."""
+        try:
+            await self._queue.cancel(mover.job_name)
+        except HostLost as error:
+            _log.warning("%s: %s", mover.job_name, error.message)
+        if mover.opening is not None:
+            mover.opening.cancel()
+            await asyncio.wait([mover.opening])
+            if not mover.opening.cancelled():
+                mover.opening.exception()
+        mover.opening, mover.host = None, None
+
+    async def _close(self, mover: _Mover) -> None:
+        async with mover.lock:
+            if mover.opening is not None and not mover.opening.done():
+                await self._give_up(mover)
+            if mover.host is not None:
+                await mover.host.close()
+                mover.host, mover.opening = None, None
+            try:
+                await self._settle(mover)
+            except HostLost as error:
+                _log.warning("%s: %s", mover.job_name, error.message)
+
+
+def _myself() -> str:
+    me = proc.identity_of(os.getpid())
+    return "::" if me is None else f"{me.boot_id}:{me.pid}:{me.start_ticks}"
+
+
+def _owner_lives(comment: str) -> bool:
+    """Whether the program that asked for a job is still there. On another machine it counts as gone: there is one run
+    of a site at a time, and its directory is locked.
+    """
+    fields = comment.split(":")
+    if len(fields) != 5 or not (fields[3].isdigit() and fields[4].isdigit()):
+        return False
+    return proc.lives(ProcessIdentity(boot_id=fields[2], pid=int(fields[3]), start_ticks=int(fields[4])))

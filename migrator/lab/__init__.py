@@ -1,0 +1,1 @@
+"""The rehearsal: a real cluster on this machine with invented users."""

@@ -1,0 +1,448 @@
+"""A Gluster cluster in network namespaces, with an sshd on each host."""
+
+import os
+import pwd
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+from migrator.core.clock import Clock
+from migrator.core.errors import ToolFailed
+from migrator.core.paths import show
+from migrator.lab.machine import LabTools, all_of, mounts_beneath, tool_failed, until
+from migrator.lab.model import LabBrick, LabHost, LabSpec, LabState, VolumeType, down_command
+
+# ---
+# The sshd of every host of a lab, and what ssh needs to reach it from outside: keys, known hosts, a configuration.
+#
+# Everything lies in the lab's directory; nothing of root's own (`~/.ssh`, `/etc/ssh`) is read or changed.
+
+
+PROGRAMS = ("sshd", "ssh", "ssh-keygen")
+
+_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._+=@-")
+_PID_FILE = "/run/sshd.pid"
+_PRIVILEGE_SEPARATION = "/run/sshd"
+_DIALER = Path(__file__).with_name("ssh_dialer.py")
+
+
+def why_no_sshd(spec: LabSpec) -> str | None:
+    """Why the hosts of a lab can run no sshd; None where they can."""
+    missing = [program for program in PROGRAMS if shutil.which(program) is None]
+    if missing:
+        return f"not installed: {', '.join(missing)}"
+    if not _PLAIN.issuperset(spec.directory):
+        return f"the name of its directory holds characters that ssh's configuration cannot ({show(spec.directory)})"
+    return None
+
+
+def config_path(spec: LabSpec) -> bytes:
+    """The configuration for `ssh -F`."""
+    return spec.directory + b"/ssh/config"
+
+
+def destination(host: LabHost) -> str:
+    """A host as ssh takes it."""
+    return f"root@{host.address}"
+
+
+def authorized_keys(state: LabState, host: LabHost) -> Path:
+    """The file with the one public key that a host lets in."""
+    return _home(state, host) / "authorized_keys"
+
+
+def host_key(state: LabState, host: LabHost) -> Path:
+    """The private key by which a host is known; the public one lies beside it, with `.pub`."""
+    return _home(state, host) / "host_key"
+
+
+def pid_file(host: LabHost) -> Path:
+    """Where the sshd of a host writes its pid, seen from here."""
+    return Path(f"/proc/{host.holder_pid}/root{_PID_FILE}")
+
+
+async def start_all(state: LabState, tools: LabTools) -> None:
+    """Keys, configuration and daemons of all hosts; nothing where the lab has none."""
+    if not state.ssh_config:
+        return
+    common = _common(state)
+    common.mkdir()
+    for host in state.hosts:
+        _home(state, host).mkdir()
+    await all_of(make_key(path, tools) for path in (common / "key", *(host_key(state, host) for host in state.hosts)))
+    (common / "dial.py").write_bytes(_DIALER.read_bytes())
+    (common / "config").write_text(_client_config(state, common), encoding="ascii")
+    write_known_hosts(state)
+    public = (common / "key.pub").read_text(encoding="ascii")
+    for host in state.hosts:
+        authorized_keys(state, host).write_text(public, encoding="ascii")
+    await all_of(_prepare_and_start(state, host, tools) for host in state.hosts)
+
+
+def write_known_hosts(state: LabState) -> None:
+    """The host keys as they are now, for the client. May be called again."""
+    lines = []
+    for host in state.hosts:
+        kind, key, *_ = host_key(state, host).with_suffix(".pub").read_text(encoding="ascii").split()
+        lines.append(f"{host.address} {kind} {key}\n")
+    (_common(state) / "known_hosts").write_text("".join(lines), encoding="ascii")
+
+
+async def start_sshd(state: LabState, host: LabHost, tools: LabTools) -> None:
+    """Start the daemon of a host, with the key that it has now; it listens when this returns."""
+    home = _home(state, host)
+    await tools.on_host(host, _program(), "-f", str(home / "sshd_config"), "-E", str(home / "sshd.log"))
+
+
+async def _prepare_and_start(state: LabState, host: LabHost, tools: LabTools) -> None:
+    _prepare(state, host)
+    await start_sshd(state, host, tools)
+
+
+def _prepare(state: LabState, host: LabHost) -> None:
+    (_home(state, host) / "sshd_config").write_text(_server_config(state, host), encoding="ascii")
+    Path(f"/proc/{host.holder_pid}/root{_PRIVILEGE_SEPARATION}").mkdir(mode=0o755)
+
+
+def _program() -> str:
+    """By its full path, for it executes itself anew for every connection."""
+    return os.path.realpath(shutil.which("sshd") or "/usr/sbin/sshd")
+
+
+async def make_key(path: Path, tools: LabTools) -> None:
+    """A key pair; the file must not be there."""
+    await tools.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", path.name, "-f", str(path))
+
+
+def _common(state: LabState) -> Path:
+    return Path(os.fsdecode(state.ssh_config)).parent
+
+
+def _home(state: LabState, host: LabHost) -> Path:
+    return Path(os.fsdecode(state.spec.directory)) / "hosts" / str(host.number) / "ssh"
+
+
+_NOT_THE_FIRST_SHELL = 2
+"""With this a bash that sshd starts reads no .bashrc: root's own of this machine has nothing to do with the lab's hosts."""
+
+
+def _server_config(state: LabState, host: LabHost) -> str:
+    return f"""\
+ListenAddress {host.address}:22
+PidFile {_PID_FILE}
+HostKey {host_key(state, host)}
+AuthorizedKeysFile {authorized_keys(state, host)}
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+StrictModes no
+UsePAM {"yes" if _root_is_locked() else "no"}
+UseDNS no
+PrintMotd no
+PrintLastLog no
+MaxStartups 200
+MaxSessions 200
+SetEnv SHLVL={_NOT_THE_FIRST_SHELL}
+"""
+
+
+def _root_is_locked() -> bool:
+    """Without PAM sshd lets nobody in whose password is locked by an exclamation mark, with a key neither."""
+    try:
+        with open("/etc/shadow", "rb") as file:
+            fields = [line.split(b":") for line in file]
+    except OSError:
+        return False
+    root = os.fsencode(pwd.getpwuid(0).pw_name)
+    return any(entry[0] == root and entry[1].startswith(b"!") for entry in fields if len(entry) > 1)
+
+
+def _client_config(state: LabState, common: Path) -> str:
+    """One connection at a time, with the lab's own key and known hosts, dialled in the network of the lab's client.
+
+    The key exchange is the one that costs least: this machine does both sides of it, for every host.
+    """
+    nsenter = shutil.which("nsenter") or "/usr/bin/nsenter"
+    namespace = f"--net=/run/netns/{state.client_namespace}"
+    dial = shlex.join(
+        [nsenter, namespace, "--", os.path.realpath(sys.executable), "-IS", str(common / "dial.py"), "%h", "%p"]
+    )
+    return f"""\
+Host *
+    ProxyCommand {dial}
+    ProxyUseFdpass yes
+    IdentityFile {common}/key
+    IdentitiesOnly yes
+    IdentityAgent none
+    UserKnownHostsFile {common}/known_hosts
+    GlobalKnownHostsFile /dev/null
+    StrictHostKeyChecking yes
+    UpdateHostKeys no
+    KexAlgorithms curve25519-sha256
+    ControlMaster no
+    ControlPath none
+    BatchMode yes
+"""
+
+
+# ---
+# A Gluster cluster in namespaces: network, hosts, bricks, pool, volume, mount. The recipe, one step a function.
+#
+# Every host has a network namespace on a bridge, and mount and UTS namespaces of its own with a private `/run`, `/srv`,
+# `/var/lib/glusterd` and `/var/log/glusterfs`. Its bricks are XFS on loop devices, mounted only inside, and the
+# target is mounted on it too. The client of the mount has a network namespace of its own, the mount itself is seen by all.
+
+
+_GLUSTER = ("gluster", "--mode=script")
+_START_DEADLINE_S = 60.0
+_HOLDER_SCRIPT = str(Path(__file__).with_name("holder.py"))
+_GROUPS = Path("/var/lib/glusterd/groups")
+_PYTHON = os.path.realpath(sys.executable)
+_ALL_BRICKS = (VolumeType.DISTRIBUTE, VolumeType.DISTRIBUTED_REPLICATE, VolumeType.DISTRIBUTED_ARBITER)
+_NEEDED_BY_HOSTS = (b"/usr", b"/bin", b"/sbin", b"/lib", b"/lib64", b"/etc", b"/var/lib", b"/var/log", b"/run", b"/srv")
+
+
+def planned_hosts(spec: LabSpec) -> tuple[LabHost, ...]:
+    """The hosts of a lab before any is there."""
+    return tuple(
+        LabHost(
+            number=number,
+            namespace=f"{spec.name_prefix}-{number}",
+            address=f"10.213.{spec.network_octet}.{10 + number}",
+        )
+        for number in range(1, spec.hosts + 1)
+    )
+
+
+def planned_bricks(spec: LabSpec) -> tuple[LabBrick, ...]:
+    """The bricks of a lab in the order in which the volume lists them: brick 1 of every host, then brick 2, ..."""
+    return tuple(
+        LabBrick(
+            host=host.number,
+            number=number,
+            name=f"{host.address}:{brick_path(number)}",
+            image=b"%s/hosts/%d/brick%d.img" % (spec.directory, host.number, number),
+        )
+        for number in range(1, spec.bricks_per_host + 1)
+        for host in planned_hosts(spec)
+    )
+
+
+def brick_path(number: int) -> str:
+    """Where a brick lies on its host."""
+    return f"/srv/b{number}/data"
+
+
+async def make_network(state: LabState, tools: LabTools) -> None:
+    """The network namespaces, and a bridge between them."""
+    for name in state.namespaces:
+        await tools.run("ip", "netns", "add", name)
+    ends = {state.client_namespace: f"10.213.{state.spec.network_octet}.10"}
+    ends.update({host.namespace: host.address for host in state.hosts})
+    lines = ["link add br0 type bridge", "link set br0 up"]
+    for name in ends:
+        lines += [f"link add v{name} type veth peer name eth0 netns {name}", f"link set v{name} master br0 up"]
+    await tools.run("ip", "-n", state.hub_namespace, "-batch", "-", stdin="\n".join(lines).encode())
+    for name, address in ends.items():
+        lines = ["link set lo up", f"addr add {address}/24 dev eth0", "link set eth0 up"]
+        await tools.run("ip", "-n", name, "-batch", "-", stdin="\n".join(lines).encode())
+
+
+async def start_holder(state: LabState, host: LabHost, tools: LabTools) -> int:
+    """Make the namespaces of a host and the process that holds them; returns its pid."""
+    home = _make_home(state, host)
+    sleep = shutil.which("sleep") or "/usr/bin/sleep"
+    needed = (*_NEEDED_BY_HOSTS, state.spec.directory, os.fsencode(_PYTHON), os.fsencode(_HOLDER_SCRIPT))
+    answer = await tools.run(
+        *("nsenter", f"--net=/run/netns/{host.namespace}", "--"),
+        *("unshare", "--mount", "--uts", "--propagation", "private", "--"),
+        *(_PYTHON, "-IS", _HOLDER_SCRIPT, host.namespace, sleep, str(home / "lib"), str(home / "log"), *needed),
+    )
+    return int(answer)
+
+
+def _make_home(state: LabState, host: LabHost) -> Path:
+    """The directory of a host: what glusterd keeps, its logs, and the images of the bricks."""
+    home = Path(os.fsdecode(state.spec.directory)) / "hosts" / str(host.number)
+    (home / "lib" / "hooks").mkdir(parents=True)
+    (home / "log").mkdir()
+    if _GROUPS.is_dir():
+        shutil.copytree(_GROUPS, home / "lib" / "groups")
+    return home
+
+
+async def make_brick(state: LabState, brick: LabBrick, tools: LabTools) -> None:
+    """A brick: a sparse image, XFS with the inode size that Gluster wants, mounted inside its host."""
+    host = state.hosts[brick.host - 1]
+    await make_xfs_image(brick.image, state.spec.brick_size_bytes, tools)
+    # A loop device that mount makes is freed with its last mount, so it ends with the host whatever happens.
+    point = f"/srv/b{brick.number}"
+    _make_inside(host, point)
+    await tools.on_host(host, "mount", "-t", "xfs", "-o", "loop", brick.image, point)
+    _make_inside(host, f"{point}/data")
+
+
+def _make_inside(host: LabHost, path: str) -> None:
+    """Make a directory that only the host sees."""
+    Path(f"/proc/{host.holder_pid}/root{path}").mkdir()
+
+
+async def make_xfs_image(image: bytes, size_bytes: int, tools: LabTools) -> None:
+    """A sparse file that holds an empty XFS."""
+    _make_sparse(image, size_bytes)
+    await tools.run("mkfs.xfs", "-q", "-K", "-i", "size=512", image)
+
+
+def _make_sparse(image: bytes, size_bytes: int) -> None:
+    with open(image, "xb") as file:
+        file.truncate(size_bytes)
+
+
+async def start_glusterd(host: LabHost, tools: LabTools, clock: Clock) -> None:
+    """Start the management daemon of a host and wait until it answers."""
+    await tools.on_host(host, "glusterd", "--pid-file=/run/glusterd.pid", "--log-file=/var/log/glusterfs/glusterd.log")
+
+    async def answers() -> str | None:
+        completed = await tools.attempt_on_host(host, *_GLUSTER, "pool", "list")
+        return None if completed.exit_code == 0 else f"glusterd of host {host.number} does not answer"
+
+    await until(answers, clock=clock, deadline_s=_START_DEADLINE_S)
+
+
+async def make_pool(state: LabState, tools: LabTools, clock: Clock) -> None:
+    """Make the hosts know one another."""
+    first, *others = state.hosts
+    for host in others:
+        await tools.on_host(first, *_GLUSTER, "peer", "probe", host.address)
+    await wait_for_pool(state, tools, clock)
+
+
+async def wait_for_pool(state: LabState, tools: LabTools, clock: Clock) -> None:
+    """Return when every host sees every other one."""
+    others = len(state.hosts) - 1
+
+    async def connected_from(host: LabHost) -> str | None:
+        answer = await tools.on_host(host, *_GLUSTER, "--xml", "peer", "status")
+        count = min(answer.count(b"<connected>1</connected>"), answer.count(b"<state>3</state>"))
+        return None if count == others else f"host {host.number} sees {count} of {others} peers"
+
+    for host in state.hosts:
+        await until(lambda host=host: connected_from(host), clock=clock, deadline_s=_START_DEADLINE_S)  # type: ignore[misc]
+
+
+async def make_volume(state: LabState, tools: LabTools, clock: Clock) -> None:
+    """Create and start the volume, and wait until every brick of it is up."""
+    first, spec = state.hosts[0], state.spec
+    bricks = volume_bricks(state)
+    await tools.on_host(first, *_GLUSTER, "volume", "create", spec.volume, *_layout(spec.volume_type), *bricks)
+    await tools.on_host(first, *_GLUSTER, "volume", "start", spec.volume)
+    await wait_for_bricks(state, tools, clock)
+
+
+def volume_bricks(state: LabState) -> tuple[str, ...]:
+    """The bricks that the volume is made of; the others are spares."""
+    return tuple(brick.name for brick in state.bricks if brick.number == 1 or state.spec.volume_type in _ALL_BRICKS)
+
+
+async def wait_for_bricks(state: LabState, tools: LabTools, clock: Clock) -> None:
+    """Return when Gluster says that every brick of the volume is up."""
+    count = len(volume_bricks(state))
+    command = (*_GLUSTER, "--xml", "volume", "status", state.spec.volume, "detail")
+
+    async def up() -> str | None:
+        answer = (await tools.attempt_on_host(state.hosts[0], *command)).stdout
+        up_count = answer.count(b"<status>1</status>")
+        return None if up_count >= count else f"{up_count} of {count} bricks are up"
+
+    await until(up, clock=clock, deadline_s=_START_DEADLINE_S)
+
+
+def _layout(volume_type: VolumeType) -> tuple[str, ...]:
+    match volume_type:
+        case VolumeType.DISTRIBUTE:
+            return ()
+        case VolumeType.REPLICA3 | VolumeType.DISTRIBUTED_REPLICATE:
+            return ("replica", "3")
+        case VolumeType.ARBITER | VolumeType.DISTRIBUTED_ARBITER:
+            return ("replica", "2", "arbiter", "1")
+        case VolumeType.DISPERSE:
+            return ("disperse", "3", "redundancy", "1")
+
+
+async def mount_source(state: LabState, tools: LabTools, clock: Clock) -> None:
+    """Mount the volume for all to see, with ACLs, and wait until the client has reached every brick."""
+    options = f"acl,log-file={os.fsdecode(state.spec.directory)}/client.log"
+    argv = (
+        *("nsenter", f"--net=/run/netns/{state.client_namespace}", "--"),
+        *("mount", "-t", "glusterfs", "-o", options, f"{state.hosts[0].address}:/{state.spec.volume}", state.source),
+    )
+    completed = await tools.attempt(*argv)
+    if completed.exit_code:
+        raise tool_failed(argv, completed)
+    await wait_for_client(state, clock)
+
+
+async def wait_for_client(state: LabState, clock: Clock) -> None:
+    """Return when the mount has reached every brick: before that it shows fewer files, and no error."""
+    count = len(volume_bricks(state))
+
+    async def reached() -> str | None:
+        reached_count = sum(_client_connected(state, number) for number in range(count))
+        return None if reached_count == count else f"the mount has reached {reached_count} of {count} bricks"
+
+    await until(reached, clock=clock, deadline_s=_START_DEADLINE_S)
+
+
+def _client_connected(state: LabState, number: int) -> bool:
+    """What the client itself says, in its virtual directory `.meta`, about its connection to one brick."""
+    name = f"{state.spec.volume}-client-{number}"
+    try:
+        with open(f"{os.fsdecode(state.source)}/.meta/graphs/active/{name}/private", "rb") as file:
+            return b"connected = 1" in file.read()
+    except OSError:
+        return False
+
+
+async def mount_target(state: LabState, tools: LabTools) -> None:
+    """The file system to migrate to: XFS on a loop device."""
+    image = state.spec.directory + b"/target.img"
+    await make_xfs_image(image, state.spec.target_size_bytes, tools)
+    await tools.run("mount", "-t", "xfs", "-o", "loop", image, state.target)
+    for host in state.hosts:
+        await mount_target_on(state, host, tools)
+
+
+async def mount_target_on(state: LabState, host: LabHost, tools: LabTools) -> None:
+    """Mount the target on a host too, at the same path. Raises ToolFailed where it is not mounted here."""
+    mounted = [mount for mount in mounts_beneath(state.target) if mount.point == state.target]
+    if not mounted:
+        raise ToolFailed(f"{show(state.target)} is not mounted", hint=f"see `{down_command(state.spec.directory)}`")
+    # The same device: one file system that both see. Mounting the image anew could make another loop device.
+    await tools.on_host(host, "mount", "-t", "xfs", mounted[0].source, state.target)
+
+
+async def start_bricks(state: LabState, tools: LabTools) -> None:
+    """All bricks of all hosts, several at once."""
+    await all_of(make_brick(state, brick, tools) for brick in state.bricks)
+
+
+async def start_daemons(state: LabState, tools: LabTools, clock: Clock) -> None:
+    """All management daemons, several at once."""
+    await all_of(start_glusterd(host, tools, clock) for host in state.hosts)
+
+
+def write_scripts(state: LabState) -> None:
+    """`bin/gluster`, which asks the first host, for `[source] gluster` of site.toml, and the hooks of bricks."""
+    _write_script(Path(os.fsdecode(state.gluster)), "gluster_wrapper.py")
+    for hook in ("pre-wipe.d/50-make-file-system", "pre-add.d/50-give-to-target"):
+        _write_script(Path(os.fsdecode(state.spec.directory)) / "hooks" / hook, "brick_hook.py")
+
+
+def _write_script(path: Path, module: str) -> None:
+    shebang = b"#!%s -IS\n" % os.fsencode(_PYTHON)
+    if len(shebang) > 255:  # BINPRM_BUF_SIZE of the kernel
+        raise ToolFailed("the path of the Python interpreter is too long for a script's first line")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(shebang + Path(__file__).with_name(module).read_bytes())
+    path.chmod(0o755)

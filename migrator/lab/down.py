@@ -1,0 +1,155 @@
+"""`lab down`: removes what `lab up` made, and nothing else."""
+
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+from migrator.core.clock import Clock
+from migrator.core.errors import Refused, ToolFailed
+from migrator.core.paths import show
+from migrator.fs.model import Mount
+from migrator.hosts.ports import Processes
+from migrator.lab.machine import (
+    LabTools,
+    holder_of,
+    loops_beneath,
+    mounts_beneath,
+    namespace_exists,
+    processes_in,
+    remove_tree,
+    until,
+)
+from migrator.lab.model import LabPhase, LabState, down_command
+from migrator.lab.record import read_record, write_record
+
+# ---
+# Taking a lab down: nothing stays behind, whatever instant `up` was killed at, and nothing else is touched.
+
+
+_GRACE_S = 3.0
+_UNMOUNT_TIMEOUT_S = 10.0
+_UNMOUNT_DEADLINE_S = 10.0
+_DEADLINE_S = 60.0
+_ASIDE = b".migrator-lab-"
+
+
+def aside_name(directory: bytes, token: str) -> bytes:
+    """Where a lab's directory is before its record is written, and while it is removed: beside it, hidden."""
+    parent, _, name = directory.rpartition(b"/")
+    return b"%s/.%s%s%s" % (parent, name, _ASIDE, token.encode("ascii"))
+
+
+async def lab_down(directory: bytes, processes: Processes, clock: Clock) -> bool:
+    """End everything that a lab is made of and remove its directory; False where there was no lab.
+
+    Ended are only processes that carry the lab's token or are in its network namespaces. May be called again, also
+    after a crash of itself. Raises Refused for a directory that is no lab, ToolFailed where something stays.
+    """
+    directory = real_path(directory)
+    _remove_what_is_aside(directory)
+    if not _exists(directory):
+        return False
+    state = read_record(directory)
+    if state.spec.directory != directory:
+        raise Refused(
+            f"the lab in {show(directory)} was made as {show(state.spec.directory)}",
+            cause="its directory was moved or copied",
+            hint="move it back: its mounts and loop devices have the old name",
+        )
+    if state.phase is not LabPhase.STOPPING:
+        state = replace(state, phase=LabPhase.STOPPING)
+        write_record(state)
+    # The tools of `down` do not carry the token, or it would end itself.
+    tools = LabTools(processes, "")
+    # The mount's client first: unmounting what hangs waits for it in the kernel (seen: 52 s, with bricks that hung).
+    await _end_processes(state, processes, clock)
+    for mounted in mounts_beneath(directory):
+        await _unmount(mounted, directory, tools, clock)
+    for name in state.namespaces:
+        if namespace_exists(name):
+            await tools.run("ip", "netns", "delete", name)
+    for device in loops_beneath(directory):
+        await tools.attempt("losetup", "--detach", device)  # most go by themselves, with their mount
+    await _until(lambda: _nothing_left(directory), directory, clock, _DEADLINE_S)
+    _path(directory).rename(_path(aside_name(directory, state.token)))
+    _remove_what_is_aside(directory)
+    return True
+
+
+async def _until(check: Callable[[], Awaitable[str | None]], directory: bytes, clock: Clock, deadline_s: float) -> None:
+    await until(
+        check,
+        clock=clock,
+        deadline_s=deadline_s,
+        cause="somebody has a file or a shell open in the lab, or this machine is very busy",
+        hint=f"end what uses the lab, then call `{down_command(directory)}`: it may be called again",
+    )
+
+
+async def _unmount(mounted: Mount, directory: bytes, tools: LabTools, clock: Clock) -> None:
+    if mounted.filesystem.startswith("fuse"):
+        # What somebody still has open there leads nowhere.
+        await tools.attempt("umount", "--lazy", mounted.point, timeout_s=_UNMOUNT_TIMEOUT_S)
+        return
+
+    async def unmounted() -> str | None:
+        completed = await tools.attempt("umount", mounted.point, timeout_s=_UNMOUNT_TIMEOUT_S)
+        return (
+            None if completed.exit_code == 0 else f"{show(mounted.point)} is in use by a process that is not the lab's"
+        )
+
+    await _until(unmounted, directory, clock, _UNMOUNT_DEADLINE_S)
+
+
+async def _nothing_left(directory: bytes) -> str | None:
+    mounts, loops = mounts_beneath(directory), loops_beneath(directory)
+    if mounts:
+        return f"{show(mounts[0].point)} is still mounted"
+    if not loops:
+        return None
+    holder = holder_of(loops[0])
+    return f"{loops[0]} is still in use" + (f": {holder} sees it mounted" if holder else "")
+
+
+async def _end_processes(state: LabState, processes: Processes, clock: Clock) -> None:
+    async def all_ended() -> str | None:
+        if not await processes.end(state.token, grace_s=_GRACE_S):
+            return "a process of the lab cannot be ended"
+        # Without the token: what somebody started by hand in the lab's namespaces.
+        others = processes_in(state.namespaces)
+        for pid in others:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        return f"process {others[0]} does not end" if others else None
+
+    await _until(all_ended, state.spec.directory, clock, _DEADLINE_S)
+
+
+def _remove_what_is_aside(directory: bytes) -> None:
+    """Remove the remains of an `up` that was killed before its record was in place, or of a `down`."""
+    parent, _, name = directory.rpartition(b"/")
+    if not _path(parent or b"/").is_dir():
+        return
+    for entry in map(os.fsencode, os.listdir(parent or b"/")):
+        if entry.startswith(b"." + name + _ASIDE):
+            path = parent + b"/" + entry
+            if mounts_beneath(path):
+                raise ToolFailed(f"something is mounted in {show(path)}", hint="unmount it, then call this again")
+            remove_tree(path)
+
+
+def real_path(directory: bytes) -> bytes:
+    """The absolute path without symlinks: what the mount table and the loop devices show."""
+    return os.path.realpath(directory)
+
+
+def _exists(directory: bytes) -> bool:
+    return os.path.lexists(directory)
+
+
+def _path(directory: bytes) -> Path:
+    return Path(os.fsdecode(directory))

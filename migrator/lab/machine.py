@@ -1,0 +1,238 @@
+"""Mounts, loop devices, namespaces and processes of this machine, and programs that a lab runs."""
+
+import asyncio
+import os
+import shutil
+import stat
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
+from typing import Any
+
+from migrator.core.clock import Clock
+from migrator.core.errors import MigratorError, Refused, ToolFailed
+from migrator.core.paths import is_beneath, show
+from migrator.fs.model import Mount, parse_mountinfo
+from migrator.hosts.ports import Command, Completed, Processes
+from migrator.lab.model import LabHost
+
+# ---
+# What lies on this machine now: mounts, loop devices, network namespaces and the processes in them.
+
+
+NAMESPACES_DIRECTORY = "/run/netns"
+
+CLUSTER_PROGRAMS = ("glusterd", "gluster", "glusterfs", "ip", "nsenter", "unshare", "mkfs.xfs", "mount", "sleep")
+
+
+def why_no_cluster() -> str | None:
+    """Why a Gluster cluster cannot be had on this machine; None where it can."""
+    if os.geteuid() != 0:
+        return "only root can make namespaces, mounts and loop devices"
+    missing = [program for program in CLUSTER_PROGRAMS if shutil.which(program) is None]
+    if missing:
+        return f"not installed: {', '.join(missing)}"
+    absent = [device for device in ("/dev/fuse", "/dev/loop-control") if not os.path.exists(device)]
+    if absent:
+        return f"this machine has no {' and no '.join(absent)}"
+    return None
+
+
+def mounts_beneath(directory: bytes) -> tuple[Mount, ...]:
+    """Mounts on a directory or beneath it, in this mount namespace, the last one mounted first."""
+    with open("/proc/self/mountinfo", "rb") as table:
+        mounts = parse_mountinfo(table.read())
+    return tuple(mount for mount in reversed(mounts) if is_beneath(mount.point, directory))
+
+
+def loops_beneath(directory: bytes) -> tuple[str, ...]:
+    """Loop devices whose backing file lies beneath a directory, deleted ones too."""
+    found: list[str] = []
+    for name in os.listdir("/sys/block"):
+        if name.startswith("loop"):
+            try:
+                with open(f"/sys/block/{name}/loop/backing_file", "rb") as file:
+                    backing = file.read().rstrip(b"\n")
+            except OSError:  # not in use, or gone between the two looks
+                continue
+            if backing.startswith(directory + b"/"):
+                found.append(f"/dev/{name}")
+    return tuple(found)
+
+
+def holder_of(device: str) -> str | None:
+    """A process that has a loop device mounted in a mount namespace of its own: "process 4711 (sshd)"; None: nobody seen."""
+    try:
+        status = os.stat(device)
+    except OSError:
+        return None
+    field = b" %d:%d " % (os.major(status.st_rdev), os.minor(status.st_rdev))
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/mountinfo", "rb") as mounts:
+                holds = any(field in line for line in mounts)
+            if holds:
+                with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as name:
+                    return f"process {pid} ({name.read().strip()})"
+        except OSError:  # it ended
+            continue
+    return None
+
+
+def namespace_exists(name: str) -> bool:
+    """Whether a network namespace of that name is there."""
+    return os.path.lexists(f"{NAMESPACES_DIRECTORY}/{name}")
+
+
+def processes_in(namespaces: Collection[str]) -> tuple[int, ...]:
+    """The processes in network namespaces, by the namespaces' inodes; names that are not there are left out."""
+    wanted: set[tuple[int, int]] = set()
+    for name in namespaces:
+        try:
+            status = os.stat(f"{NAMESPACES_DIRECTORY}/{name}")
+        except OSError:
+            continue
+        wanted.add((status.st_dev, status.st_ino))
+    found: list[int] = []
+    for name in os.listdir("/proc"):
+        if wanted and name.isdigit():
+            try:
+                status = os.stat(f"/proc/{name}/ns/net")
+            except OSError:  # ended between the two looks, or ended and not reaped
+                continue
+            if (status.st_dev, status.st_ino) in wanted:
+                found.append(int(name))
+    return tuple(found)
+
+
+# ---
+# Running the programs that a lab is made with, so that everything they leave running is found again.
+
+
+_TIMEOUT_S = 120.0
+_TAIL_BYTES = 2000
+
+
+class LabTools:
+    """Runs programs with the lab's token in their environment.
+
+    The token is no token of the command itself: what a command leaves running (glusterd, bricks, the mount's client)
+    shall stay when the command has ended, and is ended by `lab down`.
+    """
+
+    def __init__(self, processes: Processes, token: str) -> None:
+        self._processes = processes
+        self._environment = {"MIGRATOR_TOKEN": token}
+
+    async def attempt(self, *argv: str | bytes, stdin: bytes = b"", timeout_s: float = _TIMEOUT_S) -> Completed:
+        """Run to its end; how it ended is a value."""
+        return await self._processes.run(
+            Command(
+                argv=tuple(os.fsencode(argument) for argument in argv),
+                stdin=stdin,
+                environment=self._environment,
+                timeout_s=timeout_s,
+            )
+        )
+
+    async def run(self, *argv: str | bytes, stdin: bytes = b"", timeout_s: float = _TIMEOUT_S) -> bytes:
+        """Run to its end; returns its output. Raises ToolFailed with what it said."""
+        completed = await self.attempt(*argv, stdin=stdin, timeout_s=timeout_s)
+        if completed.exit_code or completed.timed_out:
+            raise tool_failed(argv, completed)
+        return completed.stdout
+
+    async def on_host(self, host: LabHost, *argv: str | bytes) -> bytes:
+        """As `run`, in the namespaces of a host."""
+        return await self.run(*entering(host), *argv)
+
+    async def attempt_on_host(self, host: LabHost, *argv: str | bytes) -> Completed:
+        """As `attempt`, in the namespaces of a host."""
+        return await self.attempt(*entering(host), *argv)
+
+
+def entering(host: LabHost) -> tuple[str, ...]:
+    """What stands before a command that shall run on a host."""
+    return ("nsenter", "--target", str(host.holder_pid), "--net", "--mount", "--uts", "--")
+
+
+def tool_failed(argv: Sequence[str | bytes], completed: Completed) -> ToolFailed:
+    """The error of a program that did not do what it should."""
+    shown = " ".join(show(os.fsencode(argument)) for argument in argv)
+    said = show((completed.stderr + completed.stdout).strip()[-_TAIL_BYTES:])
+    ended = "ran into its time limit" if completed.timed_out else f"ended with code {completed.exit_code}"
+    return ToolFailed(f"{shown} {ended}: {said}" if said else f"{shown} {ended}")
+
+
+# ---
+# Waiting for what others do, and doing several things at once.
+
+
+_POLL_S = 0.1
+
+
+async def until(
+    check: Callable[[], Awaitable[str | None]],
+    *,
+    clock: Clock,
+    deadline_s: float,
+    cause: str = "this machine is very busy, or Gluster is broken",
+    hint: str = "give the command again when less is going on here",
+) -> None:
+    """Look again and again until the check says None; what it says otherwise is why it is not so yet.
+
+    Raises ToolFailed with the last reason, and with that cause and hint, when the deadline has passed.
+    """
+    end_s = clock.monotonic_s() + deadline_s
+    while (reason := await check()) is not None:
+        if clock.monotonic_s() > end_s:
+            raise ToolFailed(
+                f"{reason}, after {deadline_s:.0f} s of waiting",
+                cause=cause,
+                hint=hint,
+            )
+        await clock.sleep(_POLL_S)
+
+
+async def all_of(work: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Run all at once; when one fails the others are cancelled and its error is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for one in work:
+                group.create_task(one)
+    except BaseExceptionGroup as errors:
+        for error in errors.exceptions:
+            if isinstance(error, MigratorError | OSError):
+                raise error from errors
+        raise
+
+
+# ---
+# Removing a directory tree of any depth, read-only directories too, without crossing into another file system.
+
+
+def remove_tree(path: bytes) -> None:
+    """Remove a directory with everything in it. Never follows a symlink. Raises Refused at a mount point."""
+    directory, _, name = path.rpartition(b"/")
+    parent_fd = os.open(directory or b"/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        status = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
+        _empty(parent_fd, name, status.st_dev, path)
+        os.rmdir(name, dir_fd=parent_fd)
+    finally:
+        os.close(parent_fd)
+
+
+def _empty(parent_fd: int, name: bytes, device: int, shown: bytes) -> None:
+    if os.geteuid() != 0:  # read-only directories of a lab without root
+        os.chmod(name, stat.S_IRWXU, dir_fd=parent_fd)
+    fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent_fd)
+    try:
+        if os.fstat(fd).st_dev != device:
+            raise Refused(f"something is mounted on {show(shown)}", hint="unmount it, then take the lab down again")
+        for entry in map(os.fsencode, os.listdir(fd)):
+            if stat.S_ISDIR(os.stat(entry, dir_fd=fd, follow_symlinks=False).st_mode):
+                _empty(fd, entry, device, shown + b"/" + entry)
+                os.rmdir(entry, dir_fd=fd)
+            else:
+                os.unlink(entry, dir_fd=fd)
+    finally:
+        os.close(fd)

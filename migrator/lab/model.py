@@ -1,0 +1,249 @@
+"""A lab: a rehearsal cluster on one machine with invented users, or plain directories where there is no Gluster."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from migrator.core.paths import show
+from migrator.core.units import GIB, KIB, MIB
+
+SUBNET_OCTETS = range(1, 255)
+"""The third octet of 10.213.X.0/24, the network between a lab's hosts."""
+
+FIRST_UID = 20001
+"""The first invented user's uid and gid; they have no passwd entry."""
+
+
+class LabKind(StrEnum):
+    """What the source of a lab is."""
+
+    GLUSTER = "gluster"
+    POSIX = "posix"
+
+
+class VolumeType(StrEnum):
+    """How the lab's volume spreads files over bricks.
+
+    `replica3`, `arbiter` and `disperse` take the first brick of every host and leave the others as spares; the other three
+    take all.
+    """
+
+    DISTRIBUTE = "distribute"
+    REPLICA3 = "replica3"
+    ARBITER = "arbiter"
+    DISTRIBUTED_REPLICATE = "distributed-replicate"
+    DISTRIBUTED_ARBITER = "distributed-arbiter"
+    DISPERSE = "disperse"
+
+
+class LabPhase(StrEnum):
+    """How far a lab is. `starting` that stays after a crash can only be taken down."""
+
+    STARTING = "starting"
+    UP = "up"
+    STOPPING = "stopping"
+
+
+class OddKind(StrEnum):
+    """Every kind of odd file that the generator makes. Each value is also the name of its directory or file."""
+
+    NAME_NEWLINE = "name-newline"
+    NAME_INVALID_UTF8 = "name-invalid-utf8"
+    NAME_LEADING_DASH = "name-leading-dash"
+    NAME_SPACE = "name-space"
+    NAME_QUOTES = "name-quotes"
+    NAME_BACKSLASH = "name-backslash"
+    NAME_OCTAL_ESCAPE = "name-octal-escape"
+    NAME_CONTROL = "name-control"
+    NAME_PATTERN = "name-pattern"
+    NAME_MARKUP = "name-markup"
+    NAME_UNICODE = "name-unicode"
+    NAME_255_BYTES = "name-255-bytes"
+    NAME_RSYNC_TEMPORARY = "name-rsync-temporary"
+    NAME_GLUSTERFS = "name-glusterfs"
+    DEEP_PATH = "deep-path"
+    HARD_LINK_SAME_DIRECTORY = "hard-link-same-directory"
+    HARD_LINK_ACROSS_DIRECTORIES = "hard-link-across-directories"
+    HARD_LINK_ACROSS_TREES = "hard-link-across-trees"
+    HARD_LINK_SYMLINK = "hard-link-symlink"
+    SYMLINK_RELATIVE = "symlink-relative"
+    SYMLINK_ABSOLUTE = "symlink-absolute"
+    SYMLINK_DANGLING = "symlink-dangling"
+    SYMLINK_LOOP = "symlink-loop"
+    SYMLINK_ACROSS_TREES = "symlink-across-trees"
+    SYMLINK_INTO_SOURCE = "symlink-into-source"
+    SYMLINK_LONG = "symlink-long"
+    SPARSE = "sparse"
+    HOLE_ONLY = "hole-only"
+    EMPTY_FILE = "empty-file"
+    SIZE_EDGES = "size-edges"
+    ACL_ACCESS = "acl-access"
+    ACL_DEFAULT = "acl-default"
+    USER_XATTR = "user-xattr"
+    FILE_CAPABILITY = "file-capability"
+    FIFO = "fifo"
+    SOCKET = "socket"
+    CHARACTER_DEVICE = "character-device"
+    BLOCK_DEVICE = "block-device"
+    SETUID = "setuid"
+    SETGID = "setgid"
+    SETGID_DIRECTORY = "setgid-directory"
+    STICKY_DIRECTORY = "sticky-directory"
+    READ_ONLY_DIRECTORY = "read-only-directory"
+    FOREIGN_OWNER = "foreign-owner"
+    EMPTY_DIRECTORY = "empty-directory"
+    MODE_000 = "mode-000"
+    OLD_TIMES = "old-times"
+    FUTURE_TIMES = "future-times"
+    SUBSECOND_TIMES = "subsecond-times"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OddFiles:
+    """What the generator made: paths relative to the tree, by kind, and why other kinds could not be made."""
+
+    paths: Mapping[OddKind, tuple[bytes, ...]]
+    skipped: Mapping[OddKind, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabSpec:
+    """What to build. `directory` is absolute.
+
+    `prefix` (at most 8 characters) names the network namespaces and `subnet_octet` the network 10.213.X.0/24: both
+    must differ between labs that are up at once, so by default both are derived from the directory. `files` and
+    `data_bytes` are for all users together; the odd files come on top. `reference_time_s` is what the ages of files
+    count from; None: the start of the day on which the lab comes up. Equal seeds and reference times give equal trees.
+    `ssh` False: the hosts run no sshd, as where this machine has none.
+    """
+
+    directory: bytes
+    kind: LabKind = LabKind.GLUSTER
+    hosts: int = 3
+    bricks_per_host: int = 2
+    brick_size_bytes: int = 2 * GIB
+    target_size_bytes: int = 4 * GIB
+    volume: str = "vol1"
+    volume_type: VolumeType = VolumeType.DISTRIBUTE
+    users: int = 8
+    files: int = 4000
+    data_bytes: int = 384 * MIB
+    tiny_below_bytes: int = 4 * KIB
+    seed: int = 1
+    odd: bool = True
+    prefix: str = ""
+    subnet_octet: int = 0
+    reference_time_s: int | None = None
+    ssh: bool = True
+
+    @property
+    def name_prefix(self) -> str:
+        """The prefix that namespaces carry."""
+        return self.prefix or "ml" + _directory_digest(self.directory).hex()[:6]
+
+    @property
+    def network_octet(self) -> int:
+        """The third octet of the network."""
+        derived = SUBNET_OCTETS.start + _directory_digest(self.directory)[-1] % len(SUBNET_OCTETS)
+        return self.subnet_octet or derived
+
+    def mistakes(self) -> tuple[str, ...]:
+        """Everything that cannot be built, for people; empty where all is well."""
+        found: list[str] = []
+        if not self.directory.startswith(b"/"):
+            found.append("the directory of a lab must be an absolute path")
+        if b"," in self.directory or b"\n" in self.directory or b" " in self.directory or b":" in self.directory:
+            found.append("the directory of a lab must not hold commas, colons, blanks or newlines (mount options)")
+        if self.prefix and not (self.prefix.isalnum() and self.prefix.isascii() and len(self.prefix) <= 8):
+            found.append("the prefix must be 1 to 8 ASCII letters and digits (it names network interfaces)")
+        if self.subnet_octet and self.subnet_octet not in SUBNET_OCTETS:
+            found.append(f"the subnet must lie in {SUBNET_OCTETS.start}..{SUBNET_OCTETS.stop - 1}")
+        if not 1 <= self.hosts <= 20 or not 1 <= self.bricks_per_host <= 8:
+            found.append("a lab has 1 to 20 hosts with 1 to 8 bricks each")
+        if self.brick_size_bytes < 300 * MIB or self.target_size_bytes < 300 * MIB:
+            found.append("XFS needs at least 300 MiB for a brick and for the target")
+        if not 1 <= self.users <= 1000 or self.files < 0 or self.data_bytes < 0:
+            found.append("a lab has 1 to 1,000 users, and no negative number of files or bytes")
+        if not self.volume.isalnum():
+            found.append("the volume's name must be letters and digits")
+        if self.volume_type is not VolumeType.DISTRIBUTE and self.hosts % 3:
+            found.append(f"a volume of type {self.volume_type} needs a multiple of 3 hosts")
+        return tuple(found)
+
+
+def down_command(directory: bytes) -> str:
+    """The command that takes down the lab in a directory, for people: it names the directory also where it is the usual
+    one, because more than one lab may be up. Its path holds no blanks (`LabSpec.mistakes`).
+    """
+    return f"migrator lab down --dir {show(directory)}"
+
+
+def _directory_digest(directory: bytes) -> bytes:
+    return hashlib.blake2b(directory, digest_size=8).digest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabHost:
+    """One host of the cluster: its network namespace, its address, and the process that holds its namespaces."""
+
+    number: int
+    namespace: str
+    address: str
+    holder_pid: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabBrick:
+    """One brick as Gluster names it (`host_address:path`), and its image file on this machine."""
+
+    host: int
+    number: int
+    name: str
+    image: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabState:
+    """A lab as it is recorded in its `lab.json`.
+
+    `token` is in the environment of every process of the lab (`MIGRATOR_TOKEN`). `reached_s` says when, after the
+    start, each step was done (for people). `notes` say what this machine could not do. `ssh_config` is the file that
+    ssh needs to reach the hosts (`ssh -F`), empty where they run no sshd.
+    """
+
+    spec: LabSpec
+    phase: LabPhase
+    token: str
+    created_at_s: float
+    reference_time_s: int
+    hosts: tuple[LabHost, ...] = ()
+    bricks: tuple[LabBrick, ...] = ()
+    source: bytes = b""
+    target: bytes = b""
+    state_dir: bytes = b""
+    site_file: bytes = b""
+    gluster: bytes = b""
+    ssh_config: bytes = b""
+    trees: tuple[bytes, ...] = ()
+    files: int = 0
+    data_bytes: int = 0
+    reached_s: Mapping[str, float] | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def client_namespace(self) -> str:
+        """The network namespace of the FUSE client."""
+        return f"{self.spec.name_prefix}-c"
+
+    @property
+    def hub_namespace(self) -> str:
+        """The network namespace that holds the bridge."""
+        return f"{self.spec.name_prefix}-hub"
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Every network namespace of the lab, the hub last."""
+        if self.spec.kind is LabKind.POSIX:
+            return ()
+        return (self.client_namespace, *(host.namespace for host in self.hosts), self.hub_namespace)

@@ -1,0 +1,805 @@
+"""Odd files: every kind of path that has broken a copying program."""
+
+import errno
+import hashlib
+import os
+import random
+import stat
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
+from migrator.core.paths import name as last_name
+from migrator.core.units import MIB, NS_PER_S
+from migrator.fs.acl import GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
+from migrator.lab.model import FIRST_UID, OddFiles, OddKind
+
+# ---
+# What is in the files of a lab: derived from the seed and the file's path, so that every byte can be checked.
+
+
+BLOCK_BYTES = 1024 * 1024
+
+
+def seeded_random(seed: int, *scope: bytes) -> random.Random:
+    """A generator of its own for every scope, so that what one part draws does not move the others."""
+    key = hashlib.blake2b(b"\0".join((b"%d" % seed, *scope)), digest_size=16).digest()
+    return random.Random(key)  # noqa: S311 (invented users, not secrets: repeatable is the point)
+
+
+def content_blocks(seed: int, path: bytes, size_bytes: int) -> Iterator[bytes]:
+    """The content of a file, in blocks of at most 1 MiB. A shorter size gives a prefix of a longer one."""
+    for number in range((size_bytes + BLOCK_BYTES - 1) // BLOCK_BYTES):
+        length = min(BLOCK_BYTES, size_bytes - number * BLOCK_BYTES)
+        yield hashlib.shake_128(b"%d\0%d\0%s" % (seed, number, path)).digest(length)
+
+
+def file_content(seed: int, path: bytes, size_bytes: int) -> bytes:
+    """The whole content of a small file."""
+    return b"".join(content_blocks(seed, path, size_bytes))
+
+
+# ---
+# Making files beneath a tree, descriptor by descriptor, so that neither the depth of a path nor its bytes matter.
+
+
+# O_PATH: no message to the servers of a network file system, so a deep path costs little.
+_PLACE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """Whose a file is."""
+
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attributes:
+    """What a path gets once its content is there. None leaves a thing as it is; xattrs hold full names."""
+
+    owner: Owner | None = None
+    mode: int | None = None
+    mtime_ns: int | None = None
+    atime_ns: int | None = None
+    xattrs: Mapping[bytes, bytes] = field(default_factory=dict)
+
+
+def apply_attributes(directory_fd: int, name: bytes, attributes: Attributes) -> None:
+    """Set owner, mode, xattrs and times, in the order in which none undoes another. Never follows a symlink.
+
+    Without root the owner is left alone. Raises OSError.
+    """
+    if attributes.owner and os.geteuid() == 0:
+        os.chown(name, attributes.owner.uid, attributes.owner.gid, dir_fd=directory_fd, follow_symlinks=False)
+    through = b"/proc/self/fd/%d/%s" % (directory_fd, name)
+    before_mode = [key for key in sorted(attributes.xattrs) if key.startswith(b"user.")]  # a read-only file takes none
+    for key in before_mode:
+        os.setxattr(through, key, attributes.xattrs[key], follow_symlinks=False)
+    if attributes.mode is not None:  # after chown, which takes setuid and setgid away
+        os.chmod(name, attributes.mode, dir_fd=directory_fd)
+    for key in sorted(attributes.xattrs.keys() - set(before_mode)):  # ACLs, whose mask is a part of the mode
+        os.setxattr(through, key, attributes.xattrs[key], follow_symlinks=False)
+    if attributes.mtime_ns is not None:
+        atime_ns = attributes.atime_ns if attributes.atime_ns is not None else attributes.mtime_ns
+        os.utime(name, ns=(atime_ns, attributes.mtime_ns), dir_fd=directory_fd, follow_symlinks=False)
+
+
+def write_file(directory_fd: int, name: bytes, pieces: Iterable[tuple[int, bytes]], size_bytes: int) -> None:
+    """Make a new regular file from pieces with their offsets; what no piece covers is a hole. Raises OSError."""
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory_fd)
+    try:
+        end = 0
+        for offset, piece in pieces:
+            done = 0
+            while done < len(piece):
+                done += os.pwrite(fd, memoryview(piece)[done:], offset + done)
+            end = max(end, offset + done)
+        if end < size_bytes:
+            os.ftruncate(fd, size_bytes)
+    finally:
+        os.close(fd)
+
+
+class TreeWriter:
+    """Makes paths in one tree. Directories get their attributes last, deepest first: `finish`, or leave the block.
+
+    Every path is relative to the tree. Raises OSError; nothing that exists is replaced.
+    """
+
+    def __init__(self, tree: bytes) -> None:
+        self._fd = os.open(tree, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self._directories: dict[bytes, Attributes] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self.finish()
+        finally:
+            os.close(self._fd)
+
+    @contextmanager
+    def opened(self, directory: bytes) -> Iterator[int]:
+        """A directory of the tree for `dir_fd`, component by component: the path may be longer than PATH_MAX."""
+        fd = os.dup(self._fd)
+        try:
+            for component in directory.split(b"/") if directory else ():
+                deeper = os.open(component, _PLACE, dir_fd=fd)
+                os.close(fd)
+                fd = deeper
+            yield fd
+        finally:
+            os.close(fd)
+
+    @contextmanager
+    def parent(self, path: bytes) -> Iterator[tuple[int, bytes]]:
+        """The directory that a path lies in, and the path's name there."""
+        directory, _, name = path.rpartition(b"/")
+        with self.opened(directory) as fd:
+            yield fd, name
+
+    def directory(self, path: bytes, attributes: Attributes) -> bytes:
+        """Make one directory, open to work in; its attributes follow in `finish`."""
+        with self.parent(path) as (fd, name):
+            os.mkdir(name, 0o700, dir_fd=fd)
+        self.attributes_of_directory(path, attributes)
+        return path
+
+    def attributes_of_directory(self, path: bytes, attributes: Attributes) -> None:
+        """What a directory that is there gets in `finish`; `b""` stands for the tree itself."""
+        self._directories[path] = attributes
+
+    def file(self, path: bytes, pieces: Iterable[tuple[int, bytes]], size_bytes: int, attributes: Attributes) -> bytes:
+        """Make a regular file."""
+        with self.parent(path) as (fd, name):
+            write_file(fd, name, pieces, size_bytes)
+            apply_attributes(fd, name, attributes)
+        return path
+
+    def symlink(self, path: bytes, target: bytes, attributes: Attributes) -> bytes:
+        """Make a symlink; mode and xattrs of the attributes do not apply to one."""
+        with self.parent(path) as (fd, name):
+            os.symlink(target, name, dir_fd=fd)
+            apply_attributes(
+                fd,
+                name,
+                Attributes(owner=attributes.owner, mtime_ns=attributes.mtime_ns, atime_ns=attributes.atime_ns),
+            )
+        return path
+
+    def link(self, existing: bytes, path: bytes) -> bytes:
+        """Make another name of a file of this tree."""
+        with self.parent(existing) as (from_fd, from_name), self.parent(path) as (to_fd, to_name):
+            os.link(from_name, to_name, src_dir_fd=from_fd, dst_dir_fd=to_fd, follow_symlinks=False)
+        return path
+
+    def special(self, path: bytes, file_type: int, attributes: Attributes, device: int = 0) -> bytes:
+        """Make a FIFO, a socket or a device node (`stat.S_IFIFO`, ...)."""
+        with self.parent(path) as (fd, name):
+            os.mknod(name, stat.S_IFMT(file_type) | 0o600, device, dir_fd=fd)
+            apply_attributes(fd, name, attributes)
+        return path
+
+    def finish(self) -> None:
+        """Give every directory its attributes, the deepest first. May be called again."""
+        for path in sorted(self._directories, key=lambda path: path.count(b"/") + bool(path), reverse=True):
+            attributes = self._directories[path]
+            if path:
+                with self.parent(path) as (fd, name):
+                    apply_attributes(fd, name, attributes)
+            else:
+                apply_attributes(self._fd, b".", attributes)
+        self._directories.clear()
+
+
+# ---
+# POSIX ACLs of invented files.
+
+
+def acl_value(
+    *, owner: int, group: int, other: int, mask: int, users: dict[int, int], groups: dict[int, int] | None = None
+) -> bytes:
+    """Encode an ACL; permissions are 0..7, `users` and `groups` map ids to permissions."""
+    fixed = {USER_OBJ: owner, GROUP_OBJ: group, MASK: mask, OTHER: other}
+    named = {USER: users, GROUP: groups or {}}
+    return build_acl(
+        (
+            *(AclEntry(tag=tag, id=0, permissions=permissions) for tag, permissions in fixed.items()),
+            *(
+                AclEntry(tag=tag, id=identity, permissions=permissions)
+                for tag, by_id in named.items()
+                for identity, permissions in by_id.items()
+            ),
+        )
+    )
+
+
+# ---
+# What every function that makes a kind of odd file is given.
+
+
+class CannotMake(Exception):
+    """This kind cannot be made here; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbour:
+    """Another tree on the same file system, and what this tree is called from there."""
+
+    name: bytes
+    writer: TreeWriter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OddMaker:
+    """Makes plain paths in the directory of one kind; `plain` is what their attributes start from."""
+
+    writer: TreeWriter
+    base: bytes
+    tree_name: bytes
+    seed: int
+    plain: Attributes
+    owner: Owner
+    foreign: Owner
+    neighbour: Neighbour | None
+    source_mount: bytes
+    is_root: bool
+
+    def with_mode(self, mode: int, xattrs: Mapping[bytes, bytes] | None = None) -> Attributes:
+        """The plain attributes with other permission bits."""
+        return replace(self.plain, mode=mode, xattrs=xattrs or {})
+
+    def with_times(self, mtime_ns: int, atime_ns: int) -> Attributes:
+        """The plain attributes with other times."""
+        return replace(self.plain, mtime_ns=mtime_ns, atime_ns=atime_ns)
+
+    def in_base(self, name: bytes) -> bytes:
+        """A path in the directory of the odd files."""
+        return self.base + b"/" + name if self.base else name
+
+    def directory(self, name: bytes, attributes: Attributes | None = None) -> bytes:
+        """Make a directory; returns its path."""
+        return self.writer.directory(self.in_base(name), attributes or self.with_mode(0o755))
+
+    def file(self, name: bytes, size_bytes: int = 300, attributes: Attributes | None = None) -> bytes:
+        """Make a file with content from the seed; returns its path."""
+        path = self.in_base(name)
+        return self.writer.file(path, pieces(self.seed, path, size_bytes), size_bytes, attributes or self.plain)
+
+    def symlink(self, name: bytes, target: bytes) -> bytes:
+        """Make a symlink; returns its path."""
+        return self.writer.symlink(self.in_base(name), target, self.plain)
+
+
+OddFunction = Callable[[OddMaker], Iterable[bytes]]
+"""Makes all paths of one kind and returns those that the kind is about. Raises CannotMake or OSError."""
+
+OddFunctions = Mapping[OddKind, OddFunction]
+
+
+def pieces(seed: int, path: bytes, size_bytes: int) -> Iterable[tuple[int, bytes]]:
+    """The content of a file with the offset of each piece."""
+    offset = 0
+    for block in content_blocks(seed, path, size_bytes):
+        yield offset, block
+        offset += len(block)
+
+
+# ---
+# Odd names: bytes that lists, logs, tables and argument parsers have tripped over.
+
+
+_DEEP_COMPONENT = b"deep-" + b"d" * 195
+_DEEP_LEVELS = 25
+"""25 levels of 200 bytes: over 5,000 bytes, beyond PATH_MAX and beyond what rsync's lists take."""
+
+_DEEP_ENOUGH_BYTES = 3900
+"""What counts as deep where the file system allows no more."""
+
+_TOO_DEEP = frozenset({errno.ENAMETOOLONG, errno.ESTALE})
+"""GlusterFS 10.3 knows no path that exceeds PATH_MAX on the brick, the brick's own path included: mkdir and lookup give
+one of these at about 4,080 bytes from the volume's root, seen with components of 20 to 200 bytes."""
+
+_EDGE_LENGTHS = (4030, 4060, 4090, 4094, 4095, 4096, 4097, 4100)
+"""Lengths of paths, from the tree on, around the limits of 4,095 and 4,096 bytes."""
+
+NAMES: Mapping[OddKind, tuple[bytes, ...]] = {
+    OddKind.NAME_NEWLINE: (b"new\nline", b"\n", b"ends with newline\n", b"carriage\r\nreturn"),
+    OddKind.NAME_INVALID_UTF8: (
+        b"latin-\xe9",
+        b"\xff\xfe",
+        b"cut-\xe2\x82",
+        b"overlong-\xc0\xaf",
+        b"surrogate-\xed\xa0\x80",
+    ),
+    OddKind.NAME_LEADING_DASH: (b"-rf", b"--delete", b"-", b"- *", b"--files-from=list"),
+    OddKind.NAME_SPACE: (b" ", b" leading", b"trailing ", b"two  blanks", b"tab\there"),
+    OddKind.NAME_QUOTES: (b"'single'", b'"double"', b"`id`", b"$(id)", b'it\'s; "both" & more | < >'),
+    OddKind.NAME_BACKSLASH: (b"back\\slash", b"\\", b"\\n", b"ends\\", b"\\\\server\\share"),
+    OddKind.NAME_OCTAL_ESCAPE: (b"\\#012", b"a\\#012b", b"\\#134#012", b"\\012", b"\\x0a"),
+    OddKind.NAME_CONTROL: (
+        b"\x01",
+        b"red-\x1b[31m",
+        b"delete-\x7f",
+        b"bell-\x07",
+        b"vertical-\x0b-\x85",
+        b"clear-\x1b[2J",
+    ),
+    OddKind.NAME_PATTERN: (
+        b"*",
+        b"?",
+        b"[a-z]",
+        b"{a,b}",
+        b"+ include",
+        b"#comment",
+        b";comment",
+        b"!",
+        b"~",
+        b"%s%n%0A",
+    ),
+    OddKind.NAME_MARKUP: (
+        b"<script>alert(1)<|script>",
+        b"=1+1",
+        b"a,b;c",
+        b"[bold]rich[|bold]",
+        b"{{ 7 * 7 }}",
+        b"|table|",
+    ),
+    OddKind.NAME_UNICODE: (
+        "é".encode(),  # one code point, and the same letter as two
+        "e\u0301".encode(),
+        "日本語".encode(),
+        "\U0001f40c".encode(),
+        "right-\u202eto-left".encode(),
+        "line\u2028separator".encode(),
+        "next\u0085line".encode(),
+        "\ufeffbom".encode(),
+    ),
+    OddKind.NAME_255_BYTES: (b"n" * 255, "ü".encode() * 127 + b"x", b"\n" * 255),
+    OddKind.NAME_RSYNC_TEMPORARY: (b".x.AbC123", b".report.txt.q1W2e3", b".~tmp~", b".rsync-partial"),
+}
+
+
+def _named(kind: OddKind) -> OddFunction:
+    def make(maker: OddMaker) -> Iterable[bytes]:
+        folder = kind.value.encode()
+        maker.directory(folder)
+        made = [maker.file(folder + b"/" + name, 10 + len(name)) for name in NAMES[kind]]
+        # The same name as a directory with something in it, and as a symlink to itself.
+        odd = NAMES[kind][0]
+        maker.directory(folder + b"/directories")
+        maker.directory(folder + b"/directories/" + odd)
+        made.append(maker.file(folder + b"/directories/" + odd + b"/" + odd))
+        maker.directory(folder + b"/symlinks")
+        made.append(maker.symlink(folder + b"/symlinks/" + odd, odd))
+        return made
+
+    return make
+
+
+def _glusterfs(maker: OddMaker) -> Iterable[bytes]:
+    folder = OddKind.NAME_GLUSTERFS.value.encode()
+    maker.directory(folder)
+    inner = maker.directory(folder + b"/.glusterfs")
+    maker.directory(folder + b"/.glusterfs/00")
+    maker.directory(folder + b"/.glusterfs/00/00")
+    like_a_gfid = b"00000000-0000-0000-0000-000000000001"
+    return [inner, maker.file(folder + b"/.glusterfs/00/00/" + like_a_gfid), maker.file(folder + b"/.trashcan")]
+
+
+def _deep(maker: OddMaker) -> Iterable[bytes]:
+    folder = OddKind.DEEP_PATH.value.encode()
+    maker.directory(folder)
+    made: list[bytes] = []
+    try:
+        for path in _deep_paths(maker, folder):
+            made.append(path)  # noqa: PERF402 (what was made before a refusal counts)
+    except OSError as error:
+        if error.errno not in _TOO_DEEP or len(made[-1]) < _DEEP_ENOUGH_BYTES:
+            raise
+    return made
+
+
+def _deep_paths(maker: OddMaker, folder: bytes) -> Iterable[bytes]:
+    wanted = list(_EDGE_LENGTHS)
+    for _ in range(_DEEP_LEVELS):
+        prefix_bytes = len(maker.in_base(folder)) + 1
+        while wanted and 1 <= wanted[0] - prefix_bytes <= 220:
+            name = b"edge-%d-" % wanted[0]
+            yield maker.file(folder + b"/" + name.ljust(wanted.pop(0) - prefix_bytes, b"e"))
+        folder += b"/" + _DEEP_COMPONENT
+        yield maker.directory(folder)
+    yield maker.file(folder + b"/bottom", 5000)
+    yield maker.symlink(folder + b"/up", b"../" * 3 + b"nowhere")
+
+
+NAME_FUNCTIONS: OddFunctions = {
+    **{kind: _named(kind) for kind in NAMES},
+    OddKind.NAME_GLUSTERFS: _glusterfs,
+    OddKind.DEEP_PATH: _deep,
+}
+
+
+# ---
+# Odd links: hard links and symlinks that leave their directory, their tree, or reality.
+
+
+def _same_directory(maker: OddMaker) -> Iterable[bytes]:
+    maker.directory(b"hard-link-same-directory")
+    first = maker.file(b"hard-link-same-directory/first", 2000)
+    others = [maker.in_base(b"hard-link-same-directory/" + name) for name in (b"second", b"third\n", b"-fourth")]
+    return [first, *(maker.writer.link(first, other) for other in others)]
+
+
+def _across_directories(maker: OddMaker) -> Iterable[bytes]:
+    maker.directory(b"hard-link-across-directories")
+    for name in (b"a", b"b", b"b/deeper"):
+        maker.directory(b"hard-link-across-directories/" + name)
+    first = maker.file(b"hard-link-across-directories/a/file", 70_000)
+    others = [maker.in_base(b"hard-link-across-directories/" + name) for name in (b"b/file", b"b/deeper/file")]
+    return [first, *(maker.writer.link(first, other) for other in others)]
+
+
+def _across_trees(maker: OddMaker) -> Iterable[bytes]:
+    if maker.neighbour is None:
+        raise CannotMake("no neighbouring tree was given")
+    maker.directory(b"hard-link-across-trees")
+    here = maker.file(b"hard-link-across-trees/here", 4000)
+    there = b"hard-link-from-" + maker.tree_name
+    with maker.writer.parent(here) as (from_fd, name), maker.neighbour.writer.opened(b"") as to_fd:
+        os.link(name, there, src_dir_fd=from_fd, dst_dir_fd=to_fd, follow_symlinks=False)
+    return [here]
+
+
+def _linked_symlink(maker: OddMaker) -> Iterable[bytes]:
+    maker.directory(b"hard-link-symlink")
+    first = maker.symlink(b"hard-link-symlink/first", b"somewhere")
+    return [first, maker.writer.link(first, maker.in_base(b"hard-link-symlink/second"))]
+
+
+def _relative(maker: OddMaker) -> Iterable[bytes]:
+    maker.directory(b"symlink-relative")
+    maker.file(b"symlink-relative/file")
+    maker.directory(b"symlink-relative/directory")
+    maker.file(b"symlink-relative/directory/inside")
+    return [
+        maker.symlink(b"symlink-relative/to-file", b"file"),
+        maker.symlink(b"symlink-relative/to-directory", b"directory"),
+        maker.symlink(b"symlink-relative/to-directory-with-slash", b"directory/"),
+        maker.symlink(b"symlink-relative/roundabout", b"./directory/../directory//inside"),
+        maker.symlink(b"symlink-relative/not-text", b"\xff\n"),
+    ]
+
+
+def _absolute(maker: OddMaker) -> Iterable[bytes]:
+    maker.directory(b"symlink-absolute")
+    return [
+        maker.symlink(b"symlink-absolute/root", b"/"),
+        maker.symlink(b"symlink-absolute/file", b"/etc/hostname"),
+        maker.symlink(b"symlink-absolute/proc", b"/proc/self/root"),
+    ]
+
+
+def _dangling(maker: OddMaker) -> Iterable[bytes]:
+    maker.directory(b"symlink-dangling")
+    return [
+        maker.symlink(b"symlink-dangling/relative", b"no/such/file"),
+        maker.symlink(b"symlink-dangling/absolute", b"/no/such/file"),
+        maker.symlink(b"symlink-dangling/above-the-root", b"../" * 60 + b"no/such/file"),
+    ]
+
+
+def _loop(maker: OddMaker) -> Iterable[bytes]:
+    maker.directory(b"symlink-loop")
+    return [
+        maker.symlink(b"symlink-loop/itself", b"itself"),
+        maker.symlink(b"symlink-loop/one", b"two"),
+        maker.symlink(b"symlink-loop/two", b"one"),
+        maker.symlink(b"symlink-loop/parent", b".."),
+    ]
+
+
+def _symlink_across_trees(maker: OddMaker) -> Iterable[bytes]:
+    maker.directory(b"symlink-across-trees")
+    up = b"../" * (len(maker.in_base(b"symlink-across-trees").split(b"/")))
+    neighbour = maker.neighbour.name if maker.neighbour else b"neighbour"
+    return [
+        maker.symlink(b"symlink-across-trees/file", up + b"../" + neighbour + b"/hard-link-from-" + maker.tree_name),
+        maker.symlink(b"symlink-across-trees/tree", up + b"../" + neighbour),
+    ]
+
+
+def _into_source(maker: OddMaker) -> Iterable[bytes]:
+    maker.directory(b"symlink-into-source")
+    return [
+        maker.symlink(b"symlink-into-source/root", maker.source_mount),
+        maker.symlink(b"symlink-into-source/deeper", maker.source_mount + b"/home/somebody/data"),
+    ]
+
+
+def _long(maker: OddMaker) -> Iterable[bytes]:
+    maker.directory(b"symlink-long")
+    # XFS, and so every brick, keeps at most 1,023 bytes of a symlink (XFS_SYMLINK_MAXLEN).
+    return [maker.symlink(b"symlink-long/1000-bytes", b"/".join([b"t" * 199] * 5) + b"/")]
+
+
+LINK_FUNCTIONS: OddFunctions = {
+    OddKind.HARD_LINK_SAME_DIRECTORY: _same_directory,
+    OddKind.HARD_LINK_ACROSS_DIRECTORIES: _across_directories,
+    OddKind.HARD_LINK_ACROSS_TREES: _across_trees,
+    OddKind.HARD_LINK_SYMLINK: _linked_symlink,
+    OddKind.SYMLINK_RELATIVE: _relative,
+    OddKind.SYMLINK_ABSOLUTE: _absolute,
+    OddKind.SYMLINK_DANGLING: _dangling,
+    OddKind.SYMLINK_LOOP: _loop,
+    OddKind.SYMLINK_ACROSS_TREES: _symlink_across_trees,
+    OddKind.SYMLINK_INTO_SOURCE: _into_source,
+    OddKind.SYMLINK_LONG: _long,
+}
+
+
+# ---
+# Odd content, types, permissions, ACLs, extended attributes and times.
+
+
+_CAPABILITY_NET_RAW = struct.pack("<IIIII", 0x02000001, 1 << 13, 0, 0, 0)
+"""security.capability, version 2, effective: cap_net_raw (linux/capability.h)."""
+
+
+def _sparse(maker: OddMaker) -> Iterable[bytes]:
+    maker.directory(b"sparse")
+    path, size_bytes = maker.in_base(b"sparse/three-islands"), 16 * MIB
+    offsets = (0, 5 * MIB + 4096, size_bytes - 65536)
+    islands = [(offset, file_content(maker.seed, path + b"%d" % offset, 65536)) for offset in offsets]
+    late = maker.in_base(b"sparse/starts-with-a-hole")
+    return [
+        maker.writer.file(path, islands, size_bytes, maker.plain),
+        maker.writer.file(late, [(3 * MIB, b"end")], 3 * MIB + 3, maker.plain),
+    ]
+
+
+def _hole_only(maker: OddMaker) -> Iterable[bytes]:
+    return [maker.writer.file(maker.in_base(b"hole-only"), (), 8 * MIB, maker.plain)]
+
+
+def _size_edges(maker: OddMaker) -> Iterable[bytes]:
+    maker.directory(b"size-edges")
+    sizes = (1, 511, 512, 513, 4095, 4096, 4097, 65535, 65537, 131072, MIB, MIB + 1)
+    return [maker.file(b"size-edges/%d" % size, size) for size in sizes]
+
+
+def _acl_access(maker: OddMaker) -> Iterable[bytes]:
+    maker.directory(b"acl-access")
+    value = acl_value(owner=6, group=4, other=0, mask=6, users={20500: 6, 20501: 4}, groups={20600: 6})
+    many = acl_value(owner=7, group=5, other=1, mask=7, users={20500 + number: 5 for number in range(20)})
+    on_directory = acl_value(owner=7, group=5, other=0, mask=7, users={20502: 7})
+    return [
+        maker.file(b"acl-access/file", attributes=maker.with_mode(0o660, {ACL_ACCESS: value})),
+        maker.file(b"acl-access/24-entries", attributes=maker.with_mode(0o771, {ACL_ACCESS: many})),
+        maker.directory(b"acl-access/directory", maker.with_mode(0o770, {ACL_ACCESS: on_directory})),
+    ]
+
+
+def _acl_default(maker: OddMaker) -> Iterable[bytes]:
+    value = acl_value(owner=7, group=5, other=0, mask=7, users={20500: 7}, groups={20600: 5})
+    access = acl_value(owner=7, group=5, other=5, mask=7, users={20503: 7})
+    path = maker.directory(b"acl-default", maker.with_mode(0o755, {ACL_DEFAULT: value}))
+    # Made while nothing was inherited yet: a copy must not let them inherit either.
+    maker.file(b"acl-default/file-without", attributes=maker.with_mode(0o600))
+    maker.directory(b"acl-default/directory-without", maker.with_mode(0o700))
+    both = maker.directory(b"acl-default/both", maker.with_mode(0o775, {ACL_ACCESS: access, ACL_DEFAULT: value}))
+    return [path, both]
+
+
+def _user_xattr(maker: OddMaker) -> Iterable[bytes]:
+    several = {
+        b"user.comment": b"text",
+        b"user.empty": b"",
+        b"user.binary": bytes(range(256)),
+        b"user.long": file_content(maker.seed, b"user.long", 2000),
+        "user.ünïcode \n name".encode(): b"\n",
+    }
+    maker.directory(b"user-xattr")
+    return [
+        maker.file(b"user-xattr/file", attributes=maker.with_mode(0o644, several)),
+        maker.file(b"user-xattr/read-only-file", attributes=maker.with_mode(0o400, {b"user.a": b"1"})),
+        maker.directory(b"user-xattr/directory", maker.with_mode(0o755, {b"user.project": b"alpha"})),
+    ]
+
+
+def _capability(maker: OddMaker) -> Iterable[bytes]:
+    attributes = maker.with_mode(0o755, {b"security.capability": _CAPABILITY_NET_RAW})
+    return [maker.file(b"file-capability", attributes=attributes)]
+
+
+def _special(kind: OddKind, file_type: int, device: int = 0) -> OddFunction:
+    def make(maker: OddMaker) -> Iterable[bytes]:
+        path = maker.in_base(kind.value.encode())
+        return [maker.writer.special(path, file_type, maker.with_mode(0o640), device)]
+
+    return make
+
+
+def _modes(kind: OddKind, *modes: int) -> OddFunction:
+    def make(maker: OddMaker) -> Iterable[bytes]:
+        folder = kind.value.encode()
+        maker.directory(folder)
+        return [maker.file(folder + b"/%04o" % mode, attributes=maker.with_mode(mode)) for mode in modes]
+
+    return make
+
+
+def _directories(kind: OddKind, *modes: int) -> OddFunction:
+    def make(maker: OddMaker) -> Iterable[bytes]:
+        folder = kind.value.encode()
+        maker.directory(folder)
+        made: list[bytes] = []
+        for mode in modes:
+            inside = folder + b"/%04o" % mode
+            made.append(maker.directory(inside, maker.with_mode(mode)))
+            maker.file(inside + b"/file", attributes=maker.with_mode(0o444))
+            maker.directory(inside + b"/directory", maker.with_mode(0o755))
+        return made
+
+    return make
+
+
+def _foreign(maker: OddMaker) -> Iterable[bytes]:
+    if not maker.is_root:
+        raise CannotMake("only root can give files to somebody else")
+    maker.directory(b"foreign-owner")
+    theirs = replace(maker.plain, owner=maker.foreign, mode=0o600)
+    return [
+        maker.file(b"foreign-owner/file", attributes=theirs),
+        maker.file(
+            b"foreign-owner/setuid-of-root",
+            attributes=replace(theirs, owner=replace(theirs.owner, uid=0, gid=0), mode=0o4755)
+            if theirs.owner
+            else theirs,
+        ),
+        maker.directory(b"foreign-owner/directory", replace(theirs, mode=0o700)),
+        maker.file(b"foreign-owner/directory/file", attributes=theirs),
+    ]
+
+
+def _empty_file(maker: OddMaker) -> Iterable[bytes]:
+    return [maker.file(b"empty-file", 0)]
+
+
+def _empty_directory(maker: OddMaker) -> Iterable[bytes]:
+    maker.directory(b"empty-directory")
+    maker.directory(b"empty-directory/a")
+    return [maker.directory(b"empty-directory/a/b"), maker.directory(b"empty-directory/c")]
+
+
+def _at(year: int) -> int:
+    return int(datetime(year, 7, 1, tzinfo=UTC).timestamp()) * NS_PER_S
+
+
+def _times(kind: OddKind, *times: tuple[int, int]) -> OddFunction:
+    def make(maker: OddMaker) -> Iterable[bytes]:
+        folder = kind.value.encode()
+        maker.directory(folder)
+        made: list[bytes] = []
+        for number, (mtime_ns, atime_ns) in enumerate(times):
+            attributes = maker.with_times(mtime_ns, atime_ns)
+            made.append(maker.file(folder + b"/file-%d" % number, attributes=attributes))
+            made.append(maker.directory(folder + b"/directory-%d" % number, replace(attributes, mode=0o755)))
+            path = maker.in_base(folder + b"/symlink-%d" % number)
+            made.append(maker.writer.symlink(path, b"file-%d" % number, attributes))
+        return made
+
+    return make
+
+
+ATTRIBUTE_FUNCTIONS: OddFunctions = {
+    OddKind.SPARSE: _sparse,
+    OddKind.HOLE_ONLY: _hole_only,
+    OddKind.EMPTY_FILE: _empty_file,
+    OddKind.SIZE_EDGES: _size_edges,
+    OddKind.ACL_ACCESS: _acl_access,
+    OddKind.ACL_DEFAULT: _acl_default,
+    OddKind.USER_XATTR: _user_xattr,
+    OddKind.FILE_CAPABILITY: _capability,
+    OddKind.FIFO: _special(OddKind.FIFO, stat.S_IFIFO),
+    OddKind.SOCKET: _special(OddKind.SOCKET, stat.S_IFSOCK),
+    OddKind.CHARACTER_DEVICE: _special(OddKind.CHARACTER_DEVICE, stat.S_IFCHR, os.makedev(1, 3)),
+    OddKind.BLOCK_DEVICE: _special(OddKind.BLOCK_DEVICE, stat.S_IFBLK, os.makedev(259, 77)),
+    OddKind.SETUID: _modes(OddKind.SETUID, 0o4755, 0o4711, 0o6755),
+    OddKind.SETGID: _modes(OddKind.SETGID, 0o2755, 0o2644),
+    OddKind.SETGID_DIRECTORY: _directories(OddKind.SETGID_DIRECTORY, 0o2775, 0o2770),
+    # Never a file of mode exactly 01000: on a brick it looks like Gluster's own link-to files.
+    OddKind.STICKY_DIRECTORY: _directories(OddKind.STICKY_DIRECTORY, 0o1777, 0o3775),
+    OddKind.READ_ONLY_DIRECTORY: _directories(OddKind.READ_ONLY_DIRECTORY, 0o555, 0o500),
+    OddKind.FOREIGN_OWNER: _foreign,
+    OddKind.EMPTY_DIRECTORY: _empty_directory,
+    OddKind.MODE_000: _modes(OddKind.MODE_000, 0o000),
+    OddKind.OLD_TIMES: _times(OddKind.OLD_TIMES, (_at(1985), _at(1990)), (0, 0), (_at(2001), _at(1999))),
+    OddKind.FUTURE_TIMES: _times(OddKind.FUTURE_TIMES, (_at(2039), _at(2040)), (_at(2090), _at(2090))),
+    OddKind.SUBSECOND_TIMES: _times(
+        OddKind.SUBSECOND_TIMES,
+        (_at(2020) + 999_999_999, _at(2020) + 1),
+        (_at(2020) + 1, _at(2020) + 999_999_999),
+        (_at(2020) + 123_456_789, _at(2020) + 500_000_000),
+    ),
+}
+
+
+# ---
+# Odd files: one directory that holds every kind of path that has ever broken a copying program.
+
+
+ODD_FUNCTIONS: OddFunctions = {**NAME_FUNCTIONS, **LINK_FUNCTIONS, **ATTRIBUTE_FUNCTIONS}
+
+_TIME_NS = int(datetime(2023, 3, 4, 5, 6, 7, tzinfo=UTC).timestamp()) * NS_PER_S + 123_456_789
+_FOREIGN_UID_OFFSET = 900
+
+# What a file system that lacks a feature, or a missing privilege, answers. Anything else is an error.
+_REFUSALS = frozenset({errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.EINVAL, errno.ENAMETOOLONG, errno.EILSEQ})
+
+
+def odd_files(
+    tree: bytes,
+    *,
+    base: bytes = b"odd",
+    seed: int = 1,
+    uid: int = FIRST_UID,
+    neighbour: bytes | None = None,
+    source_mount: bytes | None = None,
+    only: frozenset[OddKind] | None = None,
+) -> OddFiles:
+    """Make every kind of odd file in the directory `base` of an existing tree (`b""`: in the tree itself).
+
+    `uid` owns them (its gid has the same number) and is left to the caller's own without root. `neighbour` is another
+    tree on the same file system, for a hard link over trees. `source_mount` is where absolute symlinks point, by
+    default the tree's parent directory. Equal seeds give equal trees, times and contents included. Kinds that this
+    file system or user cannot have are listed as skipped. Raises OSError where the directory is there already, and
+    for everything that is no lack of a feature.
+    """
+    made: dict[OddKind, tuple[bytes, ...]] = {}
+    skipped: dict[OddKind, str] = {}
+    plain = Attributes(owner=Owner(uid=uid, gid=uid), mode=0o644, mtime_ns=_TIME_NS, atime_ns=_TIME_NS + 3 * NS_PER_S)
+    tree = tree.rstrip(b"/")
+    with ExitStack() as stack:
+        writer = stack.enter_context(TreeWriter(tree))
+        beside = None
+        if neighbour is not None:
+            beside_writer = stack.enter_context(TreeWriter(neighbour))
+            beside = Neighbour(name=last_name(neighbour.rstrip(b"/")), writer=beside_writer)
+        maker = OddMaker(
+            writer=writer,
+            base=base,
+            tree_name=last_name(tree),
+            seed=seed,
+            plain=plain,
+            owner=Owner(uid=uid, gid=uid),
+            foreign=Owner(uid=uid + _FOREIGN_UID_OFFSET, gid=uid + _FOREIGN_UID_OFFSET),
+            neighbour=beside,
+            source_mount=source_mount if source_mount is not None else os.path.dirname(tree),
+            is_root=os.geteuid() == 0,
+        )
+        if base:
+            writer.directory(base, maker.with_mode(0o755))
+        for kind, make in ODD_FUNCTIONS.items():
+            if only is not None and kind not in only:
+                continue
+            try:
+                made[kind] = tuple(make(maker))
+            except CannotMake as reason:
+                skipped[kind] = str(reason)
+            except OSError as error:
+                if error.errno not in _REFUSALS:
+                    raise
+                skipped[kind] = f"the file system or a missing privilege refuses it: {error.strerror}"
+    return OddFiles(paths=made, skipped=skipped)

@@ -1,0 +1,94 @@
+"""`lab.json`: what a lab is made of, written before anything is made, so that `down` finds it after a crash."""
+
+import json
+import os
+from dataclasses import asdict, fields
+from typing import Any, get_type_hints
+
+import msgspec
+
+from migrator.core.errors import Refused
+from migrator.core.paths import percent_escape, percent_unescape, show
+from migrator.lab.model import LabBrick, LabHost, LabSpec, LabState
+
+RECORD_NAME = b"lab.json"
+_FORMAT = "migrator lab 1"
+
+_BYTES_FIELDS = frozenset(
+    field.name
+    for kind in (LabSpec, LabState, LabHost, LabBrick)
+    for field in fields(kind)
+    if get_type_hints(kind)[field.name] in (bytes, tuple[bytes, ...])
+)
+
+
+def write_record(state: LabState) -> None:
+    """Write `lab.json` of the lab's directory, whole or not at all, onto the disk. May be called again."""
+    write_record_in(state.spec.directory, state)
+
+
+def write_record_in(directory: bytes, state: LabState) -> None:
+    """As `write_record`, into another directory (one that is renamed to the lab's own afterwards)."""
+    content = json.dumps({"format": _FORMAT, **_escaped(asdict(state))}, indent=1).encode("ascii")
+    path = directory + b"/" + RECORD_NAME
+    fd = os.open(path + b".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(fd, content)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.rename(path + b".new", path)  # noqa: PTH104 (bytes)
+    directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory_fd)
+    finally:
+        os.close(directory_fd)
+
+
+def read_record(directory: bytes) -> LabState:
+    """The lab in a directory. Raises Refused where there is none, or one that this version cannot read."""
+    try:
+        with open(directory + b"/" + RECORD_NAME, "rb") as file:
+            document = json.loads(file.read())
+    except (FileNotFoundError, NotADirectoryError):
+        raise Refused(
+            f"{show(directory)} is no lab",
+            cause="it has no lab.json",
+            hint="give the directory that `migrator lab up` made",
+        ) from None
+    except ValueError as error:
+        raise _unreadable(directory, error) from error
+    try:
+        if document.pop("format", None) != _FORMAT:
+            raise _unreadable(directory, ValueError("the record has another format"))
+        return msgspec.convert(_unescaped(document), LabState, builtin_types=(bytes,))
+    except (msgspec.ValidationError, AttributeError) as error:
+        raise _unreadable(directory, error) from error
+
+
+def _unreadable(directory: bytes, error: Exception) -> Refused:
+    return Refused(
+        f"the record of the lab in {show(directory)} cannot be read: {error}",
+        cause="another version of the program made it, or it was edited",
+        hint="take it down with the version that made it",
+    )
+
+
+def _escaped(value: Any) -> Any:  # noqa: ANN401 (JSON)
+    if isinstance(value, bytes):
+        return percent_escape(value)
+    if isinstance(value, dict):
+        return {key: _escaped(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_escaped(inner) for inner in value]
+    return value
+
+
+def _unescaped(value: Any, *, is_path: bool = False) -> Any:  # noqa: ANN401 (JSON)
+    if isinstance(value, str) and is_path:
+        return percent_unescape(value)
+    if isinstance(value, dict):
+        return {key: _unescaped(inner, is_path=key in _BYTES_FIELDS) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_unescaped(inner, is_path=is_path) for inner in value]
+    return value

@@ -1,0 +1,281 @@
+"""`lab up`: every step is recorded before it is taken."""
+
+import asyncio
+import json
+import os
+import secrets
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from migrator.core.clock import Clock
+from migrator.core.errors import Refused, UsageError
+from migrator.core.paths import show
+from migrator.core.units import DAY_S, several
+from migrator.hosts.ports import Processes
+from migrator.lab import cluster
+from migrator.lab import cluster as sshd
+from migrator.lab.cluster import destination
+from migrator.lab.down import aside_name, lab_down, real_path
+from migrator.lab.machine import LabTools, all_of, namespace_exists, why_no_cluster
+from migrator.lab.model import LabKind, LabPhase, LabSpec, LabState, down_command
+from migrator.lab.record import write_record, write_record_in
+from migrator.lab.users import Filled, fill, invent_users
+
+# ---
+# The site.toml of a lab.
+
+
+_PATH_OVER_SSH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""What sshd gives root."""
+
+
+def site_document(state: LabState) -> str:
+    """site.toml as text: the sections that differ from the defaults, small enough for several batches and chunks."""
+    sections: dict[str, dict[str, object]] = {
+        "site": {"name": f"lab-{state.spec.name_prefix}", "state_dir": _text(state.state_dir)},
+        "source": {"kind": state.spec.kind.value, "mount": _text(state.source)},
+        "target": {"kind": "posix", "mount": _text(state.target)},
+        "users": {"trees": ["home/*"]},
+        "batch": {"max_users": 3},
+        "transfer": {"jobs": 4, "chunk_size": "64MiB", "chunk_files": 500, "reserve": "64MiB"},
+        "cutover": {"link": f"{_text(links_dir(state))}/{{user}}"},
+    }
+    if state.spec.kind is LabKind.GLUSTER:
+        sections["source"] |= {"volume": state.spec.volume, "via": "auto", "gluster": _text(state.gluster)}
+    sections |= host_sections(state, state.target)
+    lines = [f"# A lab in {_text(state.spec.directory)!r}; `{down_command(state.spec.directory)}` removes it."]
+    return "\n".join([*lines, *section_lines(sections)]) + "\n"
+
+
+def links_dir(state: LabState) -> bytes:
+    """Where the paths of the users are, as `/home` elsewhere."""
+    return state.spec.directory + b"/home"
+
+
+def host_sections(state: LabState, target: bytes) -> Mapping[str, dict[str, object]]:
+    """A section of site.toml for every host that can be reached over ssh, by the section's name; `target` is the target's
+    mount or a directory of it, which every host sees at the same path.
+    """
+    if not state.ssh_config:
+        return {}
+    own: dict[str, object] = {}
+    if shutil.which("python3", path=_PATH_OVER_SSH) is None:
+        own = {"python": os.path.realpath(sys.executable)}
+    return {
+        f'source.hosts."{host.address}"': {
+            "ssh": destination(host),
+            "options": ["-F", _text(state.ssh_config)],
+            "target": _text(target),
+            **own,
+        }
+        for host in state.hosts
+    }
+
+
+def section_lines(sections: Mapping[str, Mapping[str, object]]) -> list[str]:
+    """Sections as lines of TOML."""
+    lines: list[str] = []
+    for name, keys in sections.items():
+        lines += ["", f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items())]
+    return lines
+
+
+def _text(path: bytes) -> str:
+    return os.fsdecode(path)
+
+
+# ---
+# Bringing a lab up: every step is in its record before it is taken, and whatever fails is taken down again.
+
+
+SiteText = Callable[[LabState], str]
+StepDone = Callable[[str], None]
+
+
+def _silent(_step: str) -> None:
+    return None
+
+
+async def lab_up(
+    spec: LabSpec,
+    processes: Processes,
+    clock: Clock,
+    *,
+    site_text: SiteText = site_document,
+    on_step: StepDone = _silent,
+) -> LabState:
+    """Build a lab and fill it; `site_text` writes its site.toml, `on_step` is told of every step that is done.
+
+    On any error, and on cancellation, everything is taken down again. Raises UsageError for a specification that
+    cannot be, Refused where the directory or the namespaces are taken or this machine cannot have a cluster, ToolFailed.
+    """
+    spec = replace(spec, directory=real_path(spec.directory))
+    _check(spec)
+    state = _begin(spec, clock)
+    try:
+        return await _build(state, processes, clock, site_text, on_step)
+    except BaseException:
+        await asyncio.shield(lab_down(spec.directory, processes, clock))
+        raise
+
+
+def _check(spec: LabSpec) -> None:
+    if mistakes := spec.mistakes():
+        raise UsageError("; ".join(mistakes))
+    path = Path(os.fsdecode(spec.directory))
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise Refused(
+            f"{show(spec.directory)} is there already and not empty",
+            cause="a lab is up there, or its `up` was killed",
+            hint=f"take it down first (`{down_command(spec.directory)}`), or choose another directory",
+        )
+    if not path.parent.is_dir():
+        raise UsageError(f"{show(spec.directory)} cannot be made: there is no directory above it")
+    if spec.kind is LabKind.GLUSTER and (reason := why_no_cluster()):
+        raise Refused(
+            f"a Gluster cluster cannot run here: {reason}",
+            hint="a lab of kind posix (plain directories) runs everywhere",
+        )
+
+
+def _begin(spec: LabSpec, clock: Clock) -> LabState:
+    """Make the directory together with its record: there is no instant at which it has none."""
+    now_s = clock.now_s()
+    token = secrets.token_hex(16)
+    directory = spec.directory
+    reference_time_s = spec.reference_time_s if spec.reference_time_s is not None else int(now_s) // DAY_S * DAY_S
+    state = LabState(
+        spec=spec,
+        phase=LabPhase.STARTING,
+        token=token,
+        created_at_s=now_s,
+        reference_time_s=reference_time_s,
+        hosts=cluster.planned_hosts(spec) if spec.kind is LabKind.GLUSTER else (),
+        bricks=cluster.planned_bricks(spec) if spec.kind is LabKind.GLUSTER else (),
+        source=directory + b"/source",
+        target=directory + b"/target",
+        state_dir=directory + b"/state",
+        site_file=directory + b"/site.toml",
+        gluster=directory + b"/bin/gluster" if spec.kind is LabKind.GLUSTER else b"",
+        ssh_config=sshd.config_path(spec) if _has_sshd(spec) else b"",
+    )
+    if taken := [name for name in state.namespaces if namespace_exists(name)]:
+        raise Refused(
+            f"the network namespace {taken[0]} is there already",
+            cause="another lab has the same prefix",
+            hint="give this lab another prefix, or take the other one down",
+        )
+    aside = Path(os.fsdecode(aside_name(directory, token)))
+    aside.mkdir(mode=0o755)
+    for name in ("source", "target", "state"):
+        (aside / name).mkdir(mode=0o755)
+    write_record_in(os.fsencode(aside), state)
+    aside.rename(os.fsdecode(directory))  # over an empty directory, too
+    return state
+
+
+async def _build(
+    state: LabState, processes: Processes, clock: Clock, site_text: SiteText, on_step: StepDone
+) -> LabState:
+    started_s = clock.monotonic_s()
+    reached: dict[str, float] = {}
+
+    def done(step: str) -> None:
+        reached[step] = round(clock.monotonic_s() - started_s, 2)
+        on_step(step)
+
+    if state.spec.kind is LabKind.GLUSTER:
+        state = await _build_cluster(state, LabTools(processes, state.token), clock, done)
+    filled = await _fill(state)
+    done(f"{several(filled.files, 'file')} of {several(len(filled.trees), 'user')} are made")
+    _make_links(state, filled.trees)
+    state = replace(
+        state,
+        phase=LabPhase.UP,
+        trees=filled.trees,
+        files=filled.files,
+        data_bytes=filled.data_bytes,
+        reached_s=reached,
+        notes=(
+            *_notes_on_owners(),
+            *_notes_on_hosts(state.spec),
+            *(f"no odd file of kind {kind}: {reason}" for kind, reason in filled.skipped),
+        ),
+    )
+    _write_site(state, site_text)
+    write_record(state)
+    return state
+
+
+def _make_links(state: LabState, trees: Sequence[bytes]) -> None:
+    """The paths by which the users reach their trees: what a cutover switches."""
+    links = Path(os.fsdecode(links_dir(state)))
+    links.mkdir(mode=0o755)
+    for tree in trees:
+        name = os.fsdecode(tree.rpartition(b"/")[2])
+        (links / name).symlink_to(os.path.join(os.fsdecode(state.source), os.fsdecode(tree)))
+
+
+def _notes_on_owners() -> tuple[str, ...]:
+    if os.geteuid() == 0:
+        return ()
+    return ("without root every file belongs to whoever brought the lab up",)
+
+
+def _has_sshd(spec: LabSpec) -> bool:
+    return spec.kind is LabKind.GLUSTER and spec.ssh and sshd.why_no_sshd(spec) is None
+
+
+def _notes_on_hosts(spec: LabSpec) -> tuple[str, ...]:
+    reason = sshd.why_no_sshd(spec)
+    if spec.kind is not LabKind.GLUSTER or not spec.ssh or reason is None:
+        return ()
+    return (f"the hosts run no sshd, so that site.toml names none that reads its bricks itself: {reason}",)
+
+
+def _write_site(state: LabState, site_text: SiteText) -> None:
+    Path(os.fsdecode(state.site_file)).write_text(site_text(state), encoding="utf-8")
+
+
+async def _build_cluster(state: LabState, tools: LabTools, clock: Clock, done: StepDone) -> LabState:
+    await cluster.make_network(state, tools)
+    hosts = [replace(host, holder_pid=await cluster.start_holder(state, host, tools)) for host in state.hosts]
+    state = replace(state, hosts=tuple(hosts))
+    write_record(state)
+    cluster.write_scripts(state)
+    done(f"{several(len(hosts), 'host is', 'hosts are')} up")
+    await all_of(
+        (
+            cluster.mount_target(state, tools),
+            cluster.start_bricks(state, tools),
+            cluster.start_daemons(state, tools, clock),
+            sshd.start_all(state, tools),
+        )
+    )
+    done(f"{several(len(state.bricks), 'brick')} and the management daemons are up")
+    await cluster.make_pool(state, tools, clock)
+    done("the pool is whole")
+    await cluster.make_volume(state, tools, clock)
+    done(f"volume {state.spec.volume} has started")
+    await cluster.mount_source(state, tools, clock)
+    done("the volume is mounted")
+    return state
+
+
+async def _fill(state: LabState) -> Filled:
+    """Fill the source in a thread; cancellation waits for it, so that nothing is written after it."""
+    users = invent_users(state.spec, state.reference_time_s)
+    stop = threading.Event()
+    filling = asyncio.ensure_future(
+        asyncio.to_thread(fill, state.source, state.spec, state.reference_time_s, users, stop)
+    )
+    try:
+        return await asyncio.shield(filling)
+    except asyncio.CancelledError:
+        stop.set()
+        await asyncio.wait([filling])
+        raise

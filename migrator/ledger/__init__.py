@@ -1,0 +1,1 @@
+"""The ledger: one SQLite database per site, its tables, and the locks beside it."""

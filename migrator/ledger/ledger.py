@@ -1,0 +1,180 @@
+"""The ledger as one object, and how it is opened."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from sqlalchemy import Connection
+
+from migrator.core.errors import LedgerCorrupt, UsageError
+from migrator.ledger import tables
+from migrator.ledger.backups import backup
+from migrator.ledger.bricks import AdditionRecords, DrainRecords, RetirementRecords
+from migrator.ledger.calls import EventRecords, HookRecords, RunRecords, SiteRecords
+from migrator.ledger.chunks import AttemptTable, ChunkTable, TreeTable
+from migrator.ledger.cutovers import BackupRecords, CutoverRecords, SpeedUpRecords
+from migrator.ledger.database import BUSY_TIMEOUT_S, Database
+from migrator.ledger.measures import (
+    BenchmarkRecords,
+    CapacityRecords,
+    ControlRecords,
+    GovernorRecords,
+    ProbeRecords,
+    SampleRecords,
+)
+from migrator.ledger.passes import ArrivalTable, PassTable, PredictionRecords
+from migrator.ledger.plans import ArchiveRecords, PlanRecords, ReleaseRecords, ScanRecords, VerificationRecords
+
+if TYPE_CHECKING:
+    from migrator.ledger.live import MetricRecords, WatchRecords
+    from migrator.ledger.sums import LedgerFacts, ReportSums
+
+
+# ---
+# The ledger as one object, and how it is opened.
+
+
+class PassRecords(PassTable, ArrivalTable, ChunkTable, AttemptTable, TreeTable):
+    """Passes, chunks and attempts."""
+
+
+class Ledger:
+    """The whole ledger, table group by table group; a stage asks for the groups that it needs."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.site = SiteRecords(database)
+        self.runs = RunRecords(database)
+        self.scans = ScanRecords(database)
+        self.plans = PlanRecords(database)
+        self.passes = PassRecords(database)
+        self.samples = SampleRecords(database)
+        self.probes = ProbeRecords(database)
+        self.controls = ControlRecords(database)
+        self.governor = GovernorRecords(database)
+        self.capacity = CapacityRecords(database)
+        self.events = EventRecords(database)
+        self.verifications = VerificationRecords(database)
+        self.predictions = PredictionRecords(database)
+        self.hooks = HookRecords(database)
+        self.cutovers = CutoverRecords(database)
+        self.drains = DrainRecords(database)
+        self.additions = AdditionRecords(database)
+        self.retirements = RetirementRecords(database)
+        self.archives = ArchiveRecords(database)
+        self.releases = ReleaseRecords(database)
+        self.target_backups = BackupRecords(database)
+        self.benchmarks = BenchmarkRecords(database)
+        self.speed_ups = SpeedUpRecords(database)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def file(self) -> Path:
+        """The database."""
+        return self._database.file
+
+    @cached_property
+    def facts(self) -> "LedgerFacts":
+        """Its sums, for whoever reports; scans, plans and runs do not wait for what they are made of."""
+        from migrator.ledger.sums import LedgerFacts  # noqa: PLC0415
+
+        return LedgerFacts(self._database)
+
+    @cached_property
+    def report_sums(self) -> "ReportSums":
+        """The sums that only reports ask for, as late as `facts`."""
+        from migrator.ledger.sums import ReportSums  # noqa: PLC0415
+
+        return ReportSums(self._database)
+
+    @cached_property
+    def watching(self) -> "WatchRecords":
+        """What is at work and what is new, as late as `facts`."""
+        from migrator.ledger.live import WatchRecords  # noqa: PLC0415
+
+        return WatchRecords(self._database)
+
+    @cached_property
+    def metric_sums(self) -> "MetricRecords":
+        """The sums that only metrics ask for, as late as `facts`."""
+        from migrator.ledger.live import MetricRecords  # noqa: PLC0415
+
+        return MetricRecords(self._database)
+
+    def close(self) -> None:
+        """Release the file. May be called again."""
+        self._database.close()
+
+    def backup(self, target: Path) -> None:
+        """A consistent copy, on the disk when this returns; before every step that cannot be undone."""
+        backup(self._database.file, target)
+
+
+def open_ledger(
+    file: Path, *, create: bool = False, read_only: bool = False, busy_timeout_s: float = BUSY_TIMEOUT_S
+) -> Ledger:
+    """Open a ledger, or create its tables (`create`).
+
+    `read_only` never blocks a run and works during one. Raises UsageError for a missing or empty ledger and for one of
+    another schema version; LedgerCorrupt for a file that is no ledger; LockHeld if another process keeps it locked
+    beyond `busy_timeout_s`.
+    """
+    if not file.exists():
+        if not create:
+            raise UsageError(
+                f"there is no ledger at {file}",
+                cause="`migrator init` has not been run for this site, or [site] state_dir names another directory",
+                hint="run `migrator init`, or put state_dir right in site.toml",
+            )
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    database = Database(file, create=create, read_only=read_only, busy_timeout_s=busy_timeout_s)
+    try:
+        with database.read() as connection:
+            filled = _check_schema(connection, file)
+        if not filled:
+            _fill(database, create=create)
+    except BaseException:
+        database.close()
+        raise
+    return Ledger(database)
+
+
+def _check_schema(connection: Connection, file: Path) -> bool:
+    """Whether the file has the tables of a ledger; False for a file without any table."""
+    if not connection.exec_driver_sql("SELECT count(*) FROM sqlite_schema WHERE type = 'table'").scalar():
+        return False
+    if connection.exec_driver_sql("PRAGMA application_id").scalar() != tables.APPLICATION_ID:
+        raise LedgerCorrupt(
+            f"{file} is an SQLite database, but no ledger of migrator",
+            cause="[site] state_dir names a directory of another program, or a migrator before the first release wrote it",
+            hint="set state_dir in site.toml to a directory of its own and run `migrator init`",
+        )
+    version = connection.exec_driver_sql("PRAGMA user_version").scalar()
+    if version != tables.SCHEMA_VERSION:
+        raise UsageError(
+            f"the ledger {file} has schema version {version}, but this migrator needs version {tables.SCHEMA_VERSION}",
+            cause="another version of migrator wrote it",
+            hint="install the version of migrator that wrote it; do not run `migrator init` over it",
+        )
+    return True
+
+
+def _fill(database: Database, *, create: bool) -> None:
+    """Create all tables in one transaction: a kill in the middle leaves an empty file."""
+    if not create:
+        raise UsageError(
+            f"the ledger {database.file} is empty",
+            cause="`migrator init` was interrupted",
+            hint="run `migrator init` again",
+        )
+    with database.write() as connection:
+        if _check_schema(connection, database.file):
+            return  # another process was faster
+        tables.metadata.create_all(connection, checkfirst=False)
+        connection.exec_driver_sql(f"PRAGMA application_id = {tables.APPLICATION_ID}")
+        connection.exec_driver_sql(f"PRAGMA user_version = {tables.SCHEMA_VERSION}")

@@ -1,0 +1,1 @@
+"""`plan`: ranking, batches, chunk lists, surprises, forecast."""

@@ -1,0 +1,251 @@
+"""Plan documents: canonical JSON with a checksum, `PLANS/NAME.json`."""
+
+import dataclasses
+import hashlib
+import json
+import re
+import types
+import typing
+from collections.abc import Collection, Mapping
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from migrator.core.durable import replacing
+from migrator.core.errors import Refused, UsageError
+from migrator.core.paths import percent_escape, percent_unescape
+from migrator.plan.model import Plan, check_plan_name
+
+# ---
+# The plan as a document: canonical JSON with a checksum over its content, readable in a code review.
+#
+# Keys are sorted, one value a line, bytes percent-escaped, so that the same plan is the same text and a difference
+# between two plans shows as one.
+
+
+FORMAT = 1
+_CHECKSUM = "checksum"
+_FORMAT = "format"
+_PLAN_AGAIN = "make a new plan with `migrator plan`"
+
+
+class _Unreadable(ValueError):
+    """A value of the document does not have the type that the plan needs; says where."""
+
+
+def write_document(plan: Plan) -> tuple[str, str]:
+    """The text of a plan's document, and its checksum."""
+    content: dict[str, Any] = {_FORMAT: FORMAT, **_encode(plan)}
+    checksum = _checksum(content)
+    return _canonical({**content, _CHECKSUM: checksum}), checksum
+
+
+def read_document(text: str, *, name: str, site_id: str | None = None) -> tuple[Plan, str]:
+    """The plan in a document, and its checksum. `name` is the plan's, by its file; `site_id` is this site's, where
+    there is one to compare with.
+
+    Raises UsageError where the text is no plan of this format, Refused where it was changed after it was written, or
+    where it is a plan of another site or of another name.
+    """
+    content = _parse(text, name)
+    checksum = content.pop(_CHECKSUM, None)
+    version = content.get(_FORMAT)
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise UsageError(f"plan {name!r} has no format number", cause="it is no plan document", hint=_PLAN_AGAIN)
+    if version > FORMAT:
+        raise UsageError(
+            f"plan {name!r} has format {version}; this version of migrator reads up to {FORMAT}",
+            cause="it was made by a newer version",
+            hint="use that version, or " + _PLAN_AGAIN,
+        )
+    if checksum != _checksum(content):
+        raise Refused(
+            f"plan {name!r} is not what was written: its checksum is off",
+            cause="the document was edited by hand, or damaged",
+            hint=f"{_PLAN_AGAIN}, with the limits and the order that you want; a plan is never edited",
+        )
+    del content[_FORMAT]
+    try:
+        plan = _decode(Plan, content, "plan")
+    except _Unreadable as error:
+        raise UsageError(
+            f"plan {name!r} cannot be read: {error}", cause="it was made by another version", hint=_PLAN_AGAIN
+        ) from error
+    if not isinstance(plan, Plan):
+        raise TypeError("the decoded document is no plan")
+    if site_id is not None and plan.site_id != site_id:
+        raise Refused(
+            f"plan {name!r} is for another site ({plan.site!r})",
+            cause="the plan was copied from another site, or `init` was run anew",
+            hint=_PLAN_AGAIN,
+        )
+    if plan.name != name:
+        raise Refused(
+            f"plan {name!r} says that it is plan {plan.name!r}",
+            cause="the document was renamed or copied; its chunk lists were not",
+            hint=f"give it its name back, or {_PLAN_AGAIN}",
+        )
+    return plan, str(checksum)
+
+
+def _parse(text: str, name: str) -> dict[str, Any]:
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise UsageError(
+            f"plan {name!r} is no JSON document: {error}", cause="the file was cut off or replaced", hint=_PLAN_AGAIN
+        ) from error
+    if not isinstance(content, dict):
+        raise UsageError(f"plan {name!r} is no plan document: it holds no object at the top", hint=_PLAN_AGAIN)
+    return content
+
+
+def _canonical(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, sort_keys=True, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    return hashlib.blake2b(_canonical(content).encode("ascii"), digest_size=32).hexdigest()
+
+
+def _encode(value: object) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, bytes):
+        return percent_escape(value)
+    if isinstance(value, tuple):
+        return [_encode(item) for item in value]
+    if isinstance(value, StrEnum):
+        return value.value
+    return value
+
+
+@cache
+def _field_types(kind: type) -> Mapping[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _decode(kind: Any, value: Any, where: str) -> Any:
+    origin = typing.get_origin(kind)
+    if origin in (typing.Union, types.UnionType):
+        return _decode_optional(kind, value, where)
+    if origin is tuple:
+        item_kind = typing.get_args(kind)[0]
+        if not isinstance(value, list):
+            raise _Unreadable(f"{where} is no list")
+        return tuple(_decode(item_kind, item, f"{where}[{index}]") for index, item in enumerate(value))
+    if dataclasses.is_dataclass(kind):
+        return _decode_object(kind, value, where)
+    if kind is bytes:
+        if not isinstance(value, str):
+            raise _Unreadable(f"{where} is no path")
+        return percent_unescape(value)
+    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        try:
+            return kind(value)
+        except ValueError as error:
+            raise _Unreadable(f"{where}: {error}") from error
+    if kind not in (str, int, bool) or type(value) is not kind:
+        raise _Unreadable(f"{where} has type {type(value).__name__}")
+    return value
+
+
+def _decode_optional(kind: Any, value: Any, where: str) -> Any:
+    if value is None:
+        return None
+    some = next(choice for choice in typing.get_args(kind) if choice is not types.NoneType)
+    return _decode(some, value, where)
+
+
+def _decode_object(kind: Any, value: Any, where: str) -> Any:
+    if not isinstance(value, dict):
+        raise _Unreadable(f"{where} is no object")
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    unknown = sorted(value.keys() - fields.keys())
+    if unknown:
+        raise _Unreadable(f"{where} has the unknown key {unknown[0]!r}")
+    hints = _field_types(kind)
+    decoded: dict[str, Any] = {}
+    for name, field in fields.items():
+        if name in value:
+            decoded[name] = _decode(hints[name], value[name], f"{where}.{name}")
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise _Unreadable(f"{where} lacks {name!r}")
+    return kind(**decoded)
+
+
+# ---
+# Plan documents: `PLANS/NAME.json`.
+
+
+_SUFFIX = ".json"
+_DEFAULT_NAME = re.compile(r"plan-(\d{4,})")
+
+
+class PlanFiles:
+    """The `PlanDocuments` port over a directory. `site_id` None: plans of any site are read (for looking at them)."""
+
+    def __init__(self, directory: Path, *, site_id: str | None) -> None:
+        self._directory = directory
+        self._site_id = site_id
+
+    def next_name(self, *, taken: Collection[str] = ()) -> str:
+        """`plan-0001`, or the first number above all that are taken, by documents or by what planning left behind."""
+        names = {entry.name for entry in (self._directory.iterdir() if self._directory.is_dir() else ())} | set(taken)
+        numbers = [
+            int(match.group(1))
+            for name in names
+            if (match := _DEFAULT_NAME.fullmatch(name.removesuffix(_SUFFIX).removesuffix(".chunks")))
+        ]
+        return f"plan-{max(numbers, default=0) + 1:04d}"
+
+    def require_free(self, name: str) -> None:
+        """Raises UsageError where the name cannot be one, or is taken."""
+        file = self._file(name)
+        if file.exists():
+            raise _taken(name, file)
+
+    def write(self, plan: Plan) -> tuple[str, str]:
+        """Write atomically and durably; returns path and checksum. Raises UsageError where the name is taken."""
+        file = self._file(plan.name)
+        text, checksum = write_document(plan)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with replacing(file, exclusive=True) as stream:
+                stream.write(text.encode("ascii"))
+        except FileExistsError:
+            raise _taken(plan.name, file) from None
+        return str(file), checksum
+
+    def read(self, name: str) -> tuple[Plan, str]:
+        """The plan and its checksum. Raises UsageError where it is missing or no plan, Refused where it was edited or
+        is another site's.
+        """
+        file = self._file(name)
+        try:
+            text = file.read_bytes().decode("utf-8", "surrogateescape")
+        except FileNotFoundError:
+            raise UsageError(
+                f"there is no plan {name!r}",
+                cause=f"{file} is missing",
+                hint=f"{self._known()}; `migrator plan` makes one",
+            ) from None
+        return read_document(text, name=name, site_id=self._site_id)
+
+    def _known(self) -> str:
+        names = sorted(file.stem for file in self._directory.glob(f"*{_SUFFIX}"))
+        return f"there are {', '.join(names)}" if names else "there is none yet"
+
+    def _file(self, name: str) -> Path:
+        return self._directory / (check_plan_name(name) + _SUFFIX)
+
+
+def _taken(name: str, file: Path) -> UsageError:
+    return UsageError(
+        f"there is a plan {name!r} already",
+        cause=f"{file} exists; a plan is never overwritten",
+        hint="choose another name, or leave it out for the next free one",
+    )

@@ -1,0 +1,341 @@
+"""The plan as values: ranking, batches, chunks, costs. Pure."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from migrator.beegfs.model import TreeOwner
+from migrator.core.entry import UserTree
+from migrator.core.errors import UsageError
+from migrator.core.states import ChunkKind
+from migrator.core.units import MIB, format_size, several
+from migrator.fs.model import Capacity
+from migrator.reap.model import PlanReap
+from migrator.schedule.model import Schedule
+
+ASSUMED_S_PER_FILE = 0.001
+
+"""rsync through a Gluster FUSE mount took 49.7 s for 50,000 files of 7 KB with cold caches: 1 ms a file."""
+
+
+ASSUMED_RATE_BYTES_PER_S = 100 * MIB
+
+"""One rsync over big files: 2.1 GB took 19.5 s from the mount of a quiet volume."""
+
+
+# ---
+# The plan: a ranking, batches, surprises and a forecast. Data first, rendered in several ways.
+
+
+class Order(StrEnum):
+    """Which user trees go first."""
+
+    HEAVIEST = "heaviest"
+    SMALLEST = "smallest"
+    COLDEST = "coldest"
+    MOST_FILES = "most-files"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgeBucket:
+    """Files up to a certain age (`None`: older than all others), with bytes counted once per link group."""
+
+    label: str
+    max_age_s: int | None
+    files: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeUsage:
+    """What one user tree holds. `files` counts every path that is no directory; bytes count a link group once."""
+
+    tree: UserTree
+    files: int
+    directories: int
+    size_bytes: int
+    allocated_bytes: int
+    tiny_files: int
+    largest_bytes: int
+    largest_path: bytes
+    link_groups: int
+    symlinks: int
+    specials: int
+    by_mtime: tuple[AgeBucket, ...]
+    by_atime: tuple[AgeBucket, ...]
+    median_age_s: float
+
+
+class SurpriseKind(StrEnum):
+    """What will surprise somebody if nobody says it beforehand. The `loss-` kinds are what the target cannot keep; what the
+    plan's reap list names is skipped, or belongs into archives, and only a verification counts it.
+    """
+
+    HARD_LINKS_IN_BATCH = "hard-links-across-trees"
+    HARD_LINKS_BROKEN = "hard-links-broken"
+    SYMLINK_CROSSES_TREE = "symlink-crosses-tree"
+    SYMLINK_INTO_SOURCE = "symlink-into-source-mount"
+    QUOTA = "quota-to-recreate"
+    OUTSIDE_TREES = "outside-every-tree"
+    FOREIGN_OWNER = "foreign-owner"
+    LONG_PATH = "long-path"
+    LOSS_TIME = "loss-time-fraction"
+    LOSS_DEVICE = "loss-device-number"
+    LOSS_DEVICE_NODE = "loss-device-node"
+    LOSS_FIFO = "loss-fifo"
+    LOSS_SOCKET = "loss-socket"
+    LOSS_SYMLINK_TARGET = "loss-symlink-target"
+    LOSS_XATTR_SIZE = "loss-xattr-too-big"
+    LOSS_XATTR_NAMESPACE = "loss-xattr-namespace"
+    LOSS_ACL = "loss-acl"
+    LOSS_HARD_LINK = "loss-hard-link"
+    LOSS_NAME = "loss-name"
+    LOSS_SYMLINK_MODE = "loss-symlink-mode"
+    LOSS_SYMLINK_OWNER = "loss-symlink-owner"
+    LOSS_SYMLINK_TIME = "loss-symlink-time"
+    LOSS_SPARSENESS = "loss-sparseness"
+    SKIPPED = "skipped"
+    ARCHIVED = "archived"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surprise:
+    """One finding: how many paths of which tree (None: outside every tree, or the whole source), with examples."""
+
+    kind: SurpriseKind
+    tree: bytes | None
+    count: int
+    size_bytes: int
+    detail: str
+    examples: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferCost:
+    """What a stream spends: `basis` says where the figures come from, in words for people."""
+
+    s_per_file: float
+    s_per_byte: float
+    streams: int
+    basis: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """User trees that move together. `chunk_list` is the Parquet file beside the plan, with its BLAKE2b digest."""
+
+    number: int
+    trees: tuple[UserTree, ...]
+    size_bytes: int
+    files: int
+    directories: int
+    chunks: int
+    chunk_list: str
+    chunk_list_digest: str
+    forecast_s: float
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmptyingPoint:
+    """After `elapsed_s` of copying in one order, so many bytes have left the source and so many users are done."""
+
+    elapsed_s: float
+    freed_bytes: int
+    users_done: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmptyingCurve:
+    """How one order would empty the source over time; `half_s` is when half the bytes are off it."""
+
+    order: Order
+    half_s: float
+    total_s: float
+    points: tuple[EmptyingPoint, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The whole plan of a migration, as written to `plans/NAME.json`. `reap` is None where no rule reaps or lists,
+    `schedule` where the source has no bricks; `owners` say whose the files of each tree are.
+    """
+
+    name: str
+    site: str
+    site_id: str
+    created_at_s: float
+    order: Order
+    catalog: str
+    scan_id: int
+    catalog_whole: bool
+    size_bytes: int
+    files: int
+    directories: int
+    ranking: tuple[TreeUsage, ...]
+    outside: TreeUsage | None
+    batches: tuple[Batch, ...]
+    surprises: tuple[Surprise, ...]
+    cost: TransferCost
+    forecast_s: float
+    target: Capacity
+    problems: tuple[str, ...]
+    emptying: tuple[EmptyingCurve, ...]
+    reap: PlanReap | None = None
+    schedule: Schedule | None = None
+    owners: tuple[TreeOwner, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedPath:
+    """One row of a chunk list. `link_to` is set in chunks of links: the name that exists already.
+
+    `mtime_ns` is the catalog's. In chunks of ranges `range_offset_bytes` and `range_length_bytes` say which part of the
+    file. There and in the chunk of ranged files that such a file ends in, `size_bytes` is what the chunk brings of it
+    (in the end nothing), and `file_size_bytes` the file's own.
+    """
+
+    path: bytes
+    size_bytes: int
+    link_group: int | None = None
+    link_to: bytes | None = None
+    mtime_ns: int | None = None
+    range_offset_bytes: int | None = None
+    range_length_bytes: int | None = None
+    file_size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """A list of paths of one tree for one stream. `number` is unique in its pass; the paths lie in the chunk list.
+
+    `brick` (`host:/path`, as glusterd writes it) is where the paths lay when they were scanned; None: read them through
+    the mount.
+    """
+
+    number: int
+    kind: ChunkKind
+    tree: bytes
+    files: int
+    size_bytes: int
+    brick: str | None = None
+
+
+# ---
+# What is measured of attempts to tell what files and bytes cost.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostSums:
+    """Sums over measured attempts, each with f files, b bytes and s seconds: all that a least squares fit needs."""
+
+    attempts: int
+    files: float
+    size_bytes: float
+    seconds: float
+    files_files: float
+    files_bytes: float
+    bytes_bytes: float
+    files_seconds: float
+    bytes_seconds: float
+
+
+# ---
+# What a stream spends per file and per byte, fitted from attempts that were measured.
+
+
+ENOUGH_ATTEMPTS = 5
+"""Fewer attempts say more about the moment than about the file systems."""
+
+_SINGULAR = 1e-3
+"""How much of the squares may be left of one of the two, when the other is taken out: below that, chunks have all about the
+same bytes per file, and what a fit tells them apart by is noise.
+"""
+
+_USUAL = (ASSUMED_S_PER_FILE, 1.0 / ASSUMED_RATE_BYTES_PER_S)
+
+
+def fit_cost(sums: CostSums, streams: int) -> TransferCost | None:
+    """The cost per file and per byte that leaves the least squared error over all attempts, neither below 0.
+
+    Where all attempts have the same bytes per file, as those of one user often have, the two cannot be told apart: then they
+    are to each other as what is assumed before anything was measured. None where there are fewer than `ENOUGH_ATTEMPTS` attempts, or nothing was copied.
+    """
+    if sums.attempts < ENOUGH_ATTEMPTS or sums.seconds <= 0 or (sums.files <= 0 and sums.size_bytes <= 0):
+        return None
+    s_per_file, s_per_byte = transfer_squares(sums)
+    return TransferCost(
+        s_per_file=s_per_file,
+        s_per_byte=s_per_byte,
+        streams=max(streams, 1),
+        basis=(
+            f"measured here: {several(sums.attempts, 'chunk')}, {several(round(sums.files), 'file')}, "
+            f"{format_size(sums.size_bytes)}"
+        ),
+    )
+
+
+def sum_of(groups: Sequence[CostSums]) -> CostSums:
+    """The sums over several groups of attempts together."""
+    return CostSums(
+        attempts=sum(group.attempts for group in groups),
+        files=sum(group.files for group in groups),
+        size_bytes=sum(group.size_bytes for group in groups),
+        seconds=sum(group.seconds for group in groups),
+        files_files=sum(group.files_files for group in groups),
+        files_bytes=sum(group.files_bytes for group in groups),
+        bytes_bytes=sum(group.bytes_bytes for group in groups),
+        files_seconds=sum(group.files_seconds for group in groups),
+        bytes_seconds=sum(group.bytes_seconds for group in groups),
+    )
+
+
+def transfer_squares(sums: CostSums) -> tuple[float, float]:
+    """`least_squares` of transfers, whose costs are about to each other as what is assumed of them."""
+    return least_squares(sums, usual=_USUAL)
+
+
+def least_squares(sums: CostSums, *, usual: tuple[float, float] | None = None) -> tuple[float, float]:
+    """Seconds per file and per byte that leave the least squared error, neither below 0. Where they cannot be told apart they
+    are to each other as the usual ones; without those the one that explains more carries all of it.
+    """
+    determinant = sums.files_files * sums.bytes_bytes - sums.files_bytes**2
+    apart = determinant > _SINGULAR * sums.files_files * sums.bytes_bytes
+    if not apart and usual is not None:
+        return _in_proportion(sums, usual)
+    if apart:
+        s_per_file = (sums.files_seconds * sums.bytes_bytes - sums.bytes_seconds * sums.files_bytes) / determinant
+        s_per_byte = (sums.bytes_seconds * sums.files_files - sums.files_seconds * sums.files_bytes) / determinant
+        if s_per_file >= 0 and s_per_byte >= 0:
+            return s_per_file, s_per_byte
+    # The bounded optimum lies on an axis: the one that takes more of the squared error away.
+    by_files = sums.files_seconds**2 / sums.files_files if sums.files_files > 0 else 0.0
+    by_bytes = sums.bytes_seconds**2 / sums.bytes_bytes if sums.bytes_bytes > 0 else 0.0
+    if by_files > by_bytes:
+        return sums.files_seconds / sums.files_files, 0.0
+    return 0.0, sums.bytes_seconds / sums.bytes_bytes
+
+
+def _in_proportion(sums: CostSums, usual: tuple[float, float]) -> tuple[float, float]:
+    per_file, per_byte = usual
+    squares = (
+        per_file**2 * sums.files_files + 2 * per_file * per_byte * sums.files_bytes + per_byte**2 * sums.bytes_bytes
+    )
+    scale = (per_file * sums.files_seconds + per_byte * sums.bytes_seconds) / squares if squares > 0 else 1.0
+    return per_file * scale, per_byte * scale
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def check_plan_name(name: str) -> str:
+    """The name, where it can be the name of a plan: a file name of plain characters. Raises UsageError."""
+    if not _NAME.fullmatch(name) or name.endswith((".json", ".chunks", ".tmp")):
+        raise UsageError(
+            f"{name!r} cannot be the name of a plan",
+            cause="a name has letters, digits, dots, dashes and underscores, begins with a letter or digit, and has no "
+            "suffix .json, .chunks or .tmp",
+            hint="for example: heavy-users-1",
+        )
+    return name

@@ -1,0 +1,292 @@
+"""Ages, ranking, order, batches, and trees that are left alone. Pure."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree
+from migrator.core.paths import show
+from migrator.core.states import BatchState, PassKind
+from migrator.core.units import DAY_S, YEAR_S
+from migrator.cutover.model import FROZEN_UID, SETTLED_STATES, UNDER_WAY_STATES, CutoverRecord
+from migrator.plan.model import EmptyingCurve, EmptyingPoint, Order, TransferCost, TreeUsage
+from migrator.plan.rules_forecast import copy_s
+
+# ---
+# The age buckets of the ranking.
+
+
+AGE_BOUNDS: tuple[tuple[str, int | None], ...] = (
+    ("in the future", 0),
+    ("< 30 days", 30 * DAY_S),
+    ("< 90 days", 90 * DAY_S),
+    ("< 180 days", 180 * DAY_S),
+    ("< 1 year", YEAR_S),
+    ("< 2 years", 2 * YEAR_S),
+    ("< 5 years", 5 * YEAR_S),
+    ("older", None),
+)
+"""Label and upper bound of every bucket, the youngest first. A file belongs to the first whose bound is above its age."""
+
+
+# ---
+# In which order user trees go.
+
+
+def _key(order: Order, usage: TreeUsage) -> tuple[float, int, int, bytes]:
+    path = usage.tree.path
+    match order:
+        case Order.HEAVIEST:
+            return (0.0, -usage.size_bytes, -usage.files, path)
+        case Order.SMALLEST:
+            return (0.0, usage.size_bytes, usage.files, path)
+        case Order.COLDEST:
+            # A tree without files has no age; it goes last, not first.
+            return (-usage.median_age_s if usage.files else float("inf"), -usage.size_bytes, -usage.files, path)
+        case Order.MOST_FILES:
+            return (0.0, -usage.files, -usage.size_bytes, path)
+        case _ as never:
+            assert_never(never)
+
+
+def rank(usages: Iterable[TreeUsage], order: Order) -> Sequence[TreeUsage]:
+    """The usages in this order. Ties go by the other measure and then by path, so that the ranking is one and the same
+    every time.
+
+    `coldest` goes by the median time since a file was last changed (mtime).
+    """
+    return sorted(usages, key=lambda usage: _key(order, usage))
+
+
+# ---
+# How each order of the user trees would empty the source over time.
+
+
+MAX_POINTS = 50
+
+
+def emptying_curve(usages: Sequence[TreeUsage], order: Order, cost: TransferCost) -> EmptyingCurve:
+    """Tree after tree with all streams; a tree's bytes leave the source when all of it has been copied.
+
+    Starts at (0, 0, 0) and ends with everything; at most `MAX_POINTS` points, so a curve of many trees is thinned
+    evenly. `half_s` is exact nevertheless.
+    """
+    points = [EmptyingPoint(elapsed_s=0.0, freed_bytes=0, users_done=0)]
+    for done, usage in enumerate(rank(usages, order), start=1):
+        last = points[-1]
+        points.append(
+            EmptyingPoint(
+                elapsed_s=last.elapsed_s + copy_s(usage.files + usage.directories, usage.size_bytes, cost),
+                freed_bytes=last.freed_bytes + usage.size_bytes,
+                users_done=done,
+            )
+        )
+    total = points[-1]
+    half_s = next(point.elapsed_s for point in points if point.freed_bytes * 2 >= total.freed_bytes)
+    return EmptyingCurve(order=order, half_s=half_s, total_s=total.elapsed_s, points=_thinned(points))
+
+
+def emptying_curves(usages: Sequence[TreeUsage], cost: TransferCost) -> tuple[EmptyingCurve, ...]:
+    """One curve for every order there is."""
+    return tuple(emptying_curve(usages, order, cost) for order in Order)
+
+
+def _thinned(points: Sequence[EmptyingPoint]) -> tuple[EmptyingPoint, ...]:
+    if len(points) <= MAX_POINTS:
+        return tuple(points)
+    last = len(points) - 1
+    return tuple(points[index * last // (MAX_POINTS - 1)] for index in range(MAX_POINTS))
+
+
+# ---
+# Which user trees move together.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """What one batch may hold. A tree that is larger than them stands alone. `max_files` counts directories too,
+    for each costs an inode and a look.
+    """
+
+    max_bytes: int
+    max_files: int
+    max_users: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanMember:
+    """The names that one tree (None: outside every tree) has of link groups that lie in several trees."""
+
+    tree: bytes | None
+    names: int
+    examples: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkSpan:
+    """All link groups that lie in exactly these trees; bytes count each group once."""
+
+    members: tuple[SpanMember, ...]
+    groups: int
+    size_bytes: int
+
+    @property
+    def trees(self) -> frozenset[bytes | None]:
+        """The trees that share the groups."""
+        return frozenset(member.tree for member in self.members)
+
+
+def without_trees(spans: Iterable[LinkSpan], trees: Collection[bytes]) -> Sequence[LinkSpan]:
+    """Spans for a plan that leaves some trees out: what lies in them counts as outside every tree."""
+    found = [
+        replace(
+            span,
+            members=tuple(replace(member, tree=None) if member.tree in trees else member for member in span.members),
+        )
+        for span in spans
+    ]
+    return [span for span in found if span.trees != {None}]
+
+
+@dataclass(slots=True)
+class _Cluster:
+    """Trees that belong together, by their place in the ranking."""
+
+    places: list[int]
+    size_bytes: int
+    files: int
+
+    def with_other(self, other: "_Cluster") -> "_Cluster":
+        return _Cluster(
+            places=sorted(self.places + other.places),
+            size_bytes=self.size_bytes + other.size_bytes,
+            files=self.files + other.files,
+        )
+
+    def within(self, limits: BatchLimits) -> bool:
+        return (
+            self.size_bytes <= limits.max_bytes
+            and self.files <= limits.max_files
+            and len(self.places) <= limits.max_users
+        )
+
+
+def batch_trees(
+    ranking: Sequence[TreeUsage], spans: Iterable[LinkSpan], limits: BatchLimits
+) -> tuple[tuple[TreeUsage, ...], ...]:
+    """The trees of every batch, the first batch first; every tree is in exactly one.
+
+    Trees keep the order of the ranking, except that trees that share link groups come together, at the place of the
+    first of them, as long as all of them fit into one batch: those with the most bytes in common are joined first.
+    A batch is within the limits unless it is one tree that is larger than they are.
+    """
+    clusters = _cluster(ranking, spans, limits)
+    batches: list[tuple[TreeUsage, ...]] = []
+    current = _Cluster([], 0, 0)
+    for cluster in clusters:
+        joined = current.with_other(cluster)
+        if current.places and not joined.within(limits):
+            batches.append(tuple(ranking[place] for place in current.places))
+            joined = cluster
+        current = joined
+    if current.places:
+        batches.append(tuple(ranking[place] for place in current.places))
+    return tuple(batches)
+
+
+def _cluster(ranking: Sequence[TreeUsage], spans: Iterable[LinkSpan], limits: BatchLimits) -> list[_Cluster]:
+    of_tree = {
+        usage.tree.path: _Cluster([place], usage.size_bytes, usage.files + usage.directories)
+        for place, usage in enumerate(ranking)
+    }
+    for span in sorted(spans, key=_heaviest_first):
+        trees = sorted(tree for tree in span.trees if tree is not None and tree in of_tree)
+        joined = _joined([of_tree[tree] for tree in trees])
+        if joined is not None and joined.within(limits):
+            for place in joined.places:
+                of_tree[ranking[place].tree.path] = joined
+    distinct = {id(cluster): cluster for cluster in of_tree.values()}
+    return sorted(distinct.values(), key=lambda cluster: cluster.places[0])
+
+
+def _heaviest_first(span: LinkSpan) -> tuple[int, int, list[bytes]]:
+    return (-span.size_bytes, -span.groups, sorted(tree or b"" for tree in span.trees))
+
+
+def _joined(clusters: Sequence[_Cluster]) -> _Cluster | None:
+    joined: _Cluster | None = None
+    for cluster in {id(cluster): cluster for cluster in clusters}.values():
+        joined = cluster if joined is None else joined.with_other(cluster)
+    return joined
+
+
+# ---
+# What passes and verifications make of a batch's state. Pure.
+
+
+def unverified(passes: Iterable[PassKind]) -> BatchState:
+    """How far a batch is that was copied and has no verification that counts, by the kinds of its passes."""
+    return BatchState.CONVERGING if any(kind is not PassKind.SEED for kind in passes) else BatchState.SEEDED
+
+
+def after_delta(now: BatchState, *, sent: bool) -> BatchState:
+    """How far a batch is with a pass after its seed. `sent`: the pass has something to send, to rename or to take away,
+    which a verification before it has not seen.
+    """
+    if now is BatchState.SEEDED or (now is BatchState.VERIFIED and sent):
+        return BatchState.CONVERGING
+    return now
+
+
+def after_verification(now: BatchState, passes: Iterable[PassKind], *, proven: bool) -> BatchState:
+    """How far a batch is with a new verification. One whose seed pass is not over cannot be verified."""
+    if now not in (BatchState.SEEDED, BatchState.CONVERGING, BatchState.VERIFIED):
+        return now
+    if proven:
+        return BatchState.VERIFIED
+    return unverified(passes) if now is BatchState.VERIFIED else now
+
+
+# ---
+# Which user trees are left alone, because their users work on the target, or are being brought there. Pure.
+
+
+_OTHERS = 0o077
+_OWNER_WRITES = 0o200
+
+
+def moved_trees(newest: Mapping[bytes, CutoverRecord]) -> frozenset[bytes]:
+    """The trees of which nothing may be copied again, by the newest attempt to cut each over (of any plan)."""
+    return frozenset(tree for tree, record in newest.items() if record.state in SETTLED_STATES | UNDER_WAY_STATES)
+
+
+def settled_trees(newest: Mapping[bytes, CutoverRecord]) -> frozenset[bytes]:
+    """The trees whose users work on the target for good: nothing is planned of them any more."""
+    return frozenset(tree for tree, record in newest.items() if record.state in SETTLED_STATES)
+
+
+def movable_trees(
+    trees: Sequence[UserTree], newest: Mapping[bytes, CutoverRecord]
+) -> tuple[tuple[UserTree, ...], tuple[UserTree, ...]]:
+    """The trees that may be copied, and those that are left alone, each in the order given."""
+    alone = moved_trees(newest)
+    return tuple(tree for tree in trees if tree.path not in alone), tuple(tree for tree in trees if tree.path in alone)
+
+
+def moved_unknown(tree: UserTree, source: Entry | None, target: Entry | None) -> str | None:
+    """Why nothing may be copied of a tree whose user works on the target, although the ledger knows of no cutover: by its tops
+    on both sides (None: there is none), closed by a freeze on the source and open on the target. None for any other.
+    """
+    if source is None or target is None or {source.type, target.type} != {EntryType.DIRECTORY}:
+        return None
+    if not _is_shut(source) or source.mode & _OWNER_WRITES or _is_shut(target):
+        return None
+    return (
+        f"{show(tree.path)} is frozen on the source and open on the target, so {tree.user} works on the target, and the ledger knows "
+        "nothing of it: find out whether the ledger is the latest one, and bring back the newest of its backups; if nobody was "
+        "moved, give the tree on the source its owner and mode again"
+    )
+
+
+def _is_shut(top: Entry) -> bool:
+    return top.uid == FROZEN_UID and not top.mode & _OTHERS and ACL_ACCESS not in top.xattrs

@@ -1,0 +1,586 @@
+"""`plan`: ranking, batches, chunk lists, surprises, forecast. Neither file system is changed."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from migrator.beegfs.model import TreeOwner
+from migrator.beegfs.rules import owner_needs, quota_words
+from migrator.beegfs.tool import QuotaLook
+from migrator.catalog.model import CatalogRecord
+from migrator.catalog.rules_packing import ChunkLimits, PackedChunk, pack
+from migrator.core.clock import Clock
+from migrator.core.errors import Refused, UsageError
+from migrator.core.events import Event, EventKind, Severity
+from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, show
+from migrator.core.units import format_size, several
+from migrator.fs.model import Capacity, Need, TargetCapabilities
+from migrator.ledger.model import SiteRecord
+from migrator.plan.model import Batch, Order, Plan, Surprise, TransferCost, TreeUsage
+from migrator.plan.ports import CatalogQueries, CatalogReader, ChunkListWriter, NewPlans, Usages, WrittenList
+from migrator.plan.rules import BatchLimits, LinkSpan, batch_trees, emptying_curves, rank, settled_trees, without_trees
+from migrator.plan.rules_forecast import choose_cost, copy_s, inodes_known, room_problems, still_needed, which_fit
+from migrator.plan.rules_surprises import (
+    finding_surprises,
+    link_surprises,
+    outside_surprises,
+    quota_surprises,
+    sort_surprises,
+    symlink_surprises,
+)
+from migrator.reap.model import PlanReap, ReapAction
+from migrator.reap.ports import ReapLists
+from migrator.reap.rules import choose_rules, reaps, require_atime, savings
+from migrator.schedule.model import Schedule
+from migrator.schedule.rules import schedule_problem
+from migrator.schedule.stage import Planned, PlanScheduling, read_history, schedule_for_plan
+from migrator.site.config import Site
+from migrator.site.rules_guards import capacity_problems
+from migrator.transfer.model import DRIVERS, copies_ranges
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+
+# ---
+# Which catalog a plan rests on, and which of its trees are still to be planned.
+
+
+def choose_catalog(wanted: str | None, ledger: "Ledger") -> str:
+    """The catalog that was asked for, or else the newest that was finished. Raises Refused, UsageError."""
+    if wanted is not None:
+        return wanted
+    latest = ledger.scans.latest()
+    if latest is not None:
+        return latest.name
+    if ledger.scans.unfinished() is not None:
+        raise Refused(
+            "the only catalog is half written",
+            cause="its scan was interrupted or is still running",
+            hint="run `migrator scan`: it goes on where it was",
+        )
+    raise UsageError("there is no catalog to plan from", cause="nothing was scanned yet", hint="run `migrator scan`")
+
+
+def require_usable(catalog: CatalogRecord, site: SiteRecord) -> None:
+    """Raises Refused where a plan cannot rest on a catalog."""
+    if catalog.finished_at_s is None:
+        raise Refused(
+            f"catalog {catalog.name!r} is half written",
+            cause="its scan was interrupted or is still running",
+            hint="run `migrator scan`: it goes on where it was",
+        )
+    if catalog.site_id != site.site_id:
+        raise Refused(
+            f"catalog {catalog.name!r} is of another site",
+            cause="the state directory was copied, or `init` was run anew",
+            hint="run `migrator scan`",
+        )
+    if catalog.scope:
+        raise Refused(
+            f"catalog {catalog.name!r} covers {several(len(catalog.scope), 'user tree')} and not the whole source",
+            cause="it was made by a delta pass, which scans the trees of its batch alone",
+            hint="leave --catalog out for the latest one of the whole source, or run `migrator scan`",
+        )
+
+
+def moved_trees(catalog: CatalogRecord, ledger: "Ledger") -> frozenset[bytes]:
+    """The trees of a catalog whose users work on the target. Raises UsageError where there are no others."""
+    paths = [tree.path for tree in catalog.trees]
+    if not paths and not ledger.plans.names():
+        raise UsageError(
+            f"catalog {catalog.name!r} has no user tree",
+            cause="no directory matched [users] trees when it was scanned",
+            hint="correct [users] trees in site.toml and run `migrator scan` again",
+        )
+    moved = settled_trees({path: record for path in paths if (record := ledger.cutovers.latest(path)) is not None})
+    if moved.issuperset(paths):
+        raise UsageError(
+            "there is nothing left to plan: the users of all trees work on the target",
+            hint="see `migrator status`; after a rollback a tree can be planned again",
+        )
+    return moved
+
+
+# ---
+# What a plan says of the users' limits on the target.
+
+
+AskLimits = Callable[[Collection[int]], QuotaLook]
+"""Tells the limits of users, by their numbers."""
+
+
+def no_limits(_uids: Collection[int]) -> QuotaLook:
+    """Of a target without quotas."""
+    return QuotaLook()
+
+
+def quota_problems(
+    ask: AskLimits,
+    owners: Sequence[TreeOwner],
+    ranking: Sequence[TreeUsage],
+    *,
+    arrived: Mapping[bytes, Need],
+    reap: PlanReap | None,
+    meant: bool,
+) -> tuple[str, ...]:
+    """Who would be beyond his limit on the target, and who near it. `arrived` is what earlier plans brought, by tree; `meant`: the
+    source limits directories, so that it is worth a word where the target's limits are not known.
+    """
+    left: dict[bytes, Need] = {}
+    for usage in ranking:
+        there = arrived.get(usage.tree.path, Need())
+        left[usage.tree.path] = Need(
+            size_bytes=max(usage.size_bytes - there.size_bytes, 0), inodes=max(usage.files - there.inodes, 0)
+        )
+    needs = owner_needs(owners, ranking, left, reap=reap)
+    look = ask([one.uid for one in needs])
+    if look.failure:
+        return (f"the users' limits on the target are not known: {look.failure}",) if meant else ()
+    words = quota_words(needs, look.quotas, spread=look.spread)
+    return (*words.problems, *words.warnings)
+
+
+# ---
+# What a plan reaps: the rules, the reap list beside the plan, and what that saves.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanReaping:
+    """What reaping needs: where the lists go, and why the source does not tell when files were read (None: it does)."""
+
+    lists: ReapLists
+    atime_problem: str | None = None
+
+
+def reap_for_plan(
+    name: str,
+    queries: CatalogQueries,
+    reaping: PlanReaping,
+    *,
+    site: Site,
+    trees: Collection[bytes],
+    cost: TransferCost,
+    now_s: float,
+) -> PlanReap | None:
+    """Choose what is reaped of these trees, and write the reap list; from then on the chunks are without it. None where
+    no rule matches anything.
+
+    Raises UsageError for rules that name nobody, Refused where a rule cannot be followed here.
+    """
+    policy = site.reap.policy
+    every = choose_rules(policy, queries.record.trees)
+    rules = [rule for rule in every if rule.tree.path in trees]
+    if not rules:
+        return None
+    require_atime(rules, reaping.atime_problem)
+    if reaps(rules):
+        _require_possible(queries.record, site.transfer.engine)
+    selection = queries.reap(rules, keep_file=policy.keep_file, now_s=now_s)
+    found = tuple(selection.trees())
+    written = reaping.lists.write(name, selection.rows()) if reaps(rules) else None
+    return PlanReap(
+        reap_list=written.reap_list if written else None,
+        digest=written.digest if written else None,
+        trees=found,
+        saved=savings((tree for tree in found if tree.action is not ReapAction.LIST), cost),
+        listed=savings((tree for tree in found if tree.action is ReapAction.LIST), cost),
+    )
+
+
+def _require_possible(catalog: CatalogRecord, engine: str) -> None:
+    if not catalog.whole:
+        raise Refused(
+            f"nothing can be reaped by catalog {catalog.name!r}: it is not whole",
+            cause="what could not be read may have been a file by which a user opts out",
+            hint='run `migrator scan` when the source is healthy, or set [reap] action = "list"',
+        )
+    if engine in DRIVERS:
+        raise Refused(
+            f'nothing can be reaped with [transfer] engine = "{engine}"',
+            cause="it copies whole trees, with what is to be archived or skipped",
+            hint='choose another engine, or set [reap] action = "list"',
+        )
+
+
+# ---
+# The batches of a plan: their files packed into chunks, the chunk lists, and whether the target has the room.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchWriter:
+    """Writes batches for one plan. `capacity` is the target's room now, `arrived` by tree what earlier plans have brought."""
+
+    site: Site
+    capacity: Capacity
+    arrived: Mapping[bytes, Need]
+
+    def write(
+        self,
+        name: str,
+        queries: CatalogQueries,
+        lists: ChunkListWriter,
+        parts: Sequence[Sequence[TreeUsage]],
+        cost: TransferCost,
+    ) -> tuple[tuple[Batch, ...], tuple[str, ...]]:
+        """The batches of a plan, with their chunk lists written, and what speaks against relying on them."""
+        transfer = self.site.transfer
+        limits = ChunkLimits(
+            max_bytes=transfer.chunk_size_bytes,
+            max_files=transfer.chunk_files,
+            range_size_bytes=transfer.range_size_bytes if copies_ranges(transfer.engine) else None,
+        )
+        packed = pack(
+            queries.listings([[usage.tree.path for usage in part] for part in parts]),
+            limits,
+            bricks=sorted(walk.brick for walk in queries.record.bricks),
+        )
+        written = [lists.write(name, number, chunks) for number, chunks in _by_batch(packed, batches=len(parts))]
+        needs = [
+            # The roots of the trees are in no chunk; each is a directory all the same.
+            _beyond(
+                Need(size_bytes=found.size_bytes, inodes=found.files + found.directories + len(part)),
+                part,
+                self.arrived,
+            )
+            for found, part in zip(written, parts, strict=True)
+        ]
+        fits, problems = self._room(needs)
+        batches = tuple(
+            _batch(number, part, found, cost, fits=fit)
+            for number, (part, found, fit) in enumerate(zip(parts, written, fits, strict=True), start=1)
+        )
+        return batches, problems
+
+    def _room(self, needs: Sequence[Need]) -> tuple[tuple[bool, ...], tuple[str, ...]]:
+        reserve_bytes = self.site.transfer.reserve_bytes
+        inodes_free = self.site.target.inodes_free
+        fits = which_fit(needs, self.capacity, inodes_free=inodes_free, reserve_bytes=reserve_bytes)
+        need_inodes = sum(need.inodes for need in needs)
+        unknown = not inodes_known(self.capacity, inodes_free)
+        lacks = capacity_problems(
+            self.capacity,
+            sum(need.size_bytes for need in needs),
+            need_inodes,
+            # Unknown inodes were accepted: they are a problem of their own below, and nothing that is lacking.
+            need_inodes if unknown else inodes_free,
+            reserve_bytes,
+        )
+        accepted = (
+            (f"whether the target can take {several(need_inodes, 'file')} was not checked, as asked for",)
+            if unknown
+            else ()
+        )
+        return fits, (*room_problems(needs, fits, lacks), *accepted)
+
+
+def _beyond(need: Need, part: Sequence[TreeUsage], arrived: Mapping[bytes, Need]) -> Need:
+    """What a batch takes beyond what earlier plans brought of its trees: that is replaced, not added to."""
+    by_tree = {
+        usage.tree.path: Need(size_bytes=usage.size_bytes, inodes=usage.files + usage.directories) for usage in part
+    }
+    every, left = still_needed(by_tree, {}), still_needed(by_tree, arrived)
+    return Need(
+        # What came with an earlier plan may be reaped now.
+        size_bytes=max(need.size_bytes - (every.size_bytes - left.size_bytes), 0),
+        inodes=max(need.inodes - (every.inodes - left.inodes), 0),
+    )
+
+
+def _by_batch(chunks: Iterable[PackedChunk], *, batches: int) -> Iterator[tuple[int, Iterable[PackedChunk]]]:
+    """The chunks of every batch, also of one that has none. Each must be consumed before the next."""
+    groups = groupby(chunks, key=lambda chunk: chunk.batch)
+    waiting = next(groups, None)
+    for number in range(1, batches + 1):
+        if waiting is not None and waiting[0] == number:
+            yield number, waiting[1]
+            waiting = next(groups, None)
+        else:
+            yield number, ()
+
+
+def _batch(number: int, part: Sequence[TreeUsage], found: WrittenList, cost: TransferCost, *, fits: bool) -> Batch:
+    return Batch(
+        number=number,
+        trees=tuple(usage.tree for usage in part),
+        size_bytes=found.size_bytes,
+        files=found.files,
+        directories=found.directories,
+        chunks=found.chunks,
+        chunk_list=found.chunk_list,
+        chunk_list_digest=found.digest,
+        forecast_s=copy_s(found.files + found.directories, found.size_bytes, cost),
+        fits=fits,
+    )
+
+
+# ---
+# The plan of a migration: ranking, batches, chunk lists, surprises, forecast. Nothing on either file system changes.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """What was asked for. `name` None: the next free one; `catalog` None: the newest that was finished."""
+
+    name: str | None = None
+    catalog: str | None = None
+    order: Order = Order.HEAVIEST
+    accept_unknown_inodes: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanResult:
+    """The plan as written. `plan.problems` says what speaks against relying on it. `left_out` are the user trees of the
+    catalog that are in no batch, because their users work on the target.
+    """
+
+    plan: Plan
+    path: str
+    checksum: str
+    left_out: tuple[bytes, ...] = ()
+
+
+def make_plan(
+    request: PlanRequest,
+    *,
+    site: Site,
+    catalogs: CatalogReader,
+    documents: NewPlans,
+    lists: ChunkListWriter,
+    ledger: "Ledger",
+    quotas: Sequence[tuple[bytes, int]],
+    capacity: Capacity,
+    clock: Clock,
+    reaping: PlanReaping | None = None,
+    scheduling: PlanScheduling | None = None,
+    limits: AskLimits = no_limits,
+) -> PlanResult:
+    """Make a plan, write its chunk lists and its document, and record it.
+
+    `quotas` are the source's limits, `capacity` is the target's room now. A plan is written also where the target has
+    not the room for all batches, or not even for the first: planning is how that is found out, and room comes as the
+    migration goes on. Such batches have `fits` False and are named in `problems`; it is `run` that refuses them.
+    `limits` tells the limits of users on the target, by their numbers; who would be beyond his is a problem too.
+    Without `reaping` the rules of [reap] count for nothing, without `scheduling` there is no conversion schedule. Trees whose users work on the target are left out.
+
+    Raises UsageError where there is no site, no scan, no user tree, or the name is taken; Refused where the catalog is
+    half written or another site's, and where the target does not tell its inodes and nobody else did.
+    """
+    record = ledger.site.read()
+    if record is None:
+        raise UsageError(
+            "this site has no record in the ledger", cause="`init` was not run", hint="run `migrator init`"
+        )
+    _require_inodes(capacity, site.target.inodes_free, request)
+    name = _next_name(documents, ledger) if request.name is None else request.name
+    documents.require_free(name)
+    with catalogs.open(choose_catalog(request.catalog, ledger)) as queries:
+        require_usable(queries.record, record)
+        moved = moved_trees(queries.record, ledger)
+        maker = _Maker(
+            request=request,
+            site=site,
+            record=record,
+            capacity=capacity,
+            arrived=ledger.passes.arrived(before_plan=name),
+            now_s=clock.now_s(),
+            reaping=reaping,
+            scheduling=scheduling,
+            moved=moved,
+            limits=limits,
+        )
+        plan = maker.make(name, queries, lists, ledger, quotas)
+    path, checksum = documents.write(plan)
+    ledger.plans.record(plan, path=path, checksum=checksum)
+    ledger.events.add(_written(plan, clock.now_s()))
+    return PlanResult(plan=plan, path=path, checksum=checksum, left_out=tuple(sorted(moved)))
+
+
+def _next_name(documents: NewPlans, ledger: "Ledger") -> str:
+    """The next name that neither a document has nor a plan that the ledger remembers without its document."""
+    return documents.next_name(taken=ledger.plans.names())
+
+
+def _require_inodes(capacity: Capacity, inodes_free: int | None, request: PlanRequest) -> None:
+    if inodes_known(capacity, inodes_free) or request.accept_unknown_inodes:
+        return
+    raise Refused(
+        "it is not known how many files the target can take: its file system reports 0 inodes, which means unknown",
+        cause="BeeGFS and some others do not count inodes in statfs",
+        hint="set [target] inodes_free (BeeGFS: `beegfs target list --capacity`, the metadata targets), "
+        "or plan with --accept-unknown-inodes",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Maker:
+    """One planning, once it is known that it may go ahead."""
+
+    request: PlanRequest
+    site: Site
+    record: SiteRecord
+    capacity: Capacity
+    arrived: Mapping[bytes, Need]
+    now_s: float
+    reaping: PlanReaping | None
+    scheduling: PlanScheduling | None
+    moved: frozenset[bytes]
+    limits: AskLimits
+
+    def make(
+        self,
+        name: str,
+        queries: CatalogQueries,
+        lists: ChunkListWriter,
+        ledger: "Ledger",
+        quotas: Sequence[tuple[bytes, int]],
+    ) -> Plan:
+        catalog = queries.record
+        usages = queries.usages(now_s=self.now_s)
+        spans = without_trees(queries.link_spans(), self.moved)
+        ranking = tuple(rank([one for one in usages.trees if one.tree.path not in self.moved], self.request.order))
+        cost = choose_cost(ledger.samples.measured_cost(), self.site.transfer.jobs)
+        parts = batch_trees(ranking, spans, self._batch_limits())
+        surprises = self._surprises(queries, usages, spans, parts, quotas)
+        reap = self._reap(name, queries, ranking, cost)
+        writer = BatchWriter(site=self.site, capacity=self.capacity, arrived=self.arrived)
+        batches, problems = writer.write(name, queries, lists, parts, cost)
+        schedule = self._schedule(queries, ledger, ranking=ranking, batches=batches, cost=cost, reap=reap)
+        owners = tuple(one for one in queries.owners() if one.tree not in self.moved)
+        return Plan(
+            name=name,
+            site=self.record.name,
+            site_id=self.record.site_id,
+            created_at_s=self.now_s,
+            order=self.request.order,
+            catalog=catalog.name,
+            scan_id=catalog.scan_id,
+            catalog_whole=catalog.whole,
+            size_bytes=_bytes_once(ranking, spans),
+            files=sum(usage.files for usage in ranking),
+            directories=sum(usage.directories for usage in ranking),
+            ranking=ranking,
+            outside=usages.outside,
+            batches=batches,
+            surprises=surprises,
+            cost=cost,
+            forecast_s=sum(batch.forecast_s for batch in batches),
+            target=self.capacity,
+            problems=(
+                *self._catalog_problems(catalog, ledger),
+                *problems,
+                *quota_problems(self.limits, owners, ranking, arrived=self.arrived, reap=reap, meant=bool(quotas)),
+                *_schedule_problems(schedule, self.now_s),
+            ),
+            emptying=emptying_curves(ranking, cost),
+            reap=reap,
+            schedule=schedule,
+            owners=owners,
+        )
+
+    def _reap(
+        self, name: str, queries: CatalogQueries, ranking: Sequence[TreeUsage], cost: TransferCost
+    ) -> PlanReap | None:
+        if self.reaping is None:
+            return None
+        trees = {usage.tree.path for usage in ranking}
+        return reap_for_plan(name, queries, self.reaping, site=self.site, trees=trees, cost=cost, now_s=self.now_s)
+
+    def _schedule(
+        self,
+        queries: CatalogQueries,
+        ledger: "Ledger",
+        *,
+        ranking: Sequence[TreeUsage],
+        batches: Sequence[Batch],
+        cost: TransferCost,
+        reap: PlanReap | None,
+    ) -> Schedule | None:
+        if self.scheduling is None:
+            return None
+        planned = Planned(
+            ranking=ranking,
+            batches=batches,
+            cost=cost,
+            reap=reap,
+            arrived=self.arrived,
+            settled={tree: record for tree in self.moved if (record := ledger.cutovers.latest(tree)) is not None},
+            capacity=self.capacity,
+            history=read_history(ledger, cost),
+            now_s=self.now_s,
+        )
+        return schedule_for_plan(queries, self.scheduling, planned, site=self.site)
+
+    def _batch_limits(self) -> BatchLimits:
+        limits = self.site.batch
+        return BatchLimits(max_bytes=limits.max_bytes, max_files=limits.max_files, max_users=limits.max_users)
+
+    def _surprises(
+        self,
+        queries: CatalogQueries,
+        usages: Usages,
+        spans: Sequence[LinkSpan],
+        parts: Sequence[Sequence[TreeUsage]],
+        quotas: Sequence[tuple[bytes, int]],
+    ) -> tuple[Surprise, ...]:
+        trees = frozenset(usage.tree.path for usage in usages.trees)
+        batch_of = {usage.tree.path: number for number, part in enumerate(parts, start=1) for usage in part}
+        source_root = bytes(self.site.source.mount)
+        known = self.record.capabilities
+        findings = queries.findings(
+            known or TargetCapabilities(), long_path_bytes=RSYNC_PATH_LIMIT_BYTES - len(source_root) - 1
+        )
+        if known is None:
+            # What the target keeps was not probed: rather say so (in the problems) than name the losses of another.
+            findings = [finding for finding in findings if not finding.kind.startswith("loss-")]
+        return sort_surprises(
+            (
+                *link_surprises(spans, batch_of),
+                *symlink_surprises(queries.symlinks(), trees, source_root),
+                *quota_surprises(quotas, trees),
+                *outside_surprises(usages.outside, usages.outside_examples),
+                *finding_surprises(findings, known or TargetCapabilities(), trees),
+            )
+        )
+
+    def _catalog_problems(self, catalog: CatalogRecord, ledger: "Ledger") -> Iterator[str]:
+        if not catalog.whole:
+            reasons = "; ".join(catalog.reasons) or "no reason is recorded"
+            yield f"the catalog is not whole, so this plan may miss files: {reasons}"
+        newer = ledger.scans.unfinished()
+        if newer is not None and newer.scan_id > catalog.scan_id:
+            yield f"a newer scan ({newer.name}) is not finished; this plan rests on {catalog.name}"
+        if self.record.capabilities is None:
+            yield "what the target keeps of a file is not known yet, so losses are not listed: run `migrator doctor`"
+
+
+def _schedule_problems(schedule: Schedule | None, begins_at_s: float) -> tuple[str, ...]:
+    problem = None if schedule is None else schedule_problem(schedule, begins_at_s)
+    return () if problem is None else (problem,)
+
+
+def _bytes_once(ranking: Sequence[TreeUsage], spans: Sequence[LinkSpan]) -> int:
+    """Bytes of all trees, with link groups over several of them counted once."""
+    again = sum(span.size_bytes * (len(span.trees - {None}) - 1) for span in spans)
+    return sum(usage.size_bytes for usage in ranking) - again
+
+
+def _told(problems: Sequence[str]) -> str:
+    if not problems:
+        return ""
+    more = f" (and {several(len(problems) - 1, 'other problem')})" if len(problems) > 1 else ""
+    return f". {problems[0]}{more}"
+
+
+def _written(plan: Plan, at_s: float) -> Event:
+    heaviest = show(plan.ranking[0].tree.path)
+    return Event(
+        at_s=at_s,
+        kind=EventKind.PLAN_WRITTEN,
+        severity=Severity.WARNING if plan.problems else Severity.INFO,
+        subject=f"plan {plan.name}",
+        message=(
+            f"{several(len(plan.batches), 'batch', 'batches')} of {several(len(plan.ranking), 'user tree')}, {several(plan.files, 'file')}, "
+            f"{format_size(plan.size_bytes)}; {plan.order} first: {heaviest}{_told(plan.problems)}"
+        ),
+    )

@@ -1,0 +1,495 @@
+"""What planning asks of a catalog; every query is out of core."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+
+from migrator.beegfs.model import TreeOwner
+from migrator.catalog.database import connect
+from migrator.catalog.files import ClosedCatalog, open_closed
+from migrator.catalog.model import CatalogRecord
+from migrator.catalog.queries import BRICK_USES, ROWS_AT_ONCE, create_entries, listed
+from migrator.catalog.rules_packing import Listing
+from migrator.core.entry import UserTree, XattrKinds
+from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, parent
+from migrator.core.units import DAY_S, MIB, NS_PER_S
+from migrator.fs.model import TargetCapabilities
+from migrator.plan.model import AgeBucket, SurpriseKind, TreeUsage
+from migrator.plan.ports import TINY_BELOW_BYTES, CatalogQueries, Usages
+from migrator.plan.rules import AGE_BOUNDS, LinkSpan, SpanMember
+from migrator.plan.rules_surprises import MAX_EXAMPLES, Finding, SymlinkRow
+from migrator.reap.model import TreeRule
+from migrator.reap.store import Reaping
+from migrator.schedule.model import TreeOnBrick
+
+# ---
+# The SQL of planning. Values go in as parameters; what is put together here are constants of this module.
+#
+# DuckDB has few functions on BLOB: comparison, `min`, `octet_length`, `hex`, and a cast to VARCHAR that escapes what is
+# not printable. Where a path must be taken apart it is done on `hex`, which is exact.
+
+
+_LINUX_NAME_LIMIT_BYTES = 255
+
+TREE_TABLES = "CREATE TEMP TABLE tree_roots (path BLOB); CREATE TEMP TABLE ancestors (path BLOB)"
+"""`ancestors` holds the roots of the trees and all directories on the way to them: they are not left outside."""
+
+_OUTSIDE = "tree IS NULL AND path NOT IN (SELECT path FROM ancestors)"
+
+
+def usage(buckets: int) -> str:
+    """Sums by tree, type and age buckets. A link group counts once in each tree, its names all count as files."""
+
+    def bucket(column: str) -> str:
+        young = " ".join(f"WHEN {column} > $bound{index} THEN {index}" for index in range(buckets - 1))
+        return f"CASE {young} ELSE {buckets - 1} END"
+
+    return f"""
+        WITH counted AS (
+            SELECT tree, type, bytes, blocks, mtime_ns, atime_ns, 1 AS names, 0 AS groups
+            FROM entries WHERE link_group IS NULL AND tree IS NOT NULL
+            UNION ALL
+            SELECT tree, type, bytes, blocks, mtime_ns, atime_ns, 1 AS names, 0 AS groups
+            FROM entries
+            WHERE link_group IS NULL AND {_OUTSIDE}
+            UNION ALL
+            SELECT tree, min(type), max(bytes), max(blocks), max(mtime_ns), max(atime_ns), count(*), 1
+            FROM entries WHERE link_group IS NOT NULL GROUP BY tree, link_group
+        )
+        SELECT tree, type, {bucket("mtime_ns")} AS by_mtime, {bucket("atime_ns")} AS by_atime,
+            sum(names)::BIGINT, sum(bytes)::BIGINT, (sum(blocks) * 512)::BIGINT,
+            coalesce(sum(names) FILTER (WHERE type = 'file' AND bytes < $tiny), 0)::BIGINT,
+            max(bytes)::BIGINT, sum(groups)::BIGINT
+        FROM counted GROUP BY ALL
+    """
+
+
+MEDIAN_DAY = """
+    WITH days AS (
+        SELECT tree, mtime_ns // 86400000000000 AS day, count(*) AS names
+        FROM entries WHERE type <> 'directory' GROUP BY ALL
+    ), summed AS (
+        SELECT tree, day, sum(names) OVER (PARTITION BY tree ORDER BY day) AS so_far,
+            sum(names) OVER (PARTITION BY tree) AS total
+        FROM days
+    )
+    SELECT tree, min(day)::BIGINT FROM summed WHERE so_far * 2 >= total GROUP BY tree
+"""
+"""The day on which the median file was changed: exact to the day, and in memory that does not grow with the files."""
+
+LARGEST = """
+    WITH top AS (SELECT tree, max(bytes) AS bytes FROM entries WHERE type = 'file' GROUP BY tree)
+    SELECT entries.tree, min(entries.path) FROM entries
+    JOIN top ON entries.tree IS NOT DISTINCT FROM top.tree AND entries.bytes = top.bytes
+    WHERE entries.type = 'file' GROUP BY entries.tree
+"""
+
+OUTSIDE_EXAMPLES = f"SELECT min(path, $examples) FROM entries WHERE {_OUTSIDE}"
+
+SPANNING = """
+    CREATE OR REPLACE TEMP TABLE spanning AS
+    WITH linked AS (
+        SELECT link_group, coalesce(tree, ''::BLOB) AS tree, path, bytes FROM entries WHERE link_group IS NOT NULL
+    ), several AS (
+        SELECT link_group FROM linked GROUP BY link_group HAVING min(tree) <> max(tree)
+    ), spans AS (
+        SELECT link_group, list_sort(list(DISTINCT tree)) AS trees, max(bytes) AS group_bytes
+        FROM linked SEMI JOIN several USING (link_group) GROUP BY link_group
+    )
+    SELECT link_group, trees, group_bytes, tree, path FROM linked JOIN spans USING (link_group)
+"""
+
+SPAN_MEMBERS = """
+    SELECT trees, tree, count(*), min(path, $examples) FROM spanning GROUP BY trees, tree ORDER BY trees, tree
+"""
+
+SPANS = """
+    WITH groups AS (SELECT DISTINCT link_group, trees, group_bytes FROM spanning)
+    SELECT trees, count(*), sum(group_bytes)::BIGINT FROM groups GROUP BY trees ORDER BY trees
+"""
+
+SYMLINKS = "SELECT path, tree, symlink_target FROM entries WHERE type = 'symlink' AND tree IS NOT NULL"
+
+OWNED = """
+    WITH counted AS (
+        SELECT tree, uid, least(bytes, blocks * 512) AS bytes
+        FROM entries WHERE link_group IS NULL AND tree IS NOT NULL AND type = 'file' AND bytes > 0
+        UNION ALL
+        SELECT tree, min(uid), least(max(bytes), max(blocks) * 512)
+        FROM entries WHERE link_group IS NOT NULL AND tree IS NOT NULL AND type = 'file' AND bytes > 0
+        GROUP BY tree, link_group
+    )
+    SELECT tree, uid, sum(bytes)::BIGINT, count(*)::BIGINT FROM counted GROUP BY tree, uid ORDER BY tree, uid
+"""
+"""By owner what a quota of the target counts: of a file with holes, what is allocated."""
+
+OWNERS = """
+    CREATE OR REPLACE TEMP TABLE owners AS
+    WITH counts AS (SELECT tree, uid, count(*) AS names FROM entries WHERE tree IS NOT NULL GROUP BY ALL),
+    majority AS (SELECT tree, arg_max(uid, (names, -(uid::BIGINT))) AS uid FROM counts GROUP BY tree),
+    roots AS (
+        SELECT path AS tree, min(uid) AS uid FROM entries
+        WHERE type = 'directory' AND path IN (SELECT path FROM tree_roots) GROUP BY path
+    )
+    SELECT counts.tree, coalesce(nullif(any_value(roots.uid), 0), any_value(majority.uid)) AS owner,
+        list(DISTINCT counts.uid) AS uids
+    FROM counts JOIN majority USING (tree) LEFT JOIN roots USING (tree) GROUP BY counts.tree
+"""
+"""A tree belongs to whom its root belongs to; where that is root, or unknown, to whom most of its paths belong."""
+
+FOREIGN_PEOPLE = "SELECT tree, (len(uids) - 1)::BIGINT FROM owners"
+
+
+def findings(capabilities: TargetCapabilities, long_path_bytes: int) -> tuple[str, dict[str, object]]:
+    """The query that counts every kind in one pass, with its parameters (besides `$examples`)."""
+    parameters: dict[str, object] = {}
+    predicates = {
+        SurpriseKind.FOREIGN_OWNER: "uid <> owner",
+        SurpriseKind.LONG_PATH: "octet_length(path) >= $long_path",
+        **_losses(capabilities, parameters),
+    }
+    parameters["long_path"] = min(long_path_bytes, RSYNC_PATH_LIMIT_BYTES)
+    # Nearly every path has a fraction of a second: a scan of its own, without the list of the other kinds.
+    fraction = predicates.pop(SurpriseKind.LOSS_TIME, None)
+    kinds = ", ".join(f"CASE WHEN {predicate} THEN '{kind}' END" for kind, predicate in predicates.items())
+    query = f"""
+        SELECT kind, tree, count(*), sum(bytes)::BIGINT, min(path, $examples) FROM (
+            SELECT tree, bytes, path, unnest([{kinds}]) AS kind
+            FROM entries JOIN owners USING (tree) WHERE {" OR ".join(predicates.values())}
+        ) WHERE kind IS NOT NULL GROUP BY kind, tree
+    """
+    if fraction is not None:
+        query += f"""
+            UNION ALL SELECT '{SurpriseKind.LOSS_TIME}', tree, count(*), sum(bytes)::BIGINT, min(path, $examples)
+            FROM entries WHERE tree IS NOT NULL AND {fraction} GROUP BY tree
+        """
+    return query, parameters
+
+
+def _losses(capabilities: TargetCapabilities, parameters: dict[str, object]) -> dict[SurpriseKind, str]:
+    def value(name: str, content: object) -> str:
+        parameters[name] = content
+        return f"${name}"
+
+    device = "type IN ('block', 'character')"
+    found: dict[SurpriseKind, str] = {}
+    if capabilities.time_granularity_ns > 1:
+        found[SurpriseKind.LOSS_TIME] = f"mtime_ns % {value('granularity', capabilities.time_granularity_ns)} <> 0"
+    if not capabilities.makes_devices:
+        found[SurpriseKind.LOSS_DEVICE_NODE] = device
+    elif not capabilities.keeps_device_numbers:
+        found[SurpriseKind.LOSS_DEVICE] = f"{device} AND rdev <> 0"
+    if not capabilities.makes_fifos:
+        found[SurpriseKind.LOSS_FIFO] = "type = 'fifo'"
+    if not capabilities.makes_sockets:
+        found[SurpriseKind.LOSS_SOCKET] = "type = 'socket'"
+    longest = value("symlink_target", capabilities.max_symlink_target_bytes)
+    found[SurpriseKind.LOSS_SYMLINK_TARGET] = f"type = 'symlink' AND octet_length(symlink_target) > {longest}"
+    shown = value("symlink_mode", capabilities.symlink_mode)
+    found[SurpriseKind.LOSS_SYMLINK_MODE] = f"type = 'symlink' AND mode <> {shown}"
+    if not capabilities.keeps_symlink_owner:
+        found[SurpriseKind.LOSS_SYMLINK_OWNER] = "type = 'symlink' AND (uid <> 0 OR gid <> 0)"
+    if not capabilities.keeps_symlink_times:
+        found[SurpriseKind.LOSS_SYMLINK_TIME] = "type = 'symlink'"
+    if not capabilities.keeps_hard_links:
+        found[SurpriseKind.LOSS_HARD_LINK] = "link_group IS NOT NULL"
+    if not capabilities.keeps_sparse:
+        found[SurpriseKind.LOSS_SPARSENESS] = "type = 'file' AND blocks * 512 < size"
+    found.update(_xattr_losses(capabilities, value("xattr_bytes", capabilities.max_xattr_value_bytes)))
+    acl = f"xattr_kinds & {int(XattrKinds.ACL_ACCESS | XattrKinds.ACL_DEFAULT)} <> 0"
+    if capabilities.keeps_acls:
+        acl += f" AND acl_entries > {value('acl_entries', capabilities.max_acl_entries)}"
+    found[SurpriseKind.LOSS_ACL] = acl
+    name = _name_loss(capabilities, parameters)
+    if name:
+        found[SurpriseKind.LOSS_NAME] = name
+    return {kind: f"({predicate})" for kind, predicate in found.items()}
+
+
+def _xattr_losses(capabilities: TargetCapabilities, limit: str) -> dict[SurpriseKind, str]:
+    carried = XattrKinds.NONE
+    # Of `trusted.*` nothing is ever carried.
+    refused = XattrKinds.TRUSTED
+    security = XattrKinds.CAPABILITY | XattrKinds.SECURITY
+    for kinds, keeps in (
+        (XattrKinds.USER, capabilities.keeps_user_xattrs),
+        (security, capabilities.keeps_security_xattrs),
+    ):
+        if keeps:
+            carried |= kinds
+        else:
+            refused |= kinds
+    return {
+        SurpriseKind.LOSS_XATTR_SIZE: f"xattr_kinds & {int(carried)} <> 0 AND xattr_largest_bytes > {limit}",
+        SurpriseKind.LOSS_XATTR_NAMESPACE: f"xattr_kinds & {int(refused)} <> 0",
+    }
+
+
+def _name_loss(capabilities: TargetCapabilities, parameters: dict[str, object]) -> str:
+    checks: list[str] = []
+    if capabilities.max_name_bytes < _LINUX_NAME_LIMIT_BYTES:
+        # A run of so many bytes, none of them a slash (2F), that begins at a byte and not in its middle.
+        component = "(?:[013-9A-F][0-9A-F]|2[0-9A-E])"
+        parameters["long_name"] = f"^(?:..)*?{component}{{{capabilities.max_name_bytes + 1}}}"
+        checks.append("(octet_length(path) > $name_bytes AND regexp_matches(hex(path), $long_name))")
+        parameters["name_bytes"] = capabilities.max_name_bytes
+    for index, name in enumerate(capabilities.reserved_names):
+        parameters[f"reserved{index}"] = name
+        parameters[f"reserved{index}_pattern"] = f"^(?:(?:..)*2F)?{name.hex().upper()}(?:2F|$)"
+        # Quick and too wide first, on the escaped text; exact second.
+        checks.append(
+            f"CASE WHEN contains(path::VARCHAR, ($reserved{index}::BLOB)::VARCHAR) "
+            f"THEN regexp_matches(hex(path), $reserved{index}_pattern) ELSE false END"
+        )
+    return " OR ".join(checks)
+
+
+# ---
+# What planning asks of a catalog: usage, surprises and the lists to pack. Every query is out of core.
+
+
+DUCKDB_MEMORY_BYTES = 448 * MIB
+"""Of the 1 GB that planning may take; the rest is for what DuckDB does not count, pyarrow and the open chunks."""
+
+
+class CatalogQueryFiles:
+    """The `CatalogReader` port over a directory of catalogs; `temp_dir` takes what DuckDB spills."""
+
+    def __init__(self, directory: Path, *, temp_dir: Path, threads: int | None = None) -> None:
+        self._directory = directory
+        self._temp_dir = temp_dir
+        self._threads = threads
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[CatalogQueries]:
+        """Raises UsageError where there is no such catalog, Refused where it is half written or damaged."""
+        catalog = open_closed(self._directory / name)
+        with connect(DUCKDB_MEMORY_BYTES, self._temp_dir, threads=self._threads) as connection:
+            yield UsageQueries(catalog, connection)
+
+
+class UsageQueries:
+    """The `CatalogQueries` port. One query at a time."""
+
+    def __init__(self, catalog: ClosedCatalog, connection: duckdb.DuckDBPyConnection) -> None:
+        self._record = catalog.record
+        self._bricks = sorted(walk.brick for walk in catalog.record.bricks)
+        self._connection = connection
+        self._to_pack = "entries"
+        create_entries(connection, catalog.part_files)
+        self._create_trees()
+
+    @property
+    def record(self) -> CatalogRecord:
+        """The closing record."""
+        return self._record
+
+    def _create_trees(self) -> None:
+        roots = {tree.path for tree in self._record.trees}
+        above = {b"", *(path for root in roots for path in _ancestors(root))}
+        self._connection.execute(TREE_TABLES)
+        for root in sorted(roots):
+            self._connection.execute("INSERT INTO tree_roots VALUES (?)", [root])
+        for path in sorted(roots | above):
+            self._connection.execute("INSERT INTO ancestors VALUES (?)", [path])
+
+    def _all(self, query: str, parameters: dict[str, object] | None = None) -> list[tuple[object, ...]]:
+        return self._connection.execute(query, parameters).fetchall()
+
+    def usages(self, *, now_s: float, tiny_below_bytes: int = TINY_BELOW_BYTES) -> Usages:
+        """Counts, bytes and ages of every tree, and of what lies outside."""
+        tallies: dict[bytes | None, _Tally] = {tree.path: _Tally() for tree in self._record.trees}
+        parameters: dict[str, object] = {"tiny": tiny_below_bytes}
+        parameters |= {f"bound{index}": bound for index, bound in enumerate(_time_bounds_ns(now_s))}
+        for row in self._all(usage(len(AGE_BOUNDS)), parameters):
+            _tally(tallies, row)
+        for tree, day in self._all(MEDIAN_DAY):
+            if tree in tallies:
+                # The middle of the day of now, and what is dated in the future, is not younger than nothing.
+                tallies[_path_or_none(tree)].median_age_s = max(now_s - (_int(day) + 0.5) * DAY_S, 0.0)
+        for tree, path in self._all(LARGEST):
+            if tree in tallies:
+                tallies[_path_or_none(tree)].largest_path = _bytes(path)
+        outside = tallies.pop(None, None)
+        examples = self._all(OUTSIDE_EXAMPLES, {"examples": MAX_EXAMPLES})[0][0] if outside else None
+        return Usages(
+            trees=tuple(
+                tallies[tree.path].usage(tree) for tree in sorted(self._record.trees, key=lambda tree: tree.path)
+            ),
+            outside=outside.usage(UserTree(path=b"", user="")) if outside else None,
+            outside_examples=_paths(examples),
+        )
+
+    def owners(self) -> Sequence[TreeOwner]:
+        """By tree and owner the files with content, in that order."""
+        return tuple(
+            TreeOwner(tree=_bytes(tree), uid=_int(uid), size_bytes=_int(size_bytes), files=_int(files))
+            for tree, uid, size_bytes, files in self._all(OWNED)
+        )
+
+    def link_spans(self) -> Sequence[LinkSpan]:
+        """Link groups with names in more than one tree, or in a tree and outside, by the set of trees."""
+        self._connection.execute(SPANNING)
+        members: dict[tuple[bytes, ...], list[SpanMember]] = {}
+        for trees, tree, names, examples in self._all(SPAN_MEMBERS, {"examples": MAX_EXAMPLES}):
+            members.setdefault(_paths(trees), []).append(
+                # No tree's path is empty, so that the empty one can stand for what has no tree.
+                SpanMember(tree=_bytes(tree) or None, names=_int(names), examples=_paths(examples))
+            )
+        return tuple(
+            LinkSpan(members=tuple(members[_paths(trees)]), groups=_int(groups), size_bytes=_int(size_bytes))
+            for trees, groups, size_bytes in self._all(SPANS)
+        )
+
+    def symlinks(self) -> Iterator[SymlinkRow]:
+        """Every symlink inside the trees, streamed."""
+        reader = self._connection.sql(SYMLINKS).to_arrow_reader(ROWS_AT_ONCE)
+        for block in reader:
+            path, tree, target = (column.to_pylist() for column in block.columns)
+            for index in range(len(path)):
+                yield SymlinkRow(path=path[index], tree=tree[index], target=target[index] or b"")
+
+    def findings(self, capabilities: TargetCapabilities, *, long_path_bytes: int) -> Sequence[Finding]:
+        """Foreign owners, long paths, and what the target cannot keep."""
+        self._connection.execute(OWNERS)
+        query, parameters = findings(capabilities, long_path_bytes)
+        people = {tree: _int(count) for tree, count in self._all(FOREIGN_PEOPLE)}
+        return tuple(
+            Finding(
+                kind=SurpriseKind(str(kind)),
+                tree=_path_or_none(tree),
+                count=_int(count),
+                size_bytes=_int(size_bytes),
+                examples=_paths(examples),
+                people=people.get(tree, 0) if kind == SurpriseKind.FOREIGN_OWNER else 0,
+            )
+            for kind, tree, count, size_bytes, examples in self._all(query, {**parameters, "examples": MAX_EXAMPLES})
+        )
+
+    def brick_uses(self) -> Sequence[TreeOnBrick]:
+        """By brick and tree, in order."""
+        found = (
+            TreeOnBrick(
+                brick=None if brick is None else str(brick),
+                tree=_path_or_none(tree),
+                files=_int(names),
+                allocated_bytes=_int(allocated_bytes),
+            )
+            for brick, tree, names, _, allocated_bytes in self._all(BRICK_USES)
+        )
+        return sorted(found, key=lambda use: (use.brick or "", use.tree or b""))
+
+    def listings(self, batches: Sequence[Sequence[bytes]]) -> Iterator[Listing]:
+        """All paths of the trees of the batches, for packing: sorted by DuckDB, streamed."""
+        return listed(self._connection, batches, bricks=self._bricks, rows=self._to_pack)
+
+    def reap(self, rules: Sequence[TreeRule], *, keep_file: str, now_s: float) -> Reaping:
+        """What the rules match; listings leave out from now on what is archived or skipped."""
+        reaping = Reaping(self._connection, self._record, rules, keep_file=keep_file, now_s=now_s)
+        self._to_pack = reaping.keep_back()
+        return reaping
+
+
+class _Tally:
+    """The sums of one tree while the groups of the query come in."""
+
+    def __init__(self) -> None:
+        self.files = 0
+        self.directories = 0
+        self.size_bytes = 0
+        self.allocated_bytes = 0
+        self.tiny_files = 0
+        self.largest_bytes = 0
+        self.largest_path = b""
+        self.link_groups = 0
+        self.symlinks = 0
+        self.specials = 0
+        self.median_age_s = 0.0
+        self.by_mtime = [[0, 0] for _ in AGE_BOUNDS]
+        self.by_atime = [[0, 0] for _ in AGE_BOUNDS]
+
+    def usage(self, tree: UserTree) -> TreeUsage:
+        return TreeUsage(
+            tree=tree,
+            files=self.files,
+            directories=self.directories,
+            size_bytes=self.size_bytes,
+            allocated_bytes=self.allocated_bytes,
+            tiny_files=self.tiny_files,
+            largest_bytes=self.largest_bytes,
+            largest_path=self.largest_path,
+            link_groups=self.link_groups,
+            symlinks=self.symlinks,
+            specials=self.specials,
+            by_mtime=_buckets(self.by_mtime),
+            by_atime=_buckets(self.by_atime),
+            median_age_s=self.median_age_s,
+        )
+
+
+def _tally(tallies: dict[bytes | None, _Tally], row: tuple[object, ...]) -> None:
+    tally = tallies.setdefault(_path_or_none(row[0]), _Tally())
+    kind = str(row[1])
+    by_mtime, by_atime, names, size_bytes, allocated_bytes, tiny, largest_bytes, groups = map(_int, row[2:])
+    tally.allocated_bytes += allocated_bytes
+    if kind == "directory":
+        tally.directories += names
+        return
+    tally.files += names
+    tally.size_bytes += size_bytes
+    tally.tiny_files += tiny
+    tally.largest_bytes = max(tally.largest_bytes, largest_bytes)
+    tally.link_groups += groups
+    if kind == "symlink":
+        tally.symlinks += names
+    elif kind != "file":
+        tally.specials += names
+    for buckets, index in ((tally.by_mtime, by_mtime), (tally.by_atime, by_atime)):
+        buckets[index][0] += names
+        buckets[index][1] += size_bytes
+
+
+def _buckets(sums: Sequence[Sequence[int]]) -> tuple[AgeBucket, ...]:
+    return tuple(
+        AgeBucket(label=label, max_age_s=max_age_s, files=files, size_bytes=size_bytes)
+        for (label, max_age_s), (files, size_bytes) in zip(AGE_BOUNDS, sums, strict=True)
+    )
+
+
+def _time_bounds_ns(now_s: float) -> list[int]:
+    """For every bucket but the last, the time above which a file is as young as that."""
+    now_ns = int(now_s * NS_PER_S)
+    return [now_ns - max_age_s * NS_PER_S for _, max_age_s in AGE_BOUNDS if max_age_s is not None]
+
+
+def _ancestors(path: bytes) -> Iterator[bytes]:
+    current = parent(path)
+    while current:
+        yield current
+        current = parent(current)
+
+
+def _int(value: object) -> int:
+    if not isinstance(value, int):
+        raise TypeError(f"a count of the catalog is {value!r}")
+    return value
+
+
+def _bytes(value: object) -> bytes:
+    if not isinstance(value, bytes):
+        raise TypeError(f"a path of the catalog is {value!r}")
+    return value
+
+
+def _path_or_none(value: object) -> bytes | None:
+    return None if value is None else _bytes(value)
+
+
+def _paths(value: object) -> tuple[bytes, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise TypeError(f"a list of paths of the catalog is {value!r}")
+    return tuple(map(_bytes, value))

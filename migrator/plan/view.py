@@ -1,0 +1,267 @@
+"""The plan as tables that a manager can read."""
+
+from collections.abc import Iterator, Sequence
+
+from migrator.core.paths import show
+from migrator.core.units import format_age, format_count, format_duration, format_size, several
+from migrator.plan.model import AgeBucket, Batch, EmptyingCurve, Plan, Surprise, SurpriseKind, TreeUsage
+from migrator.reap.view import plan_reap_blocks
+from migrator.render.document import (
+    NONE,
+    Block,
+    Document,
+    Section,
+    clean,
+    facts,
+    figure,
+    paragraph,
+    paths,
+    percent,
+    table,
+    text,
+    when,
+    wide,
+    yes,
+)
+from migrator.schedule.view import schedule_blocks
+
+RANKING_ROWS = 20
+AGE_ROWS = 10
+_EXAMPLES = 3
+_USERS_NAMED = 6
+_CURVE_SHARES = (0.25, 0.5, 0.75, 0.9, 1.0)
+
+
+def plan_document(plan: Plan, *, ranking_rows: int = RANKING_ROWS, age_rows: int = AGE_ROWS) -> Document:
+    """The plan in short: its first rows, and what will surprise by kind. A report and `--json` have all of it."""
+    return Document(
+        title=clean(f"Plan {plan.name} for {plan.site}"),
+        subtitle=f"made {when(plan.created_at_s)}, {plan.order.value} first",
+        sections=tuple(_sections(plan, ranking_rows, age_rows)),
+    )
+
+
+def _sections(plan: Plan, ranking_rows: int, age_rows: int) -> Iterator[Section]:
+    yield Section(title="What moves", blocks=tuple(_overview(plan)))
+    ranking = ranking_blocks(plan, rows=ranking_rows, age_rows=age_rows)
+    yield Section(title="Who holds what", blocks=tuple(ranking))
+    yield Section(title="Batches", blocks=(_batches(plan.batches),))
+    if plan.reap is not None:
+        yield Section(title="What is reaped", blocks=tuple(plan_reap_blocks(plan.reap)))
+    if plan.surprises:
+        yield Section(title="What will surprise", blocks=(surprise_kinds(plan.surprises),))
+    if plan.emptying:
+        yield Section(title="How each order would empty the source", blocks=(emptying_table(plan.emptying),))
+    if plan.schedule is not None:
+        yield Section(
+            title="When bricks can be cleared", blocks=tuple(schedule_blocks(plan.schedule, plan.created_at_s))
+        )
+
+
+def _overview(plan: Plan) -> Iterator[Block]:
+    for problem in plan.problems:
+        yield paragraph(problem, alert=True)
+    if not plan.catalog_whole:
+        yield paragraph(
+            "The scan behind this plan is not whole: there may be more on the source than is planned here.", alert=True
+        )
+    streams = several(plan.cost.streams, "stream")
+    inodes = "not told" if plan.target.free_inodes is None else format_count(plan.target.free_inodes)
+    yield facts(
+        [
+            ("bytes", format_size(plan.size_bytes)),
+            ("files", format_count(plan.files)),
+            ("directories", format_count(plan.directories)),
+            ("user trees", format_count(len(plan.ranking))),
+            ("batches", format_count(len(plan.batches))),
+            ("forecast", f"{format_duration(plan.forecast_s)} with {streams} ({plan.cost.basis})"),
+            ("free on the target", f"{format_size(plan.target.free_bytes)}, inodes: {inodes}"),
+            ("catalog", f"{plan.catalog} (whole: {yes(plan.catalog_whole)})"),
+        ]
+    )
+
+
+def ranking_blocks(plan: Plan, *, rows: int | None, age_rows: int | None) -> Iterator[Block]:
+    """User trees by weight, with their ages; and what lies outside every tree."""
+    every = sorted(plan.ranking, key=lambda usage: (-usage.size_bytes, usage.tree.path))
+    yield table(
+        "User trees by bytes",
+        [
+            figure("rank"),
+            paths("user"),
+            paths("tree"),
+            figure("bytes"),
+            figure("share"),
+            figure("files"),
+            figure("directories"),
+            figure("tiny files"),
+            figure("largest file"),
+            figure("link groups"),
+            figure("median age"),
+        ],
+        (_usage_row(rank, usage, plan.size_bytes) for rank, usage in enumerate(every, 1)),
+        limit=rows,
+    )
+    if every:
+        yield _age_table("Bytes by age of last change, by user", every, "by_mtime", limit=age_rows)
+        yield _age_table("Bytes by age of last reading, by user", every, "by_atime", limit=age_rows)
+    if plan.outside is not None and (plan.outside.files or plan.outside.directories):
+        outside = plan.outside
+        yield paragraph(
+            f"Outside every user tree lie {several(outside.files, 'file')} with {format_size(outside.size_bytes)} "
+            f"in {several(outside.directories, 'directory', 'directories')}. They do not move.",
+            alert=True,
+        )
+
+
+def _usage_row(rank: int, usage: TreeUsage, all_bytes: int) -> tuple[str, ...]:
+    tiny = percent(100 * usage.tiny_files / usage.files) if usage.files else NONE
+    return (
+        str(rank),
+        usage.tree.user,
+        show(usage.tree.path),
+        format_size(usage.size_bytes),
+        percent(100 * usage.size_bytes / all_bytes) if all_bytes else NONE,
+        format_count(usage.files),
+        format_count(usage.directories),
+        f"{format_count(usage.tiny_files)} ({tiny})",
+        format_size(usage.largest_bytes),
+        format_count(usage.link_groups),
+        format_age(usage.median_age_s),
+    )
+
+
+def _age_table(title: str, every: Sequence[TreeUsage], which: str, *, limit: int | None) -> Block:
+    def buckets(usage: TreeUsage) -> tuple[AgeBucket, ...]:
+        return usage.by_mtime if which == "by_mtime" else usage.by_atime
+
+    labels = list(dict.fromkeys(bucket.label for usage in every for bucket in buckets(usage)))
+    return table(
+        title,
+        [paths("user"), *(figure(clean(label)) for label in labels)],
+        (
+            (
+                usage.tree.user,
+                *(
+                    _size(sum(bucket.size_bytes for bucket in buckets(usage) if bucket.label == label))
+                    for label in labels
+                ),
+            )
+            for usage in every
+        ),
+        limit=limit,
+    )
+
+
+def _size(size_bytes: int) -> str:
+    return format_size(size_bytes) if size_bytes else NONE
+
+
+def _batches(batches: Sequence[Batch]) -> Block:
+    elapsed_s = 0.0
+    rows = []
+    for batch in batches:
+        elapsed_s += batch.forecast_s
+        rows.append(
+            (
+                str(batch.number),
+                format_count(len(batch.trees)),
+                _named([tree.user for tree in batch.trees]),
+                format_size(batch.size_bytes),
+                format_count(batch.files),
+                format_count(batch.chunks),
+                format_duration(batch.forecast_s),
+                format_duration(elapsed_s),
+                "" if batch.fits else "over the limits of a batch: stands alone",
+            )
+        )
+    return table(
+        "",
+        [
+            figure("batch"),
+            figure("trees"),
+            paths("users"),
+            figure("bytes"),
+            figure("files"),
+            figure("chunks"),
+            figure("takes"),
+            figure("done after"),
+            wide("remark"),
+        ],
+        rows,
+    )
+
+
+def _named(users: Sequence[str]) -> str:
+    different = list(dict.fromkeys(users))
+    named = ", ".join(different[:_USERS_NAMED])
+    return named if len(different) <= _USERS_NAMED else f"{named} and {len(different) - _USERS_NAMED} more"
+
+
+def surprise_kinds(surprises: Sequence[Surprise]) -> Block:
+    """What will surprise, kind by kind over all trees, with the first examples of each."""
+    by_kind: dict[SurpriseKind, list[Surprise]] = {}
+    for one in surprises:
+        by_kind.setdefault(one.kind, []).append(one)
+    return table(
+        "",
+        [text("what"), figure("trees"), figure("paths"), figure("bytes"), paths("detail"), paths("for example")],
+        (
+            (
+                kind.value,
+                _count(len({one.tree for one in found} - {None})),
+                format_count(sum(one.count for one in found)),
+                _size(sum(one.size_bytes for one in found)),
+                _details(found),
+                ", ".join(show(example) for example in [path for one in found for path in one.examples][:_EXAMPLES]),
+            )
+            for kind, found in by_kind.items()
+        ),
+        note="Tree by tree: `migrator report`, or --json." if len(by_kind) < len(surprises) else "",
+    )
+
+
+def _count(count: int) -> str:
+    return format_count(count) if count else NONE
+
+
+def _details(found: Sequence[Surprise]) -> str:
+    different = list(dict.fromkeys(one.detail for one in found if one.detail))
+    more = f" (and {several(len(different) - 1, 'other detail')})" if len(different) > 1 else ""
+    return f"{different[0]}{more}" if different else ""
+
+
+def surprise_table(surprises: Sequence[Surprise], *, limit: int | None) -> Block:
+    """What will surprise somebody if nobody says it beforehand."""
+    return table(
+        "",
+        [text("what"), paths("tree"), figure("paths"), figure("bytes"), paths("detail"), paths("for example")],
+        (
+            (
+                one.kind.value,
+                NONE if one.tree is None else show(one.tree),
+                format_count(one.count),
+                format_size(one.size_bytes),
+                one.detail,
+                ", ".join(show(example) for example in one.examples[:_EXAMPLES]),
+            )
+            for one in surprises
+        ),
+        limit=limit,
+    )
+
+
+def emptying_table(curves: Sequence[EmptyingCurve]) -> Block:
+    """When which share of the bytes has left the source, order by order."""
+    return table(
+        "",
+        [text("order"), *(figure(f"{share:.0%} free after") for share in _CURVE_SHARES)],
+        ((curve.order.value, *(_reached(curve, share) for share in _CURVE_SHARES)) for curve in curves),
+    )
+
+
+def _reached(curve: EmptyingCurve, share: float) -> str:
+    if not curve.points:
+        return NONE
+    wanted = share * curve.points[-1].freed_bytes
+    return next((format_duration(point.elapsed_s) for point in curve.points if point.freed_bytes >= wanted), NONE)

@@ -1,1 +1,0 @@
-"""Small protocols that the stages need and the adapters fulfil. No logic."""

@@ -1,0 +1,1 @@
+"""`purge`: free the source of moved users, against proof of every file."""

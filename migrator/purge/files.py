@@ -1,0 +1,194 @@
+"""Taking a user tree apart on the source, by descriptor, in a directory that only root can enter."""
+
+import ctypes
+import errno
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+from migrator.core.entry import Entry, EntryType
+from migrator.core.errors import Refused
+from migrator.core.paths import join, parent, show
+from migrator.fs.beneath import Root
+from migrator.fs.reading import INO_MASK
+from migrator.fs.writing import descriptor_path, open_own
+from migrator.purge.model import PURGE_NAME, TREE_NAME
+from migrator.purge.rules import CLOSED_MODE
+
+_RAISED = b"deep-"
+_KNOWN_AS = "user.migrator.known-as"
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class MountedPlaces:
+    """The `ClosedPlaces` port over the source's mount. Holds the root open until `close`, which may be called again."""
+
+    def __init__(self, root: bytes) -> None:
+        self._root = Root(os.path.abspath(root))
+        with self._open(b"", os.O_PATH | os.O_DIRECTORY) as fd:
+            self._device = os.fstat(fd).st_dev
+
+    def close(self) -> None:
+        """Release the root."""
+        self._root.close()
+
+    def stands(self, path: bytes) -> bool:
+        """As the port says."""
+        try:
+            with self._root.parent(path) as (fd, name):
+                os.stat(name, dir_fd=fd, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in _NOT_THERE:
+                raise
+            self._check_root()
+            return False
+        return True
+
+    def put(self, tree: bytes, place: bytes, *, ino: int) -> None:
+        """As the port says."""
+        # Open for reading, so that it can be flushed.
+        with (
+            self._made_place(place) as place_fd,
+            self._open(parent(tree), _DIRECTORY) as above_fd,
+        ):
+            name = tree.rpartition(b"/")[2]
+            facts = os.stat(name, dir_fd=above_fd, follow_symlinks=False)
+            if facts.st_ino & INO_MASK != ino or facts.st_dev != self._device or not stat.S_ISDIR(facts.st_mode):
+                raise OSError(errno.ESTALE, "another directory stands in its place", tree)
+            # An empty directory in its way would be replaced; what is in the place is this program's alone.
+            os.rename(name, TREE_NAME, src_dir_fd=above_fd, dst_dir_fd=place_fd)
+            moved = os.stat(TREE_NAME, dir_fd=place_fd, follow_symlinks=False)
+            if moved.st_ino & INO_MASK != ino:
+                os.rename(TREE_NAME, name, src_dir_fd=place_fd, dst_dir_fd=above_fd)
+                raise OSError(errno.ESTALE, "another directory was put in its place just now", tree)
+            os.fsync(place_fd)
+            os.fsync(above_fd)
+
+    def close_directory(self, path: bytes, expected: Entry) -> None:
+        """As the port says."""
+        with self._open(path, _DIRECTORY) as fd:
+            facts = os.fstat(fd)
+            closed = (os.geteuid(), CLOSED_MODE)
+            if facts.st_dev != self._device or facts.st_ino & INO_MASK != expected.ino:
+                raise OSError(errno.ESTALE, "another directory stands in its place", path)
+            now = (facts.st_uid, stat.S_IMODE(facts.st_mode))
+            if now == closed:
+                return
+            if now != (expected.uid, expected.mode):
+                raise OSError(errno.ESTALE, "its owner or mode was changed just now", path)
+            # Whoever has it open is kept out by the mode, and its owner, who could open it again, is so no more.
+            os.fchown(fd, os.geteuid(), -1)
+            os.fchmod(fd, CLOSED_MODE)
+
+    def raise_up(self, path: bytes, place: bytes, *, ino: int, known_as: bytes) -> bytes:
+        """As the port says."""
+        name = b"%s%016x" % (_RAISED, ino)
+        with (
+            self._open(place, _DIRECTORY) as place_fd,
+            self._open(parent(path), _DIRECTORY) as above_fd,
+            self._open(path, _DIRECTORY) as fd,
+        ):
+            facts = os.fstat(fd)
+            if facts.st_ino & INO_MASK != ino or facts.st_dev != self._device:
+                raise OSError(errno.ESTALE, "another directory stands in its place", path)
+            os.setxattr(descriptor_path(fd), _KNOWN_AS, known_as)
+            os.fsync(fd)
+            os.rename(path.rpartition(b"/")[2], name, src_dir_fd=above_fd, dst_dir_fd=place_fd)
+            os.fsync(place_fd)
+        return join(place, name)
+
+    def raised(self, place: bytes) -> Mapping[bytes, bytes]:
+        """As the port says."""
+        found: dict[bytes, bytes] = {}
+        with self._open(place, _DIRECTORY) as place_fd:
+            for name in map(os.fsencode, os.listdir(place_fd)):
+                if name.startswith(_RAISED):
+                    with self._open(join(place, name), _DIRECTORY) as fd:
+                        found[join(place, name)] = os.getxattr(descriptor_path(fd), _KNOWN_AS)
+        return found
+
+    def remove(self, path: bytes, expected: Entry) -> bool:
+        """As the port says."""
+        with self._root.parent(path) as (above_fd, name):
+            fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above_fd)
+            try:
+                if not _is(os.fstat(fd), expected):
+                    return False
+                # Nobody else can put something under this name: the directory is root's and closed.
+                os.unlink(name, dir_fd=above_fd)
+            finally:
+                os.close(fd)
+        return True
+
+    def remove_directory(self, path: bytes) -> None:
+        """As the port says."""
+        with suppress(FileNotFoundError), self._root.parent(path) as (fd, name):
+            os.rmdir(name, dir_fd=fd)
+
+    def flush(self) -> None:
+        """As the port says."""
+        with self._open(b"", _DIRECTORY) as fd:
+            if _libc.syncfs(fd) != 0:
+                code = ctypes.get_errno()
+                raise OSError(code, os.strerror(code), self._root.path)
+
+    @contextmanager
+    def _open(self, path: bytes, flags: int) -> Iterator[int]:
+        fd = self._root.open(path, flags)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _check_root(self) -> None:
+        with self._open(b"", os.O_PATH | os.O_DIRECTORY) as fd:
+            if os.fstat(fd).st_nlink == 0:
+                raise OSError(errno.ESTALE, "the source's root itself is gone", self._root.path)
+
+    @contextmanager
+    def _made_place(self, place: bytes) -> Iterator[int]:
+        """The place, made with the directory above it, and made sure of."""
+        above, _, name = place.rpartition(b"/")
+        if above != PURGE_NAME or not name:
+            raise OSError(errno.EINVAL, "not a place of the purge", place)
+        with self._open(b"", _DIRECTORY) as root_fd:
+            above_fd = _own(root_fd, PURGE_NAME)
+        try:
+            fd = _own(above_fd, name)
+        finally:
+            os.close(above_fd)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+
+def _is(facts: os.stat_result, expected: Entry) -> bool:
+    """Whether it is what was seen; the number of names alone may have changed, and is no fact of one of them."""
+    return (
+        facts.st_dev == expected.dev
+        and facts.st_ino & INO_MASK == expected.ino
+        and EntryType.of_mode(facts.st_mode) is expected.type
+        and stat.S_IMODE(facts.st_mode) == expected.mode
+        and (facts.st_uid, facts.st_gid) == (expected.uid, expected.gid)
+        and facts.st_size == expected.size_bytes
+        and facts.st_mtime_ns == expected.mtime_ns
+        and facts.st_ctime_ns == expected.ctime_ns
+    )
+
+
+def _own(above_fd: int, name: bytes) -> int:
+    return open_own(above_fd, name, lambda why: _not_own(name, why), lasting=True)
+
+
+def _not_own(name: bytes, why: str) -> Refused:
+    return Refused(
+        f"nothing can be purged: {show(name)} in the source's root is not a directory of root's alone: {why}",
+        cause="somebody else made it, or changed its owner or its mode",
+        hint=f"look into {show(PURGE_NAME)} in the source's root; give it back to root with mode 0700, or move it away, then "
+        "run the same command again",
+    )

@@ -1,0 +1,248 @@
+"""The proofs of one tree out of a manifest: an index on disk, asked by path, so that memory is flat in the tree's size."""
+
+import shutil
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from migrator.core.entry import Entry, EntryType
+from migrator.core.errors import Refused
+from migrator.core.paths import is_beneath, join
+from migrator.cutover.model import PurgeSum
+from migrator.purge.model import Archive, ManifestSum, Proof
+from migrator.purge.ports import NO_ARCHIVES
+from migrator.reap.model import ReapAction, ReapRow, archive_directory, archive_name
+
+_BATCH_ROWS = 20_000
+_ASKED_AT_ONCE = 500
+_CACHE_KIB = 64 * 1024
+_NEEDED = (
+    "path",
+    "type",
+    "size",
+    "mtime_ns",
+    "ctime_ns",
+    "uid",
+    "gid",
+    "mode",
+    "symlink_target",
+    "rdev",
+    "xattr_digest",
+    "digest",
+    "algorithm",
+)
+_OPTIONAL = ("ino", "archive")
+"""Earlier manifests do not have them."""
+
+_COLUMNS = (*_NEEDED, *_OPTIONAL)
+_UNSIGNED = ("rdev", "ino")
+"""64 bits without a sign, which SQLite does not know: kept as the signed number of the same bits."""
+_SIGN = 1 << 63
+_SKIPPED = tuple(field.name for field in fields(ReapRow))
+_ALL = 1 << 64
+
+_PROOFS = f"""
+    CREATE TABLE proofs (
+        {", ".join(f"{name}{' PRIMARY KEY' if name == 'path' else ''}" for name in _COLUMNS)}, later DEFAULT 0
+    ) WITHOUT ROWID;
+"""
+_SCHEMA = f"""
+    {_PROOFS}
+    CREATE TABLE links (ino PRIMARY KEY, seen, nlink, size, is_file) WITHOUT ROWID;
+    CREATE TABLE skipped ({", ".join(f"{name}{' PRIMARY KEY' if name == 'path' else ''}" for name in _SKIPPED)}) WITHOUT ROWID;
+"""
+
+
+class ManifestFiles:
+    """The `Manifest` port over manifests in Parquet; the index lies in `temp_dir` and is removed at the end."""
+
+    def __init__(self, *, temp_dir: Path) -> None:
+        self._temp_dir = temp_dir
+
+    @contextmanager
+    def open(
+        self,
+        manifest: str,
+        tree: bytes,
+        *,
+        archives: Mapping[int, int] = NO_ARCHIVES,
+        skipped: Iterable[Sequence[ReapRow]] = (),
+        newer: Sequence[str] = (),
+    ) -> "Iterator[IndexedProofs]":
+        """As the port says."""
+        self._temp_dir.mkdir(parents=True, exist_ok=True)
+        directory = Path(tempfile.mkdtemp(prefix="purge-", dir=self._temp_dir))
+        try:
+            database = sqlite3.connect(directory / "proofs.db", isolation_level=None, check_same_thread=False)
+            try:
+                _prepare(database)
+                _fill(database, Path(manifest), tree)
+                for one in newer:
+                    _fill_newer(database, Path(one), tree)
+                _fill_skipped(database, skipped)
+                yield IndexedProofs(database, tree, archives)
+            finally:
+                database.close()
+        finally:
+            shutil.rmtree(directory)
+
+
+class IndexedProofs:
+    """The `TreeProofs` port over the index. What is noted is of no use after a crash: it is found out again."""
+
+    def __init__(self, database: sqlite3.Connection, tree: bytes, archives: Mapping[int, int] = NO_ARCHIVES) -> None:
+        self._database = database
+        self._tree = tree
+        self._archives = archives
+        self._lock = threading.Lock()
+
+    def of_block(self, paths: Sequence[bytes]) -> Mapping[bytes, Proof]:
+        """As the port says."""
+        found: dict[bytes, Proof] = {}
+        for start in range(0, len(paths), _ASKED_AT_ONCE):
+            asked = paths[start : start + _ASKED_AT_ONCE]
+            # Only placeholders are put together here: every path is a parameter.
+            query = f"SELECT {', '.join(_COLUMNS)}, later FROM proofs WHERE path IN ({', '.join('?' * len(asked))})"  # noqa: S608
+            with self._lock:
+                rows = self._database.execute(query, asked).fetchall()
+            found.update((row[0], self._proof(row)) for row in rows)
+        return found
+
+    def skipped(self, path: bytes) -> ReapRow | None:
+        """As the port says."""
+        query = f"SELECT {', '.join(_SKIPPED)} FROM skipped WHERE path = ?"  # noqa: S608 (constant names)
+        with self._lock:
+            row = self._database.execute(query, (path,)).fetchone()
+        if row is None:
+            return None
+        facts = dict(zip(_SKIPPED, row, strict=True))
+        facts |= {"action": ReapAction(facts["action"]), "ino": facts["ino"] % _ALL}
+        return ReapRow(**facts)
+
+    def total(self) -> ManifestSum:
+        """As the port says."""
+        query = "SELECT count(*), coalesce(sum(type = ?), 0), coalesce(sum(type = ? AND digest IS NULL), 0) FROM proofs"
+        with self._lock:
+            names, files, without = self._database.execute(query, [EntryType.FILE.value] * 2).fetchone()
+        return ManifestSum(names=names, files=files, without_digest=without)
+
+    def note_read(self, path: bytes, ino: int, ctime_ns: int) -> None:
+        """As the port says."""
+        with self._lock:
+            self._database.execute(
+                "UPDATE proofs SET ctime_ns = ?, ino = ? WHERE path = ?", (ctime_ns, _signed(ino), path)
+            )
+
+    def note_links(self, files: Sequence[Entry]) -> None:
+        """As the port says."""
+        rows = [(_signed(one.ino), one.nlink, one.size_bytes, one.type is EntryType.FILE) for one in files]
+        with self._lock:
+            self._database.executemany(
+                "INSERT INTO links VALUES (?, 1, ?, ?, ?) ON CONFLICT (ino) DO UPDATE SET seen = seen + 1, "
+                "nlink = max(nlink, excluded.nlink)",
+                rows,
+            )
+
+    def link_sum(self) -> tuple[PurgeSum, int]:
+        """As the port says."""
+        query = """
+            SELECT coalesce(sum(seen), 0), coalesce(sum(seen >= nlink), 0),
+                coalesce(sum(CASE WHEN seen >= nlink AND is_file THEN size ELSE 0 END), 0), coalesce(sum(seen < nlink), 0)
+            FROM links
+        """
+        with self._lock:
+            names, inodes, size_bytes, outside = self._database.execute(query).fetchone()
+        return PurgeSum(names=names, inodes=inodes, size_bytes=size_bytes), outside
+
+    def _proof(self, row: Sequence[Any]) -> Proof:
+        facts = dict(zip((*_COLUMNS, "later"), row, strict=True))
+        facts["later"] = bool(facts["later"])
+        for name in _UNSIGNED:
+            facts[name] = None if facts[name] is None else facts[name] % _ALL
+        number = facts.pop("archive")
+        archive = None
+        if number is not None:
+            path = join(archive_directory(self._tree), archive_name(number))
+            archive = Archive(path=path, size_bytes=self._archives.get(number))
+        return Proof(type=EntryType(facts.pop("type")), size_bytes=facts.pop("size"), archive=archive, **facts)
+
+
+def _fill_skipped(database: sqlite3.Connection, skipped: Iterable[Sequence[ReapRow]]) -> None:
+    insert = f"INSERT INTO skipped VALUES ({', '.join('?' * len(_SKIPPED))})"  # noqa: S608 (constant names)
+    for block in skipped:
+        rows = [{**asdict(row), "action": row.action.value, "ino": _signed(row.ino)} for row in block]
+        database.execute("BEGIN")
+        database.executemany(insert, [tuple(row[name] for name in _SKIPPED) for row in rows])
+        database.execute("COMMIT")
+
+
+def _prepare(database: sqlite3.Connection) -> None:
+    # It is made anew after a crash, so nothing of it has to reach the disk.
+    for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE_KIB}"):
+        database.execute(f"PRAGMA {pragma}")
+    database.executescript(_SCHEMA)
+
+
+def _fill_newer(database: sqlite3.Connection, manifest: Path, tree: bytes) -> None:
+    """By way of a table of its own: a path that a manifest has twice is a mistake, and one that both have is none."""
+    database.execute("ALTER TABLE proofs RENAME TO earlier")
+    database.executescript(_PROOFS)
+    _fill(database, manifest, tree)
+    database.execute("UPDATE proofs SET later = 1")
+    database.execute("INSERT OR IGNORE INTO proofs SELECT * FROM earlier")
+    database.execute("DROP TABLE earlier")
+
+
+def _fill(database: sqlite3.Connection, manifest: Path, tree: bytes) -> None:
+    insert = f"INSERT INTO proofs ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608 (constant names)
+    try:
+        with pq.ParquetFile(manifest) as file:
+            there = set(file.schema_arrow.names)
+            if missing := [name for name in _NEEDED if name not in there]:
+                raise _unreadable(manifest, f"it has no column {missing[0]}")
+            columns = [name for name in _COLUMNS if name in there]
+            for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
+                part = _of_tree(pa.Table.from_batches([batch]), tree)
+                if part.num_rows:
+                    database.execute("BEGIN")
+                    database.executemany(insert, _rows(part, there))
+                    database.execute("COMMIT")
+    except FileNotFoundError as error:
+        raise _unreadable(manifest, "it is missing") from error
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(manifest, str(error)) from error
+    except sqlite3.IntegrityError as error:
+        raise _unreadable(manifest, "it has a path twice") from error
+
+
+def _of_tree(table: pa.Table, tree: bytes) -> pa.Table:
+    paths: list[bytes] = table["path"].to_pylist()  # type: ignore[assignment]  # never null
+    return table.take([row for row, path in enumerate(paths) if is_beneath(path, tree)])
+
+
+def _rows(table: pa.Table, there: set[str]) -> Iterator[tuple[Any, ...]]:
+    values: list[Sequence[Any]] = []
+    for name in _COLUMNS:
+        column: list[Any] = table[name].to_pylist() if name in there else [None] * table.num_rows
+        values.append([_signed(value) for value in column] if name in _UNSIGNED else column)
+    return zip(*values, strict=True)
+
+
+def _signed(value: int | None) -> int | None:
+    return value - _ALL if value is not None and value >= _SIGN else value
+
+
+def _unreadable(manifest: Path, why: str) -> Refused:
+    return Refused(
+        f"the manifest {manifest} cannot be read: {why}",
+        cause="it was moved, removed or damaged since the verification",
+        hint="bring it back from a backup of the state directory: without it nothing of the tree may be freed",
+    )

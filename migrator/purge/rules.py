@@ -1,0 +1,457 @@
+"""Which trees and paths may be purged, and how fast. Pure."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import assert_never
+
+from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree, xattr_digest
+from migrator.core.paths import percent_escape, show
+from migrator.core.probe import ProbeSide
+from migrator.core.units import NS_PER_S, format_duration, several
+from migrator.cutover.model import (
+    FROZEN_UID,
+    ROLLBACK_STATES,
+    BackupSeen,
+    CutoverAct,
+    CutoverRecord,
+    CutoverState,
+    CutoverStep,
+)
+from migrator.cutover.rules_guards import state_words
+from migrator.fs.model import TargetCapabilities
+from migrator.fs.rules import floored_time_ns
+from migrator.purge.model import (
+    CONFIRM_CHARACTERS,
+    COVERED,
+    Choice,
+    Chosen,
+    Judgement,
+    LeadsTo,
+    Position,
+    Proof,
+    Verdict,
+    purge_place,
+)
+from migrator.transfer.rules_governor import Brake, braked
+from migrator.verify.model import VerificationRecord
+
+# ---
+# Which trees are purged, and what speaks against it. Pure.
+#
+# What is not known speaks against it too: nothing that is purged comes back.
+
+
+_OTHERS = 0o077
+
+NOTHING_CARRIED: Mapping[int, str] = MappingProxyType({})
+
+
+def choose(tree: UserTree, record: CutoverRecord | None, *, now_s: float, retain_s: float) -> Chosen:
+    """What a purge does with a tree, by its newest cutover: a look at the ledger alone."""
+    if record is None:
+        return Chosen(tree=tree, choice=Choice.NOT_MOVED, words=f"{tree.user} was not cut over: see `migrator status`")
+    if record.state is CutoverState.PURGED:
+        return Chosen(tree=tree, choice=Choice.PURGED, words=f"the source of {tree.user} was purged before")
+    if record.state is CutoverState.PURGING:
+        return Chosen(tree=tree, choice=Choice.GO_ON, words=f"the purge of {tree.user} has begun, and goes on")
+    if record.state in ROLLBACK_STATES:
+        words = f"a rollback of {tree.user} is under way ({state_words(record.state)}): `migrator rollback --user {tree.user}`"
+        return Chosen(tree=tree, choice=Choice.NOT_MOVED, words=words)
+    thawed_at_s = record.times.get(CutoverState.THAWED)
+    if record.state is not CutoverState.RETAINED or thawed_at_s is None:
+        words = f"{tree.user} does not work on the target for good ({state_words(record.state)}): see `migrator status`"
+        return Chosen(tree=tree, choice=Choice.NOT_MOVED, words=words)
+    due_at_s = thawed_at_s + retain_s
+    if not now_s >= due_at_s:
+        words = f"the source of {tree.user} is kept for another {format_duration(due_at_s - now_s)} ([cutover] retain)"
+        return Chosen(tree=tree, choice=Choice.LATER, words=words, due_at_s=due_at_s)
+    words = f"{tree.user} has worked on the target for {format_duration(now_s - thawed_at_s)}"
+    return Chosen(tree=tree, choice=Choice.PURGE, words=words, due_at_s=due_at_s)
+
+
+def plan_checksum(
+    site_id: str,
+    source: str,
+    target: str,
+    trees: Sequence[tuple[CutoverRecord, VerificationRecord | None]],
+    *,
+    carried: Mapping[int, str] = NOTHING_CARRIED,
+) -> str:
+    """The checksum of a purge: which trees of which site, and by which proofs. It is the same for one that goes on. `carried`
+    are, by cutover, the digests of manifests of rollbacks that were given up.
+    """
+    document = {
+        "site": site_id,
+        "source": source,
+        "target": target,
+        "trees": [
+            {
+                "tree": percent_escape(record.tree.path),
+                "user": percent_escape(record.tree.user.encode("utf-8", "surrogateescape")),
+                "cutover": record.id,
+                "attempt": record.attempt,
+                "verification": record.notes.verification_id,
+                "manifest": None if proof is None else proof.manifest_digest,
+            }
+            | ({"carried": carried[record.id]} if record.id in carried else {})
+            for record, proof in trees
+        ],
+    }
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode("ascii"), digest_size=32).hexdigest()
+
+
+def counts_as_proof(found: VerificationRecord, *, newer_than: int | None) -> bool:
+    """Whether a verification proves what a rollback that was given up has carried back: it is of that rollback or newer (than
+    what its ledger had before), whole, and has read all content. What it found to differ is not in its manifest, and is not proven by it: that of a
+    user who works meanwhile is his work. Its digests are looked at with all others.
+    """
+    if newer_than is None or found.id <= newer_than or found.finished_at_s is None:
+        return False
+    return found.whole and found.policy.share >= 1.0 and None not in (found.manifest, found.manifest_digest)
+
+
+def confirmation_problem(given: str | None, checksum: str) -> str | None:
+    """Why a confirmation is none for the plan with this checksum; None where it is."""
+    if given is None:
+        return "it was not confirmed"
+    if len(given) < CONFIRM_CHARACTERS:
+        return f"the confirmation is too short: {CONFIRM_CHARACTERS} characters of the checksum at least"
+    if not checksum.startswith(given.lower()):
+        return "the confirmation is that of another plan: what is purged, or its proof, is not what was looked at"
+    return None
+
+
+def purge_act() -> CutoverAct:
+    """What is written before the source is touched, and after the last of it is gone."""
+    return CutoverAct(step=CutoverStep.PURGE, intent=CutoverState.PURGING, result=CutoverState.PURGED)
+
+
+def purge_problems(
+    record: CutoverRecord,
+    *,
+    position: Position | None,
+    top: Entry | None,
+    target_top: Entry | None,
+    target_names: int | None,
+    leads_to: LeadsTo | None,
+    verification: VerificationRecord | None,
+    manifest_digest: str | None,
+    without_digest: int | None,
+    manifest_names: int | None,
+    scan_whole: bool | None,
+    mounts: Sequence[str] | None,
+    health: Sequence[str] | None,
+    storage: Sequence[str] | None,
+    writers: Sequence[str] | None,
+    backup: BackupSeen,
+) -> tuple[str, ...]:
+    """Every reason against freeing the source of a tree, with what to do next; none where it may begin, or go on.
+
+    `top` is the tree's own directory on the source, where it stands at its path, `target_top` that on the target;
+    `target_names` how many names the latter holds. `verification` is the one of the cutover, `manifest_digest` that of
+    the manifest's file now, `without_digest` how many regular files in it have no digest, `manifest_names` how many
+    names of the tree. `scan_whole`: the scan of the final pass was. `mounts` are the problems of both mounts, `health`
+    those of the source, `storage` those of the target's storage targets, `writers` what can still write below the tree.
+    None everywhere stands for what is not known.
+    """
+    return (
+        *_position(record, position),
+        *(_closed(record, top) if position is Position.IN_PLACE else ()),
+        *_target(record, target_top, target_names, manifest_names),
+        *_link(record, leads_to),
+        *_verified(verification),
+        *_manifest(verification, manifest_digest, without_digest, manifest_names),
+        *_scan(scan_whole),
+        *_told("the mounts", mounts),
+        *_told("the source", health),
+        *_told("the target's storage targets", storage),
+        *_told("who writes to the tree", writers),
+        *_backup(backup),
+    )
+
+
+def _position(record: CutoverRecord, position: Position | None) -> Iterable[str]:
+    name, place = show(record.tree.path), show(purge_place(record))
+    begun = record.state is CutoverState.PURGING
+    match position:
+        case None:
+            yield f"where {name} lies on the source cannot be seen: see `migrator doctor`"
+        case Position.BOTH:
+            yield f"{name} stands on the source again, although its tree lies in {place}: find out who made it, and move it away"
+        case Position.GONE if not begun:
+            yield f"{name} is not on the source, and this program did not take it away: find out who did"
+        case Position.GONE | Position.IN_PLACE | Position.CLOSED:
+            return
+        case _:
+            assert_never(position)
+
+
+def _closed(record: CutoverRecord, top: Entry | None) -> Iterable[str]:
+    name = f"{show(record.tree.path)} on the source"
+    if top is None:
+        yield f"the top of {name} cannot be looked at: see `migrator doctor`"
+    elif top.type is not EntryType.DIRECTORY:
+        yield f"{name} is a {top.type.value} now: somebody put it there"
+    elif top.uid != FROZEN_UID or top.mode & _OTHERS or ACL_ACCESS in top.xattrs:
+        yield (
+            f"the top of {name} is not as the freeze left it (uid {top.uid}, mode {top.mode:04o}), so somebody may work there: "
+            "find out who opened it; close it with `chown root` and `chmod 500`"
+        )
+
+
+def _target(record: CutoverRecord, top: Entry | None, names: int | None, manifest_names: int | None) -> Iterable[str]:
+    name = f"the tree {show(record.tree.path)} on the target"
+    if top is None:
+        yield f"{name} is missing, or cannot be looked at: see `migrator doctor`"
+    elif top.type is not EntryType.DIRECTORY:
+        yield f"{name} is a {top.type.value}, and no directory"
+    elif names is None:
+        yield f"what {name} holds cannot be seen: see `migrator doctor`"
+    elif not names and (manifest_names is None or manifest_names > 1):
+        yield f"{name} is empty: nothing of what was moved is there any more; find out where it went"
+
+
+def _link(record: CutoverRecord, leads_to: LeadsTo | None) -> Iterable[str]:
+    name = f"the path of {record.tree.user}" if record.notes.link is None else show(record.notes.link)
+    if leads_to is None:
+        yield f"where {name} leads cannot be seen: see `migrator doctor`"
+    elif leads_to is LeadsTo.SOURCE:
+        yield f"{name} leads to the source again: somebody has switched it back; move the user back with `migrator rollback`"
+    elif leads_to is LeadsTo.ELSEWHERE:
+        yield f"{name} does not lead to the target: find out where {record.tree.user} works, and put it right"
+
+
+def _verified(found: VerificationRecord | None) -> Iterable[str]:
+    if found is None or found.finished_at_s is None:
+        yield "the verification of the cutover is not in the ledger, or did not end: there is no proof of what is on the target"
+        return
+    if not found.whole:
+        reasons = "; ".join(found.reasons[:3]) or "no reason was recorded"
+        yield f"the verification of the cutover is not whole: {reasons}"
+    if found.differences:
+        yield f"the verification of the cutover found {several(sum(found.differences.values()), 'difference')}"
+    if found.manifest is None or found.manifest_digest is None:
+        yield "the verification of the cutover left no manifest"
+
+
+def _manifest(
+    found: VerificationRecord | None, digest: str | None, without_digest: int | None, names: int | None
+) -> Iterable[str]:
+    if digest is None:
+        yield "the manifest cannot be read: bring it back from a backup of the state directory"
+        return
+    if found is not None and found.manifest_digest is not None and digest != found.manifest_digest:
+        yield "the manifest is not the one that the verification wrote: bring that back from a backup of the state directory"
+    if without_digest is None or names is None:
+        yield "what the manifest says of the tree is not known"
+        return
+    if without_digest:
+        yield (
+            f"{several(without_digest, 'file')} of the manifest {'has' if without_digest == 1 else 'have'} no digest: the "
+            "content was not read back on both sides; a sample is no proof ([verify] sample has to be 1.0 for a cutover)"
+        )
+    if not names:
+        yield "the manifest holds nothing of the tree"
+
+
+def _scan(whole: bool | None) -> Iterable[str]:
+    if whole is None:
+        yield "whether the scan of the final pass was whole is not known"
+    elif not whole:
+        yield "the scan of the final pass was not whole, so the source may hold more than was moved"
+
+
+def _told(what: str, problems: Sequence[str] | None) -> Iterable[str]:
+    if problems is None:
+        yield f"the state of {what} is not known: see `migrator doctor`"
+    else:
+        yield from problems
+
+
+def _backup(backup: BackupSeen) -> Iterable[str]:
+    match backup:
+        case BackupSeen.NOT_ASKED | BackupSeen.RECORDED:
+            return
+        case BackupSeen.MISSING:
+            yield "no backup of the target is recorded, and the site asks for one: make it, and record it"
+        case BackupSeen.UNKNOWN:
+            yield "whether a backup of the target is recorded is not known"
+        case _:
+            assert_never(backup)
+
+
+def shrink_problem(tree: UserTree, *, gone: int, names: int, max_shrink: float) -> str | None:
+    """Why so many names may not be missing on the target, although users remove files; None where they may."""
+    if not 0 <= max_shrink <= 1:
+        return f"how much of a tree may be gone is not known: [transfer] max_shrink is {max_shrink}"
+    if gone <= max_shrink * names:
+        return None
+    return (
+        f"{several(gone, 'name')} of {names:,} that were moved {'is' if gone == 1 else 'are'} not on the target any more: ask "
+        f"{tree.user}; if it is right, allow it once with a larger [transfer] max_shrink (now {max_shrink:.0%})"
+    )
+
+
+# ---
+# Whether a path of the source may go, by its proof and by looks at both sides. Pure.
+#
+# On the source everything has to be as it was verified. On the target the user has worked since: there a path may be changed
+# or gone, where the kernel's own times (ctime, which nobody can set) say that this came after he was let in. What differs
+# without that was lost, and then the source is the only copy.
+
+
+CLOSED_MODE = 0o700
+"""Of a directory in its place of the purge."""
+
+CLOCK_SLACK_NS = 2 * NS_PER_S
+"""How much earlier than the user was let in a change on the target may seem to be: granularity of times, and clocks."""
+
+_READ = Verdict(judgement=Judgement.READ)
+
+
+def judge_source(entry: Entry, proof: Proof | None, *, top: bool = False, closed_uid: int | None = None) -> Verdict:
+    """Whether a path of the source is what was verified. `read`: only if its content has the digest of the proof, since its
+    ctime or inode is another one (a name of it in another tree was removed, or a brick was drained).
+
+    Of a directory what it holds counts, not its times. The `top` of a tree is frozen, and `closed_uid` is the owner of
+    directories that a purge has closed: of both owner, mode and attributes do not count.
+    """
+    if proof is None:
+        return _open("is not in the manifest: it was made after the verification, or the target cannot keep it")
+    if entry.type is not proof.type:
+        return _open(f"was a {proof.type.value} when it was verified, and is a {entry.type.value}")
+    if entry.type is EntryType.DIRECTORY and (top or (entry.uid == closed_uid and entry.mode == CLOSED_MODE)):
+        return COVERED
+    if (entry.uid, entry.gid) != (proof.uid, proof.gid):
+        return _open(
+            f"belonged to {proof.uid}:{proof.gid} when it was verified, and belongs to {entry.uid}:{entry.gid}"
+        )
+    if entry.mode != proof.mode:
+        return _open(f"had mode {proof.mode:04o} when it was verified, and has {entry.mode:04o}")
+    if xattr_digest(entry.xattrs) != proof.xattr_digest:
+        return _open("has other extended attributes or ACLs than when it was verified")
+    if entry.type is EntryType.DIRECTORY:
+        return COVERED
+    if entry.mtime_ns != proof.mtime_ns:
+        return _open("was modified after it was verified: it has another mtime")
+    if entry.symlink_target != proof.symlink_target:
+        return _open("is a symlink that leads elsewhere than when it was verified")
+    if entry.rdev != proof.rdev:
+        return _open("is another device than when it was verified")
+    return _judge_file(entry, proof) if entry.type is EntryType.FILE else COVERED
+
+
+def _judge_file(entry: Entry, proof: Proof) -> Verdict:
+    if entry.size_bytes != proof.size_bytes:
+        return _open(f"had {proof.size_bytes:,} bytes when it was verified, and has {entry.size_bytes:,}")
+    if proof.digest is None or proof.algorithm is None:
+        return _open("has no digest in the manifest: its content was not read back")
+    if entry.ctime_ns != proof.ctime_ns or (proof.ino is not None and entry.ino != proof.ino):
+        return _READ
+    return COVERED
+
+
+class Stand(StrEnum):
+    """How a path stands on the target: as it was verified, changed or removed by its user, or lost."""
+
+    SAME = "same"
+    CHANGED = "changed"
+    GONE = "gone"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetVerdict:
+    """The stand of a path, with a sentence where it is lost."""
+
+    stand: Stand
+    words: str = ""
+
+
+_SAME, _CHANGED, _GONE = (TargetVerdict(stand=stand) for stand in (Stand.SAME, Stand.CHANGED, Stand.GONE))
+
+
+def judge_target(
+    proof: Proof,
+    target: Entry | None,
+    *,
+    above_ctime_ns: int | None,
+    let_in_ns: int,
+    capabilities: TargetCapabilities,
+) -> TargetVerdict:
+    """How a path stands on the target. `above_ctime_ns` is the ctime of the nearest directory above it that is there,
+    `let_in_ns` when the user was let in.
+    """
+    earliest_ns = let_in_ns - CLOCK_SLACK_NS
+    if target is None:
+        if above_ctime_ns is not None and above_ctime_ns >= earliest_ns:
+            return _GONE
+        return _lost("is not on the target, and nobody can have removed it there: the directory was not changed since")
+    if target.type is proof.type and _same(proof, target, capabilities):
+        return _SAME
+    if target.ctime_ns >= earliest_ns:
+        return _CHANGED
+    return _lost("is another one on the target than was verified, and was not changed there since the user was let in")
+
+
+def _same(proof: Proof, target: Entry, capabilities: TargetCapabilities) -> bool:
+    match proof.type:
+        case EntryType.FILE:
+            times = (proof.mtime_ns, floored_time_ns(proof.mtime_ns, capabilities))
+            return target.size_bytes == proof.size_bytes and target.mtime_ns in times
+        case EntryType.SYMLINK:
+            return target.symlink_target == proof.symlink_target
+        case _:
+            return True
+
+
+def judge_archive(proof: Proof, archive: Entry | None) -> TargetVerdict:
+    """The same of a path whose content was packed: the archive has to be there, whole."""
+    if proof.archive is None or archive is None:
+        return _lost("lies in an archive that is not on the target any more")
+    if proof.archive.size_bytes is None:
+        return _lost("lies in an archive that does not count: it was not read back, or was lost since")
+    if archive.type is not EntryType.FILE or archive.size_bytes != proof.archive.size_bytes:
+        return _lost("lies in an archive that is another one than was verified")
+    return _SAME
+
+
+def _open(words: str) -> Verdict:
+    return Verdict(judgement=Judgement.OPEN, words=words)
+
+
+def _lost(words: str) -> TargetVerdict:
+    return TargetVerdict(stand=Stand.LOST, words=words)
+
+
+# ---
+# How many names per second a purge removes, by what users feel. Pure.
+#
+# The rule is the one that takes streams away from a run: in the place of streams there are names per second.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovalRate:
+    """What the probes so far have made of it."""
+
+    latencies: Mapping[ProbeSide, Brake] = field(default_factory=dict)
+
+
+def after_probe(
+    rate: RemovalRate, side: ProbeSide, latency_s: float, *, limit_s: float, removing: float, ceiling: int
+) -> RemovalRate:
+    """After one more probe that says something; `removing` is how many names per second go now, however many may."""
+    now = max(min(names_per_s(rate, ceiling), int(removing)), 1)
+    brake = braked(rate.latencies.get(side, Brake()), latency_s, limit=limit_s, streams=now, ceiling=ceiling)
+    return replace(rate, latencies={**rate.latencies, side: brake})
+
+
+def names_per_s(rate: RemovalRate, ceiling: int) -> int:
+    """How many may go; never more than `ceiling`, never less than 1."""
+    caps = [brake.cap for brake in rate.latencies.values() if brake.cap is not None]
+    return max(min((ceiling, *caps)), 1)

@@ -1,0 +1,87 @@
+"""What a purge did, or would do."""
+
+from collections.abc import Iterator
+
+from migrator.core.paths import show
+from migrator.core.units import format_count, format_size, several
+from migrator.purge.model import CONFIRM_CHARACTERS, PurgeSummary, TreeOutcome, TreePurge
+from migrator.render.document import NONE, Block, Document, Section, figure, paragraph, paths, table, text, when
+
+_FINDINGS_SHOWN = 20
+_OUTCOMES = {
+    TreeOutcome.PURGED: "freed",
+    TreeOutcome.WOULD_PURGE: "would be freed",
+    TreeOutcome.KEPT: "not all of it is freed",
+    TreeOutcome.REFUSED: "refused",
+    TreeOutcome.LATER: "not now",
+    TreeOutcome.DONE_BEFORE: "freed before",
+}
+
+
+def purge_document(summary: PurgeSummary) -> Document:
+    """The whole of it."""
+    title = "Purge, dry run" if summary.dry_run else "Purge"
+    return Document(title=title, subtitle="", sections=(Section(title="", blocks=tuple(_blocks(summary))),))
+
+
+def _blocks(summary: PurgeSummary) -> Iterator[Block]:
+    columns = [
+        paths("user"),
+        paths("tree"),
+        text("source"),
+        figure("names"),
+        figure("inodes"),
+        figure("size"),
+        figure("read again"),
+        figure("changed on the target since"),
+        figure("removed there since"),
+        text("kept until"),
+    ]
+    yield table("", columns, [_row(tree) for tree in summary.trees])
+    for tree in summary.trees:
+        yield from _tree_blocks(tree)
+    if summary.dry_run and any(tree.outcome is TreeOutcome.WOULD_PURGE for tree in summary.trees):
+        yield paragraph(
+            f"The plan's checksum is {summary.checksum}. To free what is listed, give the same command without --dry-run and "
+            f"with --confirm {summary.checksum[:CONFIRM_CHARACTERS]}. What is removed does not come back."
+        )
+
+
+def _row(tree: TreePurge) -> tuple[str, ...]:
+    known = tree.sum
+    return (
+        tree.tree.user,
+        show(tree.tree.path),
+        _OUTCOMES[tree.outcome],
+        NONE if known is None else format_count(known.names),
+        NONE if known is None else format_count(known.inodes),
+        NONE if known is None else format_size(known.size_bytes),
+        format_count(tree.read_again),
+        format_count(tree.changed),
+        format_count(tree.gone),
+        when(tree.due_at_s),
+    )
+
+
+def _tree_blocks(tree: TreePurge) -> Iterator[Block]:
+    user = tree.tree.user
+    if tree.outcome in (TreeOutcome.LATER, TreeOutcome.KEPT):
+        yield paragraph(f"{user}: {tree.words}", alert=tree.outcome is TreeOutcome.KEPT)
+    for reason in tree.reasons:
+        yield paragraph(f"{user}: {reason}", alert=True)
+    if tree.outside:
+        yield paragraph(
+            f"{user}: {several(tree.outside, 'file')} {'has' if tree.outside == 1 else 'have'} names outside the tree too: they "
+            "stay under these, and their bytes are not freed."
+        )
+    if tree.findings:
+        rows = [(show(finding.path), finding.words) for finding in tree.findings]
+        unlisted = tree.open_paths - len(tree.findings)
+        note = f"Of {unlisted:,} more only the number is known." if unlisted else ""
+        columns = [paths("path"), paths("why it stays")]
+        yield table(f"What of {user} is not known to be on the target", columns, rows, limit=_FINDINGS_SHOWN, note=note)
+    if tree.kept_in is not None:
+        yield paragraph(
+            f"What stays lies in {show(tree.kept_in)} of the source, where only root gets to. Look at each path, bring over by "
+            "hand what is missed on the target, and remove it there; then run the same command again."
+        )

@@ -1,0 +1,1 @@
+"""`reap`: old and tiny files: listed, archived, skipped, restored."""

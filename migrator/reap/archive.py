@@ -1,0 +1,596 @@
+"""`reap archive`: pack, read back, then count."""
+
+import asyncio
+import errno
+import os
+import threading
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, aclosing, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
+
+from migrator.beegfs.tool import StorageTargets, words_for_full
+from migrator.core.clock import Clock
+from migrator.core.entry import Entry, UserTree
+from migrator.core.errors import ExitCode, MigratorError, Refused, UsageError
+from migrator.core.events import Event, EventKind, Severity
+from migrator.core.paths import show
+from migrator.core.progress import Progress
+from migrator.core.units import format_count, format_size, several
+from migrator.cutover.model import ENDED_STATES, CutoverState
+from migrator.fs.ports import FileSystem, TargetFileSystem
+from migrator.reap.archives import TarArchives, TarDraft, TarIndex
+from migrator.reap.files import HeldFolder, MountedArchiveFolders
+from migrator.reap.model import (
+    SETTLE_S,
+    ArchivedMember,
+    ArchiveLimits,
+    ArchiveRecord,
+    ArchiveState,
+    LeftOut,
+    LeftOutReason,
+    ReapRow,
+    TreeArchived,
+    archive_directory,
+    archive_name,
+    index_name,
+    is_partial,
+    number_of,
+)
+from migrator.reap.ports import MemberSource, OpenMember
+from migrator.site.guards import mounts_not_recorded
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+    from migrator.ledger.plans import ArchiveRecords
+
+# ---
+# What the proven archives of trees hold: for archiving, restoring, verifying and purging.
+
+
+_AGAIN = (
+    "before the switch `migrator reap archive` makes them again of what is on the source; afterwards bring them back from a "
+    "backup of the target, and purge nothing until then"
+)
+
+
+class ProvenArchives:
+    """What proven archives hold. Thread-safe. The indexes of a tree are read at its first question and held: some hundred bytes a
+    member. Make a new one to see archives that were made since.
+    """
+
+    def __init__(self, records: "ArchiveRecords", folders: MountedArchiveFolders, archive_format: TarArchives) -> None:
+        self._records = records
+        self._folders = folders
+        self._format = archive_format
+        self._lock = threading.Lock()
+        self._held: dict[bytes, tuple[TarIndex, ...]] = {}
+
+    def of_block(self, tree: bytes, paths: Sequence[bytes]) -> Mapping[bytes, ArchivedMember]:
+        """Those of the paths that are in a proven archive of the tree, each from the newest one that has it. Whether the file on
+        the source is still the archived one says `same_file`. Raises Refused where an archive or its index is missing or is not
+        the one that the ledger has.
+        """
+        found: dict[bytes, ArchivedMember] = {}
+        for archive in self.newest_first(tree):
+            found |= archive.find(path for path in paths if path not in found)
+        return found
+
+    def newest_first(self, tree: bytes) -> tuple[TarIndex, ...]:
+        """The indexes of the archives of a tree that count. Raises Refused where one is not as the ledger has it, or cannot be read."""
+        with self._lock:
+            held = self._held.get(tree)
+            if held is None:
+                held = self._held[tree] = self._read(tree)
+        return held
+
+    def problems(self, tree: bytes) -> Sequence[str]:
+        """Read every proven archive of the tree whole, from the target's disks, and say what is wrong with which: nothing where all
+        of them are as they were written. For whoever is about to delete what they hold. Nothing is held of it.
+        """
+        found: list[str] = []
+        for record in self._records.of_tree(tree):
+            if record.state is ArchiveState.PROVEN:
+                try:
+                    with self._folders.open(tree) as folder:
+                        why = read_back(folder, self._format, record)
+                except (FileNotFoundError, NotADirectoryError):
+                    why = "it is not there any more"
+                except OSError as error:
+                    why = f"it cannot be read: {error.strerror or error}"
+                if why:
+                    found.append(f"archive {record.number} of {show(tree)}: {why}")
+        return found
+
+    def _read(self, tree: bytes) -> tuple[TarIndex, ...]:
+        proven = [record for record in self._records.of_tree(tree) if record.state is ArchiveState.PROVEN]
+        if not proven:
+            return ()
+        try:
+            with self._folders.open(tree) as folder:
+                return tuple(read_archive(folder, self._format, record) for record in reversed(proven))
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise _missing(tree) from error
+        except OSError as error:
+            raise Refused(
+                f"the archives of {show(tree)} cannot be read: {error.strerror or error}",
+                cause="the target does not answer as it should, or something else lies in their place",
+                hint="look into the directory on the target, then run the same command again",
+            ) from error
+
+
+def read_back(folder: HeldFolder, archive_format: TarArchives, record: ArchiveRecord) -> str:
+    """What is wrong with an archive on the disks, in words; empty where nothing is. Raises OSError."""
+    with folder.open(archive_name(record.number)) as archive, folder.open(index_name(record.number)) as index:
+        return archive_format.read_back(record, archive, index)
+
+
+def read_archive(folder: HeldFolder, archive_format: TarArchives, record: ArchiveRecord) -> TarIndex:
+    """The index of one archive, which is there in its whole size. Raises Refused where either is not the ledger's,
+    FileNotFoundError and OSError.
+    """
+    with folder.open(archive_name(record.number)) as archive:
+        if archive.seek(0, os.SEEK_END) != record.written.archive_bytes:
+            raise Refused(
+                f"archive {record.number} of {show(record.tree)} is not as it was when it was read back: it has another size",
+                cause="somebody changed it, or the target lost a part of it",
+                hint=_AGAIN,
+            )
+    with folder.open(index_name(record.number)) as stored:
+        return archive_format.index(record, stored)
+
+
+def _missing(tree: bytes) -> Refused:
+    return Refused(
+        f"archives of {show(tree)} that were read back are not on the target any more",
+        cause="somebody removed them, or the target is not mounted",
+        hint=_AGAIN,
+    )
+
+
+# ---
+# Writing the archives of one tree, one after the other, and taking up what a killed call left. Blocking.
+
+
+EXAMPLES = 20
+
+
+def recover(
+    folder: HeldFolder,
+    archive_format: TarArchives,
+    records: Sequence[ArchiveRecord],
+    ledger: "ArchiveRecords",
+    clock: Clock,
+) -> Sequence[str]:
+    """Take up what is there: parts of archives are removed, what was written is read back, what cannot be read back or was
+    lost becomes void and is removed. Files that the ledger does not know are not touched.
+
+    To be called while the source still has everything, before anything is archived. Returns what became void, in words.
+    """
+    folder.remove([name for name in folder.names() if is_partial(name)])
+    there = frozenset(folder.names())
+    said: list[str] = []
+    for record in records:
+        names = (archive_name(record.number), index_name(record.number))
+        if record.state is not ArchiveState.VOID:
+            why = "" if there.issuperset(names) else "it is not there any more"
+            if record.state is ArchiveState.WRITTEN:
+                why = why or read_back(folder, archive_format, record)
+                if not why:
+                    ledger.prove(record.id, at_s=clock.now_s())
+            else:
+                why = why or _problem(folder, archive_format, record)
+            if not why:
+                continue
+            ledger.void(record.id, why, at_s=clock.now_s())
+            said.append(f"archive {record.number} of {show(record.tree)} is void: {why}; its files are archived again")
+        folder.remove([name for name in names if name in there])
+    return said
+
+
+class Packing:
+    """Writes members into archives of bounded size. `finish` at the end, and `abandon` in any case."""
+
+    def __init__(
+        self,
+        folder: HeldFolder,
+        archive_format: TarArchives,
+        ledger: "ArchiveRecords",
+        clock: Clock,
+        *,
+        plan: str,
+        batch: int,
+        tree: bytes,
+        limits: ArchiveLimits,
+        made: Callable[[ArchiveRecord], None],
+        voided: Callable[[str], None],
+    ) -> None:
+        self._folder = folder
+        self._format = archive_format
+        self._ledger = ledger
+        self._clock = clock
+        self._plan = plan
+        self._batch = batch
+        self._tree = tree
+        self._limits = limits
+        self._voided = voided
+        self._open: _OpenArchive | None = None
+        self._say_made = made
+        self._made: list[ArchiveRecord] = []
+        self._left_out: Counter[str] = Counter()
+        self._examples: list[LeftOut] = []
+
+    def add(self, opened: Sequence[tuple[ReapRow, OpenMember | LeftOut]]) -> None:
+        """Take members, in order; all are released, also where it fails."""
+        left = iter(opened)
+        try:
+            for row, member in left:
+                if isinstance(member, LeftOut):
+                    self._leave_out(member)
+                    continue
+                try:
+                    left_out = self._room_for(member).draft.add(member, gfid=row.gfid)
+                finally:
+                    member.close()
+                if left_out is not None:
+                    self._leave_out(left_out)
+        finally:
+            for _, member in left:
+                if not isinstance(member, LeftOut):
+                    member.close()
+
+    def finish(self) -> None:
+        """End the archive that is being written: it gets its name, is read back, and counts."""
+        if self._open is None:
+            return
+        archive, self._open = self._open, None
+        with archive.files:
+            members = archive.draft.members
+            written = archive.draft.close()
+        names = (archive_name(archive.number), index_name(archive.number))
+        if members == 0:
+            self._folder.remove([name for name in self._folder.names() if is_partial(name)])
+            return
+        record = self._ledger.add(
+            plan=self._plan,
+            batch=self._batch,
+            tree=self._tree,
+            number=archive.number,
+            written=written,
+            at_s=self._clock.now_s(),
+        )
+        self._folder.publish(names)
+        if why := read_back(self._folder, self._format, record):
+            self._ledger.void(record.id, why, at_s=self._clock.now_s())
+            self._folder.remove(names)
+            said = f"archive {record.number} of {show(self._tree)} could not be read back as it was written: {why}"
+            self._voided(said)
+            raise MigratorError(
+                said,
+                cause="the target, the network or the memory of this machine changes what is written",
+                hint="find out why before anything else is moved; the same command then makes the archive again",
+            )
+        self._ledger.prove(record.id, at_s=self._clock.now_s())
+        self._made.append(record)
+        self._say_made(record)
+
+    def abandon(self) -> None:
+        """Take away what is being written; nothing where nothing is."""
+        if self._open is not None:
+            archive, self._open = self._open, None
+            archive.files.close()
+            self._folder.remove([name for name in self._folder.names() if is_partial(name)])
+
+    def result(self, of: TreeArchived) -> TreeArchived:
+        """What was done, for the tree of this result."""
+        return replace(
+            of,
+            archives=len(self._made),
+            members=sum(record.written.members for record in self._made),
+            content_bytes=sum(record.written.content_bytes for record in self._made),
+            archive_bytes=sum(record.written.archive_bytes + record.written.index_bytes for record in self._made),
+            left_out=dict(sorted(self._left_out.items())),
+            examples=tuple(self._examples),
+        )
+
+    def _room_for(self, member: OpenMember) -> "_OpenArchive":
+        if self._open is not None and self._open.draft.members > 0:
+            full = self._open.draft.members >= self._limits.max_members
+            if full or self._open.draft.content_bytes + member.entry.size_bytes > self._limits.max_bytes:
+                self.finish()
+        if self._open is None:
+            self._open = self._begin()
+        return self._open
+
+    def _begin(self) -> "_OpenArchive":
+        # Numbers are never used again, also of files that the ledger does not know (one that was brought back may not).
+        taken = [record.number for record in self._ledger.of_tree(self._tree)]
+        taken += [number for name in self._folder.names() if (number := number_of(name)) is not None]
+        number = max(taken, default=0) + 1
+        with ExitStack() as files:
+            archive = files.enter_context(self._folder.create(archive_name(number)))
+            index = files.enter_context(self._folder.create(index_name(number)))
+            draft = self._format.begin(self._tree, archive, index)
+            return _OpenArchive(number=number, files=files.pop_all(), draft=draft)
+
+    def _leave_out(self, left_out: LeftOut) -> None:
+        self._left_out[left_out.reason.value] += 1
+        if len(self._examples) < EXAMPLES:
+            self._examples.append(left_out)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OpenArchive:
+    number: int
+    files: ExitStack
+    draft: TarDraft
+
+
+def _problem(folder: HeldFolder, archive_format: TarArchives, record: ArchiveRecord) -> str:
+    """What is wrong with the size or the index of an archive that is there."""
+    try:
+        read_archive(folder, archive_format, record)
+    except Refused as refused:
+        return refused.message
+    return ""
+
+
+# ---
+# `reap archive`: the files that a plan's reap list wants archived are packed, read back, and then counted.
+#
+# The order is what makes it safe to kill at any moment: files under partial names, synced; then the ledger, as written;
+# then their names; then they are read back from the disks; then the ledger says proven, and only now they count. What a
+# killed call left is taken up first: partial names are removed, what was written is read back or becomes void.
+
+
+_AT_ONCE = 128
+"""Files that are read ahead; each holds no more than the reader keeps of small ones."""
+_NS = 1_000_000_000
+
+Rows = Callable[[bytes], Iterator[Sequence[ReapRow]]]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveRequest:
+    """Whose trees, of which plan and batch."""
+
+    plan: str
+    batch: int
+    trees: tuple[UserTree, ...]
+    limits: ArchiveLimits
+    readers: int = 8
+    settle_s: float = SETTLE_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivingWorld:
+    """What archiving works with. `rows` gives the reap list's rows of one tree that are to be archived."""
+
+    source: FileSystem
+    target: TargetFileSystem
+    members: MemberSource
+    folders: MountedArchiveFolders
+    format: TarArchives
+    rows: Rows
+    ledger: "Ledger"
+    progress: Progress
+    clock: Clock
+    storage: StorageTargets | None = None
+
+
+async def archive_trees(request: ArchiveRequest, world: ArchivingWorld) -> tuple[TreeArchived, ...]:
+    """Archive what is to be archived of each tree. The same call goes on where one that was stopped or killed was.
+
+    Not twice at the same time, nor beside a run. Raises Refused by the guards (a mount is not the one that was recorded, an
+    archive directory is not root's alone), MigratorError where the target fails or an archive could not be read back.
+    """
+    done: list[TreeArchived] = []
+    for tree in request.trees:
+        await asyncio.to_thread(_check_mounts, world)
+        try:
+            done.append(await _Tree(request, world, tree).archive())
+        except OSError as error:
+            full = await words_for_full(world.storage) if error.errno == errno.ENOSPC else ""
+            raise MigratorError(
+                f"archiving {show(tree.path)} stopped: {'; '.join(filter(None, (error.strerror or str(error), full)))}",
+                cause="the target is full, read-only or does not answer, or something else lies where the tree has to be",
+                hint="mend it; the same command goes on: archives that are finished count",
+            ) from error
+    await asyncio.to_thread(_check_mounts, world)
+    return tuple(done)
+
+
+def exit_code(trees: Sequence[TreeArchived]) -> ExitCode:
+    """Attention where something is neither archived nor moved otherwise; what changed comes with the next delta pass."""
+    lasting = (LeftOutReason.FRESH.value, LeftOutReason.UNREADABLE.value, LeftOutReason.NOT_POSSIBLE.value)
+    return (
+        ExitCode.ATTENTION if any(tree.left_out.get(reason) for tree in trees for reason in lasting) else ExitCode.DONE
+    )
+
+
+class _Tree:
+    def __init__(self, request: ArchiveRequest, world: ArchivingWorld, tree: UserTree) -> None:
+        self._request = request
+        self._world = world
+        self._tree = tree
+        self._already = 0
+
+    async def archive(self) -> TreeArchived:
+        nothing = TreeArchived(tree=self._tree.path, user=self._tree.user, left_out={})
+        state = await asyncio.to_thread(self._cutover_state)
+        if state is not None:
+            skipped = f"its cutover is {state.value}: nothing is copied to it any more"
+            self._event(EventKind.FILES_ARCHIVED, Severity.INFO, f"nothing is archived: {skipped}")
+            return replace(nothing, skipped=skipped)
+        first = await asyncio.to_thread(lambda: next(self._world.rows(self._tree.path), ()))
+        records = await asyncio.to_thread(self._world.ledger.archives.of_tree, self._tree.path)
+        if not first and not records:
+            return nothing
+        await whole(self._make_tree)
+        folders = self._world.folders.make(self._tree.path)
+        folder = await asyncio.to_thread(folders.__enter__)
+        try:
+            world = self._world
+            for reason in await whole(
+                lambda: recover(folder, world.format, records, world.ledger.archives, world.clock)
+            ):
+                self._event(EventKind.ARCHIVE_VOID, Severity.WARNING, reason)
+            packing = Packing(
+                folder,
+                world.format,
+                world.ledger.archives,
+                world.clock,
+                plan=self._request.plan,
+                batch=self._request.batch,
+                tree=self._tree.path,
+                limits=self._request.limits,
+                made=self._made,
+                voided=self._void,
+            )
+            try:
+                async with aclosing(self._opened()) as blocks:
+                    async for opened in blocks:
+                        await whole(partial(packing.add, opened))
+                await whole(packing.finish)
+            finally:
+                await whole(packing.abandon)
+        finally:
+            await asyncio.to_thread(folders.__exit__, None, None, None)
+        result = replace(packing.result(nothing), already=self._already)
+        self._event(EventKind.FILES_ARCHIVED, Severity.INFO, _summary(result))
+        return result
+
+    async def _opened(self) -> AsyncGenerator[Sequence[tuple[ReapRow, OpenMember | LeftOut]], None]:
+        """What is to be packed, read ahead by several threads while what was read before is packed."""
+        world = self._world
+        archived = ProvenArchives(world.ledger.archives, world.folders, world.format)
+        rows = self._to_pack(archived)
+        ahead: asyncio.Task[list[tuple[ReapRow, OpenMember | LeftOut]]] | None = None
+        try:
+            while block := await asyncio.to_thread(lambda: list(islice(rows, _AT_ONCE))):
+                following = asyncio.create_task(self._open_all(block))
+                if ahead is not None:
+                    current, ahead = ahead, following
+                    yield await current
+                else:
+                    ahead = following
+            if ahead is not None:
+                current, ahead = ahead, None
+                yield await current
+        finally:
+            if ahead is not None:
+                with suppress(asyncio.CancelledError, OSError):
+                    _close(await asyncio.shield(ahead))
+
+    def _to_pack(self, archived: ProvenArchives) -> Iterator[ReapRow]:
+        for rows in self._world.rows(self._tree.path):
+            known = archived.of_block(self._tree.path, [row.path for row in rows])
+            for row in rows:
+                member = known.get(row.path)
+                if member is not None and _facts(row) == _facts_of(member.entry):
+                    self._already += 1
+                else:
+                    yield row
+
+    async def _open_all(self, rows: Sequence[ReapRow]) -> list[tuple[ReapRow, OpenMember | LeftOut]]:
+        settled_ns = int((self._world.clock.now_s() - self._request.settle_s) * _NS)
+        share = -(-len(rows) // self._request.readers)
+
+        def open_some(some: Sequence[ReapRow]) -> list[tuple[ReapRow, OpenMember | LeftOut]]:
+            return [(row, self._world.members.open(row, settled_before_ns=settled_ns)) for row in some]
+
+        parts = [rows[start : start + share] for start in range(0, len(rows), share)]
+        opened = await asyncio.gather(*(asyncio.to_thread(open_some, part) for part in parts))
+        return [one for part in opened for one in part]
+
+    def _make_tree(self) -> None:
+        directory = archive_directory(self._tree.path)
+        if self._world.source.look(directory) is not None:
+            raise Refused(
+                f"nothing is archived of {show(self._tree.path)}: the user has {show(directory)} on the source",
+                cause="a copy of it would lie where the archives are kept on the target",
+                hint="let the user rename it, or except the user in site.toml with [reap.users]",
+            )
+        components = self._tree.path.split(b"/")
+        above = [b"/".join(components[:depth]) for depth in range(1, len(components))]
+        like = [entry for path in above if isinstance(entry := self._world.source.look(path), Entry)]
+        self._world.target.make_parents(self._tree.path, like)
+
+    def _cutover_state(self) -> CutoverState | None:
+        """The state of a cutover that has begun and not ended; the tree on the target is not to be touched then."""
+        newest = self._world.ledger.cutovers.latest(self._tree.path)
+        begun = newest is not None and newest.state not in ENDED_STATES and newest.state is not CutoverState.PLANNED
+        return newest.state if newest is not None and begun else None
+
+    def _made(self, record: ArchiveRecord) -> None:
+        written = record.written
+        said = f"archive {record.number}: {several(written.members, 'file')}, {format_size(written.content_bytes)}"
+        self._event(
+            EventKind.FILES_ARCHIVED, Severity.INFO, f"{said} in {format_size(written.archive_bytes)}, read back"
+        )
+
+    def _void(self, reason: str) -> None:
+        self._event(EventKind.ARCHIVE_VOID, Severity.ERROR, reason)
+
+    def _event(self, kind: EventKind, severity: Severity, message: str) -> None:
+        event = Event(
+            at_s=self._world.clock.now_s(),
+            kind=kind,
+            severity=severity,
+            subject=f"tree {show(self._tree.path)}",
+            message=message,
+        )
+        self._world.ledger.events.add(event)
+        self._world.progress.event(event)
+
+
+async def whole(work: Callable[[], T]) -> T:
+    """Work in a thread that is never left alone: a cancellation waits for its end, and then counts."""
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        with suppress(Exception):
+            await running
+        raise
+
+
+def _close(opened: Sequence[tuple[ReapRow, OpenMember | LeftOut]]) -> None:
+    for _, one in opened:
+        if not isinstance(one, LeftOut):
+            one.close()
+
+
+def _facts(row: ReapRow) -> tuple[int, int, int, int]:
+    return row.ino, row.size_bytes, row.mtime_ns, row.ctime_ns
+
+
+def _facts_of(entry: Entry) -> tuple[int, int, int, int]:
+    return entry.ino, entry.size_bytes, entry.mtime_ns, entry.ctime_ns
+
+
+def _check_mounts(world: ArchivingWorld) -> None:
+    site = world.ledger.site.read()
+    if site is None:
+        raise UsageError("this site has no ledger entry yet", hint="run `migrator init`")
+    problems = mounts_not_recorded(site, world.source, world.target)
+    if problems:
+        raise Refused(
+            "nothing is archived: " + "; ".join(problems),
+            cause="a mount is not as it has to be",
+            hint="mend it, check with `migrator doctor`, then run the same command again",
+        )
+
+
+def _summary(result: TreeArchived) -> str:
+    said = f"{several(result.members, 'file')} ({format_size(result.content_bytes)}) archived in "
+    said += f"{several(result.archives, 'archive')} of {format_size(result.archive_bytes)}, read back"
+    if result.already:
+        said += f"; {format_count(result.already)} were archived before"
+    for reason, count in result.left_out.items():
+        said += f"; {format_count(count)} left out: {reason}"
+    return said

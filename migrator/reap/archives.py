@@ -1,0 +1,608 @@
+"""Archives that plain tar and zstd read, with an index in Parquet."""
+
+import hashlib
+import io
+import json
+import os
+import tarfile
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO, Protocol, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import zstandard
+
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
+from migrator.core.errors import Refused
+from migrator.core.paths import is_beneath, join, show
+from migrator.core.units import MIB
+from migrator.fs.acl import GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, parse_acl
+from migrator.reap.model import (
+    ArchivedMember,
+    ArchiveRecord,
+    ArchiveState,
+    LeftOut,
+    LeftOutReason,
+    WrittenArchive,
+    archive_directory,
+    archive_name,
+    index_name,
+)
+from migrator.reap.ports import OpenMember
+
+# ---
+# Archives that plain tar and zstd read: a tar in pax format, in zstd frames, and its index in Parquet.
+#
+# Each frame is whole by itself and holds some MiB of content, so that one member is read without those before it. The index
+# has a row for every member, in order of path, with the digest of its content, and a table of the frames with a digest of each:
+# nothing is decompressed that is not what was written. Names in the tar are bytes, relative to the tree.
+
+
+FRAME_BYTES = 8 * MIB
+_READ_BYTES = MIB
+_LEVEL = 1
+"""Of zstd's levels the fastest that compresses well: the source is read at the speed of its disks."""
+_FRAME_DIGEST_BYTES = 16
+_FILE_DIGEST_BYTES = 32
+_NS = 1_000_000_000
+
+
+class Hash(Protocol):
+    """A digest in the making."""
+
+    def update(self, data: memoryview, /) -> None: ...
+
+    def digest(self) -> bytes: ...
+
+
+HashMakers = Mapping[str, Callable[[], Hash]]
+"""The algorithms of content digests, by the names that [verify] digest takes."""
+
+
+class Damaged(Exception):
+    """The bytes are not those that were written."""
+
+
+class TarArchives:
+    """Makes and reads archives. `algorithm` is what the content of members is digested with."""
+
+    def __init__(self, hashes: HashMakers, *, algorithm: str, frame_bytes: int = FRAME_BYTES) -> None:
+        self._hashes = hashes
+        self._algorithm = algorithm
+        self._frame_bytes = frame_bytes
+
+    def begin(self, tree: bytes, archive: BinaryIO, index: BinaryIO) -> "TarDraft":
+        """Begin an archive of files of a user tree, in two empty files."""
+        return TarDraft(tree, FrameWriter(archive, self._frame_bytes), index, algorithm=self._algorithm)
+
+    def index(self, record: ArchiveRecord, stored: BinaryIO) -> "TarIndex":
+        """Read an index. Raises Refused where it is not the one that the ledger has."""
+        content = stored.read(record.written.index_bytes + 1)
+        if _member_digest(content) != record.written.index_digest:
+            raise _refused(record, index_name(record.number), "it is not the one that was written")
+        try:
+            return TarIndex(record, content, self._hashes)
+        except Damaged as error:
+            raise _refused(record, index_name(record.number), str(error)) from error
+
+    def read_back(self, record: ArchiveRecord, archive: BinaryIO, index: BinaryIO) -> str:
+        """Read a whole archive and compare it with its index, and both with the ledger: every byte, every digest. Returns what
+        is wrong, in words; empty where all is as it has to be.
+        """
+        try:
+            found = self.index(record, index)
+            if _file_digest(archive) != (record.written.archive_digest, record.written.archive_bytes):
+                return "the archive is not the one that was written"
+            found.check(archive)
+        except Damaged as error:
+            return f"the archive: {error}"
+        except Refused as refused:
+            return refused.message
+        return ""
+
+
+class TarDraft:
+    """An archive that is being written. What is held grows with the members."""
+
+    def __init__(self, tree: bytes, writer: "FrameWriter", index: BinaryIO, *, algorithm: str) -> None:
+        self._tree = tree
+        self._writer = writer
+        self._index = index
+        self._algorithm = algorithm
+        self._members: list[ArchivedMember] = []
+        self._first_names: dict[tuple[int, int], ArchivedMember] = {}
+        self.content_bytes = 0
+
+    @property
+    def members(self) -> int:
+        """How many there are."""
+        return len(self._members)
+
+    def add(self, member: OpenMember, *, gfid: bytes | None = None) -> LeftOut | None:
+        """Take one member; a further name of a file that is in the archive becomes a link to it. What changes while it is
+        read leaves no trace. Raises OSError, on behalf of the archive's file only.
+        """
+        entry = member.entry
+        try:
+            if entry.type not in _TYPES:
+                return LeftOut(path=entry.path, reason=LeftOutReason.NOT_POSSIBLE, detail=f"a {entry.type.value}")
+            entry = replace(entry, gfid=gfid)
+            first = self._first_names.get((entry.dev, entry.ino)) if entry.link_group is not None else None
+            if first is not None and _moment(first.entry) == _moment(entry):
+                return self._add_link(member, entry, first)
+            return self._add_content(member, entry)
+        finally:
+            member.close()
+
+    def close(self) -> WrittenArchive:
+        """Write the end of the archive, and its index."""
+        self._writer.write(_end(self._writer.position_bytes))
+        self._writer.cut()
+        content = _encode_index(self._tree, self._members, algorithm=self._algorithm, frames=self._writer.frames)
+        self._index.write(content)
+        return WrittenArchive(
+            members=self.members,
+            content_bytes=self.content_bytes,
+            archive_bytes=self._writer.stored_bytes,
+            index_bytes=len(content),
+            archive_digest=self._writer.digest.hexdigest(),
+            index_digest=_member_digest(content),
+        )
+
+    def _add_link(self, member: OpenMember, entry: Entry, first: ArchivedMember) -> LeftOut | None:
+        digest = member.finish()
+        if isinstance(digest, LeftOut):
+            return digest
+        made = ArchivedMember(
+            entry=entry,
+            digest=digest,
+            offset_bytes=self._writer.position_bytes,
+            data_offset_bytes=first.data_offset_bytes,
+            link_to=first.entry.path,
+        )
+        self._writer.write(_header(self._tree, made))
+        self._members.append(made)
+        return None
+
+    def _add_content(self, member: OpenMember, entry: Entry) -> LeftOut | None:
+        mark = None if member.is_checked else self._writer.mark()
+        offset_bytes = self._writer.position_bytes
+        made = ArchivedMember(entry=entry, digest=None, offset_bytes=offset_bytes, data_offset_bytes=0)
+        self._writer.write(_header(self._tree, made))
+        data_offset_bytes = self._writer.position_bytes
+        failed: LeftOut | None = None
+        pieces = member.pieces()
+        while True:
+            # Errors of the archive's own file are not caught: they are no reason to leave a member out.
+            try:
+                piece = next(pieces, b"")
+            except OSError as error:
+                detail = error.strerror or str(error)
+                failed = LeftOut(path=entry.path, reason=LeftOutReason.UNREADABLE, detail=detail)
+                break
+            if not piece:
+                break
+            self._writer.write(piece)
+        written_bytes = self._writer.position_bytes - data_offset_bytes
+        digest = failed or member.finish()
+        if not isinstance(digest, LeftOut) and written_bytes != _content_bytes(entry):
+            digest = LeftOut(path=entry.path, reason=LeftOutReason.CHANGED, detail="its size changed")
+        if isinstance(digest, LeftOut):
+            if mark is None:
+                raise RuntimeError("a member that was checked has changed")
+            self._writer.back_to(mark)
+            return digest
+        self._writer.write(_padding(written_bytes))
+        made = replace(made, digest=digest, data_offset_bytes=data_offset_bytes)
+        self._members.append(made)
+        self.content_bytes += written_bytes
+        if entry.link_group is not None:
+            self._first_names[entry.dev, entry.ino] = made
+        return None
+
+
+class TarIndex:
+    """The index of one archive, in memory (some hundred bytes a member). Raises Damaged where the bytes are no index."""
+
+    def __init__(self, record: ArchiveRecord, content: bytes, hashes: HashMakers) -> None:
+        self.record = record
+        self._hashes = hashes
+        try:
+            table = pq.read_table(io.BytesIO(content), use_threads=False, page_checksum_verification=True)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise Damaged(str(error)) from error
+        metadata = table.schema.metadata or {}
+        if metadata.get(_FORM) != _FORM_VALUE or not table.schema.equals(_SCHEMA):
+            raise Damaged("it has another form")
+        self._algorithm = metadata[_ALGORITHM].decode()
+        self._frames = [Frame(*row) for row in json.loads(metadata[_FRAMES])]
+        self._table = table.combine_chunks()
+        self._size = len(table)
+        # Asked a million times while a user is frozen: Arrow's own values cost more than all the rest.
+        self._columns: dict[str, Any] = {name: self._table.column(name).chunk(0) for name in _COLUMNS if self._size}
+        self._starts, self._names = _binary(self._columns["path"]) if self._size else ((0,), memoryview(b""))
+        self._reader: tuple[BinaryIO, FrameReader] | None = None
+
+    def find(self, paths: Iterable[bytes]) -> Mapping[bytes, ArchivedMember]:
+        """Those of the paths that are in the archive. Paths are relative to the source's root."""
+        tree = self.record.tree
+        found: dict[bytes, ArchivedMember] = {}
+        for path in paths:
+            if is_beneath(path, tree) and path != tree:
+                name = _within(tree, path)
+                row = bisect_left(range(self._size), name, key=self._name)
+                if row < self._size and self._name(row) == name:
+                    found[path] = self._member({one: column[row].as_py() for one, column in self._columns.items()})
+        return found
+
+    def paths(self) -> Iterator[bytes]:
+        """All its paths, in order."""
+        for row in range(self._size):
+            yield join(self.record.tree, self._name(row))
+
+    def content(self, archive: BinaryIO, member: ArchivedMember) -> Iterator[bytes]:
+        """The content of a member; only the frames that hold it are read. One at a time. Raises Refused, at the latest after
+        the last piece, where it is not what was archived.
+        """
+        # Tiny files lie together: the frame that one was read from is held for the next one.
+        if self._reader is None or self._reader[0] is not archive:
+            self._reader = (archive, FrameReader(archive, self._frames))
+        try:
+            yield from self._content(self._reader[1], member)
+        except Damaged as error:
+            raise _refused(self.record, archive_name(self.record.number), str(error)) from error
+
+    def check(self, archive: BinaryIO) -> None:
+        """Compare an archive whose bytes are those that were written with the index. Raises Damaged.
+
+        Headers are made anew and compared until the archive is proven. Afterwards the digest of the file stands for them:
+        another version of Python may write them in another way.
+        """
+        reader = FrameReader(archive, self._frames)
+        headers = self.record.state is not ArchiveState.PROVEN
+        position_bytes = members = content_bytes = 0
+        for member in self._by_offset():
+            entry = member.entry
+            if headers:
+                wanted = _header(self.record.tree, member)
+                if member.offset_bytes != position_bytes or reader.read(position_bytes, len(wanted)) != wanted:
+                    raise Damaged(f"{show(entry.path)} is not described as in the index")
+                position_bytes += len(wanted)
+            if headers and member.link_to is None:
+                if member.data_offset_bytes != position_bytes:
+                    raise Damaged(f"{show(entry.path)} does not begin where the index says")
+                position_bytes += _content_bytes(entry)
+                gap = _padding(_content_bytes(entry))
+                if reader.read(position_bytes, len(gap)) != gap:
+                    raise Damaged(f"something else than zeros follows {show(entry.path)}")
+                position_bytes += len(gap)
+            for _ in self._content(reader, member):
+                pass
+            members += 1
+            content_bytes += 0 if member.link_to is not None else _content_bytes(entry)
+        if headers and reader.read(position_bytes, reader.size_bytes - position_bytes) != _end(position_bytes):
+            raise Damaged("it does not end as a tar does")
+        if (members, content_bytes) != (self.record.written.members, self.record.written.content_bytes):
+            raise Damaged("the ledger has other sums than its index")
+
+    def _content(self, reader: "FrameReader", member: ArchivedMember) -> Iterator[bytes]:
+        entry = member.entry
+        if entry.type is not EntryType.FILE:
+            return
+        if self._algorithm not in self._hashes:
+            raise Damaged(f"its digests are of an unknown algorithm, {self._algorithm!r}")
+        hasher = self._hashes[self._algorithm]()
+        for piece in reader.pieces(member.data_offset_bytes, entry.size_bytes):
+            hasher.update(memoryview(piece))
+            yield piece
+        if hasher.digest() != member.digest:
+            raise Damaged(f"the content of {show(entry.path)} is not what was archived")
+
+    def _name(self, row: int) -> bytes:
+        return bytes(self._names[self._starts[row] : self._starts[row + 1]])
+
+    def _by_offset(self) -> Iterator[ArchivedMember]:
+        offsets: Any = self._table.column("offset").to_pylist()
+        order = sorted(range(self._size), key=offsets.__getitem__)
+        for start in range(0, self._size, _ROWS_AT_ONCE):
+            for row in self._table.take(pa.array(order[start : start + _ROWS_AT_ONCE])).to_pylist():
+                yield self._member(row)
+
+    def _member(self, row: Mapping[str, Any]) -> ArchivedMember:
+        tree = self.record.tree
+        facts = {name: row[column] for column, name in _OF_ENTRY.items()}
+        facts |= {"path": join(tree, row["path"]), "type": EntryType(row["type"]), "xattrs": dict(row["xattrs"])}
+        return ArchivedMember(
+            entry=Entry(**facts),
+            digest=row["digest"],
+            offset_bytes=row["offset"],
+            data_offset_bytes=row["data_offset"],
+            link_to=None if row["link_to"] is None else join(tree, row["link_to"]),
+            archive=self.record.number,
+            algorithm=self._algorithm,
+        )
+
+
+# The index.
+
+_COLUMNS: dict[str, "pa.DataType"] = {
+    "path": pa.binary(),
+    "type": pa.string(),
+    "size": pa.int64(),
+    "blocks": pa.int64(),
+    "mtime_ns": pa.int64(),
+    "ctime_ns": pa.int64(),
+    "atime_ns": pa.int64(),
+    "uid": pa.int64(),
+    "gid": pa.int64(),
+    "mode": pa.int32(),
+    "dev": pa.uint64(),
+    "rdev": pa.uint64(),
+    "ino": pa.uint64(),
+    "gfid": pa.binary(),
+    "nlink": pa.int64(),
+    "link_group": pa.uint64(),
+    "link_to": pa.binary(),
+    "symlink_target": pa.binary(),
+    "xattrs": pa.map_(pa.binary(), pa.binary()),
+    "digest": pa.binary(),
+    "offset": pa.int64(),
+    "data_offset": pa.int64(),
+}
+_NULLABLE = frozenset({"gfid", "link_group", "link_to", "symlink_target", "digest"})
+_SCHEMA = pa.schema([pa.field(name, kind, nullable=name in _NULLABLE) for name, kind in _COLUMNS.items()])
+"""`path`, `link_to` (the first name of the same file in the archive) are relative to the tree, as in the tar. `offset` and
+`data_offset` count in the uncompressed tar."""
+_OF_ENTRY = {
+    column: "size_bytes" if column == "size" else column
+    for column in _COLUMNS
+    if column not in {"link_group", "link_to", "digest", "offset", "data_offset"}
+}
+"""The columns that hold an entry, and its fields."""
+
+_ROWS_AT_ONCE = 4096
+_FORM = b"migrator.form"
+_FORM_VALUE = b"1"
+_ALGORITHM = b"migrator.digest"
+_FRAMES = b"migrator.frames"
+
+
+def _encode_index(
+    tree: bytes, members: Iterable[ArchivedMember], *, algorithm: str, frames: "Sequence[Frame]"
+) -> bytes:
+    rows = [
+        {column: getattr(member.entry, name) for column, name in _OF_ENTRY.items()}
+        | {
+            "path": _within(tree, member.entry.path),
+            "type": member.entry.type.value,
+            "link_group": member.entry.link_group,
+            "link_to": None if member.link_to is None else _within(tree, member.link_to),
+            "xattrs": sorted(member.entry.xattrs.items()),
+            "digest": member.digest,
+            "offset": member.offset_bytes,
+            "data_offset": member.data_offset_bytes,
+        }
+        for member in members
+    ]
+    rows.sort(key=lambda row: cast("bytes", row["path"]))
+    table = [[frame.size_bytes, frame.stored_bytes, frame.digest] for frame in frames]
+    metadata = {
+        _FORM: _FORM_VALUE,
+        _ALGORITHM: algorithm.encode(),
+        _FRAMES: json.dumps(table, separators=(",", ":")).encode(),
+    }
+    sink = io.BytesIO()
+    arrow = pa.Table.from_pylist(rows, schema=_SCHEMA.with_metadata(metadata))
+    pq.write_table(arrow, sink, compression="zstd", row_group_size=100_000)
+    return sink.getvalue()
+
+
+def _binary(column: "pa.Array[Any]") -> tuple[Sequence[int], memoryview]:
+    """Where each value begins, with the end of the last, and all values."""
+    _, offsets, values = column.buffers()
+    starts = memoryview(cast("Any", offsets)).cast("B").cast("i")[column.offset : column.offset + len(column) + 1]
+    return starts, memoryview(cast("Any", values)).cast("B")
+
+
+# The tar.
+
+_TYPES = {
+    EntryType.FILE: tarfile.REGTYPE,
+    EntryType.SYMLINK: tarfile.SYMTYPE,
+    EntryType.CHARACTER: tarfile.CHRTYPE,
+    EntryType.BLOCK: tarfile.BLKTYPE,
+    EntryType.FIFO: tarfile.FIFOTYPE,
+}
+_ACL_KEYS = {ACL_ACCESS: "SCHILY.acl.access", ACL_DEFAULT: "SCHILY.acl.default"}
+_ACL_WORDS = {USER_OBJ: "user", USER: "user", GROUP_OBJ: "group", GROUP: "group", MASK: "mask", OTHER: "other"}
+
+
+def _header(tree: bytes, member: ArchivedMember) -> bytes:
+    """The whole header of a member, the same for the same member: its pax records, then its own block. Attributes and ACLs
+    are written as GNU tar 1.34 does, so that it brings them back.
+    """
+    entry, link_to = member.entry, member.link_to
+    made = tarfile.TarInfo(_text(_within(tree, entry.path)))
+    made.type = _TYPES[entry.type] if link_to is None else tarfile.LNKTYPE
+    made.linkname = _text(entry.symlink_target or b"" if link_to is None else _within(tree, link_to))
+    made.size = _content_bytes(entry) if link_to is None else 0
+    made.mode, made.uid, made.gid, made.mtime = entry.mode, entry.uid, entry.gid, entry.mtime_ns // _NS
+    made.devmajor, made.devminor = os.major(entry.rdev), os.minor(entry.rdev)
+    records = {"mtime": _seconds(entry.mtime_ns), "atime": _seconds(entry.atime_ns)}
+    for key, value in sorted(entry.xattrs.items()):
+        entries = parse_acl(value) if key in _ACL_KEYS else None
+        if entries is not None:
+            records[_ACL_KEYS[key]] = ",".join(map(_acl_text, entries))
+        else:
+            # A name that is not UTF-8 cannot be the key of a record; the index has it as it is.
+            name = key.replace(b"%", b"%25").replace(b"=", b"%3D").decode("utf-8", "backslashreplace")
+            records[f"SCHILY.xattr.{name}"] = _text(value)
+    made.pax_headers = records
+    return made.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+
+
+def _content_bytes(entry: Entry) -> int:
+    """How much content follows the header of a first name."""
+    return entry.size_bytes if entry.type is EntryType.FILE else 0
+
+
+def _padding(size_bytes: int) -> bytes:
+    return bytes(-size_bytes % tarfile.BLOCKSIZE)
+
+
+def _end(position_bytes: int) -> bytes:
+    """Two blocks of zeros at least, up to a whole record, as GNU tar ends an archive."""
+    position_bytes += 2 * tarfile.BLOCKSIZE
+    return bytes(2 * tarfile.BLOCKSIZE + -position_bytes % tarfile.RECORDSIZE)
+
+
+def _seconds(time_ns: int) -> str:
+    seconds, rest = divmod(abs(time_ns), _NS)
+    return ("-" if time_ns < 0 else "") + (f"{seconds}.{rest:09d}" if rest else str(seconds))
+
+
+def _acl_text(entry: AclEntry) -> str:
+    identity = str(entry.id) if entry.tag in (USER, GROUP) else ""
+    letters = "".join(letter if entry.permissions & bit else "-" for letter, bit in (("r", 4), ("w", 2), ("x", 1)))
+    return f"{_ACL_WORDS[entry.tag]}:{identity}:{letters}"
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")
+
+
+def _within(tree: bytes, path: bytes) -> bytes:
+    return path[len(tree) + 1 :] if tree else path
+
+
+def _moment(entry: Entry) -> tuple[int, int, int]:
+    return entry.size_bytes, entry.mtime_ns, entry.ctime_ns
+
+
+# The frames.
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame: how much content, how many bytes in the file, and a BLAKE2b digest of these."""
+
+    size_bytes: int
+    stored_bytes: int
+    digest: str
+
+
+class FrameWriter:
+    """Writes content as frames. `stream` is a file that is written from its beginning. After `cut`, `stored_bytes` is how long
+    the file is and `digest` that of all its bytes.
+    """
+
+    def __init__(self, stream: BinaryIO, frame_bytes: int) -> None:
+        self._stream = stream
+        self._frame_bytes = frame_bytes
+        self._compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
+        self._buffer = bytearray()
+        self.position_bytes = 0
+        self.stored_bytes = 0
+        self.digest = hashlib.blake2b(digest_size=_FILE_DIGEST_BYTES)
+        self.frames: list[Frame] = []
+
+    def write(self, content: bytes) -> None:
+        """Take content."""
+        self._buffer += content
+        self.position_bytes += len(content)
+        while len(self._buffer) >= self._frame_bytes:
+            self._put(self._frame_bytes)
+
+    def cut(self) -> None:
+        """End the frame here: what comes next begins another one."""
+        if self._buffer:
+            self._put(len(self._buffer))
+
+    def mark(self) -> tuple[int, int, int, "hashlib.blake2b"]:
+        """End the frame, and remember this place for `back_to`."""
+        self.cut()
+        return len(self.frames), self.position_bytes, self.stored_bytes, self.digest.copy()
+
+    def back_to(self, mark: tuple[int, int, int, "hashlib.blake2b"]) -> None:
+        """Take back all that was written since a mark; once for a mark."""
+        frames, self.position_bytes, self.stored_bytes, self.digest = mark
+        self._buffer.clear()
+        del self.frames[frames:]
+        self._stream.flush()
+        self._stream.seek(self.stored_bytes)
+        self._stream.truncate()
+
+    def _put(self, size_bytes: int) -> None:
+        stored = self._compressor.compress(bytes(self._buffer[:size_bytes]))
+        del self._buffer[:size_bytes]
+        self._stream.write(stored)
+        self.digest.update(stored)
+        self.stored_bytes += len(stored)
+        self.frames.append(Frame(size_bytes, len(stored), _member_digest(stored, _FRAME_DIGEST_BYTES)))
+
+
+class FrameReader:
+    """Reads content from any place; the last frame is kept. Raises Damaged where a frame is not the one that was written."""
+
+    def __init__(self, stream: BinaryIO, frames: Sequence[Frame]) -> None:
+        self._stream = stream
+        self._frames = frames
+        self._begins: list[tuple[int, int]] = []
+        self.size_bytes = stored_bytes = 0
+        for frame in frames:
+            self._begins.append((self.size_bytes, stored_bytes))
+            self.size_bytes += frame.size_bytes
+            stored_bytes += frame.stored_bytes
+        self._held: tuple[int, bytes] = (-1, b"")
+
+    def pieces(self, offset_bytes: int, size_bytes: int) -> Iterator[bytes]:
+        """So much of the content from there on."""
+        number = bisect_right(self._begins, offset_bytes, key=lambda begin: begin[0]) - 1
+        while size_bytes > 0:
+            if not 0 <= number < len(self._frames):
+                raise Damaged("it ends too early")
+            start = offset_bytes - self._begins[number][0]
+            piece = self._frame(number)[start : start + size_bytes]
+            yield piece
+            offset_bytes += len(piece)
+            size_bytes -= len(piece)
+            number += 1
+
+    def read(self, offset_bytes: int, size_bytes: int) -> bytes:
+        """So much of the content, whole."""
+        return b"".join(self.pieces(offset_bytes, size_bytes))
+
+    def _frame(self, number: int) -> bytes:
+        if self._held[0] != number:
+            frame = self._frames[number]
+            self._stream.seek(self._begins[number][1])
+            stored = self._stream.read(frame.stored_bytes)
+            if _member_digest(stored, _FRAME_DIGEST_BYTES) != frame.digest:
+                raise Damaged(f"frame {number + 1} of {len(self._frames)} is not the one that was written")
+            self._held = (number, zstandard.ZstdDecompressor().decompress(stored))
+        return self._held[1]
+
+
+def _member_digest(content: bytes, digest_bytes: int = _FILE_DIGEST_BYTES) -> str:
+    return hashlib.blake2b(content, digest_size=digest_bytes).hexdigest()
+
+
+def _file_digest(stream: BinaryIO) -> tuple[str, int]:
+    digest = hashlib.blake2b(digest_size=_FILE_DIGEST_BYTES)
+    size_bytes = 0
+    stream.seek(0)
+    while piece := stream.read(_READ_BYTES):
+        digest.update(piece)
+        size_bytes += len(piece)
+    return digest.hexdigest(), size_bytes
+
+
+def _refused(record: ArchiveRecord, name: bytes, why: str) -> Refused:
+    return Refused(
+        f"{show(join(archive_directory(record.tree), name))} on the target cannot be used: {why}",
+        cause="it was changed or damaged since it was written",
+        hint="before the switch `migrator reap archive` makes it again of what is on the source; afterwards bring it back from "
+        "a backup of the target, and purge nothing until then",
+    )

@@ -1,0 +1,567 @@
+"""Archive directories on the target, reading into archives, restoring from them; all by descriptor."""
+
+import ctypes
+import errno
+import os
+import secrets
+import stat
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import BinaryIO, Self
+
+from migrator.core.entry import Entry, EntryType
+from migrator.core.errors import Refused
+from migrator.core.paths import show
+from migrator.core.units import MIB
+from migrator.fs.beneath import Root
+from migrator.fs.model import TargetCapabilities
+from migrator.fs.reading import DIGEST_ALGORITHMS, ReadingFileSystem
+from migrator.fs.rules import CLOSED_MODE, TEMPORARY_PREFIX, kept_xattrs
+from migrator.fs.writing import descriptor_path, open_own, remove_acls, set_capability, set_xattrs, write_piece
+from migrator.reap.model import (
+    ARCHIVE_DIRECTORY,
+    PARTIAL_SUFFIX,
+    ArchivedMember,
+    LeftOut,
+    LeftOutReason,
+    ReapRow,
+    archive_directory,
+    number_of,
+)
+
+# ---
+# The archive directories of user trees on the target, by descriptor, without following symlinks.
+
+
+_FILE_MODE = 0o600
+_READABLE_FILE_MODE = 0o400
+_READABLE_MODE = 0o500
+_READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_BUFFER_BYTES = 1024 * 1024
+
+
+class HeldFolder:
+    """The archive directory of one tree on the target, held open. Files are root's alone until they are handed over."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def names(self) -> Sequence[bytes]:
+        """What lies in it, in order."""
+        return sorted(os.fsencode(name) for name in os.listdir(self._fd))
+
+    @contextmanager
+    def create(self, name: bytes) -> Iterator[BinaryIO]:
+        """A new file under the partial form of the name, synced at the end of the block; one that is there is replaced. What fails
+        leaves nothing.
+        """
+        partial = name + PARTIAL_SUFFIX
+        with suppress(FileNotFoundError):
+            os.unlink(partial, dir_fd=self._fd)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(partial, flags, _FILE_MODE, dir_fd=self._fd)
+        try:
+            remove_acls(descriptor_path(fd))
+            os.fchmod(fd, _FILE_MODE)
+            with open(fd, "wb", buffering=_BUFFER_BYTES) as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(partial, dir_fd=self._fd)
+            raise
+
+    def publish(self, names: Iterable[bytes]) -> None:
+        """Give files their names, and return when that is on the disks. Never replaces: FileExistsError."""
+        for name in names:
+            # No rename: it would replace, and not every file system knows RENAME_NOREPLACE. Nobody but root gets in here.
+            if self._is_there(name):
+                raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), name)
+            os.rename(name + PARTIAL_SUFFIX, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        os.fsync(self._fd)
+
+    def remove(self, names: Iterable[bytes]) -> None:
+        """Remove files of ours; those that are gone are removed already. Another name is an error in the program."""
+        for name in names:
+            if number_of(name) is None:
+                raise ValueError(f"not the name of an archive: {name!r}")
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=self._fd)
+        os.fsync(self._fd)
+
+    @contextmanager
+    def open(self, name: bytes) -> Iterator[BinaryIO]:
+        """A file, for reading from its disks: its clean pages are dropped first. Never through a symlink."""
+        fd = os.open(name, _READING | os.O_NONBLOCK, dir_fd=self._fd)
+        with open(fd, "rb", buffering=_BUFFER_BYTES) as stream:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", name)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            yield stream
+
+    def _is_there(self, name: bytes) -> bool:
+        try:
+            os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
+
+class MountedArchiveFolders:
+    """The archive directories of all trees on the target. Blocking; errors of the kernel are OSError."""
+
+    def __init__(self, root: bytes) -> None:
+        self._path = os.path.abspath(root)
+
+    @contextmanager
+    def make(self, tree: bytes) -> Iterator[HeldFolder]:
+        """The directory of a tree, for writing, made where it is missing. Raises Refused where it is not root's alone, OSError where
+        the tree is not there.
+        """
+        with Root(self._path) as root, root.directory(tree) as tree_fd:
+            fd = open_own(tree_fd, ARCHIVE_DIRECTORY, lambda why: _not_own(tree, why), lasting=True)
+            try:
+                yield HeldFolder(fd)
+            finally:
+                os.close(fd)
+
+    @contextmanager
+    def open(self, tree: bytes) -> Iterator[HeldFolder]:
+        """The directory of a tree, for reading, whoever it belongs to. Raises FileNotFoundError where there is none."""
+        with Root(self._path) as root, root.directory(archive_directory(tree)) as fd:
+            yield HeldFolder(fd)
+
+    def hand_over(self, tree: bytes, *, uid: int, gid: int) -> None:
+        """Let the tree's user read their archives: theirs, mode 0400, in a directory of mode 0500. For the switch. May be called
+        again; nothing happens where there is no such directory.
+        """
+        self._dress(tree, uid, gid, _READABLE_FILE_MODE, _READABLE_MODE)
+
+    def take_back(self, tree: bytes) -> None:
+        """Make them root's alone again, for the way back. What the user put there stays, and is root's then too. May be called
+        again.
+        """
+        self._dress(tree, os.geteuid(), os.getegid(), _FILE_MODE, CLOSED_MODE)
+
+    def _dress(self, tree: bytes, uid: int, gid: int, file_mode: int, mode: int) -> None:
+        with Root(self._path) as root:
+            try:
+                fd = root.open(archive_directory(tree), os.O_RDONLY | os.O_DIRECTORY)
+            except OSError as error:
+                # The user may have taken the directory away, and put something else there.
+                if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                    return
+                raise
+            try:
+                for name in os.listdir(fd):
+                    if number_of(os.fsencode(name)) is not None:
+                        _own(fd, os.fsencode(name), uid, gid, file_mode)
+                os.fchmod(fd, mode)
+                os.fchown(fd, uid, gid)
+                remove_acls(descriptor_path(fd))
+                os.fchmod(fd, mode)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+
+def _own(directory_fd: int, name: bytes, uid: int, gid: int, mode: int) -> None:
+    """Owner and mode of one file; what is no file with a single name is nobody's archive, and stays as it is."""
+    try:
+        fd = os.open(name, _READING | os.O_NONBLOCK, dir_fd=directory_fd)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            return
+        raise
+    try:
+        facts = os.fstat(fd)
+        if stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1:
+            # Nobody has more rights in between than before or after: the mode of either owner is only his own.
+            os.fchmod(fd, mode)
+            os.fchown(fd, uid, gid)
+            remove_acls(descriptor_path(fd))
+            os.fchmod(fd, mode)
+    finally:
+        os.close(fd)
+
+
+def _not_own(tree: bytes, why: str) -> Refused:
+    return Refused(
+        f"nothing can be archived of {show(tree)}: {show(archive_directory(tree))} on the target is not a directory of "
+        f"root's alone: {why}",
+        cause="somebody else made it, changed its owner or its mode, or the user has a directory of that name on the source",
+        hint="look into it; give it back to root with mode 0700, or move it away, then run the same command again",
+    )
+
+
+# ---
+# Reading files of the source for archives: each looked at, read, and looked at again through its descriptor.
+
+
+HELD_BYTES = MIB // 4
+"""Files up to this size are read at once, before anything of them is written."""
+
+_READ_BYTES = 4 * MIB
+
+
+class MemberReader:
+    """The `MemberSource` port over a file system that is read. Thread-safe."""
+
+    def __init__(self, source: ReadingFileSystem, *, algorithm: str, held_bytes: int = HELD_BYTES) -> None:
+        self._source = source
+        self._algorithm = algorithm
+        self._held_bytes = held_bytes
+
+    def open(self, row: ReapRow, *, settled_before_ns: int) -> "ReadMember | LeftOut":
+        """Look at a path, as the port says."""
+        try:
+            entry = self._source.look(row.path)
+        except OSError as error:
+            return _unreadable(row.path, error)
+        if entry is None:
+            return LeftOut(path=row.path, reason=LeftOutReason.VANISHED, detail="it is not there any more")
+        if (entry.ino, entry.size_bytes, entry.mtime_ns, entry.ctime_ns) != (
+            row.ino,
+            row.size_bytes,
+            row.mtime_ns,
+            row.ctime_ns,
+        ):
+            detail = "it is not as in the reap list any more"
+            return LeftOut(path=row.path, reason=LeftOutReason.CHANGED, detail=detail)
+        if entry.ctime_ns >= settled_before_ns:
+            return LeftOut(path=row.path, reason=LeftOutReason.FRESH, detail="it changed a moment ago")
+        try:
+            return self._read(entry)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR):
+                return _changed(entry)
+            return _unreadable(row.path, error)
+
+    def _read(self, entry: Entry) -> "ReadMember | LeftOut":
+        if entry.type is not EntryType.FILE:
+            # Nothing is opened: what it is was read by the look, and is the same where a second look sees the same.
+            now = self._source.look(entry.path)
+            same = now is not None and _moment(now) == _moment(entry) and now.symlink_target == entry.symlink_target
+            return ReadMember(entry, fd=-1, algorithm=self._algorithm) if same else _changed(entry)
+        member = ReadMember(entry, fd=self._open_file(entry.path), algorithm=self._algorithm)
+        if entry.size_bytes <= self._held_bytes:
+            try:
+                left_out = member.hold()
+            except BaseException:
+                member.close()
+                raise
+            if left_out is not None:
+                return left_out
+        return member
+
+    def _open_file(self, path: bytes) -> int:
+        # O_NONBLOCK: a FIFO in a file's place must not block. O_NOATIME is for owners and root only.
+        flags = os.O_RDONLY | os.O_NONBLOCK
+        try:
+            return self._source.beneath.open(path, flags | os.O_NOATIME)
+        except PermissionError:
+            return self._source.beneath.open(path, flags)
+
+
+class ReadMember:
+    """The `OpenMember` port. `fd` is -1 for what is no regular file."""
+
+    def __init__(self, entry: Entry, *, fd: int, algorithm: str) -> None:
+        self._entry = entry
+        self._fd = fd
+        self._hasher = DIGEST_ALGORITHMS[algorithm]()
+        self._held: bytes | None = None
+
+    @property
+    def entry(self) -> Entry:
+        """What the look saw."""
+        return self._entry
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether the content is held."""
+        return self._held is not None or self._entry.type is not EntryType.FILE
+
+    def hold(self) -> LeftOut | None:
+        """Read it now. Raises OSError."""
+        content = b"".join(self._read())
+        left_out = self._check(len(content))
+        self.close()
+        if left_out is None:
+            self._held = content
+        return left_out
+
+    def pieces(self) -> Iterator[bytes]:
+        """The content."""
+        if self._held is not None:
+            yield self._held
+        elif self._fd >= 0:
+            yield from self._read()
+
+    def finish(self) -> bytes | LeftOut | None:
+        """The digest, or why it is none."""
+        if self._entry.type is not EntryType.FILE:
+            return None
+        if self._held is None:
+            left_out = self._check(None)
+            self.close()
+            if left_out is not None:
+                return left_out
+        return self._hasher.digest()
+
+    def close(self) -> None:
+        """Release the descriptor."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _read(self) -> Iterator[bytes]:
+        left_bytes = self._entry.size_bytes
+        position = 0
+        # What is written to its end meanwhile is not read: the second look tells.
+        while left_bytes > 0 and (piece := os.pread(self._fd, min(_READ_BYTES, left_bytes), position)):
+            self._hasher.update(memoryview(piece))
+            yield piece
+            position += len(piece)
+            left_bytes -= len(piece)
+
+    def _check(self, read_bytes: int | None) -> LeftOut | None:
+        facts = os.fstat(self._fd)
+        now = (
+            EntryType.of_mode(facts.st_mode),
+            facts.st_dev,
+            facts.st_ino & 0xFFFF_FFFF_FFFF_FFFF,
+            facts.st_size,
+            facts.st_mtime_ns,
+            facts.st_ctime_ns,
+        )
+        whole = read_bytes is None or read_bytes == self._entry.size_bytes
+        return None if whole and now == _moment(self._entry) else _changed(self._entry)
+
+
+def _moment(entry: Entry) -> tuple[EntryType, int, int, int, int, int]:
+    return entry.type, entry.dev, entry.ino, entry.size_bytes, entry.mtime_ns, entry.ctime_ns
+
+
+def _changed(entry: Entry) -> LeftOut:
+    return LeftOut(path=entry.path, reason=LeftOutReason.CHANGED, detail="it changed while it was read")
+
+
+def _unreadable(path: bytes, error: OSError) -> LeftOut:
+    return LeftOut(path=path, reason=LeftOutReason.UNREADABLE, detail=error.strerror or str(error))
+
+
+# ---
+# Putting archived files back, by descriptor, beneath a root, without following symlinks.
+#
+# A file is made whole under a temporary name in the directory of its final one, flushed, and then gets its name, without
+# replacing anything unless that is asked for.
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK})
+_CREATED_MODE = 0o600
+_DIRECTORY_MODE = 0o700
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_SECTOR_BYTES = 512
+_NODES = {
+    EntryType.FIFO: stat.S_IFIFO,
+    EntryType.BLOCK: stat.S_IFBLK,
+    EntryType.CHARACTER: stat.S_IFCHR,
+}
+
+
+class MountedRestorer:
+    """A directory that members are put into. No symlink is followed; nothing is overwritten unless it is asked for. Blocking.
+    `capabilities`: attributes that it cannot keep are not tried.
+    """
+
+    def __init__(self, root: bytes, capabilities: TargetCapabilities | None = None) -> None:
+        self._path = os.path.abspath(root)
+        self._capabilities = capabilities or TargetCapabilities()
+        self._opening = threading.Lock()
+        self._held: Root | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the root; the next call opens it anew."""
+        with self._opening:
+            if self._held is not None:
+                self._held.close()
+                self._held = None
+
+    def restore(self, member: ArchivedMember, content: Iterator[bytes], *, overwrite: bool) -> None:
+        """Make a member with all its attributes, under a temporary name first. Directories above it that are missing are made, for
+        its owner alone. Raises OSError: FileExistsError where something has its name; what `content` raises goes through.
+        """
+        entry = member.entry
+        with self._parent(entry) as (fd, name), _final_name(fd, name, overwrite=overwrite) as temporary:
+            match entry.type:
+                case EntryType.FILE:
+                    self._make_file(fd, temporary, entry, content)
+                case EntryType.SYMLINK:
+                    os.symlink(entry.symlink_target or b"", temporary, dir_fd=fd)
+                    _dress_node(fd, temporary, entry, self._kept(entry))
+                case EntryType.FIFO | EntryType.BLOCK | EntryType.CHARACTER:
+                    os.mknod(temporary, _NODES[entry.type] | _CREATED_MODE, entry.rdev, dir_fd=fd)
+                    _dress_node(fd, temporary, entry, self._kept(entry))
+                case EntryType.DIRECTORY | EntryType.SOCKET:
+                    raise OSError(errno.EINVAL, f"a {entry.type.value} is in no archive", entry.path)
+
+    def link(self, existing: bytes, member: ArchivedMember, *, overwrite: bool) -> None:
+        """Make a member another name of one that was restored. Raises OSError as `restore`."""
+        with (
+            self._root.parent(existing) as (existing_fd, existing_name),
+            self._parent(member.entry) as (fd, name),
+            _final_name(fd, name, overwrite=overwrite) as temporary,
+        ):
+            os.link(existing_name, temporary, src_dir_fd=existing_fd, dst_dir_fd=fd, follow_symlinks=False)
+
+    def sync(self) -> None:
+        """Return when all that was restored has reached the disks. Raises OSError."""
+        fd = self._root.open(b"", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            if _libc.syncfs(fd) != 0:
+                code = ctypes.get_errno()
+                raise OSError(code, os.strerror(code), self._path)
+        finally:
+            os.close(fd)
+
+    @property
+    def _root(self) -> Root:
+        if self._held is None:
+            with self._opening:
+                if self._held is None:
+                    self._held = Root(self._path)
+        return self._held
+
+    def _kept(self, entry: Entry) -> dict[bytes, bytes]:
+        return kept_xattrs(entry.xattrs, self._capabilities)
+
+    def _make_file(self, directory_fd: int, name: bytes, entry: Entry, content: Iterator[bytes]) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(name, flags, _CREATED_MODE, dir_fd=directory_fd)
+        try:
+            sparse = entry.blocks * _SECTOR_BYTES < entry.size_bytes
+            position = 0
+            for piece in content:
+                write_piece(fd, piece, position, skip_zeros=sparse)
+                position += len(piece)
+            os.ftruncate(fd, position)
+            _dress(descriptor_path(fd), entry, self._kept(entry))
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    @contextmanager
+    def _parent(self, entry: Entry) -> Iterator[tuple[int, bytes]]:
+        """The directory of a member, as a descriptor, and its name; directories that are missing are made for its owner."""
+        directory, _, name = entry.path.rpartition(b"/")
+        if name in (b"", b".", b".."):
+            raise OSError(errno.EINVAL, "not the path of an entry", entry.path)
+        try:
+            fd = self._root.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            fd = self._make(directory, entry)
+        try:
+            yield fd, name
+        finally:
+            os.close(fd)
+
+    def _make(self, directory: bytes, like: Entry) -> int:
+        fd = self._root.open(b"", os.O_RDONLY | os.O_DIRECTORY)
+        for component in directory.split(b"/"):
+            try:
+                deeper = _step(fd, component, like)
+            finally:
+                os.close(fd)
+            fd = deeper
+        return fd
+
+
+def _dress(path: bytes, entry: Entry, xattrs: Mapping[bytes, bytes]) -> None:
+    """Owner, mode, attributes and times of what a descriptor's path leads to; times last, setuid after the owner."""
+    os.chown(path, entry.uid, entry.gid)
+    set_xattrs(path, xattrs)
+    if entry.type is not EntryType.SYMLINK:
+        os.chmod(path, entry.mode)  # noqa: PTH101 (the path is bytes)
+    set_capability(path, xattrs)
+    os.utime(path, ns=(entry.atime_ns, entry.mtime_ns))
+
+
+def _dress_node(directory_fd: int, name: bytes, entry: Entry, xattrs: Mapping[bytes, bytes]) -> None:
+    """As `_dress`, for what cannot be opened; through a descriptor, since its directory's owner may be at work there."""
+    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory_fd)
+    try:
+        facts = os.fstat(fd)
+        if EntryType.of_mode(facts.st_mode) is not entry.type or facts.st_uid != os.geteuid() or facts.st_nlink != 1:
+            raise OSError(errno.ESTALE, "it was replaced while it was made", name)
+        _dress(descriptor_path(fd), entry, xattrs)
+    finally:
+        os.close(fd)
+
+
+def _step(fd: int, component: bytes, like: Entry) -> int:
+    if component in (b"", b".", b".."):
+        raise OSError(errno.EINVAL, "not the path of a directory", component)
+    try:
+        return os.open(component, _DIRECTORY, dir_fd=fd)
+    except FileNotFoundError:
+        made = False
+        with suppress(FileExistsError):
+            os.mkdir(component, _DIRECTORY_MODE, dir_fd=fd)
+            made = True
+    deeper = os.open(component, _DIRECTORY, dir_fd=fd)
+    # Only what is still the empty directory that was made: its owner may be at work beside.
+    facts = os.fstat(deeper)
+    if made and facts.st_uid == os.geteuid() and not os.listdir(deeper):
+        os.fchown(deeper, like.uid, like.gid)
+    return deeper
+
+
+@contextmanager
+def _final_name(directory_fd: int, name: bytes, *, overwrite: bool) -> Iterator[bytes]:
+    """A name to work under, exchanged for the final one at the end of the block and removed where it fails."""
+    if not overwrite and _is_there(directory_fd, name):
+        # Before anything is written; a name that appears meanwhile is not replaced either.
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
+    temporary = TEMPORARY_PREFIX + secrets.token_hex(8).encode()
+    try:
+        yield temporary
+        if overwrite:
+            os.rename(temporary, name, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
+        else:
+            _name_once(directory_fd, temporary, name)
+    finally:
+        # Renaming a name over another of the same file does nothing and leaves both (rename(2)).
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=directory_fd)
+
+
+def _name_once(directory_fd: int, temporary: bytes, name: bytes) -> None:
+    """Give a name that must not be taken. Where there are no hard links, it is looked at and then given."""
+    try:
+        os.link(temporary, name, src_dir_fd=directory_fd, dst_dir_fd=directory_fd, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if _is_there(directory_fd, name):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from error
+        os.rename(temporary, name, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
+
+
+def _is_there(directory_fd: int, name: bytes) -> bool:
+    try:
+        os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

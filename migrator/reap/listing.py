@@ -1,0 +1,217 @@
+"""`reap list` and `reap release`."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from migrator.core.entry import UserTree
+from migrator.core.errors import Refused, UsageError
+from migrator.core.units import format_size, several
+from migrator.plan.model import Plan, TransferCost, TreeUsage
+from migrator.plan.ports import CatalogReader
+from migrator.plan.rules_forecast import choose_cost
+from migrator.reap.model import (
+    ReapAction,
+    ReapDirectory,
+    ReapedTree,
+    ReapRelease,
+    ReapReport,
+    ReapRow,
+    Released,
+    TreeRule,
+    UserReap,
+)
+from migrator.reap.ports import ReapLists
+from migrator.reap.rules import Releases, choose_rules, release_patterns, require_atime, savings
+from migrator.site.config import Site
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+
+# ---
+# What the rules match, user by user: before anything is planned or moved. Nothing changes.
+
+
+DIRECTORIES_SHOWN = 20
+"""Of every user as many directories, those that hold the most of what is matched."""
+
+Rows = Callable[[UserTree, Sequence[ReapRow]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListRequest:
+    """Whose files: `users` by name, `trees` by path; None: everybody's."""
+
+    users: tuple[str, ...] | None = None
+    trees: frozenset[bytes] | None = None
+
+
+def list_reaped(
+    request: ListRequest,
+    *,
+    site: Site,
+    catalogs: CatalogReader,
+    ledger: "Ledger",
+    atime_problem: str | None,
+    now_s: float,
+    rows: Rows | None = None,
+) -> ReapReport:
+    """Count what the rules of site.toml match in the latest catalog; `rows` is given every file, tree by tree.
+
+    Raises UsageError where there is no catalog, no rule, or nobody of that name; Refused where the source does not keep
+    what a rule goes by.
+    """
+    latest = ledger.scans.latest()
+    if latest is None:
+        raise UsageError(
+            "there is no catalog to look into", cause="nothing was scanned yet", hint="run `migrator scan`"
+        )
+    policy = site.reap.policy
+    with catalogs.open(latest.name) as queries:
+        trees = queries.record.trees
+        _require_known(request, trees)
+        chosen = choose_rules(policy, trees)
+        if not chosen:
+            raise UsageError(
+                "no rule of [reap] matches anything",
+                cause="it has neither older_than nor smaller_than",
+                hint='set them in site.toml, as in older_than = "2y" (docs/reap.md)',
+            )
+        rules = [one for one in chosen if _is_meant(request, one)]
+        require_atime(rules, atime_problem)
+        selection = queries.reap(rules, keep_file=policy.keep_file, now_s=now_s)
+        found = selection.trees()
+        directories = selection.directories(DIRECTORIES_SHOWN)
+        usages = queries.usages(now_s=now_s)
+        if rows is not None:
+            by_path = {tree.path: tree for tree in trees}
+            for block in selection.rows(listed=True):
+                for tree, some in _by_tree(block):
+                    rows(by_path[tree], some)
+    cost = choose_cost(ledger.samples.measured_cost(), site.transfer.jobs)
+    held = {usage.tree.path: usage for usage in usages.trees}
+    return ReapReport(
+        catalog=latest.name,
+        at_s=now_s,
+        keep_file=policy.keep_file,
+        basis=cost.basis,
+        users=_users(found, directories, held, cost),
+    )
+
+
+def _require_known(request: ListRequest, trees: Sequence[UserTree]) -> None:
+    known = {tree.user for tree in trees}
+    for user in request.users or ():
+        if user not in known:
+            raise UsageError(
+                f"the catalog has no tree of {user!r}", hint="see whom it has: `migrator plan`, or a new scan"
+            )
+
+
+def _is_meant(request: ListRequest, one: TreeRule) -> bool:
+    return (request.users is None or one.tree.user in request.users) and (
+        request.trees is None or one.tree.path in request.trees
+    )
+
+
+def _by_tree(block: Sequence[ReapRow]) -> Iterator[tuple[bytes, Sequence[ReapRow]]]:
+    start = 0
+    for place in range(1, len(block) + 1):
+        if place == len(block) or block[place].tree != block[start].tree:
+            yield block[start].tree, block[start:place]
+            start = place
+
+
+def _users(
+    found: Sequence[ReapedTree],
+    directories: dict[bytes, Sequence[ReapDirectory]],
+    held: dict[bytes, TreeUsage],
+    cost: TransferCost,
+) -> tuple[UserReap, ...]:
+    by_user: dict[str, list[ReapedTree]] = {}
+    for tree in found:
+        by_user.setdefault(tree.tree.user, []).append(tree)
+    users = []
+    for user, trees in by_user.items():
+        biggest = sorted(
+            (one for tree in trees for one in directories.get(tree.tree.path, ())),
+            key=lambda one: (-one.size_bytes, one.path),
+        )
+        usages = [usage for usage in held.values() if usage.tree.user == user]
+        users.append(
+            UserReap(
+                user=user,
+                trees=tuple(trees),
+                directories=tuple(biggest[:DIRECTORIES_SHOWN]),
+                all_files=sum(usage.files for usage in usages),
+                all_bytes=sum(usage.size_bytes for usage in usages),
+                saves=savings(trees, cost),
+            )
+        )
+    return tuple(sorted(users, key=lambda one: (-sum(tree.size_bytes for tree in one.trees), one.user)))
+
+
+# ---
+# Giving skipped files up for deletion with the source, by name.
+
+
+_EXAMPLES = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseRequest:
+    """What is given up of a user's trees: paths, with all that lies below them, and globs. `by` is who says so."""
+
+    user: str
+    paths: tuple[bytes, ...]
+    globs: tuple[bytes, ...]
+    by: str
+    confirmed: bool
+
+
+def release(
+    request: ReleaseRequest, *, plan: Plan, trees: Sequence[bytes], lists: ReapLists, ledger: "Ledger", now_s: float
+) -> Released:
+    """Record it in the ledger, for whatever the plan's reap list skips of these trees. May be called again.
+
+    Raises UsageError for what is no path of the user, and without the confirmation; Refused where nothing that is
+    skipped has such a name.
+    """
+    if not request.paths and not request.globs:
+        raise UsageError("which files?", hint="name paths, or give --glob PATTERN")
+    if plan.reap is None or plan.reap.reap_list is None:
+        raise Refused(f"plan {plan.name} skips nothing", hint="release what a plan with action `skip` leaves behind")
+    releases = tuple(
+        ReapRelease(tree=tree, pattern=pattern, is_glob=is_glob, by=request.by, at_s=now_s)
+        for tree, pattern, is_glob in release_patterns(trees, request.paths, request.globs)
+    )
+    lists.checked(plan.reap.reap_list, plan.reap.digest or "")
+    asked = Releases(releases)
+    files = size_bytes = 0
+    examples: list[bytes] = []
+    for block in lists.paths(plan.reap.reap_list, trees=trees, action=ReapAction.SKIP):
+        for row in block:
+            if asked.has(row.tree, row.path):
+                files += 1
+                size_bytes += row.size_bytes
+                if len(examples) < _EXAMPLES:
+                    examples.append(row.path)
+    if not files:
+        raise Refused(
+            f"nothing of {request.user} that plan {plan.name} skips has such a name",
+            hint="see what it skips: `migrator reap list --user NAME --csv FILE`",
+        )
+    if not request.confirmed:
+        raise UsageError(
+            f"nothing was released: {several(files, 'file')} with {format_size(size_bytes)} would be lost with the source",
+            hint="give --confirm-loss where that is meant",
+        )
+    ledger.releases.add(releases)
+    return Released(
+        user=request.user,
+        plan=plan.name,
+        releases=releases,
+        files=files,
+        size_bytes=size_bytes,
+        examples=tuple(examples),
+    )

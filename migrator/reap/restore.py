@@ -1,0 +1,242 @@
+"""`reap restore`: files are put back from archives, byte by byte and with all their attributes."""
+
+import asyncio
+import errno
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from migrator.core.clock import Clock
+from migrator.core.errors import ExitCode, MigratorError, Refused, UsageError
+from migrator.core.events import Event, EventKind, Severity
+from migrator.core.paths import is_beneath, show
+from migrator.core.progress import Progress
+from migrator.core.units import format_count, several
+from migrator.cutover.model import UNDER_WAY_STATES
+from migrator.reap.archive import ProvenArchives, whole
+from migrator.reap.archives import TarArchives, TarIndex
+from migrator.reap.files import MountedArchiveFolders, MountedRestorer
+from migrator.reap.model import ArchivedMember, NotRestored, Restored, archive_name
+from migrator.reap.rules import GlobMatcher, parse_glob
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+
+EXAMPLES = 20
+_AT_ONCE = 64
+_GLOB_BYTES = frozenset(b"*?[")
+_IN_THE_WAY = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EXDEV})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreRequest:
+    """What is put back: of these trees every archived file that one of the patterns names. Patterns are relative to the tree,
+    or begin with the tree's own path.
+
+    A pattern that is the path of an archived file or of a directory above some is just that; otherwise it is a glob of
+    `migrator.reap.rules` where it has one's characters. `in_place`: files go where they would be on the target.
+    """
+
+    trees: tuple[bytes, ...]
+    patterns: tuple[bytes, ...]
+    in_place: bool
+    overwrite: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoringWorld:
+    """What restoring works with; `restorer` is the place where files go."""
+
+    folders: MountedArchiveFolders
+    format: TarArchives
+    restorer: MountedRestorer
+    ledger: "Ledger"
+    progress: Progress
+    clock: Clock
+
+
+async def restore(request: RestoreRequest, world: RestoringWorld) -> tuple[Restored, ...]:
+    """Put files back from the newest archive that has each. What is there already is not touched unless that is asked for.
+
+    May be called again. Raises UsageError where nothing is archived under such a name; Refused where an index is not the
+    ledger's, and in place while a user is frozen. A file whose content is not what was archived is not restored.
+    """
+    archives = ProvenArchives(world.ledger.archives, world.folders, world.format)
+    chosen: list[tuple[bytes, list[_Choice]]] = []
+    for tree in request.trees:
+        if request.in_place:
+            await asyncio.to_thread(_check_cutover, world, tree)
+        chosen.append((tree, await whole(lambda tree=tree: _choose(archives, tree, request.patterns))))  # type: ignore[misc]
+    if not any(choices for _, choices in chosen):
+        raise UsageError(
+            f"nothing that is archived is called {' or '.join(map(show, request.patterns))}",
+            hint="paths and globs are relative to the user's tree, as in `letters/2014` or `*.log`",
+        )
+    done: list[Restored] = []
+    for tree, choices in chosen:
+        restoring = _Restoring(request, world)
+        for choice in choices:
+            await restoring.restore(tree, choice)
+        if restoring.restored:
+            try:
+                await whole(world.restorer.sync)
+            except OSError as error:
+                raise MigratorError(
+                    f"what was restored of {show(tree)} may not be on the disks: {error.strerror or error}",
+                    hint="mend the file system, then restore again with --overwrite",
+                ) from error
+        done.append(restoring.result(tree))
+        world.ledger.events.add(_event(world, done[-1]))
+        world.progress.event(_event(world, done[-1]))
+    return tuple(done)
+
+
+def exit_code(trees: Sequence[Restored]) -> ExitCode:
+    """Attention where something that was asked for is not restored."""
+    return ExitCode.ATTENTION if any(tree.not_restored for tree in trees) else ExitCode.DONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Choice:
+    """What is taken of one archive, in the order in which it lies there."""
+
+    archive: TarIndex
+    members: tuple[ArchivedMember, ...]
+
+
+class _Restoring:
+    def __init__(self, request: RestoreRequest, world: RestoringWorld) -> None:
+        self._request = request
+        self._world = world
+        self._size_bytes = 0
+        self._not_restored = 0
+        self._examples: list[NotRestored] = []
+        self.restored = 0
+
+    async def restore(self, tree: bytes, choice: _Choice) -> None:
+        """Put back what is taken of one archive."""
+        opening = self._world.folders.open(tree)
+        folder = await asyncio.to_thread(opening.__enter__)
+        try:
+            stored = folder.open(archive_name(choice.archive.record.number))
+            try:
+                stream = await asyncio.to_thread(stored.__enter__)
+            except OSError as error:
+                raise Refused(
+                    f"archive {choice.archive.record.number} of {show(tree)} cannot be read: {error.strerror or error}",
+                    cause="it was removed, or something else lies in its place",
+                    hint="bring it back from a backup of the target",
+                ) from error
+            try:
+                first_names: dict[int, bytes] = {}
+
+                def put_back(some: Sequence[ArchivedMember]) -> None:
+                    for member in some:
+                        content = choice.archive.content(stream, member)
+                        self._put_back(member, content, first_names)
+
+                for start in range(0, len(choice.members), _AT_ONCE):
+                    some = choice.members[start : start + _AT_ONCE]
+                    await whole(lambda some=some: put_back(some))  # type: ignore[misc]
+            finally:
+                await asyncio.to_thread(stored.__exit__, None, None, None)
+        finally:
+            await asyncio.to_thread(opening.__exit__, None, None, None)
+
+    def result(self, tree: bytes) -> Restored:
+        """What was done."""
+        return Restored(
+            tree=tree,
+            restored=self.restored,
+            size_bytes=self._size_bytes,
+            not_restored=self._not_restored,
+            examples=tuple(self._examples),
+        )
+
+    def _put_back(self, member: ArchivedMember, content: Iterator[bytes], first_names: dict[int, bytes]) -> None:
+        restorer, overwrite = self._world.restorer, self._request.overwrite
+        entry = member.entry
+        # Names that were of one file in the archive (the same content there) are of one file again.
+        first = first_names.get(member.data_offset_bytes) if entry.link_group is not None else None
+        try:
+            if first is not None:
+                restorer.link(first, member, overwrite=overwrite)
+            else:
+                restorer.restore(member, content, overwrite=overwrite)
+        except FileExistsError:
+            self._leave(member, "something is there already; --overwrite replaces it")
+        except Refused as refused:
+            self._leave(member, refused.message)
+        except OSError as error:
+            in_the_way = "a symlink or a file is in the way: " if error.errno in _IN_THE_WAY else ""
+            self._leave(member, f"{in_the_way}{error.strerror or error}")
+        else:
+            self.restored += 1
+            if entry.link_group is not None:
+                first_names.setdefault(member.data_offset_bytes, entry.path)
+            if first is None:
+                self._size_bytes += entry.size_bytes
+
+    def _leave(self, member: ArchivedMember, reason: str) -> None:
+        self._not_restored += 1
+        if len(self._examples) < EXAMPLES:
+            self._examples.append(NotRestored(path=member.entry.path, reason=reason))
+
+
+def _choose(archives: ProvenArchives, tree: bytes, patterns: Sequence[bytes]) -> list[_Choice]:
+    """Which members of which archives, each from the newest one that has it."""
+    proven = archives.newest_first(tree)
+    cut = len(tree) + 1 if tree else 0
+    is_wanted = _wanted((path[cut:] for archive in proven for path in archive.paths()), tree, patterns)
+    taken: set[bytes] = set()
+    choices: list[_Choice] = []
+    for archive in proven:
+        paths = [path for path in archive.paths() if path not in taken and is_wanted(path[cut:])]
+        taken.update(paths)
+        members = sorted(archive.find(paths).values(), key=lambda member: member.offset_bytes)
+        if members:
+            choices.append(_Choice(archive=archive, members=tuple(members)))
+    return choices
+
+
+def _wanted(paths: Iterator[bytes], tree: bytes, patterns: Sequence[bytes]) -> Callable[[bytes], bool]:
+    """Whether a path is wanted. Patterns are taken at their word first: a name may have a glob's characters."""
+    names = {pattern.strip(b"/") for pattern in patterns}
+    if tree:
+        names |= {name[len(tree) + 1 :] for name in names if is_beneath(name, tree)}
+    everything = b"" in names or b"." in names
+    met: set[bytes] = set()
+    for path in paths:
+        met.update(above for above in _with_above(path) if above in names)
+    globs = GlobMatcher([parse_glob(name) for name in names - met if name and _GLOB_BYTES.intersection(name)])
+    return lambda path: everything or any(above in met for above in _with_above(path)) or globs.matches(path)
+
+
+def _with_above(path: bytes) -> Iterator[bytes]:
+    yield path
+    while b"/" in path:
+        path = path.rpartition(b"/")[0]
+        yield path
+
+
+def _check_cutover(world: RestoringWorld, tree: bytes) -> None:
+    newest = world.ledger.cutovers.latest(tree)
+    if newest is not None and newest.state in UNDER_WAY_STATES:
+        raise Refused(
+            f"nothing is restored to {show(tree)} now: its cutover is {newest.state.value}",
+            cause="what comes to the target in a freeze would be found as a difference",
+            hint="wait until the user is thawed, or restore elsewhere with --to",
+        )
+
+
+def _event(world: RestoringWorld, restored: Restored) -> Event:
+    said = f"{several(restored.restored, 'file')} restored from archives"
+    if restored.not_restored:
+        said += f"; {format_count(restored.not_restored)} not"
+    return Event(
+        at_s=world.clock.now_s(),
+        kind=EventKind.FILES_RESTORED,
+        severity=Severity.WARNING if restored.not_restored else Severity.INFO,
+        subject=f"tree {show(restored.tree)}",
+        message=said,
+    )

@@ -1,0 +1,309 @@
+"""Which rule holds for which tree and path, and what reaping saves. Pure."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from migrator.core.entry import UserTree
+from migrator.core.errors import Refused, UsageError
+from migrator.core.events import Finding, failure, ok
+from migrator.core.paths import is_beneath, show
+from migrator.core.units import format_duration, format_size
+from migrator.fs.model import Mount
+from migrator.gluster.rules import is_on
+from migrator.plan.model import TransferCost
+from migrator.plan.rules_forecast import copy_s
+from migrator.reap.model import (
+    ReapAction,
+    ReapClock,
+    ReapedTree,
+    ReapPolicy,
+    ReapRelease,
+    ReapRow,
+    ReapRule,
+    ReapStanding,
+    Savings,
+    TreeRule,
+)
+
+# ---
+# Globs over the paths of a user tree, by bytes: for what is left out of reaping, and what is released. Pure.
+#
+# A glob without a slash is a name, wherever it stands below the tree; one with a slash is a path from the top of the tree.
+# Either matches a path itself, and everything below a directory that it matches. `*`, `?` and `[...]` match bytes within
+# one name, also a dot at its beginning: to leave out more is safe.
+
+
+ANY = None
+"""The token of `*`: any bytes of one name."""
+
+Token = frozenset[int] | None
+
+_SLASH = ord("/")
+_NAME_BYTES = frozenset(range(256)) - {_SLASH}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReapGlob:
+    """One glob, by component: each a sequence of tokens, which are sets of bytes or `ANY`."""
+
+    components: tuple[tuple[Token, ...], ...]
+
+    @property
+    def anywhere(self) -> bool:
+        """Whether it is a name and not a path."""
+        return len(self.components) == 1
+
+
+def parse_glob(text: bytes) -> ReapGlob:
+    """A glob without a leading slash, `.` and `..`."""
+    return ReapGlob(components=tuple(_tokens(component) for component in text.rstrip(b"/").split(b"/")))
+
+
+def parse_globs(texts: Iterable[str]) -> tuple[ReapGlob, ...]:
+    """Globs as site.toml has them."""
+    return tuple(parse_glob(text.encode("utf-8", "surrogateescape")) for text in texts)
+
+
+class GlobMatcher:
+    """Asks several globs at once."""
+
+    def __init__(self, globs: Sequence[ReapGlob]) -> None:
+        alternatives = b"|".join(b"(?:.*/)?" * glob.anywhere + _pattern(glob) for glob in globs)
+        self._pattern = re.compile(b"(?:" + alternatives + b")(?:/|\\Z)", re.DOTALL) if globs else None
+
+    def matches(self, path: bytes) -> bool:
+        """Whether one of them matches a path, which is relative to the top of its tree."""
+        return self._pattern is not None and self._pattern.match(path) is not None
+
+
+def _tokens(component: bytes) -> tuple[Token, ...]:
+    found: list[Token] = []
+    place = 0
+    while place < len(component):
+        end = place + 1
+        match component[place : place + 1]:
+            case b"*":
+                found.append(ANY)
+            case b"?":
+                found.append(_NAME_BYTES)
+            case b"[" if (close := _class_end(component, place)) is not None:
+                end = close + 1
+                chosen = component[place:end]
+                found.append(frozenset(byte for byte in _NAME_BYTES if fnmatchcase(bytes((byte,)), chosen)))
+            case plain:
+                found.append(frozenset(plain))
+        place = end
+    return tuple(found)
+
+
+def _class_end(component: bytes, place: int) -> int | None:
+    """Where a class that begins here is closed; as in fnmatch, a bracket right behind its beginning belongs to it."""
+    start = place + 1
+    if component[start : start + 1] == b"!":
+        start += 1
+    if component[start : start + 1] == b"]":
+        start += 1
+    close = component.find(b"]", start)
+    return None if close < 0 else close
+
+
+def _pattern(glob: ReapGlob) -> bytes:
+    return b"/".join(b"".join(map(_token_pattern, component)) for component in glob.components)
+
+
+def _token_pattern(token: Token) -> bytes:
+    if token is ANY:
+        return b"[^/]*"
+    if not token:
+        return b"(?!)"
+    return b"[" + b"".join(re.escape(bytes((byte,))) for byte in sorted(token)) + b"]"
+
+
+# ---
+# Which rule holds for which user tree, what reaping saves, and where a path stands. Pure.
+
+
+_CHECK = "reap atime"
+
+
+def choose_rules(policy: ReapPolicy, trees: Iterable[UserTree]) -> tuple[TreeRule, ...]:
+    """The rule of every tree, in order of path: its own by its path, or else its user's, or else the site's; trees whose
+    rule matches nothing are left out.
+
+    Raises UsageError where a name is neither a user nor a tree: a slip there would reap what is meant to be kept.
+    """
+    known = sorted(trees, key=lambda tree: tree.path)
+    names = {name for tree in known for name in (tree.user, show(tree.path))}
+    if unknown := sorted(policy.by_name.keys() - names):
+        raise UsageError(
+            f'[reap.users."{unknown[0]}"] is neither a user nor a user tree of the catalog',
+            cause="a slip of the keyboard, or the user is gone",
+            hint="put the name right, or take the section out of site.toml: nothing is reaped on a guess",
+        )
+    chosen = (TreeRule(tree=tree, rule=_rule_of(policy, tree)) for tree in known)
+    return tuple(one for one in chosen if one.rule.matches_anything)
+
+
+def _rule_of(policy: ReapPolicy, tree: UserTree) -> ReapRule:
+    own = policy.by_name.get(show(tree.path)) or policy.by_name.get(tree.user)
+    return own or policy.rule
+
+
+def reaps(rules: Iterable[TreeRule]) -> bool:
+    """Whether anything may be kept back, and not only be reported."""
+    return any(one.rule.action is not ReapAction.LIST for one in rules)
+
+
+def rule_words(rule: ReapRule) -> str:
+    """What a rule matches, for people."""
+    conditions = []
+    if rule.older_than_s is not None:
+        done = "read" if rule.by is ReapClock.ATIME else "changed"
+        conditions.append(f"not {done} for {format_duration(rule.older_than_s)}")
+    if rule.smaller_than_bytes is not None:
+        conditions.append(f"smaller than {format_size(rule.smaller_than_bytes)}")
+    named = (
+        ("hidden files", rule.hidden),
+        ("executables", rule.executables),
+        ("files with several names", rule.linked),
+    )
+    words = [" and ".join(conditions)]
+    if too := [what for what, taken in named if taken]:
+        words.append(f"{', '.join(too)} too")
+    if rule.exclude:
+        words.append(f"without {', '.join(rule.exclude)}")
+    return "files " + "; ".join(words)
+
+
+def savings(trees: Iterable[ReapedTree], cost: TransferCost) -> Savings:
+    """What need not be copied of these trees. What is packed into archives goes over all the same, only not file by file:
+    that saves inodes and the time that files cost, and no bytes. The archives themselves, some for each tree, count for
+    nothing here.
+    """
+    size_bytes = inodes = 0
+    seconds = 0.0
+    for tree in trees:
+        saved_bytes = 0 if tree.action is ReapAction.ARCHIVE else tree.size_bytes
+        size_bytes += saved_bytes
+        inodes += tree.inodes
+        seconds += copy_s(tree.files, saved_bytes, cost)
+    return Savings(size_bytes=size_bytes, inodes=inodes, seconds=seconds)
+
+
+def atime_problem(kind: str, options: Mapping[str, str] | None, mount: Mount | None) -> str | None:
+    """A sentence where the source does not keep when its files were read; None where nothing speaks against it.
+
+    `options` are those of the Gluster volume, None where it could not be asked (and where there is none); `mount` shows
+    the source. Gluster's own times (`features.ctime`) are kept without atime unless `ctime.noatime` is off; without
+    them the bricks' file systems count, whose mounts are not seen from here.
+    """
+    if mount is not None and mount.no_atime:
+        return f"{show(mount.point)} is mounted with noatime: when files were read is not kept"
+    if kind != "gluster":
+        return None
+    if options is None:
+        return "whether the volume keeps when files were read is not known: it could not be asked for its options"
+    own_times = is_on(options, "features.ctime", default=True)
+    ignored = is_on(options, "ctime.noatime", default=True)
+    if own_times is not False and ignored is not False:
+        return "the volume does not keep when files were read: its option ctime.noatime is on, as it is by default"
+    return None
+
+
+def check_atime(needed: bool, problem: str | None) -> list[Finding]:
+    """What `doctor` says where a rule goes by atime."""
+    if not needed:
+        return []
+    if problem is None:
+        return [ok(_CHECK, "the source keeps when files were read")]
+    return [failure(_CHECK, problem, _ATIME_HINT)]
+
+
+_ATIME_HINT = (
+    'set [reap] by = "mtime"; or let the source keep atime (on Gluster: `gluster volume set VOLUME ctime.noatime off`), '
+    "and wait until it says something"
+)
+
+
+def require_atime(rules: Iterable[TreeRule], problem: str | None) -> None:
+    """Raises Refused where a rule goes by atime and the source does not keep it."""
+    if problem is not None and any(one.rule.needs_atime for one in rules):
+        raise Refused(f'[reap] by = "atime" cannot be: {problem}', hint=_ATIME_HINT)
+
+
+def standing(
+    row: ReapRow | None,
+    *,
+    size_bytes: int,
+    mtime_ns: int,
+    ctime_ns: int,
+    archived: bool,
+    released: bool,
+) -> ReapStanding:
+    """Where a path of the source stands. `row` is that of the plan's reap list, None where it has none; the facts are the
+    source's now. `archived`: an archive that was read back holds it with these facts. `released`: see `Releases`.
+    """
+    if row is None or (row.size_bytes, row.mtime_ns, row.ctime_ns) != (size_bytes, mtime_ns, ctime_ns):
+        return ReapStanding.NOT_REAPED
+    if archived:
+        return ReapStanding.ARCHIVED
+    if row.action is ReapAction.ARCHIVE:
+        return ReapStanding.TO_ARCHIVE
+    return ReapStanding.RELEASED if released else ReapStanding.SKIPPED
+
+
+class Releases:
+    """What was given up by name, for asking path by path."""
+
+    def __init__(self, releases: Iterable[ReapRelease]) -> None:
+        self._paths: dict[bytes, list[bytes]] = {}
+        globs: dict[bytes, list[bytes]] = {}
+        for release in releases:
+            kind = globs if release.is_glob else self._paths
+            kind.setdefault(release.tree, []).append(release.pattern)
+        self._globs = {tree: GlobMatcher([parse_glob(glob) for glob in found]) for tree, found in globs.items()}
+
+    def has(self, tree: bytes, path: bytes) -> bool:
+        """Whether a path of a tree (relative to the source's root, as everywhere) was released."""
+        below = path[len(tree) + 1 :]
+        if any(is_beneath(below, pattern) for pattern in self._paths.get(tree, ())):
+            return True
+        matcher = self._globs.get(tree)
+        return matcher is not None and matcher.matches(below)
+
+
+def release_patterns(
+    trees: Sequence[bytes], named: Sequence[bytes], globs: Sequence[bytes]
+) -> list[tuple[bytes, bytes, bool]]:
+    """Tree, pattern and whether it is a glob, of what somebody named: paths from the source's root or, where the user has
+    one tree, from its top; globs hold for every tree of the user. Raises UsageError.
+    """
+    found: list[tuple[bytes, bytes, bool]] = []
+    for given in named:
+        path = given.rstrip(b"/")
+        _require_plain(path)
+        tree = next((tree for tree in trees if is_beneath(path, tree)), None)
+        if tree is not None:
+            below = path[len(tree) + 1 :]
+        elif len(trees) == 1:
+            tree, below = trees[0], path
+        else:
+            raise UsageError(
+                f"{show(path)} lies in none of the user's trees",
+                hint="name it from the source's root, as `migrator reap list` does",
+            )
+        found.append((tree, below, False))
+    for glob in globs:
+        _require_plain(glob.rstrip(b"/"))
+        found += [(tree, glob.rstrip(b"/"), True) for tree in trees]
+    return found
+
+
+def _require_plain(path: bytes) -> None:
+    if any(part in (b"", b".", b"..") for part in path.split(b"/")):
+        raise UsageError(
+            f'{show(path)!r} cannot be a path of a user tree: it is empty, absolute, or holds "." or ".."',
+            hint="name it from the source's root, as `migrator reap list` does",
+        )

@@ -1,0 +1,491 @@
+"""Choosing files of a catalog out of core, and reap lists as Parquet files."""
+
+import hashlib
+from array import array
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from migrator.catalog.model import SETTLED_BEFORE_SCAN_S, CatalogRecord
+from migrator.catalog.queries import ROWS_AT_ONCE
+from migrator.core.durable import file_digest, replacing, sync
+from migrator.core.errors import Refused
+from migrator.core.units import NS_PER_S
+from migrator.plan.model import check_plan_name
+from migrator.reap.model import ReapAction, ReapClock, ReapDirectory, ReapedTree, ReapRow, TreeRule, reap_rows
+from migrator.reap.ports import ReapIndex, WrittenReapList
+from migrator.reap.rules import ANY, ReapGlob, Token, parse_globs, rule_words
+
+# ---
+# The SQL that chooses what is reaped: from the view `entries` and the table `reap_rules`. Out of core, one pass over the
+# catalog; what is chosen is kept as numbers, and its names are read again when they are asked for.
+
+
+_EXECUTABLE = 0o111
+
+RULES_TABLE = """
+    CREATE OR REPLACE TEMP TABLE reap_rules (
+        tree BLOB, ordinal INTEGER, action VARCHAR, smaller BIGINT, before_ns BIGINT, by_atime BOOLEAN, hidden BOOLEAN,
+        executables BOOLEAN, linked BOOLEAN, excludes INTEGER
+    )
+"""
+"""`excludes` is a number of `$exclude0` and so on, null where nothing is excluded."""
+
+KEEP_FILES = """
+    SELECT array_slice(path, 1, octet_length(path) - $length) AS directory, tree
+    FROM entries SEMI JOIN reap_rules USING (tree)
+    WHERE type <> 'directory' AND octet_length(path) > $length
+        AND array_slice(path, octet_length(path) - $length + 1, octet_length(path)) = $suffix
+    ORDER BY directory || '/'::BLOB
+"""
+"""Directories that hold the opt-out file, in the order of what lies in them. `suffix` begins with a slash."""
+
+KEPT_TABLE = "CREATE OR REPLACE TEMP TABLE kept (tree BLOB, start BLOB, until BLOB)"
+"""What lies below directories with an opt-out file: ranges that do not overlap."""
+
+
+def candidates(excludes: int, *, after: str, until: str) -> str:
+    """Make `candidates`: what the rules match, opt-outs and the names of one file not looked at yet. Files that changed
+    while they were scanned (`after`, `until`) are not taken: a delta pass would send them whether they change or not.
+    """
+    below = "array_slice(path, octet_length(tree) + 2, octet_length(path))"
+    excluded = " ".join(
+        f"WHEN {number} THEN regexp_matches(hex({below}), $exclude{number})" for number in range(excludes)
+    )
+    return f"""
+        CREATE OR REPLACE TEMP TABLE candidates AS
+        SELECT position, ordinal, tree, size, blocks, nlink, link_group,
+            CASE WHEN by_atime THEN atime_ns ELSE mtime_ns END AS time_ns,
+            CASE WHEN tree IN (SELECT tree FROM kept) THEN path END AS path
+        FROM entries JOIN reap_rules USING (tree)
+        WHERE type = 'file' AND path <> tree
+            AND (smaller IS NULL OR size < smaller)
+            AND (before_ns IS NULL OR CASE WHEN by_atime THEN atime_ns ELSE mtime_ns END < before_ns)
+            AND (executables OR mode & {_EXECUTABLE} = 0)
+            AND (linked OR nlink <= 1)
+            AND NOT (ctime_ns > {after} OR (mtime_ns > {after} AND mtime_ns <= {until}))
+            AND (hidden OR NOT contains(array_slice(path, octet_length(tree) + 1, octet_length(path))::VARCHAR, '/.'))
+            {f"AND NOT CASE excludes {excluded} ELSE false END" if excludes else ""}
+    """
+
+
+CHOSEN = """
+    CREATE OR REPLACE TEMP TABLE reaped AS
+    WITH free AS (
+        SELECT position, ordinal, size, blocks, nlink, link_group, time_ns FROM candidates WHERE path IS NULL
+        UNION ALL
+        SELECT position, ordinal, size, blocks, nlink, link_group, time_ns
+        FROM (SELECT * FROM candidates WHERE path IS NOT NULL) AS found
+        ASOF LEFT JOIN kept ON found.tree = kept.tree AND found.path >= kept.start
+        WHERE kept.start IS NULL OR found.path >= kept.until
+    )
+    SELECT position, ordinal, size, blocks, nlink, time_ns FROM free WHERE nlink <= 1
+    UNION ALL
+    SELECT position, ordinal, size, blocks, nlink, time_ns FROM (
+        SELECT *, count(*) OVER (PARTITION BY ordinal, link_group) AS names
+        FROM free WHERE nlink > 1 AND link_group IS NOT NULL
+    ) WHERE names = nlink
+"""
+"""Of a file with several names either all are reaped, or none is."""
+
+TALLIES = """
+    SELECT ordinal, nlink, count(*), sum(size)::BIGINT, sum(blocks)::BIGINT, min(time_ns) FROM reaped GROUP BY ALL
+"""
+"""By the number of names: all of a file's are there, so that dividing by it counts each file once."""
+
+KEPT_BACK = "SELECT position FROM reaped JOIN reap_rules USING (ordinal) WHERE action <> 'list'"
+
+LISTED_VIEW = f"CREATE OR REPLACE TEMP VIEW moving AS SELECT * FROM entries ANTI JOIN ({KEPT_BACK}) USING (position)"
+"""What chunks are packed from."""
+
+ROWS = """
+    SELECT path, entries.tree, action, entries.size, entries.blocks, mtime_ns, ctime_ns, atime_ns, ino, gfid, uid, gid, mode
+    FROM entries JOIN reaped USING (position) JOIN reap_rules USING (ordinal)
+    WHERE $listed OR action <> 'list'
+    ORDER BY ordinal, position
+"""
+
+DIRECTORIES = """
+    WITH held AS (
+        SELECT ordinal, unhex(regexp_extract(hex(path), '^((?:..)*)2F(?:[013-9A-F].|2[0-9A-E])*$', 1)) AS directory,
+            reaped.size AS size
+        FROM entries JOIN reaped USING (position)
+    )
+    SELECT ordinal, directory, count(*), sum(size)::BIGINT AS bytes FROM held GROUP BY ordinal, directory
+    QUALIFY row_number() OVER (PARTITION BY ordinal ORDER BY bytes DESC, directory) <= $most
+    ORDER BY ordinal, bytes DESC, directory
+"""
+
+
+def globs_pattern(globs: Sequence[ReapGlob]) -> str:
+    """A pattern for the hexadecimal form of a path below its tree. Every part of it takes whole bytes."""
+    alternatives = ("(?:(?:..)*2F)?" * glob.anywhere + "2F".join(map(_component, glob.components)) for glob in globs)
+    return f"^(?:{'|'.join(alternatives)})(?:2F|$)"
+
+
+def _component(tokens: Sequence[Token]) -> str:
+    return "".join(map(_token, tokens))
+
+
+_NAME_BYTE = "(?:[013-9A-F].|2[0-9A-E])"
+
+
+def _token(token: Token) -> str:
+    if token is ANY:
+        return f"{_NAME_BYTE}*"
+    if not token:
+        # No byte at all; RE2 has no way to say so but a letter that hexadecimal does not have.
+        return "Z"
+    by_high: dict[str, str] = {}
+    for byte in sorted(token):
+        high = f"{byte >> 4:X}"
+        by_high[high] = by_high.get(high, "") + f"{byte & 0xF:X}"
+    return "(?:" + "|".join(f"{high}[{lows}]" for high, lows in by_high.items()) + ")"
+
+
+# ---
+# Choosing what is reaped, with DuckDB, out of core.
+
+
+_BLOCK_BYTES = 512
+
+
+class Reaping:
+    """The `ReapSelection` port over the view `entries` of a connection. One query at a time."""
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        record: CatalogRecord,
+        rules: Sequence[TreeRule],
+        *,
+        keep_file: str,
+        now_s: float,
+    ) -> None:
+        self._connection = connection
+        self._rules = rules
+        excludes = list(dict.fromkeys(one.rule.exclude for one in rules if one.rule.exclude))
+        self._insert_rules(excludes, now_s)
+        self._insert_kept(keep_file)
+        # What a comparison takes for young, by the same figures.
+        after_ns = int((record.started_at_s - SETTLED_BEFORE_SCAN_S) * NS_PER_S)
+        until_ns = int(((record.finished_at_s or record.started_at_s) + SETTLED_BEFORE_SCAN_S) * NS_PER_S)
+        parameters: dict[str, object] = {"after": after_ns, "until": until_ns}
+        for number, globs in enumerate(excludes):
+            parameters[f"exclude{number}"] = globs_pattern(parse_globs(globs))
+        query = candidates(len(excludes), after="$after", until="$until")
+        connection.execute(query, parameters)
+        connection.execute(CHOSEN)
+        connection.execute("DROP TABLE candidates")
+
+    def _insert_rules(self, excludes: Sequence[tuple[str, ...]], now_s: float) -> None:
+        now_ns = int(now_s * NS_PER_S)
+        rules = [one.rule for one in self._rules]
+        table = pa.table(
+            {
+                "tree": pa.array([one.tree.path for one in self._rules], pa.binary()),
+                "ordinal": pa.array(range(len(rules)), pa.int32()),
+                "action": pa.array([rule.action.value for rule in rules], pa.string()),
+                "smaller": pa.array([rule.smaller_than_bytes for rule in rules], pa.int64()),
+                "before_ns": pa.array(
+                    [None if rule.older_than_s is None else now_ns - rule.older_than_s * NS_PER_S for rule in rules],
+                    pa.int64(),
+                ),
+                "by_atime": pa.array([rule.by is ReapClock.ATIME for rule in rules], pa.bool_()),
+                "hidden": pa.array([rule.hidden for rule in rules], pa.bool_()),
+                "executables": pa.array([rule.executables for rule in rules], pa.bool_()),
+                "linked": pa.array([rule.linked for rule in rules], pa.bool_()),
+                "excludes": pa.array(
+                    [excludes.index(rule.exclude) if rule.exclude else None for rule in rules], pa.int32()
+                ),
+            }
+        )
+        self._connection.execute(RULES_TABLE)
+        if rules:
+            self._connection.from_arrow(table).insert_into("reap_rules")
+
+    def _insert_kept(self, keep_file: str) -> None:
+        suffix = b"/" + keep_file.encode("utf-8", "surrogateescape")
+        found = self._connection.execute(KEEP_FILES, {"length": len(suffix), "suffix": suffix}).fetchall()
+        outermost: list[tuple[bytes, bytes]] = []
+        for directory, tree in found:
+            if not (outermost and (directory + b"/").startswith(outermost[-1][0] + b"/")):
+                outermost.append((directory, tree))
+        table = pa.table(
+            {
+                "tree": pa.array([tree for _, tree in outermost], pa.binary()),
+                "start": pa.array([directory + b"/" for directory, _ in outermost], pa.binary()),
+                # The byte behind the slash: no path beneath the directory begins like that.
+                "until": pa.array([directory + b"0" for directory, _ in outermost], pa.binary()),
+            }
+        )
+        self._connection.execute(KEPT_TABLE)
+        if outermost:
+            self._connection.from_arrow(table).insert_into("kept")
+
+    def trees(self) -> Sequence[ReapedTree]:
+        """Counted, tree by tree."""
+        sums: dict[int, list[int]] = {}
+        for ordinal, nlink, names, size, blocks, oldest_ns in self._connection.execute(TALLIES).fetchall():
+            share = max(nlink, 1)
+            found = sums.setdefault(ordinal, [0, 0, 0, 0, oldest_ns])
+            found[0] += names
+            found[1] += names // share
+            found[2] += size // share
+            found[3] += blocks // share * _BLOCK_BYTES
+            found[4] = min(found[4], oldest_ns)
+        return [
+            ReapedTree(
+                tree=self._rules[ordinal].tree,
+                action=self._rules[ordinal].rule.action,
+                rule=rule_words(self._rules[ordinal].rule),
+                files=found[0],
+                inodes=found[1],
+                size_bytes=found[2],
+                allocated_bytes=found[3],
+                oldest_ns=found[4],
+            )
+            for ordinal, found in sorted(sums.items())
+        ]
+
+    def rows(self, *, listed: bool = False) -> Iterator[Sequence[ReapRow]]:
+        """What is archived or skipped (and with `listed` what is only reported), sorted by DuckDB, streamed."""
+        query = self._connection.sql(ROWS, params={"listed": listed})
+        for block in query.to_arrow_reader(ROWS_AT_ONCE):
+            yield reap_rows(column.to_pylist() for column in block.columns)
+
+    def directories(self, limit: int) -> dict[bytes, Sequence[ReapDirectory]]:
+        """Of every tree the directories that hold most of it, by bytes."""
+        found: dict[bytes, list[ReapDirectory]] = {}
+        rows = self._connection.execute(DIRECTORIES, {"most": limit}).fetchall()
+        for ordinal, directory, files, size_bytes in rows:
+            tree = self._rules[ordinal].tree.path
+            found.setdefault(tree, []).append(ReapDirectory(path=directory, files=files, size_bytes=size_bytes))
+        return dict(found)
+
+    def keep_back(self) -> str:
+        """From here on lists are packed without what is archived or skipped: the name of the view that has the rest."""
+        self._connection.execute(LISTED_VIEW)
+        return "moving"
+
+
+# ---
+# Reap lists: one Parquet file beside each plan that reaps, its rows tree by tree.
+
+
+_FIELDS: list["pa.Field[Any]"] = [
+    pa.field("path", pa.binary(), nullable=False),
+    pa.field("tree", pa.binary(), nullable=False),
+    pa.field("action", pa.string(), nullable=False),
+    pa.field("size", pa.int64(), nullable=False),
+    pa.field("blocks", pa.int64(), nullable=False),
+    pa.field("mtime_ns", pa.int64(), nullable=False),
+    pa.field("ctime_ns", pa.int64(), nullable=False),
+    pa.field("atime_ns", pa.int64(), nullable=False),
+    pa.field("ino", pa.uint64(), nullable=False),
+    pa.field("gfid", pa.binary()),
+    pa.field("uid", pa.uint32(), nullable=False),
+    pa.field("gid", pa.uint32(), nullable=False),
+    pa.field("mode", pa.int32(), nullable=False),
+]
+REAP_SCHEMA = pa.schema(_FIELDS)
+"""`action` is `archive` or `skip`; a row group holds rows of one tree and one action."""
+
+ROW_GROUP_ROWS = 20_000
+
+_FILE = "reap.parquet"
+_KEY_BYTES = 8
+_HINT = "bring it back, or make a new plan with `migrator plan`"
+
+
+class ReapListFiles:
+    """The `ReapLists` port over the directory of the plans. A list's name is relative to it, so that it can be moved."""
+
+    def __init__(self, plans_dir: Path) -> None:
+        self._plans_dir = plans_dir
+
+    def write(self, plan: str, rows: Iterable[Sequence[ReapRow]]) -> WrittenReapList:
+        """Write the list of a plan, as the port says. Raises OSError."""
+        reap_list = f"{check_plan_name(plan)}.chunks/{_FILE}"
+        file = self._plans_dir / reap_list
+        file.parent.mkdir(parents=True, exist_ok=True)
+        sync(self._plans_dir)
+        with replacing(file) as stream:
+            count = _write(stream, rows)
+        return WrittenReapList(reap_list=reap_list, digest=self.digest(reap_list), rows=count)
+
+    def paths(
+        self, reap_list: str, *, trees: Collection[bytes] | None = None, action: ReapAction | None = None
+    ) -> Iterator[Sequence[ReapRow]]:
+        """The rows of these trees with this action, in blocks, each of one tree and one action."""
+        for table in self._groups(reap_list, trees, action, [field.name for field in REAP_SCHEMA]):
+            yield reap_rows(column.to_pylist() for column in table.columns)
+
+    def digest(self, reap_list: str) -> str:
+        """BLAKE2b over the file, in hexadecimal. Raises Refused where it is missing."""
+        file = self._file(reap_list)
+        try:
+            return file_digest(file)
+        except FileNotFoundError:
+            raise _missing(reap_list, file) from None
+
+    def checked(self, reap_list: str, digest: str) -> Path:
+        """The file, once its digest is that of the plan. Raises Refused where it is not."""
+        if self.digest(reap_list) != digest:
+            raise _damaged(reap_list, self._file(reap_list), "its digest is not the one in the plan")
+        return self._file(reap_list)
+
+    def index(self, reap_list: str, *, trees: Collection[bytes] | None = None) -> ReapIndex:
+        """The list of these trees in memory. Raises Refused where it is missing or damaged."""
+        index = _DigestIndex()
+        columns = ["action", "path", "size", "mtime_ns", "ctime_ns"]
+        for table in self._groups(reap_list, trees, None, columns):
+            action = ReapAction(table.column("action")[0].as_py())
+            facts = (table.column(name).to_pylist() for name in columns[1:])
+            index.add(action, zip(*facts, strict=True))
+        index.close()
+        return index
+
+    def _groups(
+        self, reap_list: str, trees: Collection[bytes] | None, action: ReapAction | None, columns: list[str]
+    ) -> Iterator["pa.Table"]:
+        file = self._file(reap_list)
+        try:
+            with pq.ParquetFile(file, page_checksum_verification=True) as parquet:
+                if not parquet.schema_arrow.equals(REAP_SCHEMA):
+                    raise _damaged(reap_list, file, "it has other columns")
+                for group in range(parquet.metadata.num_row_groups):
+                    first = parquet.read_row_group(group, columns=["tree", "action"]).slice(0, 1).to_pylist()[0]
+                    wanted = (trees is None or first["tree"] in trees) and action in (None, first["action"])
+                    if wanted:
+                        yield parquet.read_row_group(group, columns=columns)
+        except FileNotFoundError:
+            raise _missing(reap_list, file) from None
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise _damaged(reap_list, file, str(error)) from error
+
+    def _file(self, reap_list: str) -> Path:
+        directory, _, name = reap_list.partition("/")
+        if name != _FILE or directory in ("", ".", ".."):
+            raise Refused(
+                f"{reap_list!r} cannot be a reap list of this site", cause="it lies beside its plan", hint=_HINT
+            )
+        return self._plans_dir / directory / name
+
+
+class _DigestIndex:
+    """The `ReapIndex` port: 128 bits a row, in two columns of 64 that are sorted by the first."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[ReapAction, list[array[int]]] = {}
+        self._sorted: dict[ReapAction, tuple[memoryview, memoryview]] = {}
+
+    def add(self, action: ReapAction, rows: Iterable[tuple[bytes, int, int, int]]) -> None:
+        """Take rows in: path, size, mtime, ctime."""
+        low, high = self._waiting.setdefault(action, [array("Q"), array("Q")])
+        for path, size_bytes, mtime_ns, ctime_ns in rows:
+            first, second = _keys(path, size_bytes, mtime_ns, ctime_ns)
+            low.append(first)
+            high.append(second)
+
+    def close(self) -> None:
+        """Nothing is added any more."""
+        for action, (low, high) in self._waiting.items():
+            columns = {"low": _column(low), "high": _column(high)}
+            ordered = pa.table(columns).sort_by("low")
+            self._sorted[action] = (_numbers(ordered.column("low")), _numbers(ordered.column("high")))
+        self._waiting.clear()
+
+    def action(self, path: bytes, *, size_bytes: int, mtime_ns: int, ctime_ns: int) -> ReapAction | None:
+        """What the list says of a path with these facts."""
+        first, second = _keys(path, size_bytes, mtime_ns, ctime_ns)
+        for action, (low, high) in self._sorted.items():
+            place = bisect_left(low, first)
+            while place < len(low) and low[place] == first:
+                if high[place] == second:
+                    return action
+                place += 1
+        return None
+
+
+def _column(numbers: "array[int]") -> "pa.Array[Any]":
+    return pa.Array.from_buffers(pa.uint64(), len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def _numbers(column: "pa.ChunkedArray[Any]") -> memoryview:
+    whole = column.combine_chunks()
+    buffer = whole.buffers()[1]
+    if buffer is None:
+        return memoryview(b"").cast("Q")
+    return memoryview(buffer).cast("B").cast("Q")[whole.offset : whole.offset + len(whole)]
+
+
+def _keys(path: bytes, size_bytes: int, mtime_ns: int, ctime_ns: int) -> tuple[int, int]:
+    digest = hashlib.blake2b(
+        b"%d %d %d " % (size_bytes, mtime_ns, ctime_ns) + path, digest_size=2 * _KEY_BYTES
+    ).digest()
+    return int.from_bytes(digest[:_KEY_BYTES], "little"), int.from_bytes(digest[_KEY_BYTES:], "little")
+
+
+def _write(stream: BinaryIO, rows: Iterable[Sequence[ReapRow]]) -> int:
+    count = 0
+    waiting: list[ReapRow] = []
+    with pq.ParquetWriter(
+        stream,
+        REAP_SCHEMA,
+        compression="zstd",
+        write_statistics=False,
+        write_page_checksum=True,
+        use_dictionary=["tree", "action"],  # type: ignore[arg-type] # a list of columns is documented
+    ) as writer:
+        for block in rows:
+            for row in block:
+                full = len(waiting) >= ROW_GROUP_ROWS
+                if waiting and (full or (waiting[-1].tree, waiting[-1].action) != (row.tree, row.action)):
+                    writer.write_batch(_batch(waiting))
+                    waiting = []
+                waiting.append(row)
+                count += 1
+        if waiting:
+            writer.write_batch(_batch(waiting))
+    return count
+
+
+def _batch(rows: Sequence[ReapRow]) -> pa.RecordBatch:
+    columns: dict[str, Sequence[object]] = {
+        "path": [row.path for row in rows],
+        "tree": [row.tree for row in rows],
+        "action": [row.action.value for row in rows],
+        "size": [row.size_bytes for row in rows],
+        "blocks": [row.blocks for row in rows],
+        "mtime_ns": [row.mtime_ns for row in rows],
+        "ctime_ns": [row.ctime_ns for row in rows],
+        "atime_ns": [row.atime_ns for row in rows],
+        "ino": [row.ino for row in rows],
+        "gfid": [row.gfid for row in rows],
+        "uid": [row.uid for row in rows],
+        "gid": [row.gid for row in rows],
+        "mode": [row.mode for row in rows],
+    }
+    return pa.RecordBatch.from_arrays(
+        [pa.array(columns[field.name], type=field.type) for field in REAP_SCHEMA], schema=REAP_SCHEMA
+    )
+
+
+def _missing(reap_list: str, file: Path) -> Refused:
+    return Refused(
+        f"the reap list {reap_list!r} is missing",
+        cause=f"{file} was removed, or the plan was copied without the directory beside it",
+        hint=_HINT,
+    )
+
+
+def _damaged(reap_list: str, file: Path, why: str) -> Refused:
+    return Refused(
+        f"the reap list {reap_list!r} cannot be read: {why}", cause=f"{file} was cut off or replaced", hint=_HINT
+    )

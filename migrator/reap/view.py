@@ -1,0 +1,371 @@
+"""Reaping for people: tables, and a file for each user."""
+
+import csv
+import io
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import quote_from_bytes
+
+from migrator.core.entry import UserTree
+from migrator.core.errors import UsageError
+from migrator.core.paths import show
+from migrator.core.units import NS_PER_S, format_count, format_duration, format_size, several
+from migrator.reap.model import (
+    PlanReap,
+    ReapAction,
+    ReapedTree,
+    ReapReport,
+    ReapRow,
+    Released,
+    Restored,
+    Savings,
+    TreeArchived,
+    UserReap,
+)
+from migrator.render.document import (
+    NONE,
+    Block,
+    Document,
+    Section,
+    clean,
+    facts,
+    figure,
+    paragraph,
+    paths,
+    percent,
+    table,
+    text,
+    when,
+    wide,
+)
+
+# ---
+# What is reaped, as tables.
+
+
+_DIRECTORIES = 10
+
+
+def reap_report_document(report: ReapReport) -> Document:
+    """What `reap list` found."""
+    return Document(
+        title="Old and tiny files",
+        subtitle=clean(f"in the catalog {report.catalog}, by the rules of {when(report.at_s)}"),
+        sections=tuple(_sections(report)),
+    )
+
+
+def _sections(report: ReapReport) -> Iterator[Section]:
+    if not report.users:
+        yield Section(title="User by user", blocks=(paragraph("The rules match no file."),))
+        return
+    yield Section(title="User by user", blocks=tuple(_users(report)))
+    biggest = sorted(
+        ((user, one) for user in report.users for one in user.directories),
+        key=lambda found: (-found[1].size_bytes, found[1].path),
+    )
+    rows = ((user.user, show(one.path), format_count(one.files), format_size(one.size_bytes)) for user, one in biggest)
+    columns = [paths("user"), paths("directory"), figure("files"), figure("bytes")]
+    yield Section(title="Where they lie", blocks=(table("", columns, rows, limit=_DIRECTORIES),))
+
+
+def _users(report: ReapReport) -> Iterator[Block]:
+    yield table(
+        "",
+        [
+            paths("user"),
+            paths("tree"),
+            figure("files"),
+            figure("bytes"),
+            figure("share"),
+            figure("oldest"),
+            wide("what becomes of them"),
+        ],
+        (_tree_row(user, tree) for user in report.users for tree in user.trees),
+    )
+    for rule in dict.fromkeys(tree.rule for user in report.users for tree in user.trees):
+        yield paragraph(f"Chosen: {rule}.")
+    saved = Savings(
+        size_bytes=sum(user.saves.size_bytes for user in report.users),
+        inodes=sum(user.saves.inodes for user in report.users),
+        seconds=sum(user.saves.seconds for user in report.users),
+    )
+    yield paragraph(f"That saves {savings_words(saved)} ({report.basis}).")
+
+
+def _tree_row(user: UserReap, tree: ReapedTree) -> tuple[str, ...]:
+    return (
+        user.user,
+        show(tree.tree.path),
+        format_count(tree.files),
+        format_size(tree.size_bytes),
+        percent(100 * tree.size_bytes / user.all_bytes) if user.all_bytes else NONE,
+        when(tree.oldest_ns / NS_PER_S),
+        ACTION_WORDS[tree.action],
+    )
+
+
+ACTION_WORDS = {
+    ReapAction.LIST: "listed, move as all others",
+    ReapAction.ARCHIVE: "archived",
+    ReapAction.SKIP: "not moved",
+}
+
+
+def savings_words(saved: Savings) -> str:
+    """Bytes, inodes and hours."""
+    return f"{format_size(saved.size_bytes)}, {several(saved.inodes, 'inode')} and {format_duration(saved.seconds)} of copying"
+
+
+def plan_reap_blocks(reap: PlanReap) -> Iterator[Block]:
+    """What a plan reaps, action by action, and what that saves."""
+    rows = []
+    for action in ReapAction:
+        trees = [tree for tree in reap.trees if tree.action is action]
+        if trees:
+            rows.append(
+                (
+                    ACTION_WORDS[action],
+                    format_count(len(trees)),
+                    format_count(sum(tree.files for tree in trees)),
+                    format_size(sum(tree.size_bytes for tree in trees)),
+                )
+            )
+    yield table("", [wide("old and tiny files"), figure("trees"), figure("files"), figure("bytes")], rows)
+    pairs = [("saves", savings_words(reap.saved))]
+    if reap.listed.inodes:
+        pairs.append(("would save, if skipped", savings_words(reap.listed)))
+    yield facts(pairs)
+
+
+def released_document(released: Released) -> Document:
+    """What `reap release` gave up."""
+    words = (
+        f"{several(released.files, 'file')} of {released.user} with {format_size(released.size_bytes)}, which plan "
+        f"{released.plan} skips, may be deleted with the source."
+    )
+    shown = (paragraph(words, alert=True), *(paragraph(show(path)) for path in released.examples))
+    return Document(title="Given up", subtitle="", sections=(Section(title="With the source", blocks=shown),))
+
+
+# ---
+# Files about what is reaped: a list of all, and one file for each user, to be sent to him. Readable by their owner alone.
+
+
+COLUMNS = ("user", "tree", "path", "action", "size_bytes", "modified", "read", "uid", "gid")
+"""Names are shown escaped: no cell holds a control character or a line's end."""
+
+_MODE = 0o600
+_DIRECTORY_MODE = 0o700
+_FORMULA = ("=", "+", "-", "@")
+
+
+class ReapCsv:
+    """One CSV file with a line for every file that is matched."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._begun = False
+
+    def add(self, tree: UserTree, rows: Sequence[ReapRow]) -> None:
+        """The next files of a tree. Raises UsageError where the file cannot be written."""
+        lines = [] if self._begun else [COLUMNS]
+        _write(self._file, _csv([*lines, *(_line(tree, row) for row in rows)]), append=self._begun)
+        self._begun = True
+
+    def close(self) -> None:
+        """Leave a file with its head alone where nothing was matched."""
+        if not self._begun:
+            _write(self._file, _csv([COLUMNS]), append=False)
+
+
+class UserFiles:
+    """One CSV file for each user, in a directory that is made if need be."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = _made(directory)
+        self._open: dict[str, ReapCsv] = {}
+
+    def add(self, tree: UserTree, rows: Sequence[ReapRow]) -> None:
+        """The next files of a tree."""
+        if tree.user not in self._open:
+            self._open[tree.user] = ReapCsv(self._directory / user_file(tree.user, ".csv"))
+        self._open[tree.user].add(tree, rows)
+
+
+def write_texts(directory: Path, report: ReapReport) -> Sequence[Path]:
+    """A text for each user. Raises UsageError where they cannot be written."""
+    files = []
+    place = _made(directory)
+    for user in report.users:
+        file = place / user_file(user.user, ".txt")
+        _write(file, _text(report, user), append=False)
+        files.append(file)
+    return files
+
+
+def user_file(user: str, suffix: str) -> str:
+    """The name of a user's file: what cannot stand in a plain name is percent-escaped."""
+    name = quote_from_bytes(user.encode("utf-8", "surrogateescape"), safe="")
+    return ("%2E" + name[1:] if name.startswith(".") else name) + suffix
+
+
+def _made(directory: Path) -> Path:
+    try:
+        directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{directory} cannot be made: {error.strerror}") from None
+    return directory
+
+
+def _write(file: Path, content: str, *, append: bool) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_APPEND if append else os.O_TRUNC)
+    try:
+        with open(os.open(file, flags, _MODE), "wb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise UsageError(f"{file} is no regular file")
+            os.fchmod(stream.fileno(), _MODE)
+            stream.write(content.encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error.strerror}") from None
+
+
+def _csv(lines: Sequence[Sequence[object]]) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue()
+
+
+def _line(tree: UserTree, row: ReapRow) -> tuple[object, ...]:
+    return (
+        _cell(tree.user),
+        _cell(show(row.tree)),
+        _cell(show(row.path)),
+        row.action.value,
+        row.size_bytes,
+        _day(row.mtime_ns),
+        _day(row.atime_ns),
+        row.uid,
+        row.gid,
+    )
+
+
+def _cell(text: str) -> str:
+    """Spreadsheets take what begins like a formula for one; a user chooses the names of his files."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _day(time_ns: int) -> str:
+    try:
+        return datetime.fromtimestamp(time_ns // NS_PER_S, UTC).strftime("%Y-%m-%d")
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ns // NS_PER_S} s"
+
+
+_MEANS = {
+    ReapAction.LIST: "They move as all others; this is for your information.",
+    ReapAction.ARCHIVE: "They are packed into archives on the new file system, from which they can be restored.",
+    ReapAction.SKIP: "They are NOT moved to the new file system.",
+}
+
+
+def _text(report: ReapReport, user: UserReap) -> str:
+    lines = [f"Old or small files of {show(user.user.encode('utf-8', 'surrogateescape'))}", ""]
+    for tree in user.trees:
+        lines += [
+            f"{show(tree.tree.path)}: {several(tree.files, 'file')} with {format_size(tree.size_bytes)}, "
+            f"the oldest of {_day(tree.oldest_ns)}",
+            f"  chosen: {tree.rule}",
+            f"  {_MEANS[tree.action]}",
+        ]
+    lines += ["", "The directories that hold most of them:"]
+    lines += [
+        f"  {format_size(one.size_bytes):>10}  {format_count(one.files):>10}  {show(one.path)}"
+        for one in user.directories
+    ]
+    lines += [
+        "",
+        f"To keep a directory as it is, with all that lies below it, put an empty file named {report.keep_file} into it.",
+        f"This was counted in the scan {report.catalog}; what you change later moves as every other file does.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+# ---
+# What was archived, and what was put back from archives.
+
+
+def archived_document(trees: Sequence[TreeArchived]) -> Document:
+    """What `reap archive` did."""
+    return Document(
+        title="Archives", subtitle="", sections=(Section(title="What was archived", blocks=tuple(_archived(trees))),)
+    )
+
+
+def restored_document(trees: Sequence[Restored]) -> Document:
+    """What `reap restore` did."""
+    return Document(
+        title="Restored from archives",
+        subtitle="",
+        sections=(Section(title="What was put back", blocks=tuple(_restored(trees))),),
+    )
+
+
+def _archived(trees: Sequence[TreeArchived]) -> Iterator[Block]:
+    columns = [
+        paths("user"),
+        paths("tree"),
+        figure("archives"),
+        figure("files"),
+        figure("content"),
+        figure("on the target"),
+        figure("archived before"),
+        figure("left out"),
+    ]
+    yield table("", columns, [_archived_row(tree) for tree in trees])
+    for tree in trees:
+        if tree.skipped:
+            yield paragraph(f"{show(tree.tree)}: nothing is archived: {tree.skipped}", alert=True)
+    left = [(show(one.path), one.reason.value, one.detail) for tree in trees for one in tree.examples]
+    if left:
+        yield paragraph(
+            "What changed since the plan moves as every other file, with the next delta pass. What is fresh or unreadable "
+            "stays on the source alone until this command has archived it."
+        )
+        yield table("Left out, some of them", [paths("path"), text("reason"), text("detail")], left)
+
+
+def _archived_row(tree: TreeArchived) -> tuple[str, ...]:
+    return (
+        tree.user,
+        show(tree.tree),
+        format_count(tree.archives),
+        format_count(tree.members),
+        format_size(tree.content_bytes),
+        format_size(tree.archive_bytes),
+        format_count(tree.already),
+        format_count(sum(tree.left_out.values())),
+    )
+
+
+def _restored(trees: Sequence[Restored]) -> Iterator[Block]:
+    columns = [paths("tree"), figure("files"), figure("content"), figure("not restored")]
+    yield table(
+        "",
+        columns,
+        [
+            (
+                show(tree.tree),
+                format_count(tree.restored),
+                format_size(tree.size_bytes),
+                format_count(tree.not_restored),
+            )
+            for tree in trees
+        ],
+    )
+    left = [(show(one.path), one.reason) for tree in trees for one in tree.examples]
+    if left:
+        yield table("Not restored, some of them", [paths("path"), paths("reason")], left)

@@ -1,0 +1,1 @@
+"""Documents for terminal, JSON, Markdown, HTML and PDF: tables, charts, progress."""

@@ -1,0 +1,160 @@
+"""Documents as one HTML file that stands alone, and as PDF where Chromium is installed."""
+
+import base64
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from migrator.core.errors import ToolFailed
+from migrator.hosts.ports import Command, Processes
+from migrator.render.charts import bar_svg, svg
+from migrator.render.document import (
+    FILE_CHARACTERS,
+    Bar,
+    BarChart,
+    Block,
+    Chart,
+    Document,
+    Facts,
+    Paragraph,
+    Table,
+    cells,
+)
+
+# ---
+# One HTML file that stands alone: no script, nothing fetched, readable on paper, light and dark.
+
+
+_environment = Environment(
+    loader=PackageLoader("migrator.render"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """A page that asks for itself anew every `interval_s` seconds. Its script runs by `nonce` alone."""
+
+    nonce: str
+    interval_s: float
+
+
+def to_html(document: Document, *, language: str = "en", live: Live | None = None) -> str:
+    """A document as one HTML page. Every text is escaped; the page allows its own style by its hash, and nothing else
+    (Content-Security-Policy), so that even a mistake in here could not run anything. With `live` it also has one script.
+    """
+    return _environment.get_template("report.html.j2").render(
+        document=document,
+        language=language,
+        style=Markup(_own("report.css")),  # noqa: S704 - the program's own style sheet
+        policy=content_policy(live),
+        live=live,
+        script=Markup(_own("live.js")) if live else "",  # noqa: S704 - the program's own script
+        kind=_kind,
+        svg=_drawn,
+        rows=_rows,
+    )
+
+
+def content_policy(live: Live | None = None) -> str:
+    """What such a page may do in a browser, as its Content-Security-Policy."""
+    digest = base64.b64encode(hashlib.sha256(_own("report.css").encode()).digest()).decode()
+    scripts = f" script-src 'nonce-{live.nonce}'; connect-src 'self';" if live else ""
+    return f"default-src 'none'; style-src 'sha256-{digest}';{scripts} base-uri 'none'; form-action 'none'"
+
+
+def _own(name: str) -> str:
+    source, _, _ = _environment.loader.get_source(_environment, name) if _environment.loader else ("", "", "")
+    return source.strip()
+
+
+def _drawn(block: Chart | BarChart, name: str) -> Markup:
+    return svg(block, name) if isinstance(block, Chart) else bar_svg(block, name)
+
+
+def _rows(block: Table) -> Iterator[tuple[str, ...]]:
+    return cells(block, FILE_CHARACTERS)
+
+
+def _kind(block: Block) -> str:
+    match block:
+        case Paragraph():
+            return "paragraph"
+        case Facts():
+            return "facts"
+        case Bar():
+            return "bar"
+        case Table():
+            return "table"
+        case Chart() | BarChart():
+            return "chart"
+
+
+# ---
+# A page as PDF, printed by Chromium where there is one.
+
+
+BROWSERS = ("chromium", "chromium-browser", "chromium-headless-shell", "google-chrome-stable", "google-chrome")
+
+_TIMEOUT_S = 180.0
+
+
+def find_browser() -> str:
+    """The browser that prints. Raises ToolFailed where there is none."""
+    for name in BROWSERS:
+        if (found := shutil.which(name)) is not None:
+            return found
+    raise ToolFailed(
+        "a PDF cannot be made: there is no Chromium on this machine",
+        cause=f"none of {', '.join(BROWSERS)} is in PATH",
+        hint="install the package chromium, or leave --pdf out: report.html prints well from any browser",
+    )
+
+
+async def print_pdf(processes: Processes, page: Path, pdf: Path) -> None:
+    """Print an HTML file, by its absolute path, on A4, as its own style says. Replaces `pdf`. Raises ToolFailed.
+
+    The browser gets a profile of its own that is removed afterwards. No script runs and nothing is fetched: the page itself forbids
+    both. (With scripts switched off altogether Chromium 156 prints nothing, and ends with 0.)
+    """
+    browser = find_browser()
+    with tempfile.TemporaryDirectory(prefix="migrator-pdf-", ignore_cleanup_errors=True) as profile:
+        made = Path(profile) / "report.pdf"
+        argv = [
+            browser,
+            "--headless",
+            "--disable-gpu",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-extensions",
+            "--no-pdf-header-footer",
+            f"--user-data-dir={profile}/profile",
+            f"--print-to-pdf={made}",
+        ]
+        if os.geteuid() == 0:
+            # Chromium's sandbox refuses to start for root; the page is this program's own, and runs nothing.
+            argv.append("--no-sandbox")
+        command = Command(
+            argv=tuple(map(os.fsencode, [*argv, page.as_uri()])),
+            timeout_s=_TIMEOUT_S,
+            environment={"HOME": profile},
+        )
+        done = await processes.run(command)
+        if done.exit_code != 0 or done.timed_out or not made.exists():
+            said = done.stderr.decode("utf-8", "backslashreplace").strip().splitlines()[-1:] or ["it said nothing"]
+            raise ToolFailed(
+                f"{browser} did not print the report: {said[0]}",
+                cause="it took too long" if done.timed_out else f"it ended with exit code {done.exit_code}",
+                hint="leave --pdf out, and print report.html from any browser",
+            )
+        shutil.move(made, pdf)

@@ -1,0 +1,170 @@
+"""The live view of progress on a terminal."""
+
+from collections.abc import Sequence
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from migrator.core.clock import Clock
+from migrator.core.events import Event
+from migrator.core.paths import show
+from migrator.core.progress import DrainProgress, PurgeProgress, RunProgress, ScanProgress, Snapshot, VerifyProgress
+from migrator.core.units import format_count, format_rate, format_size
+from migrator.render.document import LINE_CHARACTERS, clean, shortened
+from migrator.render.progress import EVENT_STYLES, ProgressView, event_line, share, snapshot_line
+
+VIEW_INTERVAL_S = 0.25
+
+_STREAMS_SHOWN = 16
+_USERS_SHOWN = 10
+_BAR_WIDTH = 60
+_HOST_CHARACTERS = 16
+
+
+class ErrorConsole(Console):
+    """A console on standard error. Rich ends the whole program where nobody reads any more; a copy must go on."""
+
+    def on_broken_pipe(self) -> None:
+        """Write nothing from here on."""
+        self.quiet = True
+
+
+class LiveProgress(ProgressView):
+    """A view at the bottom of a terminal, drawn anew a few times a second; events scroll by above it."""
+
+    def __init__(self, console: ErrorConsole, clock: Clock, *, interval_s: float = VIEW_INTERVAL_S) -> None:
+        self._console = console
+        self._clock = clock
+        self._interval_s = interval_s
+        self._drawn_s: float | None = None
+        self._last: Snapshot | None = None
+        # What else is printed is nobody's business here: standard output may be a file with JSON.
+        self._live = Live(
+            console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
+        )
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._live.stop()
+            if self._last is not None:
+                self._console.print(Text(snapshot_line(self._last)))
+        except (OSError, ValueError):
+            return
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Draw the snapshot, where the last drawing is old enough."""
+        self._last = snapshot
+        now_s = self._clock.monotonic_s()
+        if self._drawn_s is not None and now_s - self._drawn_s < self._interval_s:
+            return
+        self._drawn_s = now_s
+        try:
+            self._live.update(view(snapshot), refresh=True)
+        except (OSError, ValueError):
+            return
+
+    def event(self, event: Event) -> None:
+        """Print the event above the view."""
+        try:
+            self._console.print(Text(event_line(event), style=EVENT_STYLES[event.severity], overflow="fold"))
+        except (OSError, ValueError):
+            return
+
+
+def view(snapshot: Snapshot) -> RenderableType:
+    """A snapshot as a live view: one line, a bar, and what is at work."""
+    parts: list[RenderableType] = [Text(snapshot_line(snapshot), style="bold", overflow="fold")]
+    match snapshot:
+        case ScanProgress():
+            if snapshot.bricks:
+                parts.append(_bricks(snapshot))
+            parts.append(_users(snapshot))
+        case RunProgress():
+            parts.append(_bar(snapshot.size_bytes, snapshot.total_bytes))
+            parts.append(_streams(snapshot))
+        case VerifyProgress():
+            parts.append(_bar(snapshot.paths, snapshot.total_paths))
+        case PurgeProgress():
+            parts.append(_bar(snapshot.names, snapshot.total_names))
+        case DrainProgress():
+            if snapshot.total_bytes is not None:
+                parts.append(_bar(snapshot.size_bytes, snapshot.total_bytes))
+    # The cursor waits on a line of its own: the ^C that a terminal echoes must not wrap what is to be drawn over.
+    return Group(*parts, Text(""))
+
+
+def _bar(done: int, total: int) -> Table:
+    # A bar alone does not end its line; a grid does.
+    grid = Table.grid()
+    grid.add_row(ProgressBar(total=max(float(total), 1.0), completed=float(done), width=_BAR_WIDTH))
+    return grid
+
+
+def _bricks(snapshot: ScanProgress) -> Table:
+    # Those still at work first: they are what is waited for.
+    at_work = sorted(snapshot.bricks, key=lambda brick: (brick.ended, brick.brick))
+    rows = [
+        (
+            Text(shortened(clean(brick.brick), LINE_CHARACTERS), style="dim" if brick.ended else ""),
+            f"{format_count(brick.rows)} entries",
+            "read" if brick.ended else f"{brick.rows / brick.elapsed_s if brick.elapsed_s > 0 else 0.0:,.0f}/s",
+        )
+        for brick in at_work[:_STREAMS_SHOWN]
+    ]
+    return _named(rows, len(at_work), "bricks")
+
+
+def _users(snapshot: ScanProgress) -> Table:
+    heaviest = sorted(snapshot.by_user, key=lambda user: (-user[2], user[0]))
+    rows = [
+        (Text(shortened(clean(user), LINE_CHARACTERS)), f"{format_count(rows)} paths", format_size(size_bytes))
+        for user, rows, size_bytes in heaviest[:_USERS_SHOWN]
+    ]
+    return _named(rows, len(heaviest), "users")
+
+
+def _named(rows: Sequence[tuple[Text, str, str]], total: int, what: str) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    for justify in ("left", "right", "right"):
+        grid.add_column(justify=justify)
+    for name, *figures in rows:
+        grid.add_row(name, *map(Text, figures))
+    if total > len(rows):
+        grid.add_row(Text(f"and {total - len(rows)} more {what}", style="dim"))
+    return grid
+
+
+def _streams(snapshot: RunProgress) -> RenderableType:
+    # The tree gets what the figures leave; the hosts are told apart only where there are several.
+    grid = Table.grid(padding=(0, 2), expand=True)
+    shown = sorted(snapshot.streams, key=lambda stream: stream.stream)[:_STREAMS_SHOWN]
+    several_hosts = len({stream.host for stream in snapshot.streams}) > 1
+    grid.add_column(justify="right", no_wrap=True)
+    if several_hosts:
+        grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    for _ in range(3):
+        grid.add_column(justify="right", no_wrap=True)
+    for stream in shown:
+        grid.add_row(
+            Text(str(stream.stream), style="dim"),
+            *([Text(shortened(clean(stream.host), _HOST_CHARACTERS))] if several_hosts else []),
+            Text(f"chunk {stream.chunk}"),
+            Text(shortened(show(stream.tree), LINE_CHARACTERS), overflow="ellipsis", no_wrap=True),
+            Text(f"{format_count(stream.files)} of {format_count(stream.total_files)}"),
+            Text(share(stream.size_bytes, stream.total_bytes)),
+            Text(format_rate(stream.rate_bytes_per_s)),
+        )
+    parts: list[RenderableType] = [grid]
+    if len(snapshot.streams) > _STREAMS_SHOWN:
+        parts.append(Text(f"and {len(snapshot.streams) - _STREAMS_SHOWN} more streams", style="dim"))
+    return Group(*parts)

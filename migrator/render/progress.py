@@ -1,0 +1,187 @@
+"""Progress on standard error: live on a terminal, plain lines elsewhere."""
+
+import re
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from typing import Protocol, Self, TextIO, assert_never
+
+from migrator.core.clock import Clock
+from migrator.core.events import Event, Severity
+from migrator.core.progress import (
+    DrainProgress,
+    Progress,
+    PurgeProgress,
+    RunProgress,
+    ScanProgress,
+    Snapshot,
+    VerifyProgress,
+)
+from migrator.core.units import format_count, format_duration, format_rate, format_size, several
+from migrator.render.document import LINE_CHARACTERS, clean, percent, shortened
+
+LINE_INTERVAL_S = 5.0
+EVENT_STYLES = {Severity.INFO: "", Severity.WARNING: "yellow", Severity.ERROR: "red"}
+
+
+class ProgressView(Progress, AbstractContextManager[Progress], Protocol):
+    """Progress that is shown until the end of a `with` block, where the last snapshot is shown once more."""
+
+
+def open_progress(stream: TextIO, clock: Clock) -> ProgressView:
+    """The view that suits a stream: live on a terminal, lines otherwise."""
+    if stream.isatty():
+        # What draws on a terminal is loaded only where there is one.
+        from migrator.render.live import ErrorConsole, LiveProgress  # noqa: PLC0415
+
+        return LiveProgress(ErrorConsole(file=stream, highlight=False), clock)
+    return LineProgress(stream, clock)
+
+
+class LineProgress(ProgressView):
+    """Plain lines: the first snapshot, then at most one every few seconds, and the last; every event."""
+
+    def __init__(self, stream: TextIO, clock: Clock, *, interval_s: float = LINE_INTERVAL_S) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._interval_s = interval_s
+        self._written_s: float | None = None
+        self._waiting: Snapshot | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._waiting is not None:
+            self._write(snapshot_line(self._waiting))
+            self._waiting = None
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Write the snapshot, or keep it where the last one is fresh."""
+        now_s = self._clock.monotonic_s()
+        if self._written_s is not None and now_s - self._written_s < self._interval_s:
+            self._waiting = snapshot
+            return
+        self._written_s, self._waiting = now_s, None
+        self._write(snapshot_line(snapshot))
+
+    def event(self, event: Event) -> None:
+        """Write the event at once."""
+        self._write(event_line(event))
+
+    def _write(self, line: str) -> None:
+        # Standard error may be closed or its reader gone: that is no reason to stop a copy.
+        try:
+            self._stream.write(f"{line}\n")
+            self._stream.flush()
+        except (OSError, ValueError):
+            return
+
+
+def snapshot_line(snapshot: Snapshot) -> str:
+    """How far a stage is, in one line."""
+    match snapshot:
+        case ScanProgress():
+            rate = snapshot.rows / snapshot.elapsed_s if snapshot.elapsed_s > 0 else 0.0
+            parts = [
+                f"scan: {several(snapshot.rows, 'path')}",
+                f"{rate:,.0f}/s",
+                _left_to_read(snapshot),
+            ]
+            if snapshot.problems:
+                parts.append(f"{format_count(snapshot.problems)} could not be read")
+            parts.append(format_duration(snapshot.elapsed_s))
+        case RunProgress():
+            parts = [
+                f"batch {snapshot.batch} {snapshot.step.replace('_', ' ')}: {share(snapshot.size_bytes, snapshot.total_bytes)}",
+                f"{format_size(snapshot.size_bytes)} of {format_size(snapshot.total_bytes)}",
+                f"{format_count(snapshot.files)} of {several(snapshot.total_files, 'file')}",
+            ]
+            if snapshot.streams:
+                parts += [
+                    format_rate(snapshot.rate_bytes_per_s),
+                    f"{snapshot.rate_files_per_s:,.0f} files/s",
+                    several(len(snapshot.streams), "stream"),
+                    "time left not known yet" if snapshot.eta_s is None else f"{format_duration(snapshot.eta_s)} left",
+                ]
+            if snapshot.bad_files:
+                parts.append(several(snapshot.bad_files, "bad file"))
+        case VerifyProgress():
+            parts = [
+                f"verify batch {snapshot.batch}: {share(snapshot.paths, snapshot.total_paths)}",
+                f"{format_count(snapshot.paths)} of {several(snapshot.total_paths, 'path')}",
+                f"{format_size(snapshot.size_bytes)} of {format_size(snapshot.total_bytes)} compared",
+                f"content of {format_size(snapshot.digested_bytes)} read",
+                *([f"of {format_size(snapshot.carried_bytes)} known"] if snapshot.carried_bytes else []),
+                several(snapshot.differences, "difference"),
+                format_duration(snapshot.elapsed_s),
+            ]
+        case PurgeProgress():
+            rate = snapshot.names / snapshot.elapsed_s if snapshot.elapsed_s > 0 else 0.0
+            parts = [
+                f"purge of {snapshot.user}, {snapshot.step}: {share(snapshot.names, snapshot.total_names)}",
+                f"{format_count(snapshot.names)} of {several(snapshot.total_names, 'name')}",
+                f"{rate:,.0f}/s",
+                format_duration(snapshot.elapsed_s),
+            ]
+            if snapshot.kept:
+                parts.append(f"{several(snapshot.kept, 'path')} not known to be on the target")
+        case DrainProgress():
+            parts = _drain(snapshot)
+        case _:
+            assert_never(snapshot)
+    return clean(", ".join(parts))
+
+
+def _drain(snapshot: DrainProgress) -> list[str]:
+    parts = [f"{snapshot.step} {' '.join(snapshot.bricks)}: {_moved(snapshot)}"]
+    if snapshot.bytes_per_s is not None and snapshot.files_per_s is not None:
+        parts += [format_rate(snapshot.bytes_per_s), f"{snapshot.files_per_s:,.1f} files/s"]
+    parts.append("time left not known yet" if snapshot.left_s is None else f"{format_duration(snapshot.left_s)} left")
+    if snapshot.failures:
+        parts.append(several(snapshot.failures, "failure"))
+    if snapshot.skipped:
+        parts.append(f"{format_count(snapshot.skipped)} skipped")
+    return [*parts, format_duration(snapshot.elapsed_s)]
+
+
+def _moved(snapshot: DrainProgress) -> str:
+    """What was moved of what lay there. It may be more: a host that drains a brick also moves, on its other bricks, what the new
+    layout wants elsewhere, and Gluster counts both together.
+    """
+    files, total_files = snapshot.files, snapshot.total_files
+    size_bytes, total_bytes = snapshot.size_bytes, snapshot.total_bytes
+    if total_files is None or total_bytes is None:
+        return f"{several(files, 'file')}, {format_size(size_bytes)}"
+    if files > total_files or size_bytes > total_bytes:
+        return f"{several(files, 'file')}, {format_size(size_bytes)}, with what other bricks had to move"
+    return f"{format_count(files)} of {several(total_files, 'file')}, {format_size(size_bytes)} of {format_size(total_bytes)}"
+
+
+def event_line(event: Event) -> str:
+    """What happened, in one line: `23:30:25 warning: home/alice/x: Input/output error`. A message that names the
+    subject itself stands alone.
+    """
+    at = datetime.fromtimestamp(event.at_s, UTC).strftime("%H:%M:%S")
+    severity = "" if event.severity is Severity.INFO else f"{event.severity.value}: "
+    subject, message = clean(event.subject), clean(event.message or event.kind.value)
+    parts = [message] if _names(message, subject) else [subject, message]
+    return f"{at} {severity}{': '.join(shortened(part, LINE_CHARACTERS) for part in parts)}"
+
+
+def _names(message: str, subject: str) -> bool:
+    if message.startswith(subject):
+        return True
+    # `batch 1` in `seed pass over batch 1: ...`; a single word may be in a sentence by chance.
+    return " " in subject and re.search(rf"(?<!\w){re.escape(subject)}(?!\w)", message) is not None
+
+
+def share(done: int, total: int) -> str:
+    """A share in percent, at most 100 %."""
+    return percent(min(100.0 * done / total, 100.0) if total > 0 else None)
+
+
+def _left_to_read(snapshot: ScanProgress) -> str:
+    if not snapshot.bricks:
+        return several(snapshot.directories_waiting, "directory waits", "directories wait")
+    ended = sum(brick.ended for brick in snapshot.bricks)
+    return f"{format_count(ended)} of {several(len(snapshot.bricks), 'brick')} read"

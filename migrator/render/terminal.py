@@ -1,0 +1,204 @@
+"""The terminal: documents as rich tables. Cells are `Text`, never markup, so nothing in a name is read as a style."""
+
+from collections.abc import Iterator, Sequence
+from typing import assert_never
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.progress_bar import ProgressBar
+from rich.rule import Rule
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from migrator.render.charts import sparkline
+from migrator.render.document import (
+    LINE_CHARACTERS,
+    NONE,
+    Bar,
+    BarChart,
+    Block,
+    Chart,
+    Column,
+    Document,
+    Facts,
+    Paragraph,
+    Section,
+    Table,
+    cells,
+)
+
+_BAR_WIDTH = 30
+_BAR_LEAST_WIDTH = 8
+_BAR_LABEL_WIDTH, _BAR_LABEL_MOST = 10, 16
+_INDENT = 4
+
+_WIDE_LEAST = 24
+"""A column of sentences or paths that would have to be narrower makes a table that nobody can read."""
+
+
+def print_document(console: Console, document: Document) -> None:
+    """Write a document to a terminal or a file."""
+    for part in renderables(document):
+        console.print(part)
+
+
+def renderables(document: Document) -> list[RenderableType]:
+    """A document as things that a rich console prints one after the other."""
+    parts: list[RenderableType] = [Text(f"{document.title}, {document.subtitle}".rstrip(", "), style="bold")]
+    parts.extend(Group(*_section(section)) for section in document.sections)
+    return parts
+
+
+def _section(section: Section) -> Iterator[RenderableType]:
+    yield Rule(Text(section.title), align="left")
+    for block in section.blocks:
+        yield from _block(block)
+
+
+def _block(block: Block) -> Iterator[RenderableType]:
+    match block:
+        case Paragraph():
+            yield Text(block.text, style="bold red" if block.alert else "", overflow="fold")
+        case Facts():
+            grid = RichTable.grid(padding=(0, 2))
+            grid.add_column(style="dim", no_wrap=True)
+            grid.add_column(overflow="fold")
+            for name, value in block.pairs:
+                grid.add_row(Text(name), Text(value))
+            yield Padding(grid, (0, 0, 0, 1))
+        case Bar():
+            yield Padding(_FittedBar(block), (0, 0, 0, 1))
+        case Table():
+            yield from _table(block)
+        case Chart():
+            yield Text(block.title, style="bold")
+            yield Text(sparkline([value for _, value in block.points]))
+            yield Text(block.summary, overflow="fold")
+        case BarChart():
+            yield from _bars(block)
+        case _:
+            assert_never(block)
+
+
+def _bars(block: BarChart) -> Iterator[RenderableType]:
+    yield Text(block.title, style="bold")
+    highest = max((line.value for _, lines in block.groups for line in lines), default=0.0)
+    longest = max((cell_len(line.label) for _, lines in block.groups for line in lines), default=0)
+    width = min(max(longest, _BAR_LABEL_WIDTH), _BAR_LABEL_MOST)
+    for label, lines in block.groups:
+        yield Padding(Text(label, style="dim"), (0, 0, 0, 1))
+        top = highest if block.common else max((line.value for line in lines), default=0.0)
+        for line in lines:
+            share = line.value / top if top > 0 else 0.0
+            yield Padding(_FittedBar(Bar(label=line.label, share=share, text=line.text), width), (0, 0, 0, 2))
+    yield Text(block.summary, style="dim", overflow="fold")
+
+
+def _table(block: Table) -> Iterator[RenderableType]:
+    if block.title:
+        yield Text(block.title, style="bold")
+    yield _Fitted(block)
+    if block.note:
+        yield Text(block.note, style="dim", overflow="fold")
+
+
+class _FittedBar:
+    """A bar with its words on one line, for which the bar gets shorter on a narrow terminal."""
+
+    def __init__(self, bar: Bar, label_width: int = _BAR_LABEL_WIDTH) -> None:
+        self._bar = bar
+        self._label_width = label_width
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        left = options.max_width - self._label_width - cell_len(self._bar.text) - 2
+        width = min(max(left, _BAR_LEAST_WIDTH), _BAR_WIDTH)
+        grid = RichTable.grid(padding=(0, 1))
+        grid.add_column(width=self._label_width)
+        grid.add_column(width=width)
+        grid.add_column()
+        bar = ProgressBar(total=1.0, completed=self._bar.share, width=width)
+        grid.add_row(Text(self._bar.label), bar, Text(self._bar.text))
+        yield grid
+
+
+class _Fitted:
+    """A table in the width that there is: as columns while no figure has to be broken for it and sentences have room
+    to be read; row by row, with the name before each value, otherwise.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._rows = tuple(cells(table, LINE_CHARACTERS))
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        widths = column_widths(self._table.columns, self._rows, options.max_width)
+        if widths is None:
+            yield from _stacked(self._table.columns, self._rows, options.max_width)
+        else:
+            yield _grid(self._table.columns, self._rows, widths)
+
+
+def column_widths(
+    columns: Sequence[Column], rows: Sequence[tuple[str, ...]], width: int, *, wide_least: int = _WIDE_LEAST
+) -> list[int] | None:
+    """How many cells each column gets; None where figures or short text would have to be broken.
+
+    Only what may be folded gets less than it needs, and not less than `wide_least`; names of columns are folded first.
+    """
+    least, wanted = [], []
+    for number, column in enumerate(columns):
+        content = max((cell_len(row[number]) for row in rows), default=0)
+        name = max((cell_len(word) for word in column.name.split()), default=0)
+        least.append(max(name, min(content, wide_least) if column.wide else content))
+        wanted.append(max(content, cell_len(column.name)))
+    # Between two columns stands one blank of padding and one of the box, and one of the box on either side.
+    spare = width - sum(least) - 2 * len(columns)
+    if spare < 0:
+        return None
+    widths = list(least)
+    # Who needs least is served first: what it does not take is left to those that need more.
+    in_need = sorted(range(len(columns)), key=lambda number: wanted[number] - least[number])
+    for served, number in enumerate(in_need):
+        more = min(wanted[number] - least[number], spare // (len(columns) - served))
+        widths[number] += more
+        spare -= more
+    return widths
+
+
+def _grid(columns: Sequence[Column], rows: Sequence[tuple[str, ...]], widths: Sequence[int]) -> RichTable:
+    grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for column, width in zip(columns, widths, strict=True):
+        grid.add_column(Text(column.name), justify="right" if column.right else "left", overflow="fold", width=width)
+    for row in rows:
+        grid.add_row(*(Text(cell) for cell in row))
+    return grid
+
+
+def _stacked(columns: Sequence[Column], rows: Sequence[tuple[str, ...]], width: int) -> Iterator[RenderableType]:
+    for row in rows:
+        named = [
+            ("" if number == 0 and not column.right else column.name.removesuffix(", %"), cell)
+            for number, (column, cell) in enumerate(zip(columns, row, strict=True))
+            if cell not in ("", NONE)
+        ]
+        for number, line in enumerate(_filled(named, max(width - _INDENT, 1))):
+            yield Padding(line, (0, 0, 0, 1 if number == 0 else _INDENT))
+    yield Text("")
+
+
+def _filled(named: Sequence[tuple[str, str]], width: int) -> Iterator[Text]:
+    """Names and values, as many on a line as fit: none is broken that fits on a line of its own."""
+    line = Text(overflow="fold")
+    for number, (name, value) in enumerate(named):
+        pair = Text.assemble((name, "dim"), " " if name else "", (value, "bold" if number == 0 else ""))
+        pair.append("," if number < len(named) - 1 else "")
+        if line.cell_len and line.cell_len + 1 + pair.cell_len > width:
+            yield line
+            line = Text(overflow="fold")
+        if line.cell_len:
+            line.append(" ")
+        line.append_text(pair)
+    if line.cell_len:
+        yield line

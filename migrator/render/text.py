@@ -1,0 +1,146 @@
+"""Documents as Markdown, and values as JSON."""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import assert_never
+
+from migrator.core.errors import MigratorError
+from migrator.core.paths import percent_escape
+from migrator.render.charts import sparkline
+from migrator.render.document import (
+    FILE_CHARACTERS,
+    Bar,
+    BarChart,
+    Block,
+    Chart,
+    Document,
+    Facts,
+    Paragraph,
+    Table,
+    cells,
+)
+
+# ---
+# Markdown (GitHub's dialect): documents that can be pasted into a ticket or a wiki.
+
+
+_MARKUP = re.compile(r"[\\`*_\[\]<>|~&!$@#]|:(?=//)|(?<=www)\.|(?<=WWW)\.|^[-+=]|(?<=\d)[.)](?= )")
+
+
+def to_markdown(document: Document) -> str:
+    """A document as Markdown, ending with a line feed. Nothing in names is read as markup, HTML or a link."""
+    lines = [f"# {escape(document.title)}", "", escape(document.subtitle), ""]
+    for section in document.sections:
+        lines += [f"## {escape(section.title)}", ""]
+        for block in section.blocks:
+            lines += [*_block(block), ""]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def escape(text: str) -> str:
+    """Text that shows as itself. It is one line already: what is no printable character was escaped before."""
+    return _MARKUP.sub(r"\\\g<0>", text)
+
+
+def _block(block: Block) -> Iterator[str]:
+    match block:
+        case Paragraph():
+            yield f"**{escape(block.text)}**" if block.alert else escape(block.text)
+        case Facts():
+            for name, value in block.pairs:
+                yield f"- {escape(name)}: {escape(value)}"
+        case Bar():
+            yield f"- {escape(block.label)}: {escape(block.text)}"
+        case Table():
+            yield from _table(block)
+        case Chart():
+            yield f"**{escape(block.title)}**"
+            yield ""
+            yield f"`{sparkline([value for _, value in block.points])}`"
+            yield ""
+            yield escape(block.summary)
+        case BarChart():
+            yield f"**{escape(block.title)}**"
+            yield ""
+            for label, lines in block.groups:
+                values = "; ".join(f"{line.label} {line.text}" for line in lines)
+                yield f"- {escape(label)}: {escape(values)}"
+            yield ""
+            yield escape(block.summary)
+        case _:
+            assert_never(block)
+
+
+def _table(block: Table) -> Iterator[str]:
+    if block.title:
+        yield f"**{escape(block.title)}**"
+        yield ""
+    yield "| " + " | ".join(escape(column.name) for column in block.columns) + " |"
+    yield "| " + " | ".join("---:" if column.right else "---" for column in block.columns) + " |"
+    for row in cells(block, FILE_CHARACTERS):
+        yield "| " + " | ".join(escape(cell) for cell in row) + " |"
+    if block.note:
+        yield ""
+        yield escape(block.note)
+
+
+# ---
+# JSON for programs: the fields of our values under their own names, then their computed properties.
+#
+# The rules, which `docs/json.md` repeats: keys are the names in `migrator.domain`, sorted; bytes (paths) are percent-escaped
+# text; times are seconds since the epoch, durations seconds, sizes bytes (the key says which); states are words; what is
+# not known is null. Only ASCII: everything else is escaped in JSON's own way. Keys are added over time, never renamed.
+
+
+def to_json(value: object, *, indent: int | None = 1) -> str:
+    """A value of ours as one JSON document, ending with a line feed. Raises TypeError for what has no such form."""
+    return json.dumps(plain(value), indent=indent, ensure_ascii=True, allow_nan=False, sort_keys=True) + "\n"
+
+
+def plain(value: object) -> object:
+    """A value of ours as dictionaries, lists, strings and numbers. Raises TypeError for what has no such form."""
+    match value:
+        case None | bool():
+            return value
+        case Enum():
+            return plain(value.value)
+        case int():
+            return int(value)
+        case float():
+            return value if math.isfinite(value) else None
+        case bytes():
+            return percent_escape(value)
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode("utf-8")
+        case Path():
+            return plain(str(value))
+        case Mapping():
+            return {_key(key): plain(item) for key, item in value.items()}
+        case tuple() | list():
+            return [plain(item) for item in value]
+        case set() | frozenset():
+            return sorted((plain(item) for item in value), key=str)
+        case MigratorError():
+            return {"message": plain(value.message), "cause": plain(value.cause), "hint": plain(value.hint)}
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return _record(value)
+        case _:
+            raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+def _record(value: object) -> dict[str, object]:
+    record = {field.name: plain(getattr(value, field.name)) for field in fields(value)}  # type: ignore[arg-type]
+    for name in dir(type(value)):
+        if not name.startswith("_") and isinstance(getattr(type(value), name), property):
+            record[name] = plain(getattr(value, name))
+    return record
+
+
+def _key(key: object) -> str:
+    form = plain(key)
+    return form if isinstance(form, str) else str(form)

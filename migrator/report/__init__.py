@@ -1,0 +1,1 @@
+"""`status`, `report`, `metrics`, `serve`: how far the migration is, and when it ends."""

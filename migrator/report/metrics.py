@@ -1,0 +1,72 @@
+"""`metrics`: everything that metrics are made of, by one look. Reads the ledger only; works at any time, also beside a run."""
+
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from migrator import __version__
+from migrator.core.windows import WindowStanding
+from migrator.cutover.model import frozen_since_s
+from migrator.fs.model import CapacitySample, Side
+from migrator.ledger.model import RunRecord
+from migrator.report.model import MetricFacts, MetricFamily, RunFacts, run_life
+from migrator.report.rules_metrics import families
+from migrator.report.status import IsGone, read_status
+from migrator.transfer.governor import read_governing
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+
+
+def read_metrics(
+    ledger: "Ledger",
+    *,
+    now_s: float,
+    plan: str | None = None,
+    is_gone: IsGone | None = None,
+    windows: Sequence[WindowStanding] = (),
+    elapsed_s: Callable[[], float] = monotonic,
+) -> tuple[MetricFamily, ...]:
+    """Every metric of now. Progress is that of the plan that was recorded last, or of the one named; what only rises is over
+    all plans. `windows` are those of [transfer] now. Raises UsageError where the plan is not in the ledger.
+    """
+    began_s = elapsed_s()
+    status = read_status(ledger, now_s=now_s, plan=plan, is_gone=is_gone, attention_limit=0, events_limit=0)
+    facts = MetricFacts(
+        status=status,
+        sums=ledger.metric_sums.sums(),
+        runs=tuple(_run(record, now_s, is_gone) for record in ledger.metric_sums.newest_runs()),
+        capacity=_capacity(ledger),
+        governing=read_governing(ledger, now_s=now_s, is_gone=is_gone, windows=windows),
+        frozen_since_s=_frozen(ledger),
+        version=__version__,
+        read_s=elapsed_s() - began_s,
+    )
+    return families(facts)
+
+
+def _frozen(ledger: "Ledger") -> tuple[float, ...]:
+    found = map(frozen_since_s, ledger.cutovers.under_way())
+    return tuple(since_s for since_s in found if since_s is not None)
+
+
+def _capacity(ledger: "Ledger") -> tuple[CapacitySample, ...]:
+    newest: dict[Side, CapacitySample] = {sample.side: sample for sample in ledger.capacity.all()}
+    return tuple(newest[side] for side in Side if side in newest)
+
+
+def _run(record: RunRecord, now_s: float, is_gone: IsGone | None) -> RunFacts:
+    finished = record.finished_at_s is not None
+    silent_s = max(now_s - record.heartbeat_at_s, 0.0)
+    gone = not finished and is_gone is not None and is_gone(record.pid, record.heartbeat_at_s)
+    return RunFacts(
+        id=record.id,
+        verb=record.verb,
+        pid=record.pid,
+        life=run_life(silent_s=silent_s, finished=finished, process_gone=gone),
+        started_at_s=record.started_at_s,
+        silent_s=silent_s,
+        finished_at_s=record.finished_at_s,
+        exit_code=record.exit_code,
+        directory=record.directory,
+    )

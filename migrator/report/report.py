@@ -1,0 +1,395 @@
+"""`report`: history, forecast and proofs for management."""
+
+import asyncio
+import json
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from migrator.bench.model import BenchmarkResult, BenchmarkState
+from migrator.core.clock import Clock
+from migrator.core.errors import Interrupted, MigratorError, Refused, UsageError
+from migrator.core.paths import show
+from migrator.core.progress import Progress
+from migrator.core.tasks import Blocking
+from migrator.core.units import DAY_S, HOUR_S
+from migrator.cutover.rules_speed import sums, users_of
+from migrator.hooks.model import HookEvent, HookFacts, HookStep
+from migrator.hooks.rules import in_order
+from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, StepHooks, find_hooks, hook_world
+from migrator.ledger.call import recorded_run, say
+from migrator.ledger.locks import Locks
+from migrator.ledger.model import SiteRecord
+from migrator.plan.model import Plan, fit_cost, sum_of
+from migrator.plan.ports import PlanDocuments
+from migrator.report.model import (
+    ConePoint,
+    CopyForecast,
+    DonePoint,
+    EarlierReport,
+    ReapedFacts,
+    ReportFacts,
+    ReportSent,
+    StatusFacts,
+    ThroughputPoint,
+    WorkSlot,
+)
+from migrator.report.rules import (
+    ENDING_KINDS,
+    brick_outlooks,
+    incidents,
+    left_to_people,
+    reaped_facts,
+    server_outlooks,
+    since_report,
+    span_width,
+    target_outlook,
+    together,
+)
+from migrator.report.rules_forecast import Left, forecast_copy, slot_width_s, slots_of
+from migrator.report.status import IsGone, read_done, read_status
+from migrator.transfer.ports import RunFiles
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+
+# ---
+# `report`: the status with its history, its forecast and its proofs, for management. Reads only; works at any time.
+
+
+CHART_POINTS = 240
+"""As many spans as a chart on paper can show apart."""
+
+INCIDENTS = 200
+
+_DAYS_FOR_DAYS = 3.0
+"""A shorter history is shown by the hour."""
+
+
+def read_report(
+    ledger: "Ledger",
+    plans: PlanDocuments,
+    *,
+    now_s: float,
+    plan: str | None = None,
+    attention_limit: int = 200,
+    events_limit: int = 30,
+    is_gone: IsGone | None = None,
+    earlier: EarlierReport | None = None,
+) -> ReportFacts:
+    """All facts, by the plan that was recorded last, or by the one named. Raises UsageError where that one is not in
+    the ledger; a plan document that is gone or was edited is said in the report, and does not stop it. `earlier` is the report to
+    compare with. The same ledger gives the same forecast at the same time.
+    """
+    status = read_status(
+        ledger,
+        now_s=now_s,
+        plan=plan,
+        attention_limit=attention_limit,
+        events_limit=events_limit,
+        is_gone=is_gone,
+    )
+    document, problem = _document(plans, status)
+    name = None if status.plan is None else status.plan.name
+    forecast = _forecast(ledger, status)
+    capacity = tuple(ledger.capacity.all())
+    if capacity:
+        width_s = span_width(capacity[-1].at_s - capacity[0].at_s, CHART_POINTS)
+        capacity = tuple(ledger.capacity.all(span_s=width_s))
+    bricks = brick_outlooks(status.drains, document, now_s=now_s, retirement=status.retirement)
+    facts = ReportFacts(
+        status=status,
+        throughput=_throughput(ledger),
+        done=_done(ledger, status),
+        verifications=tuple(ledger.verifications.of_plan(name)) if name else (),
+        plan=document,
+        plan_problem=problem,
+        forecast=forecast,
+        days=_days(ledger),
+        capacity=capacity,
+        outlook=target_outlook(capacity, status.overall, forecast, now_s=now_s),
+        bricks=bricks,
+        servers=server_outlooks(bricks, document),
+        reaped=_reaped(ledger, status, document),
+        incidents=incidents(
+            ledger.report_sums.event_groups(INCIDENTS),
+            ledger.report_sums.latest_events([kind.value for kind in ENDING_KINDS]),
+        ),
+        benchmarks=_benchmarks(ledger),
+        speed_ups=(users := users_of(ledger.speed_ups.settled())),
+        speed_up_sums=sums(users),
+        streams=tuple(ledger.report_sums.stream_sums()),
+    )
+    return facts if earlier is None else _compared(ledger, facts, earlier)
+
+
+def _throughput(ledger: "Ledger") -> tuple[ThroughputPoint, ...]:
+    span = ledger.facts.sampled_span()
+    if span is None:
+        return ()
+    first_s, last_s = span
+    width_s = span_width(last_s - first_s, CHART_POINTS)
+    return tuple(ledger.facts.throughput(from_s=first_s, to_s=last_s, span_s=width_s))
+
+
+def _days(ledger: "Ledger") -> tuple[ThroughputPoint, ...]:
+    span = ledger.facts.sampled_span()
+    if span is None:
+        return ()
+    width_s = DAY_S if span[1] - span[0] >= _DAYS_FOR_DAYS * DAY_S else HOUR_S
+    from_s = span[0] // width_s * width_s
+    return tuple(ledger.facts.throughput(from_s=from_s, to_s=span[1], span_s=width_s))
+
+
+def _forecast(ledger: "Ledger", status: StatusFacts) -> CopyForecast | None:
+    if status.plan is None or status.overall.left_files <= 0 or left_to_people(status.trees):
+        return None
+    name = status.plan.name
+    began_s = min((one.started_at_s for batch in status.batches for one in batch.passes), default=None)
+    if began_s is None or began_s >= status.at_s:
+        return None
+    width_s = slot_width_s(status.at_s - began_s)
+    copied = ledger.report_sums.copied(name, span_s=width_s)
+    slots, slot_s = slots_of(
+        [(point.at_s, point.files, point.size_bytes) for point in copied], from_s=began_s, now_s=status.at_s
+    )
+    groups = ledger.report_sums.cost_groups(name)
+    cost = fit_cost(sum_of(groups), streams=1)
+    if cost is None:
+        return None
+    tally = status.overall
+    return forecast_copy(
+        now_s=status.at_s,
+        slots=_without_repeats(slots, tally.done_files, tally.done_bytes),
+        slot_s=slot_s,
+        left=Left(files=tally.left_files, size_bytes=tally.left_bytes),
+        cost=cost,
+        cost_groups=groups,
+        chance=random.Random(round(status.at_s)).random,  # noqa: S311 - a draw that can be repeated is wanted
+    )
+
+
+def _without_repeats(slots: Sequence[WorkSlot], done_files: int, done_bytes: int) -> Sequence[WorkSlot]:
+    """Streams count what they send again, and do not count what was there already: in sum the slots are what is done."""
+    files, size_bytes = sum(slot.files for slot in slots), sum(slot.size_bytes for slot in slots)
+    by_files = done_files / files if files else 1.0
+    by_bytes = done_bytes / size_bytes if size_bytes else 1.0
+    return [
+        replace(slot, files=round(slot.files * by_files), size_bytes=round(slot.size_bytes * by_bytes))
+        for slot in slots
+    ]
+
+
+def _reaped(ledger: "Ledger", status: StatusFacts, plan: Plan | None) -> ReapedFacts | None:
+    if status.plan is None:
+        return None
+    archives = ledger.archives.of_plan(status.plan.name)
+    released = ledger.releases.of_trees({tree.tree.path for tree in status.trees})
+    return reaped_facts(plan.reap if plan is not None else None, archives, len(released))
+
+
+def _benchmarks(ledger: "Ledger") -> tuple[BenchmarkResult, ...]:
+    return tuple(
+        BenchmarkResult(record=record, measurements=tuple(ledger.benchmarks.measurements(record.id)))
+        for record in ledger.benchmarks.all()
+        if record.state is BenchmarkState.DONE
+    )
+
+
+def _compared(ledger: "Ledger", facts: ReportFacts, earlier: EarlierReport) -> ReportFacts:
+    status = facts.status
+    first_s = facts.done[0].at_s if facts.done else earlier.at_s
+    return replace(
+        facts,
+        since=since_report(
+            earlier,
+            now_s=status.at_s,
+            plan=None if status.plan is None else status.plan.name,
+            overall=status.overall,
+            forecast=facts.forecast,
+            before=_work_between(ledger, first_s, earlier.at_s),
+            after=_work_between(ledger, earlier.at_s, status.at_s),
+        ),
+    )
+
+
+def _work_between(ledger: "Ledger", from_s: float, to_s: float) -> ThroughputPoint | None:
+    if to_s <= from_s:
+        return None
+    # A sample is of the time before it: one that was taken at `from_s` is of what came earlier.
+    first_s = math.nextafter(from_s, to_s)
+    point = together(ledger.facts.throughput(from_s=first_s, to_s=to_s, span_s=2.0 * (to_s - from_s)))
+    return None if point is None else replace(point, at_s=to_s, span_s=to_s - from_s)
+
+
+def _done(ledger: "Ledger", status: StatusFacts) -> tuple[DonePoint, ...]:
+    if status.plan is None:
+        return ()
+    started = min((entry.started_at_s for batch in status.batches for entry in batch.passes), default=None)
+    if started is None:
+        return ()
+    points = read_done(ledger, status.plan.name, now_s=status.at_s, started_at_s=started)
+    return (DonePoint(at_s=started, done_files=0, done_bytes=0), *points)
+
+
+def _document(plans: PlanDocuments, status: StatusFacts) -> tuple[Plan | None, str]:
+    if status.plan is None:
+        return None, "there is no plan yet"
+    try:
+        plan, checksum = plans.read(status.plan.name)
+    except MigratorError as error:
+        return None, error.message
+    if checksum != status.plan.checksum:
+        return None, f"{status.plan.path} is not the plan that was recorded: its checksum is another one"
+    return plan, ""
+
+
+# ---
+# `report --send`: a report that was written is handed to hooks. Nothing else is done.
+
+
+VERB = "report"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendRequest:
+    """Which report, as the directory that holds its files, absolute. `plan` is the one that it counts by."""
+
+    directory: bytes
+    plan: str | None
+    source_root: bytes
+    target_root: bytes
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendWorld:
+    """Everything outside the program that sending touches."""
+
+    ledger: "Ledger"
+    hooks: Hooks
+    locks: Locks
+    files: RunFiles
+    progress: Progress
+    clock: Clock
+    blocking: Blocking
+    tokens: Callable[[], str]
+
+
+async def require_report_hooks(hooks: Hooks, blocking: Blocking) -> None:
+    """Raises Refused where nobody would send a report: before it is made."""
+    found = await find_hooks(hooks, blocking)
+    stage = _step(b"").stage(HookEvent.POST)
+    if not found.problems and not in_order(found.hooks, stage):
+        raise Refused(
+            f"nobody would send the report: there is no hook in {stage.name}.d of {show(hooks.directory)}",
+            cause="this program sends nothing itself: it hands the report to hooks",
+            hint="put one there, such as hooks/post-report.d/50-mail-report of the samples (docs/reports.md)",
+        )
+
+
+async def send_report(request: SendRequest, world: SendWorld) -> ReportSent:
+    """Call the `report` hooks for a report that lies there. May be called again: it is sent again.
+
+    Raises UsageError (a site without `init`), Refused (a hook refuses, or is not as it has to be), LockHeld, Interrupted.
+    """
+    site = world.ledger.site.read()
+    if site is None:
+        raise UsageError("this site has no record yet", hint="run `migrator init`")
+    with world.locks.hold(VERB, "sending a report"), world.files.open(VERB, world.clock.now_s()) as directory:
+        try:
+            async with recorded_run(
+                world.ledger.runs, world.clock, verb=VERB, pid=request.pid, directory=directory.path
+            ) as run:
+                result = await _send(request, world, site, run.id)
+                run.exit_code = result.exit_code
+        except asyncio.CancelledError:
+            raise Interrupted("sending the report was interrupted", hint="run the same command again") from None
+    return result
+
+
+async def _send(request: SendRequest, world: SendWorld, site: SiteRecord, run_id: int) -> ReportSent:
+    calls = StepHooks(
+        world=hook_world(
+            world,
+            world.hooks,
+            site,
+            source_root=request.source_root,
+            target_root=request.target_root,
+            run_id=run_id,
+            say=partial(say, world, run_id=run_id),
+        )
+    )
+    await calls.begin((HookStep.REPORT,))
+    facts = HookFacts(run_id=run_id, plan=request.plan, report=request.directory, started_at_s=world.clock.now_s())
+    try:
+        sent = await calls.tell(_step(request.directory), facts)
+    except HookSkipped as skipped:
+        return ReportSent(directory=request.directory, sent=False, reason=skipped.message)
+    reason = "" if sent else "a hook that sends it failed: see the events of `migrator status`"
+    return ReportSent(directory=request.directory, sent=sent, reason=reason)
+
+
+def _step(directory: bytes) -> HookedStep:
+    return HookedStep(
+        step=HookStep.REPORT,
+        key=f"report in {show(directory)}",
+        subject=VERB,
+        words=f"sending the report in {show(directory)}",
+    )
+
+
+# ---
+# An earlier report, read back from its JSON form.
+
+
+REPORT_JSON = "report.json"
+
+
+def read_earlier(place: Path) -> EarlierReport:
+    """A report from its `report.json`, or from the directory that holds it. Raises UsageError for what is none. Keys that an older
+    version did not have are taken as not known.
+    """
+    file = place / REPORT_JSON if place.is_dir() else place
+    try:
+        document = json.loads(file.read_bytes())
+        status = document["status"]
+        overall = status["overall"]
+        forecast = document.get("forecast") or {}
+        plan = status.get("plan") or {}
+        return EarlierReport(
+            at_s=float(status["at_s"]),
+            plan=plan.get("name"),
+            total_bytes=int(overall["total_bytes"]),
+            done_bytes=int(overall["done_bytes"]),
+            total_files=int(overall["total_files"]),
+            done_files=int(overall["done_files"]),
+            likely_at_s=_number(forecast, "likely_at_s"),
+            earliest_at_s=_number(forecast, "earliest_at_s"),
+            latest_at_s=_number(forecast, "latest_at_s"),
+            cone=tuple(ConePoint(**{key: float(value) for key, value in one.items()}) for one in _cone(forecast)),
+        )
+    except OSError as error:
+        raise UsageError(
+            f"the earlier report {file} cannot be read: {error.strerror}",
+            hint="name a report.json that `migrator report --output DIRECTORY` has written, or its directory",
+        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"{file} is no report of migrator",
+            cause="it is another file, or was cut off or edited",
+            hint="name a report.json that `migrator report --output DIRECTORY` has written, or its directory",
+        ) from error
+
+
+def _number(record: Mapping[str, Any], key: str) -> float | None:
+    value = record.get(key)
+    return None if value is None else float(value)
+
+
+def _cone(forecast: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return list(forecast.get("cone") or [])

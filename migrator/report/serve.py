@@ -1,0 +1,464 @@
+"""`serve` and `metrics --listen`: a read-only web server."""
+
+import errno
+import hashlib
+import hmac
+import io
+import ipaddress
+import json
+import logging
+import os
+import secrets
+import socket
+import socketserver
+import stat
+import sys
+from asyncio import Event
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Lock, Thread
+from time import monotonic
+from typing import Generic, TypeVar
+from urllib.parse import parse_qs
+
+from migrator.core.errors import MigratorError, Refused, UsageError
+from migrator.render.prometheus import CONTENT_TYPE, to_prometheus
+from migrator.report.model import MetricFamily, ReportFacts, RunFacts, RunLife
+from migrator.report.watch import pause_s
+
+MOST_CONNECTIONS = 64
+MOST_FROM_ONE = 16
+MOST_HEAD_BYTES = 16384
+
+_HEAD_S, _ANSWER_S, _LINGER_S = 10.0, 60.0, 1.0
+_LINGER_BYTES = 65536
+_METRICS_INTERVAL_S = 5.0
+"""Several Prometheus servers that ask one after the other get the same snapshot."""
+
+_LEAST_TOKEN, _MOST_TOKEN_BYTES = 16, 4096
+_MAKE_TOKEN = "(umask 077; openssl rand -hex 32 > token)"
+
+_TEXT, _HTML, _JSON = "text/plain; charset=utf-8", "text/html; charset=utf-8", "application/json"
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Connection": "close",
+}
+_BUSY = b"HTTP/1.0 503 Service Unavailable\r\nContent-Type: text/plain\r\n\r\ntoo many connections\n"
+
+_log = logging.getLogger(__name__)
+_Read = TypeVar("_Read")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """A server that takes connections: `url` is what to open. `token` says whether it asks for one."""
+
+    url: str
+    address: str
+    port: int
+    token: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What is sent back. Its headers replace the default ones of the same name."""
+
+    status: int = 200
+    content_type: str = _TEXT
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """How one path is answered, in a thread. `open_to_all`: without the token too, so it must reveal nothing of the
+    migration.
+    """
+
+    answer: Callable[[], Answer]
+    open_to_all: bool = False
+
+
+def text(status: int, words: str, **headers: str) -> Answer:
+    """A sentence for people."""
+    return Answer(status=status, body=f"{words}\n".encode("utf-8", "backslashreplace"), headers=headers)
+
+
+class Shared(Generic[_Read]):
+    """The newest value, read when somebody asks and shared by all who ask. A failed read is not repeated sooner either."""
+
+    def __init__(self, read: Callable[[], _Read], *, interval_s: float, clock: Callable[[], float] = monotonic) -> None:
+        self._read = read
+        self._interval_s = interval_s
+        self._clock = clock
+        self._lock = Lock()
+        self._fresh_until_s = float("-inf")
+        self._found: _Read | MigratorError
+
+    def newest(self) -> _Read:
+        """At most `interval_s` old, or older where reading takes long. Raises MigratorError."""
+        with self._lock:
+            began_s = self._clock()
+            if began_s >= self._fresh_until_s:
+                try:
+                    self._found = self._read()
+                except MigratorError as error:
+                    self._found = error
+                ended_s = self._clock()
+                self._fresh_until_s = ended_s + pause_s(self._interval_s, ended_s - began_s)
+            if isinstance(self._found, MigratorError):
+                raise self._found.with_traceback(None)
+            return self._found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Page:
+    """`mark` stands in the page and in its policy where the nonce of each answer belongs."""
+
+    html: str
+    mark: str
+    policy: str
+    document: bytes
+    at_s: float
+    silent: bool
+
+
+def report_routes(read: Callable[[], ReportFacts], *, interval_s: float) -> dict[str, Route]:
+    """The report as a page that asks for itself anew, as JSON, and whether all is well."""
+    shared = Shared(lambda: _render(read(), interval_s), interval_s=interval_s / 2)
+
+    def page() -> Answer:
+        try:
+            found = shared.newest()
+        except MigratorError as error:
+            return text(503, error.message)
+        nonce = secrets.token_urlsafe(16)
+        policy = {"Content-Security-Policy": found.policy.replace(found.mark, nonce)}
+        return Answer(content_type=_HTML, body=found.html.replace(found.mark, nonce).encode(), headers=policy)
+
+    def document() -> Answer:
+        try:
+            return Answer(content_type=_JSON, body=shared.newest().document)
+        except MigratorError as error:
+            return _json(503, {"error": {"message": error.message, "cause": error.cause, "hint": error.hint}})
+
+    def health() -> Answer:
+        try:
+            found = shared.newest()
+        except MigratorError:
+            return _json(503, {"status": "failed"})
+        return _json(200, {"status": "silent" if found.silent else "ok", "read_at_s": found.at_s})
+
+    return {
+        "/": Route(answer=page),
+        "/report.json": Route(answer=document),
+        "/healthz": Route(answer=health, open_to_all=True),
+        "/favicon.ico": Route(answer=lambda: Answer(status=204), open_to_all=True),
+    }
+
+
+def metrics_routes(read: Callable[[], Sequence[MetricFamily]]) -> dict[str, Route]:
+    """`/metrics` for Prometheus."""
+    shared = Shared(lambda: to_prometheus(read()), interval_s=_METRICS_INTERVAL_S)
+
+    def metrics() -> Answer:
+        try:
+            return Answer(content_type=CONTENT_TYPE, body=shared.newest())
+        except MigratorError as error:
+            return text(503, error.message)
+
+    root = Route(answer=lambda: text(200, "migrator: metrics are at /metrics"))
+    return {"/metrics": Route(answer=metrics), "/": root}
+
+
+def _json(status: int, value: object) -> Answer:
+    return Answer(status=status, content_type=_JSON, body=f"{json.dumps(value)}\n".encode())
+
+
+def _render(facts: ReportFacts, interval_s: float) -> _Page:
+    # With its template engine, the form that takes the longest to load.
+    from migrator.render.html import Live, content_policy, to_html  # noqa: PLC0415
+    from migrator.render.text import to_json  # noqa: PLC0415
+    from migrator.report.view import report_document  # noqa: PLC0415
+
+    live = Live(nonce=secrets.token_hex(32), interval_s=interval_s)
+    newest: dict[str, RunFacts] = {}
+    for run in facts.status.runs:
+        newest.setdefault(run.verb, run)
+    return _Page(
+        html=to_html(report_document(facts), live=live),
+        mark=live.nonce,
+        policy=f"{content_policy(live)}; frame-ancestors 'none'",
+        document=to_json(facts).encode(),
+        at_s=facts.status.at_s,
+        silent=any(run.life in (RunLife.SILENT, RunLife.KILLED) for run in newest.values()),
+    )
+
+
+def listen(
+    words: str, routes: Mapping[str, Route], *, token_file: Path | None = None, names: Sequence[str] = ()
+) -> "Server":
+    """Bind `ADDRESS:PORT`. Raises UsageError, Refused where others could read without a token, and MigratorError where it
+    cannot be bound.
+    """
+    address, port = _address(words)
+    token = None if token_file is None else _token(token_file)
+    if token is None and not ipaddress.ip_address(address).is_loopback:
+        raise Refused(
+            f"{address} can be reached from other machines, and there is no token",
+            cause="what is served names users, hosts and paths",
+            hint=f"--token-file FILE; {_MAKE_TOKEN}; or listen on 127.0.0.1, behind ssh -L",
+        )
+    try:
+        return Server(address, port, routes, token=token, names=names)
+    except OSError as error:
+        hints = {
+            errno.EADDRINUSE: "another program listens there already: name another port, 0 for any that is free",
+            errno.EACCES: "ports below 1024 are root's: name one above",
+            errno.EADDRNOTAVAIL: "this machine has no such address: see `ip address`",
+        }
+        raise MigratorError(
+            f"cannot listen on {address} port {port}: {error.strerror}", hint=hints.get(error.errno or 0, "")
+        ) from error
+
+
+def _address(words: str) -> tuple[str, int]:
+    host, _, port = words.rpartition(":")
+    host = "127.0.0.1" if host == "localhost" else host.removeprefix("[").removesuffix("]")
+    try:
+        address = ipaddress.ip_address(host)
+        number = int(port) if port.isascii() and port.isdigit() else -1
+    except ValueError:
+        number = -1
+    if not 0 <= number <= 65535:
+        raise UsageError(
+            f"{words} is no address to listen on", hint="give figures: 127.0.0.1:9466, [::1]:9466 or 10.0.0.5:9466"
+        )
+    return str(address), number
+
+
+def _token(file: Path) -> str:
+    try:
+        fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            found = os.fstat(fd)
+            content = os.read(fd, _MOST_TOKEN_BYTES) if stat.S_ISREG(found.st_mode) else b""
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}", hint=f"make one: {_MAKE_TOKEN}") from error
+    if found.st_mode & 0o077:
+        raise UsageError(f"{file} can be read by others than its owner", hint=f"chmod 600 {file}")
+    token = content.removesuffix(b"\n").decode("ascii", "replace")
+    if len(token) < _LEAST_TOKEN or not all("!" <= letter <= "~" for letter in token):
+        raise UsageError(
+            f"{file} holds no token: one line of at least {_LEAST_TOKEN} printable characters without spaces",
+            hint=f"make one: {_MAKE_TOKEN}",
+        )
+    return token
+
+
+class Server(ThreadingHTTPServer):
+    """Bound when it is made. A thread for each connection, each connection one request, and few of them at once."""
+
+    allow_reuse_port = False
+    request_queue_size = 64
+
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        routes: Mapping[str, Route],
+        *,
+        token: str | None = None,
+        names: Sequence[str] = (),
+        head_s: float = _HEAD_S,
+        answer_s: float = _ANSWER_S,
+    ) -> None:
+        """Raises OSError. `token` is what a request has to show; `names` are those that it may come by, beside this
+        machine's own.
+        """
+        self.routes, self.head_s, self.answer_s = routes, head_s, answer_s
+        self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        super().__init__((address, port), _Handler)
+        bound = self.server_address[1]
+        shown = f"[{address}]" if ":" in address else address
+        self.listening = Listening(url=f"http://{shown}:{bound}/", address=address, port=bound, token=token is not None)
+        self._loopback = ipaddress.ip_address(address).is_loopback
+        own = socket.gethostname()
+        self._names = {name.lower().rstrip(".") for name in (*names, own, own.partition(".")[0], "localhost")}
+        self._token = None if token is None else token.encode()
+        # A browser is not given the token, and what it is given is worth nothing once this process has ended. Cookies do not
+        # know ports: two servers of one machine must not take each other's.
+        secret = hmac.digest(secrets.token_bytes(32), self._token or b"", hashlib.sha256).hex()
+        self.cookie = f"migrator_access_{bound}={secret}"
+        self._lock = Lock()
+        self._open: dict[object, str] = {}
+
+    async def serve(self, announce: Callable[[], None] = lambda: None) -> None:
+        """Answer until it is cancelled, and release the port. Open connections end with the process."""
+        Thread(target=self.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
+        try:
+            announce()
+            await Event().wait()
+        finally:
+            self.shutdown()
+            self.server_close()
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        with self._lock:
+            return len(self._open)
+
+    def server_bind(self) -> None:
+        """Without the look-up of a name that http.server does."""
+        socketserver.TCPServer.server_bind(self)
+
+    def verify_request(self, request: object, client_address: tuple[str, int]) -> bool:
+        """Refuse what is too much at once, without a thread: a client that comes again and again keeps no other one out."""
+        peer = str(client_address[0])
+        with self._lock:
+            peers = list(self._open.values())
+            if len(peers) < MOST_CONNECTIONS and peers.count(peer) < MOST_FROM_ONE:
+                self._open[request] = peer
+                return True
+        if isinstance(request, socket.socket):
+            with suppress(OSError):
+                request.settimeout(0)
+                request.send(_BUSY)
+        return False
+
+    def shutdown_request(self, request: socket.socket | tuple[bytes, socket.socket]) -> None:
+        """Ends every connection, also one that was refused."""
+        super().shutdown_request(request)
+        with self._lock:
+            self._open.pop(request, None)
+
+    def handle_error(self, *_: object) -> None:
+        """Nothing of a request is logged."""
+        _log.error("a request could not be answered: %s", type(sys.exception()).__name__)
+
+    def is_ours(self, hosts: Sequence[str]) -> bool:
+        """Whether a request came by a name of this server. A page of a stranger that makes its own name lead here (DNS
+        rebinding) sends that name as `Host`. Any address in figures will do, but where only this machine is served.
+        """
+        if len(hosts) != 1:
+            return False
+        host = hosts[0].strip()
+        host = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+        try:
+            return ipaddress.ip_address(host).is_loopback or not self._loopback
+        except ValueError:
+            return host.lower().rstrip(".") in self._names
+
+    def is_token(self, given: str) -> bool:
+        """Whether this is the token of this server."""
+        return self._token is not None and hmac.compare_digest(given.encode(), self._token)
+
+    def may_read(self, authorization: str, cookies: str) -> bool:
+        """Whether these headers show the token, or the cookie that was given for it."""
+        scheme, _, given = authorization.partition(" ")
+        if self._token is None or (scheme.lower() == "bearer" and self.is_token(given.strip())):
+            return True
+        return any(hmac.compare_digest(one.strip().encode(), self.cookie.encode()) for one in cookies.split(";"))
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request and its answer. The head is read here, with a limit of time and length; http.server parses it."""
+
+    server: Server
+    command = ""
+
+    def handle(self) -> None:
+        with suppress(OSError):
+            head = self._head()
+            if head is not None:
+                self.rfile.close()
+                self.rfile = io.BytesIO(head)
+                self.handle_one_request()
+            self._linger()
+
+    def _head(self) -> bytes | None:
+        """Everything until the empty line; None where it did not come, which is answered."""
+        until_s = monotonic() + self.server.head_s
+        head = b""
+        try:
+            while b"\r\n\r\n" not in head:
+                if len(head) >= MOST_HEAD_BYTES:
+                    self.send_error(431)
+                    return None
+                self.connection.settimeout(max(until_s - monotonic(), 0.001))
+                block = self.connection.recv(MOST_HEAD_BYTES)
+                if not block:
+                    return None
+                head += block
+        except TimeoutError:
+            self.send_error(408)
+            return None
+        return head
+
+    def do_GET(self) -> None:
+        self._send(self._answer())
+
+    do_HEAD = do_GET  # noqa: N815
+
+    def _answer(self) -> Answer:
+        server, headers = self.server, self.headers
+        path, _, query = self.path.partition("?")
+        if not path.startswith("/") or headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+            return text(400, "a request has a path and no body here")
+        if not server.is_ours(headers.get_all("host", [])):
+            return text(421, "this server has no such name: use its address, or start it with --name")
+        route = server.routes.get(path)
+        if route is not None and route.open_to_all:
+            return route.answer()
+        if any(server.is_token(given) for given in parse_qs(query).get("token", ())):
+            # The token does not stay in the address line, nor in the history. Lax and not Strict: a link in a mail read on
+            # the web has to work; nothing here changes anything.
+            cookie = f"{server.cookie}; HttpOnly; SameSite=Lax; Path=/"
+            return text(303, "go on", Location="/" if route is None else path, **{"Set-Cookie": cookie})
+        if not server.may_read(headers.get("authorization", ""), headers.get("cookie", "")):
+            words = "a token is needed: open this address with ?token=..., or send it as Authorization: Bearer ..."
+            return text(401, words, **{"WWW-Authenticate": "Bearer"})
+        return text(404, "there is nothing here") if route is None else route.answer()
+
+    def send_error(self, code: int, *_: object, **__: object) -> None:
+        """What http.server refuses, without its words: they quote the request."""
+        if code == HTTPStatus.NOT_IMPLEMENTED:
+            self._send(text(405, "only GET and HEAD: this server reads", Allow="GET, HEAD"))
+        else:
+            self._send(text(code, HTTPStatus(code).phrase))
+
+    def _send(self, answer: Answer) -> None:
+        self.connection.settimeout(self.server.answer_s)
+        self.request_version = self.protocol_version  # to one of HTTP/0.9, http.server sends no headers
+        self.send_response_only(answer.status)
+        length = {"Content-Type": answer.content_type, "Content-Length": str(len(answer.body))}
+        for name, value in {**_HEADERS, **length, **answer.headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(answer.body)
+
+    def _linger(self) -> None:
+        """Read for a moment what is still coming: a connection that is closed at once could lose its answer on the way."""
+        self.connection.shutdown(socket.SHUT_WR)
+        until_s, left = monotonic() + _LINGER_S, _LINGER_BYTES
+        while left > 0 and (left_s := until_s - monotonic()) > 0:
+            self.connection.settimeout(left_s)
+            block = self.connection.recv(left)
+            if not block:
+                return
+            left -= len(block)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing of a request is logged."""

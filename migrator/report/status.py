@@ -1,0 +1,359 @@
+"""`status`: how far the migration is now."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from migrator.bricks.add.rules import addition_blockers
+from migrator.bricks.drain.rules_progress import drain_blockers
+from migrator.bricks.shared import read_bricks
+from migrator.catalog.model import StrangeFiles
+from migrator.core.errors import UsageError
+from migrator.core.states import PassKind, PassState
+from migrator.core.units import MINUTE_S
+from migrator.cutover.rules_guards import cutover_blockers, cutover_facts, newest_attempts
+from migrator.delta.model import ChangeKind
+from migrator.ledger.model import PassRecord, RunRecord
+from migrator.plan.model import TransferCost
+from migrator.report.model import (
+    BatchFacts,
+    ChunkSum,
+    DonePoint,
+    PassFacts,
+    PlanFacts,
+    RunFacts,
+    RunLife,
+    ScanFacts,
+    StatusFacts,
+    ThroughputPoint,
+    TreeFacts,
+    TreeState,
+    run_life,
+)
+from migrator.report.rules import (
+    add_up,
+    batch_facts,
+    blockers,
+    estimates,
+    left_to_people,
+    settled,
+    span_width,
+    together,
+    tree_facts,
+    verified_content_bytes,
+    with_rests,
+)
+from migrator.transfer.governor import read_governing
+from migrator.transfer.rules_governor import governing_blockers
+from migrator.verify.model import VerificationRecord
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+
+# ---
+# How far batches and their user trees are, by their passes: read by `status`, and so by `report` and `metrics`.
+
+
+def read_passes(ledger: "Ledger", plan: str) -> Sequence[PassFacts]:
+    """Every pass of a plan, oldest first."""
+    return [_pass(ledger, record) for record in ledger.passes.of_plan(plan)]
+
+
+def _pass(ledger: "Ledger", record: PassRecord) -> PassFacts:
+    changes = None if record.kind is PassKind.SEED else ledger.passes.changes(record.id)
+    return PassFacts(
+        id=record.id,
+        batch=record.batch,
+        kind=record.kind,
+        number=record.number,
+        state=record.state,
+        started_at_s=record.started_at_s,
+        finished_at_s=record.finished_at_s,
+        catalog=record.catalog,
+        base_catalog=record.base_catalog,
+        scan_s=record.scan_s,
+        moved_at_s=record.moved_at_s,
+        total_files=record.total_files,
+        total_bytes=record.total_bytes,
+        changes=None if changes is None else {kind: changes.tally(kind) for kind in ChangeKind},
+    )
+
+
+def read_batches(
+    ledger: "Ledger", plan: str, passes: Sequence[PassFacts]
+) -> tuple[tuple[BatchFacts, ...], tuple[TreeFacts, ...]]:
+    """The batches of a plan in their order, and its user trees in the order of their rank. `passes` are all of the plan, oldest
+    first.
+    """
+    planned = ledger.facts.batches(plan)
+    # The seed pass of a batch: what is done of it is done of the batch. Later ones bring what changed since.
+    seeds = {entry.batch: entry for entry in passes if entry.kind is PassKind.SEED}
+    newest = {entry.batch: entry for entry in passes}
+    of_pass: dict[int, Sequence[ChunkSum]] = {
+        number: ledger.facts.chunk_sums(number)
+        for number in {entry.id for entry in (*seeds.values(), *newest.values())}
+    }
+    planned_trees = ledger.facts.trees(plan)
+    own_trees: dict[int, set[bytes]] = defaultdict(set)
+    for planned_tree in planned_trees:
+        own_trees[planned_tree.batch].add(planned_tree.tree.path)
+    own_passes: dict[int, list[PassFacts]] = defaultdict(list)
+    for entry in passes:
+        own_passes[entry.batch].append(entry)
+    sums: dict[int, Sequence[ChunkSum]] = {}
+    for batch, entry in seeds.items():
+        followed = [one for one in own_passes[batch] if one.id != entry.id]
+        sums[batch] = _settled(ledger, of_pass[entry.id], followed, own_trees[batch])
+    states = {batch.number: batch.state for batch in planned}
+    trees = tree_facts(planned_trees, sums, states, seeds)
+    of_batch: dict[int, list[TreeFacts]] = defaultdict(list)
+    for tree in trees:
+        of_batch[tree.batch].append(tree)
+    attention = ledger.facts.attention_counts(plan)
+    verified: dict[int, VerificationRecord] = {
+        record.batch: record for record in ledger.verifications.of_plan(plan) if not record.trees
+    }
+    predicted = {record.batch: record for record in ledger.predictions.of_plan(plan)}
+    batches = tuple(
+        batch_facts(
+            batch,
+            trees=of_batch[batch.number],
+            sums=of_pass[newest[batch.number].id] if batch.number in newest else (),
+            passes=own_passes[batch.number],
+            attention=attention.get(batch.number),
+            verification=verified.get(batch.number),
+            convergence=predicted.get(batch.number),
+        )
+        for batch in planned
+    )
+    return batches, trees
+
+
+def _settled(
+    ledger: "Ledger", sums: Sequence[ChunkSum], passes: Sequence[PassFacts], trees: set[bytes]
+) -> Sequence[ChunkSum]:
+    """The sums of a seed pass, each tree settled by the newest of these passes over it that has gone through."""
+    left = set(trees)
+    for one in reversed(passes):
+        if one.state is not PassState.DONE or not left:
+            continue
+        changes = ledger.passes.changes(one.id)
+        its_own = left if changes is None else left & {tree.tree for tree in changes.trees}
+        sums = settled(sums, ledger.facts.chunk_sums(one.id), its_own)
+        left = left - its_own
+    return sums
+
+
+# ---
+# `status`: how far the migration is, now. Reads the ledger only; works at any time, also beside a run.
+
+
+RATE_WINDOW_S = 5.0 * MINUTE_S
+"""The throughput of `now` is that of the last minutes: single samples jump."""
+
+DONE_POINTS = 400
+"""More points than that are not to be seen in a chart."""
+
+_RUNS = 5
+_COPYING_VERB = "run"
+_DRAIN_VERBS = frozenset({"brick-drain", "brick-stop"})
+_ADDITION_VERBS = frozenset({"brick-add"})
+_CUTOVER_VERBS = frozenset({"cutover", "rollback"})
+
+IsGone = Callable[[int, float], bool]
+"""Whether a process, by its pid and by when it was at work, is known not to be on this machine any more."""
+
+
+def read_status(
+    ledger: "Ledger",
+    *,
+    now_s: float,
+    plan: str | None = None,
+    attention_limit: int = 20,
+    events_limit: int = 10,
+    is_gone: IsGone | None = None,
+) -> StatusFacts:
+    """All facts of now, by the plan that was recorded last, or by the one named. Raises UsageError where that one is
+    not in the ledger. A site without a scan or a plan has a status too. Without `is_gone` a killed run is told by its
+    silence alone.
+    """
+    site = ledger.site.read()
+    chosen = _plan(ledger, plan)
+    scan = _scan(ledger)
+    batches: tuple[BatchFacts, ...] = ()
+    trees: tuple[TreeFacts, ...] = ()
+    passes: Sequence[PassFacts] = ()
+    done: Sequence[DonePoint] = ()
+    cost = None
+    if chosen is not None:
+        facts, cost = chosen
+        passes = read_passes(ledger, facts.name)
+        batches, trees = read_batches(ledger, facts.name, passes)
+        done = read_done(ledger, facts.name, now_s=now_s, started_at_s=first_start(passes))
+    overall = add_up(trees)
+    cutovers = newest_attempts([one for plan in ledger.plans.names() for one in ledger.cutovers.of_plan(plan)])
+    runs = tuple(_run_facts(ledger, now_s, is_gone))
+    newest = next((run for run in runs if run.verb == _COPYING_VERB), None)
+    copying = newest is not None and newest.life is RunLife.AT_WORK
+    rate = _rate(ledger, now_s, newest) if copying else None
+    last_rate = rate or _last_rate(ledger, runs)
+    bricks = read_bricks(ledger)
+    governing = read_governing(ledger, now_s=now_s, is_gone=is_gone)
+    name = None if site is None else site.name
+    plan_facts = None if chosen is None else chosen[0]
+    return StatusFacts(
+        at_s=now_s,
+        site=name,
+        scan=scan,
+        plan=plan_facts,
+        overall=overall,
+        verified=add_up(trees, counts=frozenset({TreeState.VERIFIED})),
+        verified_content_bytes=verified_content_bytes(batches, trees),
+        batches=batches,
+        trees=trees,
+        estimates=()
+        if left_to_people(trees)
+        else estimates(
+            now_s=now_s,
+            tally=overall,
+            planned=cost,
+            measured=ledger.samples.measured_cost(),
+            done=done,
+            started_at_s=first_start(passes),
+            rate=rate,
+            last_rate=last_rate,
+        ),
+        rate=rate,
+        last_rate=last_rate,
+        attention=tuple(ledger.facts.attention(plan_facts.name, attention_limit)) if plan_facts else (),
+        attention_total=sum(batch.attention.bad for batch in batches),
+        vanished_total=sum(batch.attention.vanished for batch in batches),
+        runs=runs,
+        events=tuple(ledger.facts.incidents(events_limit)),
+        blocked=(
+            *governing_blockers(governing),
+            *cutover_blockers(
+                cutovers, at_work=any(run.life is RunLife.AT_WORK and run.verb in _CUTOVER_VERBS for run in runs)
+            ),
+            *drain_blockers(
+                bricks.drains,
+                at_work=any(run.life is RunLife.AT_WORK and run.verb in _DRAIN_VERBS for run in runs),
+                now_s=now_s,
+            ),
+            *addition_blockers(
+                bricks.additions,
+                at_work=any(run.life is RunLife.AT_WORK and run.verb in _ADDITION_VERBS for run in runs),
+                now_s=now_s,
+            ),
+            *blockers(site=name, scan=scan, plan=plan_facts, batches=batches, runs=runs, strange=_strange(ledger)),
+        ),
+        cutovers=tuple(cutover_facts(record) for record in cutovers),
+        probes=tuple(ledger.probes.newest()),
+        drains=bricks.drains,
+        additions=bricks.additions,
+        retirement=ledger.retirements.newest(),
+        governing=governing,
+    )
+
+
+def _rate(ledger: "Ledger", until_s: float, run: RunFacts | None) -> ThroughputPoint | None:
+    """The throughput of the minutes before a time, not further back than the run began; None where no stream was at
+    work in them. An earlier run may have had other limits.
+    """
+    from_s = until_s - RATE_WINDOW_S
+    if run is not None and run.started_at_s < until_s:
+        from_s = max(from_s, run.started_at_s)
+    span_s = until_s - from_s
+    point = together(ledger.facts.throughput(from_s=from_s, to_s=until_s, span_s=2.0 * span_s))
+    return None if point is None else replace(point, at_s=until_s, span_s=span_s)
+
+
+def _last_rate(ledger: "Ledger", runs: Sequence[RunFacts]) -> ThroughputPoint | None:
+    """The throughput of the last minutes in which something was copied, by the run that did."""
+    span = ledger.facts.sampled_span()
+    if span is None:
+        return None
+    run = next((run for run in runs if run.verb == _COPYING_VERB and run.started_at_s < span[1]), None)
+    return _rate(ledger, span[1], run)
+
+
+def first_start(passes: Sequence[PassFacts]) -> float | None:
+    """When copying began; None before."""
+    return min((entry.started_at_s for entry in passes), default=None)
+
+
+def read_done(ledger: "Ledger", plan: str, *, now_s: float, started_at_s: float | None) -> Sequence[DonePoint]:
+    """How much of a plan was done when, in as many points as a chart can show."""
+    if started_at_s is None:
+        return ()
+    span_s = span_width(max(now_s - started_at_s, 1.0), DONE_POINTS)
+    return with_rests(ledger.facts.done(plan, span_s=span_s), span_s)
+
+
+def _plan(ledger: "Ledger", name: str | None) -> tuple[PlanFacts, TransferCost] | None:
+    if name is None:
+        latest = ledger.plans.latest()
+        return None if latest is None else ledger.facts.plan(latest.name)
+    found = ledger.facts.plan(name)
+    if found is None:
+        raise UsageError(
+            f"there is no plan named {name} in the ledger",
+            cause="the name is mistyped, or the plan was made for another site",
+            hint="leave the name out for the latest plan, or see the files in plans/",
+        )
+    return found
+
+
+def _scan(ledger: "Ledger") -> ScanFacts | None:
+    record = ledger.scans.unfinished() or ledger.scans.latest()
+    if record is None:
+        return None
+    return ScanFacts(
+        name=record.name,
+        via=record.via,
+        started_at_s=record.started_at_s,
+        finished_at_s=record.finished_at_s,
+        whole=record.whole,
+        reasons=record.reasons,
+        rows=record.rows,
+        files=record.files,
+        directories=record.directories,
+        size_bytes=record.size_bytes,
+        problems=record.problems,
+    )
+
+
+def _strange(ledger: "Ledger") -> tuple[StrangeFiles, ...]:
+    record = ledger.scans.of_bricks()
+    return () if record is None else record.strange
+
+
+def _run_facts(ledger: "Ledger", now_s: float, is_gone: IsGone | None) -> list[RunFacts]:
+    records = ledger.facts.runs(_RUNS)
+    gone = {record.id for record in records if is_gone is not None and _has_gone(record, is_gone)}
+    if gone:
+        # Once more: one that has just ended in order wrote that down before its process went.
+        records = ledger.facts.runs(_RUNS)
+    return [
+        RunFacts(
+            id=record.id,
+            verb=record.verb,
+            pid=record.pid,
+            life=run_life(
+                silent_s=now_s - record.heartbeat_at_s,
+                finished=record.finished_at_s is not None,
+                process_gone=record.id in gone,
+            ),
+            started_at_s=record.started_at_s,
+            silent_s=max(now_s - record.heartbeat_at_s, 0.0),
+            finished_at_s=record.finished_at_s,
+            exit_code=record.exit_code,
+            directory=record.directory,
+        )
+        for record in ledger.facts.runs(_RUNS)
+    ]
+
+
+def _has_gone(record: RunRecord, is_gone: IsGone) -> bool:
+    return record.finished_at_s is None and is_gone(record.pid, record.heartbeat_at_s)

@@ -1,0 +1,280 @@
+"""Closing records of scans, runs and verifications for people."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from migrator.catalog.model import BrickWalk, CatalogRecord, ScanTimes
+from migrator.core.paths import show
+from migrator.core.units import format_count, format_duration, format_rate, format_size, several
+from migrator.render.document import (
+    NONE,
+    Block,
+    Document,
+    Section,
+    clean,
+    facts,
+    figure,
+    paragraph,
+    paths,
+    percent,
+    table,
+    text,
+    verified_words,
+    when,
+    wide,
+    yes,
+)
+from migrator.report.rules import after_differences
+from migrator.transfer.model import BatchSummary, RunSummary
+from migrator.transfer.rules import AFTERWARDS, advice
+from migrator.transfer.view import delta_blocks, follow_words
+from migrator.verify.model import VerificationRecord
+
+BAD_ROWS = 50
+
+
+def catalog_document(record: CatalogRecord) -> Document:
+    """What a scan came to."""
+    blocks: list[Block] = [
+        facts(
+            [
+                ("catalog", record.name),
+                ("via", record.via),
+                ("began", when(record.started_at_s)),
+                ("took", _scan_took(record)),
+                ("user trees", format_count(len(record.trees))),
+                ("files", format_count(record.files)),
+                ("directories", format_count(record.directories)),
+                ("bytes, every name counted", format_size(record.size_bytes)),
+                ("could not be read", format_count(record.problems)),
+                ("whole", "under way" if record.finished_at_s is None else yes(record.whole)),
+                *_times(record.times),
+            ]
+        )
+    ]
+    blocks.extend(paragraph(f"Not whole: {reason}", alert=True) for reason in record.reasons)
+    blocks.extend(paragraph(f"Seen on the bricks: {finding}") for finding in record.findings)
+    blocks.extend(paragraph(f"The bricks were not read: {reason}") for reason in record.way_reasons)
+    sections = [Section(title="What the scan saw", blocks=tuple(blocks))]
+    if record.bricks:
+        sections.append(Section(title="The bricks", blocks=(_bricks(record.bricks),)))
+    return Document(title=clean(f"Scan {record.name}"), subtitle=when(record.finished_at_s), sections=tuple(sections))
+
+
+def _times(times: ScanTimes) -> list[tuple[str, str]]:
+    """Empty where they were not kept, as by earlier versions."""
+    if times == ScanTimes():
+        return []
+    return [
+        ("looking at the volume, and starting", _seconds(times.checks_s)),
+        ("reading", _seconds(times.walk_s)),
+        ("making one catalog of it", _seconds(times.finish_s)),
+    ]
+
+
+def _bricks(walks: Sequence[BrickWalk]) -> Block:
+    """Directories lie on every brick, so those of the table add up to more than the volume has."""
+    return table(
+        "",
+        [
+            text("brick"),
+            figure("entries"),
+            figure("of them directories"),
+            figure("seconds"),
+            figure("entries/s"),
+            text("whole"),
+        ],
+        [
+            (
+                clean(walk.brick),
+                format_count(walk.rows + walk.directories),
+                format_count(walk.directories),
+                f"{walk.elapsed_s:.2f}",
+                f"{walk.rows_per_s:,.0f}",
+                "yes" if walk.whole else "not to its end",
+            )
+            for walk in walks
+        ],
+    )
+
+
+def _seconds(duration_s: float) -> str:
+    return f"{duration_s:.2f} s" if duration_s < 60.0 else format_duration(duration_s)
+
+
+def verification_document(record: VerificationRecord) -> Document:
+    """What a verification came to."""
+    return Document(
+        title=clean(f"Verification of batch {record.batch} of {record.plan}"),
+        subtitle=when(record.finished_at_s),
+        sections=(Section(title="What was compared, and how", blocks=tuple(verification_blocks(record))),),
+    )
+
+
+def verification_blocks(record: VerificationRecord) -> Iterator[Block]:
+    """The facts of one verification, its differences and its expected losses by kind."""
+    policy = record.policy
+    digests = f"all files, {policy.algorithm}"
+    if policy.share <= 0.0:
+        digests = "no file: attributes only (type, size, times, owner, mode, ACLs)"
+    elif policy.share < 1.0:
+        digests = f"a sample of {percent(policy.share * 100)} of the files, {policy.algorithm}, seed {policy.seed}"
+    yield facts(
+        [
+            ("batch", str(record.batch)),
+            *([("user trees of it", ", ".join(map(show, record.trees)))] if record.trees else []),
+            ("ended", when(record.finished_at_s)),
+            ("took", _took(record.started_at_s, record.finished_at_s)),
+            ("paths compared", f"{format_count(record.paths)}, {format_size(record.size_bytes)}"),
+            ("paths equal", f"{format_count(record.equal_paths)} of {format_count(record.paths)}"),
+            ("content to be compared", digests),
+            (
+                "content read on both sides and equal",
+                f"{format_count(record.digested_files)} of {several(record.files, 'file')}, "
+                f"{format_size(record.digested_bytes)} of {format_size(record.size_bytes)}"
+                + ("" if record.carried_files else f" ({percent(record.percent_content)})"),
+            ),
+            *_carried(record),
+            ("result", _result(record)),
+            ("proven gone from the source", format_count(record.proven_gone)),
+            ("differences", format_count(sum(record.differences.values()))),
+            ("expected losses", format_count(sum(record.expected.values()))),
+            ("whole", yes(record.whole)),
+            ("manifest", record.manifest or NONE),
+            ("digest of the manifest", record.manifest_digest or NONE),
+            ("list of all differences", record.differences_file or NONE if any(record.differences.values()) else NONE),
+        ]
+    )
+    for reason in record.reasons:
+        yield paragraph(f"Not whole: {reason}", alert=True)
+    if any(record.differences.values()):
+        yield _counts("Differences by kind", record.differences)
+        if record.examples:
+            yield table(
+                "The first differences of each kind",
+                [text("kind"), paths("path"), paths("source"), paths("target")],
+                ((one.kind.value, show(one.path), one.source, one.target) for one in record.examples),
+            )
+        yield paragraph(
+            "As long as users work on the source, what they change after their files were copied is a difference: "
+            "that is expected until the cutover."
+        )
+        yield paragraph(f"What next: {after_differences(record)}.")
+    if any(record.expected.values()):
+        yield _counts("Expected: what the target is known not to keep", record.expected)
+
+
+def _carried(record: VerificationRecord) -> Iterator[tuple[str, str]]:
+    if record.carried_files:
+        carried = f"{format_count(record.carried_files)} of {several(record.files, 'file')}"
+        yield (
+            "content read before, and nothing changed since",
+            f"{carried}, {format_size(record.carried_bytes)} of {format_size(record.size_bytes)}",
+        )
+        proven = f"{format_size(record.proven_bytes)} of {format_size(record.size_bytes)}"
+        yield "content proven equal", f"{proven} ({percent(record.percent_content)})"
+
+
+def _result(record: VerificationRecord) -> str:
+    if not record.whole:
+        return "not whole: it proves nothing"
+    if any(record.differences.values()):
+        return "not verified: there are differences"
+    return verified_words(record.percent_content)
+
+
+def run_document(summary: RunSummary) -> Document:
+    """What a run came to, batch by batch."""
+    directory = f"its log is in {summary.directory}" if summary.directory else ""
+    subtitle = "nothing was changed" if summary.dry_run else directory
+    return Document(
+        title="Dry run" if summary.dry_run else f"Run {summary.run_id}",
+        subtitle=clean(subtitle),
+        sections=tuple(
+            Section(title=f"Batch {batch.batch}", blocks=tuple(_batch(batch, dry_run=summary.dry_run)))
+            for batch in summary.batches
+        ),
+    )
+
+
+def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[Block]:
+    if batch.stopped is not None:
+        yield paragraph(f"Stopped: {batch.stopped.message}", alert=True)
+        if batch.stopped.unended:
+            yield paragraph(f"Could not be ended: {', '.join(batch.stopped.unended)}", alert=True)
+    for finding in batch.guards:
+        for problem in finding.problems:
+            yield paragraph(f"Refused by the guard {finding.guard}: {problem}", alert=True)
+    if batch.refusal is not None:
+        yield paragraph(f"Refused: {batch.refusal.message}", alert=True)
+        yield paragraph(f"What next: {batch.refusal.hint}.")
+    if batch.left_alone:
+        trees = ", ".join(map(show, batch.left_alone))
+        yield paragraph(f"Left alone, because the users work on the target or are being cut over: {trees}")
+    if batch.skipped:
+        yield paragraph(f"Skipped: {batch.skipped}", alert=True)
+    if batch.hooks:
+        yield paragraph(f"Hooks that would be called: {', '.join(batch.hooks)}")
+    if batch.refusal is not None:
+        return
+    if batch.nothing_to_do and batch.left_alone and not batch.deltas:
+        yield paragraph("Nothing to do.")
+    elif batch.nothing_to_do and batch.deltas:
+        yield paragraph("Nothing to do: this batch had been copied before, and nothing has changed since.")
+    elif batch.nothing_to_do:
+        yield paragraph("Nothing to do: this batch had been copied before.")
+    elif not (dry_run or batch.skipped):
+        rate = format_rate(batch.written_bytes / batch.elapsed_s) if batch.elapsed_s > 0 else NONE
+        yield facts(
+            [
+                ("chunks done", format_count(batch.chunks)),
+                ("files", format_count(batch.files)),
+                ("bytes", format_size(batch.size_bytes)),
+                ("bytes written", format_size(batch.written_bytes)),
+                ("took", format_duration(batch.elapsed_s)),
+                ("mean rate", rate),
+                ("deleted by their users meanwhile", format_count(batch.vanished)),
+                ("files that need attention", format_count(len(batch.bad))),
+            ]
+        )
+    yield from delta_blocks(batch.deltas)
+    if batch.deltas_to_follow:
+        yield paragraph(follow_words(batch.deltas_to_follow))
+    for tree in batch.trees_gone:
+        yield paragraph(f"Gone from the source since the scan: {show(tree)}", alert=True)
+    if batch.left:
+        yield table(
+            "Would be done" if dry_run else "Left to do",
+            [paths("tree"), figure("chunks"), figure("files"), figure("bytes")],
+            (
+                (show(work.tree), format_count(work.chunks), format_count(work.files), format_size(work.size_bytes))
+                for work in batch.left
+            ),
+        )
+    if batch.bad:
+        yield table(
+            "Files that need attention",
+            [paths("path"), paths("reason"), wide("next step")],
+            ((show(problem.path), problem.reason, advice(problem)) for problem in batch.bad),
+            limit=BAD_ROWS,
+            note=AFTERWARDS,
+        )
+
+
+def _counts(title: str, counts: Mapping[str, int]) -> Block:
+    rows = sorted(((str(kind), count) for kind, count in counts.items() if count), key=lambda row: (-row[1], row[0]))
+    return table(title, [text("kind"), figure("paths")], ((kind, format_count(count)) for kind, count in rows))
+
+
+def _scan_took(record: CatalogRecord) -> str:
+    """From the command's beginning to the end of the catalog: a record begins only when the volume was looked at. Of a scan of the
+    mount that was gone on with after a kill it is all that lay between.
+    """
+    if record.finished_at_s is None:
+        return NONE
+    times = record.times
+    whole_s = times.checks_s + times.walk_s + times.finish_s
+    return format_duration(max(record.finished_at_s - record.started_at_s, whole_s))
+
+
+def _took(started_at_s: float, finished_at_s: float | None) -> str:
+    return NONE if finished_at_s is None else format_duration(max(finished_at_s - started_at_s, 0.0))

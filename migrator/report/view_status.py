@@ -1,0 +1,364 @@
+"""The status as a document."""
+
+from collections.abc import Iterator, Sequence
+
+from migrator.bricks.view import addition_table, drain_table, retirement_facts
+from migrator.core.events import Event, Finding, FindingStatus
+from migrator.core.paths import show
+from migrator.core.probe import Probe
+from migrator.core.units import format_count, format_duration, format_rate, format_size, several
+from migrator.cutover.view import cutover_blocks
+from migrator.render.document import (
+    NONE,
+    Bar,
+    Block,
+    Document,
+    Section,
+    clean,
+    facts,
+    figure,
+    paragraph,
+    paths,
+    percent,
+    table,
+    text,
+    verified_words,
+    when,
+    wide,
+    yes,
+)
+from migrator.report.model import (
+    AttentionFile,
+    Blocker,
+    RunFacts,
+    RunLife,
+    ScanFacts,
+    StatusFacts,
+    Tally,
+    ThroughputPoint,
+    percent_of,
+)
+from migrator.report.rules import left_to_people
+from migrator.transfer.rules import AFTERWARDS, advice
+from migrator.transfer.view import batch_blocks, governing_blocks, is_told, tree_table
+
+# ---
+# How far the copying is, how fast it goes, and until when it may last.
+
+
+_COUNTED_STREAMS = 0.1
+_MOSTLY = 0.9
+
+
+def progress_section(status: StatusFacts) -> Section:
+    """How far, how fast, until when."""
+    return Section(title="How far it is", blocks=tuple(_progress(status)))
+
+
+def _progress(status: StatusFacts) -> Iterator[Block]:
+    if status.plan is None:
+        yield paragraph("There is no plan yet: nothing is counted as done or left.")
+        return
+    tally = status.overall
+    yield _bar("copied", tally, "copied")
+    content = percent_of(status.verified_content_bytes, status.verified.done_bytes)
+    yield _bar("verified", status.verified, verified_words(content))
+    if status.verified.done_bytes > status.verified_content_bytes:
+        yield paragraph(
+            f"Of the verified bytes the content of {format_size(status.verified_content_bytes)} "
+            f"({percent(content)}) was compared on "
+            "both sides; of the rest the attributes only (type, size, times, owner, mode, ACLs)."
+        )
+    yield table(
+        "Done and left",
+        [text("what"), figure("total"), figure("done"), figure("left"), figure("done, %"), figure("verified")],
+        [
+            (
+                "bytes",
+                format_size(tally.total_bytes),
+                format_size(tally.done_bytes),
+                format_size(tally.left_bytes),
+                percent(tally.percent_bytes),
+                format_size(status.verified.done_bytes),
+            ),
+            (
+                "files",
+                format_count(tally.total_files),
+                format_count(tally.done_files),
+                format_count(tally.left_files),
+                percent(tally.percent_files),
+                format_count(status.verified.done_files),
+            ),
+            (
+                "users",
+                format_count(tally.total_users),
+                format_count(tally.done_users),
+                format_count(tally.left_users),
+                percent(tally.percent_users),
+                format_count(status.verified.done_users),
+            ),
+        ],
+        note=f"Counted by the plan {status.plan.name} of {when(status.plan.created_at_s)}, in whole chunks: what a "
+        "stream is copying counts as done when its chunk is.",
+    )
+    if status.rate is not None:
+        yield paragraph(f"Now: {_rate(status.rate)}.")
+    elif status.last_rate is not None:
+        yield paragraph(
+            f"Nothing is being copied now. Last, until {when(status.last_rate.at_s)}: {_rate(status.last_rate)}."
+        )
+    if status.estimates:
+        yield table(
+            "When it will be copied",
+            [text("about"), figure("left"), wide("on the basis of")],
+            [(when(one.finish_at_s), format_duration(one.left_s), one.basis) for one in status.estimates],
+        )
+    elif tally.total_files and not tally.left_files and not tally.left_bytes:
+        yield paragraph("Everything that is planned has been copied.")
+    elif left_to_people(status.trees):
+        yield paragraph(f"Everything that is planned has been copied, apart from {attention_words(tally)}.")
+    else:
+        yield paragraph("There is no basis for an estimate yet.")
+    if status.vanished_total:
+        yield paragraph(
+            f"{several(status.vanished_total, 'listed file')} had been deleted by their users before their turn came: "
+            "that is normal."
+        )
+
+
+def attention_words(tally: Tally) -> str:
+    """What is left where only that is left which failed each time."""
+    return f"{several(tally.left_files, 'file')} that {'needs' if tally.left_files == 1 else 'need'} attention"
+
+
+def _rate(rate: ThroughputPoint) -> str:
+    words = f"{format_rate(rate.rate_bytes_per_s)} and {rate.rate_files_per_s:,.1f} files/s{with_streams(rate)}"
+    span = format_duration(rate.span_s)
+    if rate.busy_s < rate.span_s * _MOSTLY:
+        return f"{words}, over {format_duration(rate.busy_s)} of work within {span}"
+    return f"{words}, over {span}"
+
+
+def with_streams(point: ThroughputPoint) -> str:
+    """How many streams there were on average; empty where they were too short to be counted."""
+    return f" with {point.streams:.1f} streams" if point.streams >= _COUNTED_STREAMS else ""
+
+
+def _bar(label: str, tally: Tally, done: str) -> Bar:
+    if not tally.total_bytes and tally.total_files:
+        # Empty files are files too.
+        share = tally.done_files / tally.total_files
+        counts = f"{format_count(tally.done_files)} of {format_count(tally.total_files)}"
+        return Bar(label=label, share=share, text=f"{percent(tally.percent_files)} of the files {done}, {counts}")
+    share = tally.done_bytes / tally.total_bytes if tally.total_bytes else 0.0
+    return Bar(
+        label=label,
+        share=share,
+        text=f"{percent(tally.percent_bytes)} of the bytes {done}, {format_size(tally.done_bytes)} of "
+        f"{format_size(tally.total_bytes)}",
+    )
+
+
+# ---
+# What `doctor` found, as a table: failures first, each with its fix.
+
+
+_WORDS = {FindingStatus.FAILURE: "FAILURE", FindingStatus.WARNING: "warning", FindingStatus.OK: "ok"}
+
+
+def finding_document(findings: Sequence[Finding], *, title: str = "Preflight") -> Document:
+    """All findings, the worst first, otherwise in the order of the checks."""
+    counts = {status: sum(finding.status is status for finding in findings) for status in _WORDS}
+    rows = [
+        (_WORDS[status], finding.check, finding.message, finding.fix)
+        for status in _WORDS
+        for finding in findings
+        if finding.status is status
+    ]
+    found = table("", [text(""), wide("check"), wide("what was found"), wide("what to do")], rows)
+    verdict = (
+        f"{several(counts[FindingStatus.FAILURE], 'failure')}, {several(counts[FindingStatus.WARNING], 'warning')}, "
+        f"{counts[FindingStatus.OK]:,} ok."
+    )
+    return Document(
+        title=clean(title),
+        subtitle=verdict,
+        sections=(
+            Section(
+                title="Findings",
+                blocks=(found,)
+                if not counts[FindingStatus.FAILURE]
+                else (found, paragraph("Mend the failures before you begin.", alert=True)),
+            ),
+        ),
+    )
+
+
+# ---
+# What probes of both file systems took.
+
+
+def probe_table(probes: Sequence[Probe]) -> Block:
+    """One row for each."""
+    operations = ("create", "write", "sync", "stat", "unlink", "readdir")
+    columns = [text("side"), text("probed"), *(figure(name) for name in operations), paths("otherwise")]
+    return table("", columns, [_row(probe) for probe in probes])
+
+
+def _row(probe: Probe) -> tuple[str, ...]:
+    times = probe.times
+    if times is None:
+        took: tuple[float, ...] = ()
+    else:
+        took = (times.create_s, times.write_s, times.sync_s, times.stat_s, times.unlink_s, times.readdir_s)
+    shown = [_milliseconds(one) for one in took] or [NONE] * 6
+    return (probe.side.value, when(probe.at_s), *shown, _otherwise(probe))
+
+
+def _milliseconds(duration_s: float) -> str:
+    return f"{1000.0 * duration_s:,.1f} ms"
+
+
+def _otherwise(probe: Probe) -> str:
+    if probe.waited_s is not None:
+        return f"no answer within {probe.waited_s:,.0f} s"
+    return f"it failed: {probe.failure}" if probe.failure else ""
+
+
+# ---
+# The status as a document.
+
+
+TREE_ROWS = 40
+
+
+def status_document(status: StatusFacts, *, tree_rows: int | None = TREE_ROWS) -> Document:
+    """Now, on one page."""
+    return Document(
+        title=clean(f"Migration of {status.site}" if status.site is not None else "Migration"),
+        subtitle=f"as of {when(status.at_s)}",
+        sections=tuple(_sections(status, tree_rows)),
+    )
+
+
+def _sections(status: StatusFacts, tree_rows: int | None) -> Iterator[Section]:
+    yield progress_section(status)
+    if status.blocked:
+        yield Section(title="What waits, and on what", blocks=(blocker_table(status.blocked),))
+    if status.batches:
+        yield Section(title="Batches", blocks=tuple(batch_blocks(status.batches)))
+        yield Section(
+            title="Users", blocks=(tree_table(status.trees, status.batches, status.cutovers, limit=tree_rows),)
+        )
+    if is_told(status.governing):
+        yield Section(title="How many streams are at work", blocks=tuple(governing_blocks(status.governing)))
+    if status.probes:
+        yield Section(title="Latency of small operations", blocks=(probe_table(status.probes),))
+    if status.drains:
+        yield Section(title="Drains of bricks", blocks=(drain_table(status.drains),))
+    if status.additions:
+        yield Section(title="Additions of bricks", blocks=(addition_table(status.additions),))
+    if status.retirement is not None:
+        yield Section(title="The source volume", blocks=(retirement_facts(status.retirement),))
+    if status.cutovers:
+        yield Section(
+            title="Cutovers", blocks=tuple(cutover_blocks(status.cutovers, now_s=status.at_s, limit=tree_rows))
+        )
+    if status.attention_total:
+        yield Section(
+            title="Files that need attention", blocks=(attention_table(status.attention, status.attention_total),)
+        )
+    if status.scan is not None:
+        yield Section(title="The newest scan", blocks=tuple(scan_blocks(status.scan)))
+    if status.runs:
+        yield Section(title="Last runs", blocks=(run_table(status.runs),))
+    if status.events:
+        yield Section(title="Warnings and errors, newest first", blocks=(event_table(status.events),))
+
+
+def blocker_table(blocked: Sequence[Blocker]) -> Block:
+    """What waits, and on what."""
+    return table(
+        "",
+        [paths("what waits"), paths("on what"), wide("what to do")],
+        [(one.subject, one.on, one.hint) for one in blocked],
+    )
+
+
+def attention_table(files: Sequence[AttentionFile], total: int) -> Block:
+    """Files that did not arrive, with their reasons."""
+    note = f"{several(total, 'file')} in all"
+    note += f", the first {len(files):,} are shown." if total > len(files) else "."
+    return table(
+        "",
+        [figure("batch"), paths("path"), paths("reason"), wide("next step")],
+        [(str(one.batch), show(one.problem.path), one.problem.reason, advice(one.problem)) for one in files],
+        note=f"{note} {AFTERWARDS}",
+    )
+
+
+def scan_blocks(scan: ScanFacts) -> Iterator[Block]:
+    """What the newest scan saw, and whether that is all there is."""
+    whole = "under way" if scan.finished_at_s is None else yes(scan.whole)
+    yield facts(
+        [
+            ("catalog", scan.name),
+            ("via", scan.via),
+            ("began", when(scan.started_at_s)),
+            ("ended", when(scan.finished_at_s)),
+            ("whole", whole),
+            ("files", format_count(scan.files)),
+            ("directories", format_count(scan.directories)),
+            ("bytes", format_size(scan.size_bytes)),
+            ("could not be read", format_count(scan.problems)),
+        ]
+    )
+    for reason in scan.reasons[:20]:
+        yield paragraph(f"Not whole: {reason}", alert=True)
+    if len(scan.reasons) > 20:
+        yield paragraph(f"And {len(scan.reasons) - 20:,} more reasons.", alert=True)
+
+
+def run_table(runs: Sequence[RunFacts]) -> Block:
+    """The last invocations of verbs that write."""
+    columns = [
+        figure("run"),
+        wide("verb"),
+        figure("process"),
+        text("began"),
+        text("state"),
+        text("last sign of life"),
+        figure("exit code"),
+        wide("directory"),
+    ]
+    rows = (
+        (
+            str(run.id),
+            run.verb,
+            str(run.pid),
+            when(run.started_at_s),
+            _LIFE[run.life],
+            f"{format_duration(run.silent_s)} ago" + (" (old)" if run.life is RunLife.SILENT else ""),
+            NONE if run.exit_code is None else str(run.exit_code),
+            run.directory,
+        )
+        for run in runs
+    )
+    return table("", columns, rows)
+
+
+_LIFE = {
+    RunLife.AT_WORK: "at work",
+    RunLife.SILENT: "silent: killed?",
+    RunLife.KILLED: "killed",
+    RunLife.ENDED: "ended",
+}
+
+
+def event_table(events: Sequence[Event]) -> Block:
+    """What happened, newest first."""
+    return table(
+        "",
+        [text("when"), text("how bad"), text("what"), paths("about"), paths("message")],
+        [(when(one.at_s), one.severity.value, one.kind.value, one.subject, one.message) for one in events],
+    )

@@ -1,0 +1,521 @@
+"""Scanning bricks: each walked on its own host, all rows in one catalog."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from migrator.catalog.model import BrickWalk, CatalogRecord, ScanProblem, ScanTimes, StrangeFiles
+from migrator.catalog.ports import BrickCatalogWriter, BrickFindings, CatalogTotals, PathFinding
+from migrator.core.clock import Clock
+from migrator.core.entry import Entry, EntryType, UserTree
+from migrator.core.errors import Interrupted, MigratorError
+from migrator.core.events import EventKind, Severity
+from migrator.core.paths import show
+from migrator.core.progress import BrickProgress
+from migrator.core.units import format_count, format_duration, several
+from migrator.gluster.model import Brick, SourceHealth, VolumeState
+from migrator.gluster.walks import BrickHello, BrickTotals, BrickVolume, BrickWalks
+from migrator.scan.rules import (
+    BrickDoubts,
+    Seen,
+    TreeIndex,
+    brick_problem,
+    judge_bricks,
+    reasons_against_bricks,
+    task_changes,
+)
+from migrator.scan.session import Session, catalog_name, trees_in_words
+from migrator.site.rules_guards import health_problems
+
+# ---
+# The walks of all chosen bricks, side by side, each on its own host.
+#
+# Each waits after its first words until all have proven to be what glusterd says, and goes on only then.
+
+
+_STALLED_S = 3600.0
+"""A walk that sends nothing for so long hangs: even a brick of a hundred entries a second fills its blocks sooner."""
+_TO_ASK_LIMIT = 100_000
+"""Paths for the mount that are kept: far more than are asked, and no more memory than that."""
+
+_STRANGE_KEPT = 1_000
+"""Paths of one brick that are kept for people."""
+
+_Add = Callable[[str, int, memoryview], CatalogTotals]
+
+
+class Walker:
+    """One brick: takes what its walk finds, and counts it. The `BrickListener` port."""
+
+    def __init__(self, brick: Brick, team: "BrickTeam") -> None:
+        self.brick = brick
+        self.row_count = 0
+        self.directory_count = 0
+        self.began_s: float | None = None
+        self.ended_s: float | None = None
+        self.failure: str | None = None
+        self.totals: BrickTotals | None = None
+        self.strange: list[bytes] = []
+        self.strange_count = 0
+        self.greeted = asyncio.Event()
+        self._team = team
+        self.heard_s = team.clock.monotonic_s()
+        self._device = 0
+        self._writing: asyncio.Future[CatalogTotals] | None = None
+
+    async def hello(self, hello: BrickHello) -> None:
+        """Prove what the brick is, and wait for the others."""
+        self.failure = brick_problem(
+            self.brick,
+            volume_id=self._team.volume_id,
+            found_volume_id=hello.volume_id,
+            found_root_gfid=hello.root_gfid,
+        )
+        self._device = hello.device
+        self.greeted.set()
+        await self._team.gate.wait()
+        self.began_s = self.heard_s = self._team.clock.monotonic_s()
+
+    async def rows(self, payload: memoryview) -> None:
+        """Entries that are no directories, into the catalog."""
+        await self._write(self._team.writer.add_rows, payload)
+
+    async def directories(self, payload: memoryview) -> None:
+        """Directories, into the catalog."""
+        await self._write(self._team.writer.add_directories, payload)
+
+    async def problems(
+        self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem], strange: Sequence[ScanProblem]
+    ) -> None:
+        """What could not be read, what the mount is asked later, and what nobody may ask it for."""
+        self._team.problems += len(problems)
+        self._team.writer.note(problems)
+        self.heard_s = self._team.clock.monotonic_s()
+        room = max(_TO_ASK_LIMIT - len(self._team.to_ask), 0)
+        self._team.to_ask.extend(problem.path for problem in to_ask[:room])
+        self.strange_count += len(strange)
+        self.strange.extend(problem.path for problem in strange[: _STRANGE_KEPT - len(self.strange)])
+        self._team.not_to_ask.update(problem.path for problem in strange)
+
+    async def walk(
+        self, walks: BrickWalks, trees: Sequence[bytes], *, only_trees: bool, times_from_mdata: bool
+    ) -> None:
+        """To its end. A walk that fails says so in `failure`; only what the catalog's disk raises is raised."""
+        try:
+            totals = await walks.walk(
+                self.brick, trees=trees, only_trees=only_trees, times_from_mdata=times_from_mdata, listener=self
+            )
+            await self.written()
+            await asyncio.to_thread(self._team.writer.brick_done, self.brick.name)
+            self.totals = totals
+            if (self.row_count, self.directory_count) != (totals.rows, totals.directories):
+                self.failure = f"of {totals.rows + totals.directories} entries {self.entries} arrived"
+        except MigratorError as error:
+            self.failure = self.failure or error.message
+        except asyncio.CancelledError:
+            if self.failure is None:
+                raise
+        finally:
+            self.ended_s = self._team.clock.monotonic_s()
+            self.greeted.set()
+
+    async def written(self) -> None:
+        """Wait until what was handed over is in the catalog. Raises what the writing raises."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            self._count(await asyncio.shield(writing))
+
+    async def settle(self) -> None:
+        """Wait for a thread that still writes, whatever comes of it."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+            self._writing.exception()
+
+    def facts(self) -> BrickWalk:
+        """For the closing record."""
+        return BrickWalk(
+            brick=self.brick.name,
+            host=self.brick.host,
+            rows=self.row_count,
+            directories=self.directory_count,
+            elapsed_s=self.elapsed_s(),
+            whole=self.failure is None and self.totals is not None,
+        )
+
+    @property
+    def entries(self) -> int:
+        """Entries of both kinds that are in the catalog."""
+        return self.row_count + self.directory_count
+
+    def elapsed_s(self) -> float:
+        """Since it was let go; 0 before."""
+        if self.began_s is None:
+            return 0.0
+        return (self._team.clock.monotonic_s() if self.ended_s is None else self.ended_s) - self.began_s
+
+    async def _write(self, add: _Add, payload: memoryview) -> None:
+        """One block is written while the next one is on its way: no more, so that memory stays flat."""
+        self.heard_s = self._team.clock.monotonic_s()
+        await self.written()
+        self._writing = asyncio.ensure_future(asyncio.to_thread(add, self.brick.name, self._device, payload))
+
+    def _count(self, counted: CatalogTotals) -> None:
+        self.row_count += counted.rows
+        self.directory_count += counted.directories
+        self._team.count(counted)
+
+
+class BrickTeam:
+    """All of them. `stop` must be called in the end, whatever happened."""
+
+    def __init__(
+        self, walks: BrickWalks, bricks: Sequence[Brick], state: VolumeState, *, times_from_mdata: bool, clock: Clock
+    ) -> None:
+        self.volume_id = state.volume_id
+        self.clock = clock
+        self.gate = asyncio.Event()
+        self.walkers = tuple(Walker(brick, self) for brick in bricks)
+        self.problems = 0
+        self.to_ask: list[bytes] = []
+        self.not_to_ask: set[bytes] = set()
+        self._walks = walks
+        self._times_from_mdata = times_from_mdata
+        self._writer: BrickCatalogWriter | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._by_tree: Counter[bytes | None] = Counter()
+        self._bytes_by_tree: Counter[bytes | None] = Counter()
+
+    @property
+    def writer(self) -> BrickCatalogWriter:
+        """The catalog, from `go` on."""
+        if self._writer is None:
+            raise ValueError("the walks were not let go yet")
+        return self._writer
+
+    async def greet(self, trees: Sequence[bytes], *, only_trees: bool) -> tuple[str, ...]:
+        """Start all walks and hear their first words; returns a sentence for each that is not what it should be. With
+        `only_trees` nothing else is walked.
+        """
+        self._tasks = [
+            asyncio.ensure_future(
+                walker.walk(self._walks, trees, only_trees=only_trees, times_from_mdata=self._times_from_mdata)
+            )
+            for walker in self.walkers
+        ]
+        for walker in self.walkers:
+            await walker.greeted.wait()
+        return tuple(walker.failure for walker in self.walkers if walker.failure is not None)
+
+    async def go(self, writer: BrickCatalogWriter) -> None:
+        """Let them walk, until all have ended. Raises OSError where the catalog cannot be written."""
+        self._writer = writer
+        self.gate.set()
+        done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+
+    def end_stalled(self) -> None:
+        """End walks that have sent nothing for an hour: their bricks are lost to this scan."""
+        now_s = self.clock.monotonic_s()
+        for walker, task in zip(self.walkers, self._tasks, strict=True):
+            if not task.done() and now_s - walker.heard_s > _STALLED_S:
+                walker.failure = f"its walk sent nothing for {format_duration(now_s - walker.heard_s)}"
+                task.cancel()
+
+    async def stop(self) -> None:
+        """End what still walks, and wait for what is being written. May be called again."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        for walker in self.walkers:
+            await walker.settle()
+
+    def count(self, counted: CatalogTotals) -> None:
+        """Add what a block held."""
+        for tree, (rows, size_bytes) in counted.by_tree.items():
+            self._by_tree[tree] += rows
+            self._bytes_by_tree[tree] += size_bytes
+
+    def by_tree(self) -> Mapping[bytes | None, tuple[int, int]]:
+        """Rows (no directories) and bytes of each tree so far."""
+        return {tree: (rows, self._bytes_by_tree[tree]) for tree, rows in self._by_tree.items()}
+
+    def may_be_asked(self, paths: Iterable[bytes]) -> list[bytes]:
+        """Those of these paths that the mount may be asked for, in order: a client that asks for a name without a gfid can hang
+        (GlusterFS #3688), whatever another brick has under it.
+        """
+        return sorted(set(paths) - self.not_to_ask)
+
+    def strange(self) -> tuple[StrangeFiles, ...]:
+        """What was put on bricks past Gluster."""
+        return tuple(
+            StrangeFiles(brick=walker.brick.name, files=walker.strange_count, paths=tuple(sorted(walker.strange)))
+            for walker in self.walkers
+            if walker.strange_count
+        )
+
+    def progress(self) -> tuple[BrickProgress, ...]:
+        """How far each is."""
+        return tuple(
+            BrickProgress(
+                brick=walker.brick.name,
+                rows=walker.entries,
+                elapsed_s=walker.elapsed_s(),
+                ended=walker.ended_s is not None,
+            )
+            for walker in self.walkers
+        )
+
+
+# ---
+# The fast way: every brick is walked on its own host, and all their rows make one catalog.
+#
+# It is whole only where the volume was quiet and unchanged from before the first row to after the last one. A scan of
+# bricks that is stopped starts over.
+
+
+VIA = "bricks"
+_SHOW_EVERY_S = 0.5
+_LOOK_EVERY_S = 15.0
+"""How often the volume is looked at during the walk: a task that was begun and stopped between two looks leaves no trace
+in Gluster's own status."""
+_ASK_LIMIT = 10_000
+"""So many paths are looked at through the mount at most, at some thousands a second."""
+
+
+class BrickWay:
+    """One scan of the bricks. `team` has greeted; `state` is the volume before, with its peers and heals."""
+
+    def __init__(
+        self,
+        session: Session,
+        volume: BrickVolume,
+        team: BrickTeam,
+        *,
+        trees: tuple[UserTree, ...],
+        before: SourceHealth,
+        state: VolumeState,
+    ) -> None:
+        self._session = session
+        self._volume = volume
+        self._team = team
+        self._trees = trees
+        self._before = before
+        self._state = state
+        self._noted: dict[str, None] = {}
+
+    async def run(self) -> CatalogRecord:
+        """Walk, and close the catalog. Raises Interrupted, MigratorError. The caller stops the team."""
+        session = self._session
+        record = session.new_record(
+            name=catalog_name(session.clock.now_s()),
+            at_s=session.clock.now_s(),
+            via=VIA,
+            trees=self._trees,
+            fingerprint=self._before.fingerprint,
+        )
+        try:
+            writer = await asyncio.to_thread(
+                session.catalogs.create_from_bricks, record, bricks=len(self._team.walkers)
+            )
+            hosts = len({walker.brick.host for walker in self._team.walkers})
+            session.event(
+                EventKind.SCAN_STARTED,
+                Severity.INFO,
+                record.name,
+                f"the scan begins: {trees_in_words(len(self._trees), record.scope)}, from "
+                f"{several(len(self._team.walkers), 'brick')} on {several(hosts, 'host')}",
+            )
+            checked_s = session.elapsed_s()
+            await self._walk(writer)
+            return await self._close(record, writer, checked_s, walked_s=session.elapsed_s())
+        except asyncio.CancelledError:
+            await asyncio.shield(asyncio.ensure_future(self._drop(record)))
+            raise Interrupted(
+                "the scan was stopped", hint=f"run {session.command} again: a scan of bricks starts over"
+            ) from None
+        except OSError as error:
+            raise MigratorError(
+                f"the catalog cannot be written: {error.strerror}",
+                cause="the disk of the state directory is full or ill",
+                hint=f"make room there, then run {session.command}: a scan of bricks starts over",
+            ) from error
+
+    async def _walk(self, writer: BrickCatalogWriter) -> None:
+        """Until every walk has ended: show how far they are, and look at the volume now and then."""
+        around = (
+            asyncio.ensure_future(self._show_again_and_again()),
+            asyncio.ensure_future(self._look_again_and_again()),
+        )
+        try:
+            await self._team.go(writer)
+        finally:
+            for task in around:
+                task.cancel()
+            await asyncio.wait(around)
+        self._show()
+
+    async def _show_again_and_again(self) -> None:
+        while True:
+            self._show()
+            await self._session.clock.sleep(_SHOW_EVERY_S)
+
+    async def _look_again_and_again(self) -> None:
+        while True:
+            await self._session.clock.sleep(_LOOK_EVERY_S)
+            self._team.end_stalled()
+            health = await self._session.source.health()
+            self._note(health.problems)
+            if health.state is not None:
+                self._note(reasons_against_bricks(replace(health.state, peers_down=(), heals=())))
+                self._note(task_changes(self._state, health.state))
+
+    def _show(self) -> None:
+        by_tree = self._team.by_tree()
+        # A directory lies on every brick, and is one path of the catalog.
+        directories = max((walker.directory_count for walker in self._team.walkers), default=0)
+        self._session.show(
+            rows=sum(rows for rows, _ in by_tree.values()) + directories,
+            directories_waiting=0,
+            problems=self._team.problems,
+            by_tree=by_tree,
+            trees=self._trees,
+            bricks=self._team.progress(),
+        )
+
+    def _note(self, problems: Sequence[str]) -> None:
+        """Each problem once, at once."""
+        for problem in problems:
+            if problem not in self._noted:
+                self._noted[problem] = None
+                self._session.event(
+                    EventKind.SOURCE_UNHEALTHY, Severity.WARNING, "scan", f"the scan will not be whole: {problem}"
+                )
+
+    async def _drop(self, record: CatalogRecord) -> None:
+        await self._team.stop()
+        await asyncio.to_thread(self._session.catalogs.discard, record.name)
+        self._session.event(
+            EventKind.SCAN_INTERRUPTED, Severity.WARNING, record.name, "the scan was stopped; it starts over"
+        )
+
+    async def _close(
+        self, record: CatalogRecord, writer: BrickCatalogWriter, checked_s: float, *, walked_s: float
+    ) -> CatalogRecord:
+        session, team = self._session, self._team
+        doubts, totals = await asyncio.to_thread(self._unite, writer)
+        united_s = session.elapsed_s()
+        reasons = [*session.lacking(self._trees), *self._noted, *await self._changes(), *self._lost(), *doubts.doubts]
+        if team.problems:
+            reasons.append(f"problems recorded while reading: {format_count(team.problems)}")
+        rechecked_s = session.elapsed_s()
+        closing = replace(
+            record,
+            finished_at_s=session.clock.now_s(),
+            whole=not reasons,
+            reasons=tuple(dict.fromkeys(reasons)),
+            rows=totals.rows,
+            files=totals.rows - totals.directories,
+            directories=totals.directories,
+            size_bytes=totals.size_bytes,
+            problems=team.problems,
+            findings=doubts.findings,
+            strange=team.strange(),
+            bricks=tuple(walker.facts() for walker in team.walkers),
+            times=ScanTimes(
+                checks_s=checked_s + rechecked_s - united_s,
+                walk_s=walked_s - checked_s,
+                finish_s=united_s - walked_s,
+            ),
+        )
+        closed = await asyncio.to_thread(writer.close, closing)
+        for finding in doubts.findings:
+            session.event(EventKind.SCAN_FINISHED, Severity.WARNING, record.name, finding)
+        await asyncio.to_thread(session.finish, closed)
+        return closed
+
+    async def _changes(self) -> list[str]:
+        """What is another thing than before, or forbids to read the bricks now. A look that fails is a reason too."""
+        after = await self._session.source.health()
+        reasons = [*await self._session.mount_problems(), *health_problems(self._before, after)]
+        try:
+            state = await self._volume.state_for_bricks(after.state)
+        except MigratorError as error:
+            return [*reasons, f"the volume's state after the scan is not known: {error.message}"]
+        return [*reasons, *reasons_against_bricks(state), *task_changes(self._state, state)]
+
+    def _lost(self) -> list[str]:
+        """The bricks whose walk came to no end, and why."""
+        return [
+            f"brick {walker.brick.name} was not read to its end: {walker.failure}"
+            for walker in self._team.walkers
+            if walker.failure is not None
+        ]
+
+    def _unite(self, writer: BrickCatalogWriter) -> tuple[BrickDoubts, CatalogTotals]:
+        """One catalog of all rows, with the mount's word where the bricks are not certain. Blocking."""
+        team = self._team
+        findings = writer.unite(bricks=len(team.walkers), limit=_ASK_LIMIT)
+        unread = self._ask_the_mount(writer, findings)
+        if len(team.to_ask) > _ASK_LIMIT:
+            unread.append(
+                ScanProblem(
+                    path=b"",
+                    operation="look",
+                    errno=None,
+                    reason=f"{format_count(len(team.to_ask))} paths had to be looked at through the mount; "
+                    f"the first {format_count(_ASK_LIMIT)} were",
+                )
+            )
+        writer.note(unread)
+        team.problems += len(unread)
+        counted = [walker.totals for walker in team.walkers if walker.totals is not None]
+        doubts = judge_bricks(
+            doubled_paths=_seen(findings.doubled_paths),
+            doubled_files=_seen(findings.doubled_inodes),
+            conflicting=_seen(findings.conflicting),
+            differing=_seen(findings.differing),
+            incomplete=_seen(findings.incomplete),
+            migrating=sum(totals.migrating for totals in counted),
+            filling=sum(totals.filling_links for totals in counted),
+            vanished=sum(totals.vanished for totals in counted),
+            strange=team.strange(),
+            limit=_ASK_LIMIT,
+        )
+        return doubts, writer.totals()
+
+    def _ask_the_mount(self, writer: BrickCatalogWriter, findings: BrickFindings) -> list[ScanProblem]:
+        """Look at every path that the bricks leave open; returns those that could not be looked at."""
+        asked = self._team.may_be_asked(self._team.to_ask)[:_ASK_LIMIT]
+        lacking = writer.lacks(asked) if asked else ()
+        trees = TreeIndex(self._trees)
+        unread: list[ScanProblem] = []
+        rows: dict[bytes, tuple[bytes | None, Entry] | None] = {}
+        for path in self._team.may_be_asked((*lacking, *findings.doubled_paths.paths, *findings.differing.paths)):
+            try:
+                entry = self._session.source.look(path)
+            except OSError as error:
+                unread.append(
+                    ScanProblem(path=path, operation="look", errno=error.errno, reason=error.strerror or str(error))
+                )
+                continue
+            rows[path] = None if entry is None else (trees.of(path), entry)
+        known = set(lacking)
+        for path, found in rows.items():
+            if path in known and found is not None and found[1].type is EntryType.DIRECTORY:
+                unread.append(
+                    ScanProblem(
+                        path=path,
+                        operation="list",
+                        errno=None,
+                        reason=f"directory {show(path)} is there, and was not to be read on its bricks",
+                    )
+                )
+        writer.replace(rows)
+        return unread
+
+
+def _seen(finding: PathFinding) -> Seen:
+    return Seen(count=finding.count, paths=finding.paths)

@@ -1,0 +1,469 @@
+"""Scanning the mount with several threads."""
+
+import asyncio
+import errno
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from migrator.catalog.model import CatalogRecord, ScanProblem, ScanTimes
+from migrator.catalog.ports import CatalogTotals, CatalogWriter, OpenCatalog
+from migrator.core.entry import Entry, EntryType, UserTree
+from migrator.core.errors import Interrupted, MigratorError, Refused
+from migrator.core.events import EventKind, Severity
+from migrator.core.paths import show
+from migrator.core.units import format_count, several
+from migrator.fs.ports import Block, FileSystem
+from migrator.gluster.model import SourceHealth
+from migrator.scan.rules import TreeIndex, ways_to
+from migrator.scan.session import Session, catalog_name, trees_in_words
+from migrator.site.rules_guards import health_problems
+
+# ---
+# Walking the source with several threads, depth first, so that what waits stays small.
+
+
+_BLOCK_ENTRIES = 4096
+_DEAD_MOUNT = (errno.ENOTCONN, errno.ESHUTDOWN, errno.EIO, errno.ESTALE, errno.ENODEV)
+"""What every read gives when the mount itself is gone; one directory can give it too, so the root is asked."""
+
+
+class SourceLost(Exception):
+    """The source's root can no longer be read: what follows would be errors only, so the walk stops."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Tally:
+    """What has been seen, counted as it is handed to the catalog."""
+
+    def __init__(self, totals: CatalogTotals) -> None:
+        self.rows = totals.rows
+        self.directories = totals.directories
+        self.size_bytes = totals.size_bytes
+        self.problems = totals.problems
+        self._by_tree = dict(totals.by_tree)
+
+    def count(self, tree: bytes | None, entries: Sequence[Entry]) -> None:
+        """Add entries of one tree."""
+        directories = size_bytes = 0
+        for entry in entries:
+            if entry.type is EntryType.FILE:
+                size_bytes += entry.size_bytes
+            elif entry.type is EntryType.DIRECTORY:
+                directories += 1
+        self.rows += len(entries)
+        self.directories += directories
+        self.size_bytes += size_bytes
+        tree_rows, tree_bytes = self._by_tree.get(tree, (0, 0))
+        self._by_tree[tree] = (tree_rows + len(entries), tree_bytes + size_bytes)
+
+    @property
+    def by_tree(self) -> Mapping[bytes | None, tuple[int, int]]:
+        """Rows and bytes of each tree, as a copy."""
+        return self._by_tree.copy()
+
+
+class Walk:
+    """Reads every directory of the frontier and beneath it, each by one thread, into one writer.
+
+    Children are queued when their directory is done in the catalog, never earlier: a restart relies on it. With `ways`
+    directories outside the trees are not listed: of each, the entries that it names are looked at.
+    """
+
+    def __init__(
+        self,
+        source: FileSystem,
+        writer: CatalogWriter,
+        trees: TreeIndex,
+        *,
+        frontier: Iterable[bytes],
+        totals: CatalogTotals,
+        on_end: Callable[[], None],
+        ways: Mapping[bytes, Sequence[bytes]] | None = None,
+    ) -> None:
+        self._source = source
+        self._writer = writer
+        self._trees = trees
+        self._waiting = list(frontier)
+        self._busy = 0
+        self._stopping = False
+        self._changed = threading.Condition()
+        self._writing = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._running = 0
+        self._on_end = on_end
+        self._ways = ways
+        self.tally = Tally(totals)
+        self.failure: BaseException | None = None
+        """What ended the walk early: SourceLost, or an error of the catalog's disk."""
+
+    @property
+    def directories_waiting(self) -> int:
+        """Directories that are known and not done."""
+        return len(self._waiting) + self._busy
+
+    def start(self, workers: int) -> None:
+        """Start the threads; `on_end` is called once, by the last of them."""
+        self._running = workers
+        # Daemons: a thread that hangs in a dead mount must not keep the program from ending.
+        self._threads = [
+            threading.Thread(target=self._work, name=f"scan-{number}", daemon=True) for number in range(workers)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, wait_s: float) -> None:
+        """Let the threads end after the entry at hand, and wait so long for each at most. May be called again."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join(wait_s)
+
+    def join(self) -> None:
+        """Wait until every directory is done, or the walk has failed."""
+        for thread in self._threads:
+            thread.join()
+
+    def abandon(self) -> None:
+        """Leave the catalog open for a later scan; threads that still hang can no longer write to it."""
+        with self._writing:
+            self._stopping = True
+            self._writer.abandon()
+
+    def note(self, problems: Sequence[ScanProblem]) -> None:
+        """Keep problems that belong to no directory, such as a brick that is down."""
+        with self._writing:
+            self._writer.note(problems)
+            self.tally.problems += len(problems)
+
+    def _work(self) -> None:
+        try:
+            while (path := self._take()) is not None:
+                children: list[bytes] = []
+                try:
+                    children = self._read(path)
+                finally:
+                    self._give_back(children)
+        except BaseException as error:  # noqa: BLE001 -- handed over whole: the stage raises it
+            self._fail(error)
+        finally:
+            with self._changed:
+                self._running -= 1
+                last = self._running == 0
+            if last:
+                self._on_end()
+
+    def _take(self) -> bytes | None:
+        with self._changed:
+            while not self._waiting and self._busy and not self._stopping:
+                self._changed.wait()
+            if self._stopping or not self._waiting:
+                return None
+            self._busy += 1
+            return self._waiting.pop()
+
+    def _give_back(self, children: Sequence[bytes]) -> None:
+        with self._changed:
+            self._waiting.extend(children)
+            self._busy -= 1
+            if len(children) > 1 or not self._busy:
+                self._changed.notify_all()
+            elif children:
+                self._changed.notify()
+
+    def _fail(self, error: BaseException) -> None:
+        with self._changed:
+            self.failure = self.failure or error
+            self._stopping = True
+            self._changed.notify_all()
+
+    def _read(self, path: bytes) -> list[bytes]:
+        """One directory into the catalog; returns its children, none where it was not read to its end."""
+        children: dict[bytes, None] = {}
+        problems: list[ScanProblem] = []
+        tree = self._trees.of(path)
+        for block in self._blocks(path, tree):
+            problems += block.problems
+            directories = [entry.path for entry in block.entries if entry.type is EntryType.DIRECTORY]
+            listed = block.entries
+            if not children.keys().isdisjoint(directories):
+                # A Gluster mount can list an entry twice while others are renamed; all beneath it would be doubled.
+                listed = tuple(entry for entry in listed if entry.path not in children)
+            children.update(dict.fromkeys(directories))
+            shares = [(tree, listed)] if tree is not None else self._shares(listed, directories)
+            with self._writing:
+                if self._stopping:
+                    return []
+                for owner, entries in shares:
+                    self._writer.add(owner, entries)
+                    self.tally.count(owner, entries)
+        self._require_living_source(problems)
+        with self._writing:
+            if self._stopping:
+                return []
+            self._writer.directory_done(path, problems)
+            self.tally.problems += len(problems)
+        return list(children)
+
+    def _blocks(self, path: bytes, tree: bytes | None) -> Iterable[Block]:
+        if self._ways is None or tree is not None:
+            return self._source.read_directory(path, block_entries=_BLOCK_ENTRIES)
+        entries: list[Entry] = []
+        problems: list[ScanProblem] = []
+        for wanted in self._ways.get(path, ()):
+            try:
+                entry = self._source.look(wanted)
+            except OSError as error:
+                reason = error.strerror or str(error)
+                problems.append(ScanProblem(path=wanted, operation="lstat", errno=error.errno, reason=reason))
+                continue
+            if entry is not None:
+                entries.append(entry)
+        return [Block(entries=tuple(entries), problems=tuple(problems))]
+
+    def _shares(
+        self, entries: Sequence[Entry], directories: Sequence[bytes]
+    ) -> list[tuple[bytes | None, Sequence[Entry]]]:
+        """Outside every tree: the trees' own directories belong to their trees, the rest to nobody."""
+        roots = {path for path in directories if self._trees.is_root(path)}
+        if not roots:
+            return [(None, entries)]
+        shares: list[tuple[bytes | None, Sequence[Entry]]] = [
+            (entry.path, (entry,)) for entry in entries if entry.path in roots
+        ]
+        outside = [entry for entry in entries if entry.path not in roots]
+        return [(None, outside), *shares] if outside else shares
+
+    def _require_living_source(self, problems: Sequence[ScanProblem]) -> None:
+        if any(problem.errno in _DEAD_MOUNT for problem in problems):
+            try:
+                self._source.look(b"")
+            except OSError as error:
+                raise SourceLost(error.strerror or str(error)) from error
+
+
+# ---
+# The way that is always right: walk the mount, with the source looked at before, meanwhile and after.
+#
+# A scan that sees a brick down or a directory that it cannot read goes on and says that it is not whole; what is no
+# longer the recorded mount is refused; a scan that is killed is gone on with by the next one, unless it is of some trees
+# alone.
+
+
+VIA = "mount"
+_SHOW_EVERY_S = 0.5
+_LOOK_EVERY_S = 60.0
+"""How often the bricks are looked at during the walk: a scan that is killed leaves no look after it."""
+_STOP_WAIT_S = 5.0
+
+
+class MountWay:
+    """One scan through the mount; `way_reasons` say why not by the bricks, where that was asked for."""
+
+    def __init__(
+        self, session: Session, *, trees: tuple[UserTree, ...], before: SourceHealth, way_reasons: Sequence[str]
+    ) -> None:
+        self._session = session
+        self._trees = trees
+        self._before = before
+        self._way_reasons = tuple(way_reasons)
+        self._noted: set[str] = set()
+
+    async def run(self) -> CatalogRecord:
+        """Walk, and close the catalog. Raises Interrupted, Refused, MigratorError."""
+        opened = await asyncio.to_thread(self._open)
+        walk, ended = self._new_walk(opened)
+        self._session.event(EventKind.SCAN_STARTED, Severity.INFO, opened.record.name, _started(opened))
+        if _changed_between_sessions(opened.record, self._before):
+            self._note(walk, ("the volume's bricks or options changed between two sessions of this scan",))
+        self._note(walk, self._before.problems)
+        began_s = self._session.elapsed_s()
+        walk.start(self._session.request.workers)
+        try:
+            await self._watch(walk, opened.record, ended)
+            if walk.failure is not None:
+                raise walk.failure
+            return await self._close(walk, opened, began_s)
+        except asyncio.CancelledError:
+            await self._interrupt(walk, opened.record)
+            raise Interrupted(
+                f"the scan was stopped after {several(walk.tally.rows, 'path')}",
+                hint=f"run {self._session.command} again: {self._how_it_goes_on}",
+            ) from None
+        except SourceLost as error:
+            await self._interrupt(walk, opened.record)
+            raise Refused(
+                f"the source was lost in the middle of the scan: {error.reason}",
+                cause="its mount died or was unmounted",
+                hint=f"mount it again, then run {self._session.command}: {self._how_it_goes_on}",
+            ) from error
+        except OSError as error:
+            raise MigratorError(
+                f"the catalog cannot be written: {error.strerror}",
+                cause="the disk of the state directory is full or ill",
+                hint=f"make room there, then run {self._session.command}: {self._how_it_goes_on}",
+            ) from error
+        finally:
+            await asyncio.to_thread(walk.stop, _STOP_WAIT_S)
+
+    @property
+    def _how_it_goes_on(self) -> str:
+        return "it starts over" if self._session.request.only else "it goes on where it was"
+
+    def _open(self) -> OpenCatalog:
+        """The unfinished catalog, or a new one. One that was made from bricks cannot be gone on with."""
+        session = self._session
+        unfinished = None if session.request.begins_anew else session.ledger.scans.unfinished()
+        if unfinished is not None and unfinished.via != VIA:
+            unfinished = None
+        if unfinished is not None:
+            opened = session.catalogs.resume(unfinished.name)
+            if opened is not None:
+                self._warn_of_other_trees(opened.record)
+                return opened
+        now_s = session.clock.now_s() if unfinished is None else unfinished.started_at_s
+        name = catalog_name(now_s) if unfinished is None else unfinished.name
+        return session.catalogs.create(
+            session.new_record(name=name, at_s=now_s, via=VIA, trees=self._trees, fingerprint=self._before.fingerprint)
+        )
+
+    def _warn_of_other_trees(self, record: CatalogRecord) -> None:
+        """A catalog keeps the user trees that it was begun with."""
+        other = sorted(set(self._trees) ^ set(record.trees))
+        if other:
+            shown = ", ".join(show(tree.path) for tree in other[:3]) + (", ..." if len(other) > 3 else "")
+            self._session.event(
+                EventKind.SCAN_STARTED,
+                Severity.WARNING,
+                record.name,
+                f"{len(other)} user trees are others than when this scan was begun ({shown}); it keeps the old ones, "
+                "`migrator scan --restart` takes the new ones",
+            )
+
+    def _new_walk(self, opened: OpenCatalog) -> tuple[Walk, asyncio.Event]:
+        ended, loop = asyncio.Event(), asyncio.get_running_loop()
+        walk = Walk(
+            self._session.source,
+            opened.writer,
+            TreeIndex(opened.record.trees),
+            frontier=opened.frontier,
+            totals=opened.totals,
+            on_end=lambda: _tell(loop, ended),
+            ways=ways_to(tree.path for tree in opened.record.trees) if opened.record.scope else None,
+        )
+        return walk, ended
+
+    async def _watch(self, walk: Walk, record: CatalogRecord, ended: asyncio.Event) -> None:
+        """Until the walk has ended: show how far it is, and look at the bricks now and then."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                around = (
+                    group.create_task(self._show_again_and_again(walk, record)),
+                    group.create_task(self._look_again_and_again(walk)),
+                )
+                await ended.wait()
+                for task in around:
+                    task.cancel()
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from failures
+        self._show(walk, record)
+
+    async def _show_again_and_again(self, walk: Walk, record: CatalogRecord) -> None:
+        while True:
+            self._show(walk, record)
+            await self._session.clock.sleep(_SHOW_EVERY_S)
+
+    async def _look_again_and_again(self, walk: Walk) -> None:
+        while True:
+            await self._session.clock.sleep(_LOOK_EVERY_S)
+            self._note(walk, (await self._session.source.health()).problems)
+
+    def _note(self, walk: Walk, problems: Sequence[str]) -> None:
+        """Keep what was wrong with the source in the catalog, each once: it counts also if this scan is killed."""
+        new = [problem for problem in dict.fromkeys(problems) if problem not in self._noted]
+        self._noted.update(new)
+        walk.note([ScanProblem(path=b"", operation="health", errno=None, reason=problem) for problem in new])
+        for problem in new:
+            self._session.event(
+                EventKind.SOURCE_UNHEALTHY, Severity.WARNING, "scan", f"the scan will not be whole: {problem}"
+            )
+
+    def _show(self, walk: Walk, record: CatalogRecord) -> None:
+        self._session.show(
+            rows=walk.tally.rows,
+            directories_waiting=walk.directories_waiting,
+            problems=walk.tally.problems,
+            by_tree=walk.tally.by_tree,
+            trees=record.trees,
+        )
+
+    async def _interrupt(self, walk: Walk, record: CatalogRecord) -> None:
+        """Keep what is complete, and a last look at the bricks with it. Another cancellation does not cut it short."""
+        await asyncio.shield(asyncio.ensure_future(self._leave(walk, record)))
+
+    async def _leave(self, walk: Walk, record: CatalogRecord) -> None:
+        await asyncio.to_thread(walk.stop, _STOP_WAIT_S)
+        if record.scope:
+            await asyncio.to_thread(walk.abandon)
+            await asyncio.to_thread(self._session.catalogs.discard, record.name)
+            self._session.event(
+                EventKind.SCAN_INTERRUPTED, Severity.WARNING, record.name, "the scan was stopped; it starts over"
+            )
+            return
+        self._note(walk, (await self._session.source.health()).problems)
+        await asyncio.to_thread(walk.abandon)
+        self._session.event(
+            EventKind.SCAN_INTERRUPTED, Severity.WARNING, record.name, "the scan was stopped; it can go on"
+        )
+
+    async def _close(self, walk: Walk, opened: OpenCatalog, began_s: float) -> CatalogRecord:
+        session = self._session
+        walked_s = session.elapsed_s()
+        after = await session.source.health()
+        found = (*await session.mount_problems(), *health_problems(self._before, after))
+        checked_s = session.elapsed_s()
+        reasons = [*session.lacking(self._trees), *dict.fromkeys(found)]
+        unread = walk.tally.problems - len(self._noted)
+        if unread:
+            reasons.append(f"problems recorded while reading: {format_count(unread)}")
+        tally = walk.tally
+        record = replace(
+            opened.record,
+            finished_at_s=session.clock.now_s(),
+            whole=not reasons and not tally.problems,
+            reasons=tuple(reasons),
+            rows=tally.rows,
+            files=tally.rows - tally.directories,
+            directories=tally.directories,
+            size_bytes=tally.size_bytes,
+            problems=tally.problems,
+            way_reasons=self._way_reasons,
+            times=ScanTimes(checks_s=began_s + checked_s - walked_s, walk_s=walked_s - began_s),
+        )
+        closed = await asyncio.to_thread(opened.writer.close, record)
+        await asyncio.to_thread(session.finish, closed)
+        return closed
+
+
+def _tell(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
+    """Called by the last thread; after a stop that did not wait for it the loop may be closed."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(ended.set)
+
+
+def _changed_between_sessions(record: CatalogRecord, before: SourceHealth) -> bool:
+    """Whether a scan that goes on sees another volume than the one that it began with."""
+    return bool(record.health_fingerprint and before.fingerprint) and record.health_fingerprint != before.fingerprint
+
+
+def _started(opened: OpenCatalog) -> str:
+    if opened.totals.rows:
+        return (
+            f"the scan goes on: {several(opened.totals.rows, 'path is', 'paths are')} in the catalog, "
+            f"{several(len(opened.frontier), 'directory waits', 'directories wait')}"
+        )
+    return f"the scan begins: {trees_in_words(len(opened.record.trees), opened.record.scope)}"

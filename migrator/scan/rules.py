@@ -1,0 +1,417 @@
+"""User trees, the choice between bricks and mount, and doubts that make a scan not whole. Pure."""
+
+import csv
+import io
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from migrator.catalog.model import StrangeFiles
+from migrator.core.entry import UserTree
+from migrator.core.errors import UsageError
+from migrator.core.paths import is_beneath, name, parent, show
+from migrator.core.units import format_count, several
+from migrator.gluster.model import Brick, VolumeState
+from migrator.gluster.rules import choose_bricks, is_on, option_reasons, volume_problems
+
+# ---
+# Which directories are user trees, and whose. Pure: the directories are found by the caller, level by level.
+
+
+_WILD = b"*?["
+_MAP_COLUMNS = ("tree", "user")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreePattern:
+    """A glob of `[users] trees` or `exclude`, by component. Each component is matched within one directory."""
+
+    text: str
+    components: tuple[bytes, ...]
+
+    def matches(self, path: bytes) -> bool:
+        """Whether the path has as many components and each one matches."""
+        parts = path.split(b"/")
+        return len(parts) == len(self.components) and all(map(component_matches, self.components, parts))
+
+
+def component_matches(pattern: bytes, component: bytes) -> bool:
+    """As in a shell: `*`, `?` and `[...]` by bytes; a leading dot must be spelled out."""
+    if component.startswith(b".") and not pattern.startswith(b"."):
+        return False
+    return fnmatchcase(component, pattern)
+
+
+def is_literal(component: bytes) -> bool:
+    """Whether a component of a pattern names one entry only."""
+    return not any(bytes((wild,)) in component for wild in _WILD)
+
+
+def parse_patterns(globs: Iterable[str], setting: str) -> tuple[TreePattern, ...]:
+    """Globs relative to the source's root. Raises UsageError, naming the setting (`[users] trees`)."""
+    patterns: list[TreePattern] = []
+    for text in globs:
+        components = tuple(text.encode("utf-8", "surrogateescape").strip(b"/").split(b"/"))
+        if text.startswith("/") or any(part in (b"", b".", b"..") for part in components):
+            raise UsageError(
+                f"{setting}: {text!r} is not a glob below the source's mount",
+                hint='write it relative to the mount and without "." and "..", such as "home/*"',
+            )
+        if any(part == b"**" for part in components):
+            raise UsageError(
+                f'{setting}: {text!r} holds "**", which is not supported',
+                hint='write one component for each level, such as "projects/*/*"',
+            )
+        patterns.append(TreePattern(text=text, components=components))
+    return tuple(patterns)
+
+
+def choose_trees(
+    found: Sequence[tuple[TreePattern, Sequence[bytes]]],
+    exclude: Sequence[TreePattern],
+    users: Mapping[bytes, str],
+) -> tuple[UserTree, ...]:
+    """The user trees, in order of path: what the globs matched, without what an exclude glob matches, itself or
+    a directory above it. The user is the one of the map, or else the tree's last name.
+
+    Raises UsageError where nothing is left, and where two trees overlap.
+    """
+    depths = [len(pattern.components) for pattern, _ in found]
+    for pattern in exclude:
+        if len(pattern.components) > max(depths, default=0):
+            raise UsageError(
+                f"[users] exclude: {pattern.text!r} lies deeper than any user tree and would exclude nothing",
+                hint="exclude leaves out whole user trees; it does not reach into one",
+            )
+    by_path: dict[bytes, TreePattern] = {}
+    for pattern, paths in found:
+        for path in paths:
+            if any(_excludes(excluded, path) for excluded in exclude):
+                continue
+            if path in by_path:
+                raise UsageError(
+                    f"user tree {show(path)} is matched by two globs of [users] trees: "
+                    f"{by_path[path].text!r} and {pattern.text!r}",
+                    hint="every directory moves once: narrow one of the globs, or use exclude",
+                )
+            by_path[path] = pattern
+    if not by_path:
+        globs = ", ".join(repr(pattern.text) for pattern, _ in found) or "none are given"
+        raise UsageError(
+            f"no directory of the source is a user tree; the globs are: {globs}",
+            cause="a mistyped glob, or one that matches only files, symlinks or excluded directories",
+            hint='set [users] trees to globs relative to the source\'s mount, such as "home/*"',
+        )
+    _refuse_overlaps(by_path)
+    return tuple(UserTree(path=path, user=users.get(path) or show(name(path))) for path in sorted(by_path))
+
+
+def ways_to(trees: Iterable[bytes]) -> dict[bytes, tuple[bytes, ...]]:
+    """What a scan of these trees alone looks at outside them: by directory, beginning with the root `b""`, the entries
+    that are a tree or lead to one, in order.
+    """
+    ways: dict[bytes, set[bytes]] = {}
+    for path in trees:
+        while path:
+            ways.setdefault(parent(path), set()).add(path)
+            path = parent(path)  # noqa: PLW2901 -- upwards
+    return {directory: tuple(sorted(entries)) for directory, entries in ways.items()}
+
+
+def parse_user_map(content: bytes) -> dict[bytes, str]:
+    """The owner map: CSV with the columns `tree` (relative to the source's mount) and `user`, others are ignored.
+
+    Raises UsageError with the line.
+    """
+    reader = csv.DictReader(io.StringIO(content.decode("utf-8", "surrogateescape"), newline=""), strict=True)
+    users: dict[bytes, str] = {}
+    try:
+        if not set(_MAP_COLUMNS) <= set(reader.fieldnames or ()):
+            raise UsageError(
+                "the map of users has no columns `tree` and `user` in its first line",
+                hint="begin it with a line `tree,user`, then one line a tree: `home/alice,alice`",
+            )
+        for row in reader:
+            tree = (row["tree"] or "").strip("/").encode("utf-8", "surrogateescape")
+            user = (row["user"] or "").strip()
+            if not tree or not user:
+                raise UsageError(f"the map of users, line {reader.line_num}: a tree and a user are needed")
+            if users.setdefault(tree, user) != user:
+                raise UsageError(f"the map of users, line {reader.line_num}: {show(tree)} has another user above")
+    except csv.Error as error:
+        raise UsageError(f"the map of users, line {reader.line_num}: {error}") from error
+    return users
+
+
+class TreeIndex:
+    """Finds the user tree that a path lies in. Trees do not overlap, so the nearest one before it decides."""
+
+    def __init__(self, trees: Iterable[UserTree]) -> None:
+        self._paths = sorted(tree.path for tree in trees)
+        self._roots = frozenset(self._paths)
+        self._keys = [path + b"/" for path in self._paths]
+        self._keys.sort()
+
+    def of(self, path: bytes) -> bytes | None:
+        """The tree that holds the path, or is it; None outside every tree."""
+        key = path + b"/"
+        position = bisect_right(self._keys, key)
+        if position and key.startswith(self._keys[position - 1]):
+            return self._keys[position - 1][:-1]
+        return None
+
+    def is_root(self, path: bytes) -> bool:
+        """Whether the path is a tree itself."""
+        return path in self._roots
+
+
+def _excludes(pattern: TreePattern, path: bytes) -> bool:
+    parts = path.split(b"/")
+    return pattern.matches(b"/".join(parts[: len(pattern.components)]))
+
+
+def _refuse_overlaps(by_path: Mapping[bytes, TreePattern]) -> None:
+    outer: bytes | None = None
+    for path in sorted(by_path, key=lambda path: path.split(b"/")):
+        if outer is not None and is_beneath(path, outer):
+            raise UsageError(
+                f"user trees {show(outer)} ({by_path[outer].text!r}) and {show(path)} ({by_path[path].text!r}) "
+                "overlap: one lies in the other",
+                hint="every file moves once: exclude one of the two in [users] exclude",
+            )
+        outer = path
+
+
+# ---
+# Whether a volume's bricks may be read by themselves, or only its mount. Pure.
+#
+# The mount is always right and slow. Every reason against the bricks is a sentence, and all of them are given.
+
+
+CTIME_OPTION = "features.ctime"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrickWay:
+    """How the bricks are read where nothing speaks against it: one brick of every subvolume, and where their times
+    are; `reasons` against it otherwise.
+    """
+
+    bricks: tuple[Brick, ...] = ()
+    times_from_mdata: bool = True
+    reasons: tuple[str, ...] = ()
+
+
+def choose_way(
+    state: VolumeState, *, reachable: Collection[str], unreachable: Mapping[str, str] | None = None
+) -> BrickWay:
+    """The bricks to read, or every reason why not.
+
+    `state` is one with heals and peers. `reachable` are the hosts, named as in the brick list, that were reached;
+    `unreachable` says why others of site.toml were not.
+    """
+    reasons = list(reasons_against_bricks(state))
+    bricks: tuple[Brick, ...] = ()
+    try:
+        chosen = choose_bricks(state, unreachable or {}, reachable)
+    except ValueError as error:
+        reasons.append(f"the volume's bricks cannot be told apart: {error}")
+    else:
+        bricks = chosen.bricks
+        reasons.extend(chosen.problems)
+    if reasons:
+        return BrickWay(reasons=tuple(dict.fromkeys(reasons)))
+    return BrickWay(bricks=bricks, times_from_mdata=times_from_mdata(state))
+
+
+def times_from_mdata(state: VolumeState) -> bool:
+    """Whether the volume keeps its files' times in an attribute of its own; where not, that attribute is stale."""
+    return is_on(dict(state.options), CTIME_OPTION, default=True) is not False
+
+
+def reasons_against_bricks(state: VolumeState) -> tuple[str, ...]:
+    """Why what a brick holds now is not what the mount shows, whatever hosts are reached."""
+    reasons = list(volume_problems(state))
+    kind = state.type.lower()
+    if state.disperse_count > 0 or "disperse" in kind:
+        reasons.append("the volume is dispersed: a brick holds pieces of files")
+    if state.stripe_count > 1 or "stripe" in kind:
+        reasons.append("the volume is striped: a brick holds pieces of files")
+    if "tier" in kind:
+        reasons.append("the volume is tiered: files move between its tiers")
+    reasons += option_reasons(state.options)
+    if is_on(dict(state.options), CTIME_OPTION, default=True) is None:
+        reasons.append(
+            f"option {CTIME_OPTION} has a value that is not known: where the times of files are is not clear"
+        )
+    reasons += [f"a task moves files between bricks, or waits for its commit: {task}" for task in state.tasks]
+    reasons += _peer_reasons(state)
+    reasons += _heal_reasons(state)
+    return tuple(dict.fromkeys(reasons))
+
+
+def _peer_reasons(state: VolumeState) -> list[str]:
+    if state.peers_down is None:
+        return ["whether every host of the cluster is there is not known"]
+    return [f"host {peer} of the cluster is down, or its glusterd is" for peer in state.peers_down]
+
+
+def _heal_reasons(state: VolumeState) -> list[str]:
+    if state.heals is None:
+        return ["whether copies of files wait to be healed is not known"]
+    reasons: list[str] = []
+    for heal in state.heals:
+        if heal.status != "Connected" or heal.entries is None:
+            reasons.append(f"what brick {heal.brick} has to be healed is not known: {heal.status}")
+        elif heal.entries:
+            reasons.append(f"{several(heal.entries, 'entry', 'entries')} of brick {heal.brick} wait to be healed")
+    missing = {brick.name for brick in state.bricks} - {heal.brick for heal in state.heals}
+    if state.replica_count > 1 and missing:
+        reasons.append(f"what {format_count(len(missing))} bricks have to be healed is not known")
+    return reasons
+
+
+_ROOT_GFID = bytes(15) + b"\x01"
+
+
+def brick_problem(brick: Brick, *, volume_id: str, found_volume_id: str | None, found_root_gfid: bytes) -> str | None:
+    """A sentence where what lies at a brick's path is not the brick of the volume that glusterd names there."""
+    if found_volume_id is None or found_root_gfid != _ROOT_GFID:
+        return f"{brick.name} is no root of a brick: is its file system mounted there?"
+    if found_volume_id.lower() != volume_id.lower():
+        return f"{brick.name} is a brick of another volume: its id is {found_volume_id}, the volume's is {volume_id}"
+    return None
+
+
+def task_changes(before: VolumeState, after: VolumeState) -> tuple[str, ...]:
+    """Sentences for tasks that were begun between two looks, also those that have ended since."""
+    new = set(after.task_ids) - set(before.task_ids)
+    return ("a task that moves files between bricks was begun while they were read",) if new else ()
+
+
+# ---
+# Files that were put on bricks past Gluster, without a gfid: what is said of them, and what they speak against. Pure.
+#
+# Gluster does not know them, so no drain moves them, and nobody can open them. With `cluster.lookup-optimize` off, as it is from a
+# drain or an addition on, clients ask every brick for a name, and one that meets such a file on another brick than its layout says
+# hangs for good (seen on GlusterFS 10.3; #3688 there).
+
+
+_SHOWN = 3
+
+REMEDY = "move them off the brick, and copy what is wanted in through the mount"
+_HANGS = (
+    "clients that ask for such a name while names are looked for on all bricks, as they are from a drain or an addition on, can "
+    "hang (GlusterFS 10.3)"
+)
+
+
+def strange_sentences(found: Sequence[StrangeFiles]) -> Iterator[str]:
+    """What a scan tells of them, by brick."""
+    for one in found:
+        yield f"{strange_words(one)}: they are not on the volume, and not in the catalog; {REMEDY}"
+
+
+def strange_problems(found: Sequence[StrangeFiles]) -> Iterator[str]:
+    """Why no drain and no addition begins while they lie there."""
+    for one in found:
+        yield f"{strange_words(one)}; {_HANGS}: {REMEDY}"
+
+
+def strange_words(one: StrangeFiles) -> str:
+    """How many on which brick, with the first names."""
+    shown = ", ".join(show(path) for path in one.paths[:_SHOWN])
+    more = f", and {one.files - _SHOWN:,} more" if one.files > _SHOWN else ""
+    named = f" ({shown}{more})" if shown else ""
+    return f"{several(one.files, 'file')} without a gfid {_were(one)} put on {one.brick} past Gluster{named}"
+
+
+def still_strange(known: StrangeFiles, still: Collection[bytes]) -> StrangeFiles | None:
+    """What is left of what a scan found, by a look at the paths that it kept: `still` are those without a gfid yet. None where
+    nothing is. What it counted and did not keep counts as left.
+    """
+    paths = tuple(path for path in known.paths if path in still)
+    files = len(paths) + known.files - len(known.paths)
+    return StrangeFiles(brick=known.brick, files=files, paths=paths) if files else None
+
+
+def _were(one: StrangeFiles) -> str:
+    return "was" if one.files == 1 else "were"
+
+
+# ---
+# What the rows of all bricks together, and the walks' own counts, say of a scan: doubts that make it not whole, and
+# findings that an admin should know although it is. Pure.
+
+
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Paths of which something is to be said: how many, and the first of them."""
+
+    count: int
+    paths: Sequence[bytes] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrickDoubts:
+    """`doubts` are reasons why the scan is not whole."""
+
+    doubts: tuple[str, ...]
+    findings: tuple[str, ...]
+
+
+def judge_bricks(
+    *,
+    doubled_paths: Seen,
+    doubled_files: Seen,
+    conflicting: Seen,
+    differing: Seen,
+    incomplete: Seen,
+    migrating: int,
+    filling: int,
+    vanished: int,
+    strange: Sequence[StrangeFiles],
+    limit: int,
+) -> BrickDoubts:
+    """Judge it. In a volume whose files lie still nothing is doubled, filled or migrated.
+
+    A directory that some brick lacks is none of these: every file was seen all the same, but the mount may show fewer.
+    What was put there past Gluster is not on the volume, so no file of it is missed. What differs between the copies of a directory, and what vanished, was asked of the mount, so far as `limit` goes.
+    """
+    doubts = [
+        *_sentence(doubled_paths, "path was", "paths were", "found more than once"),
+        *_sentence(doubled_files, "name belongs", "names belong", "to a file that lies on two bricks at once"),
+        *_sentence(conflicting, "directory is", "directories are", "another one on another brick"),
+    ]
+    if migrating:
+        doubts.append(f"{several(migrating, 'file was', 'files were')} being moved to another brick")
+    if filling:
+        doubts.append(f"{several(filling, 'file was', 'files were')} being filled by a move from another brick")
+    if max(doubled_paths.count, differing.count) > limit:
+        doubts.append(f"more paths had to be looked at through the mount than the {limit:,} that are")
+    findings = [
+        *_sentence(
+            differing,
+            "directory differs",
+            "directories differ",
+            "between bricks in owner, mode, ACLs or attributes; what the mount says is taken",
+        ),
+        *_sentence(incomplete, "directory is", "directories are", "missing on some brick; the mount may show less"),
+    ]
+    if vanished:
+        findings.append(
+            f"{several(vanished, 'path', 'paths')} vanished while the bricks were read: removed or renamed by users"
+        )
+    findings += strange_sentences(strange)
+    return BrickDoubts(doubts=tuple(doubts), findings=tuple(findings))
+
+
+def _sentence(seen: Seen, one: str, more: str, what: str) -> Iterable[str]:
+    if seen.count:
+        shown = ", ".join(show(path) or "the root" for path in seen.paths[:_EXAMPLES])
+        others = ", ..." if seen.count > _EXAMPLES else ""
+        yield f"{several(seen.count, one, more)} {what} ({shown}{others})"

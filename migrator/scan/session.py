@@ -1,0 +1,213 @@
+"""What both ways of scanning share: guards, ledger, progress."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from migrator.catalog.model import CatalogRecord
+from migrator.catalog.ports import Catalogs
+from migrator.core.clock import Clock
+from migrator.core.entry import UserTree
+from migrator.core.errors import Refused
+from migrator.core.events import Event, EventKind, Severity
+from migrator.core.paths import show
+from migrator.core.progress import BrickProgress, Progress, ScanProgress
+from migrator.core.units import several
+from migrator.cutover.model import CutoverState
+from migrator.fs.ports import SourceFileSystem
+from migrator.ledger.model import SiteRecord
+from migrator.scan.finding import find_directories, is_directory
+from migrator.scan.rules import choose_trees, parse_patterns
+from migrator.site.rules_guards import mount_problems
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanRequest:
+    """What to scan. `users` maps trees to users where their last name is not it; `restart` begins a new catalog
+    where an unfinished one would be gone on with. `workers` are those that read the mount. `only` are the paths of the
+    user trees to be scanned; empty: everything. A scan of some trees alone is always a new one.
+    """
+
+    trees: Sequence[str]
+    exclude: Sequence[str] = ()
+    users: dict[bytes, str] = field(default_factory=dict)
+    via: str = "mount"
+    workers: int = 8
+    restart: bool = False
+    only: tuple[bytes, ...] = ()
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether no unfinished scan is gone on with."""
+        return self.restart or bool(self.only)
+
+
+class Session:
+    """One invocation of a scan, until it is closed or has failed."""
+
+    def __init__(
+        self,
+        request: ScanRequest,
+        *,
+        site: SiteRecord,
+        source: SourceFileSystem,
+        ledger: "Ledger",
+        catalogs: Catalogs,
+        progress: Progress,
+        clock: Clock,
+    ) -> None:
+        self.request = request
+        self.site = site
+        self.source = source
+        self.ledger = ledger
+        self.catalogs = catalogs
+        self.clock = clock
+        self._progress = progress
+        self.began_s = clock.monotonic_s()
+
+    @property
+    def command(self) -> str:
+        """What begins such a scan again: one of some trees alone is a part of another verb."""
+        return "the same command" if self.request.only else "`migrator scan`"
+
+    def elapsed_s(self) -> float:
+        """Since the session began."""
+        return self.clock.monotonic_s() - self.began_s
+
+    def event(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
+        """Say something, and keep it."""
+        event = Event(at_s=self.clock.now_s(), kind=kind, severity=severity, subject=subject, message=message)
+        self.ledger.events.add(event)
+        self._progress.event(event)
+
+    async def mount_problems(self) -> tuple[str, ...]:
+        """Why the source is not the recorded mount."""
+        try:
+            current = await asyncio.to_thread(self.source.identity)
+        except OSError:
+            current = None
+        return mount_problems(self.site.source, current, where="the source")
+
+    async def require_recorded_mount(self) -> None:
+        """Refuse before anything is read: an empty directory in the source's place is no empty source."""
+        problems = await self.mount_problems()
+        if problems:
+            # The sentinel cannot be read while its own brick is down: that is then what has to be told.
+            problems = (*problems, *(await self.source.health()).problems)
+            message = "the source is not what `migrator init` recorded: " + "; ".join(problems)
+            self.event(EventKind.GUARD_REFUSED, Severity.ERROR, "scan", message)
+            raise Refused(
+                message,
+                cause="it is not mounted, or something else is mounted in its place",
+                hint="mount the source, check with `migrator doctor`, then run `migrator scan` again",
+            )
+
+    def find_trees(self) -> tuple[UserTree, ...]:
+        """The user trees to be scanned, found through the mount; of those asked for alone the ones that are there.
+        Blocking. Raises Refused, UsageError.
+        """
+        only = self.request.only
+        patterns = parse_patterns(self.request.trees, "[users] trees")
+        exclude = parse_patterns(self.request.exclude, "[users] exclude")
+        if not only:
+            found = [(pattern, find_directories(self.source, pattern)) for pattern in patterns]
+            if not any(paths for _, paths in found) and self._all_are_purged():
+                return ()
+            return choose_trees(found, exclude, self.request.users)
+        there = [path for path in only if is_directory(self.source, path)]
+        found = [(pattern, [path for path in there if pattern.matches(path)]) for pattern in patterns]
+        return choose_trees(found, exclude, self.request.users) if any(paths for _, paths in found) else ()
+
+    def _all_are_purged(self) -> bool:
+        """Whether every user tree of the newest scan that saw any was freed by a purge: then no tree is what is expected."""
+        with_trees = [one for one in self.ledger.scans.all() if one.whole and not one.scope and one.trees]
+        latest = [self.ledger.cutovers.latest(tree.path) for tree in with_trees[-1].trees] if with_trees else []
+        return bool(latest) and all(one is not None and one.state is CutoverState.PURGED for one in latest)
+
+    def lacking(self, trees: Sequence[UserTree]) -> tuple[str, ...]:
+        """Why a scan of some trees alone that found these is not whole: what nobody looked for is not known to be gone."""
+        return tuple(
+            f"user tree {show(path)} is not on the source, or is none by [users] in site.toml any more"
+            for path in sorted(set(self.request.only).difference(tree.path for tree in trees))
+        )
+
+    def new_record(
+        self, *, name: str, at_s: float, via: str, trees: tuple[UserTree, ...], fingerprint: str
+    ) -> CatalogRecord:
+        """The opening record of a catalog; the ledger knows of it before it is on disk."""
+        scan_id = self.ledger.scans.start(catalog=name, via=via, at_s=at_s, scope=self.request.only)
+        return CatalogRecord(
+            name=name,
+            scan_id=scan_id,
+            site_id=self.site.site_id,
+            via=via,
+            trees=trees,
+            parts=(),
+            started_at_s=at_s,
+            finished_at_s=None,
+            whole=False,
+            reasons=(),
+            rows=0,
+            files=0,
+            directories=0,
+            size_bytes=0,
+            problems=0,
+            health_fingerprint=fingerprint,
+            scope=self.request.only,
+        )
+
+    def show(
+        self,
+        *,
+        rows: int,
+        directories_waiting: int,
+        problems: int,
+        by_tree: Mapping[bytes | None, tuple[int, int]],
+        trees: Sequence[UserTree],
+        bricks: tuple[BrickProgress, ...] = (),
+    ) -> None:
+        """How far it is."""
+        users = {tree.path: tree.user for tree in trees}
+        by_user: dict[str, tuple[int, int]] = {}
+        for tree, (tree_rows, size_bytes) in by_tree.items():
+            if tree is not None:
+                user = users.get(tree) or show(tree)
+                user_rows, user_bytes = by_user.get(user, (0, 0))
+                by_user[user] = (user_rows + tree_rows, user_bytes + size_bytes)
+        self._progress.show(
+            ScanProgress(
+                elapsed_s=self.elapsed_s(),
+                rows=rows,
+                directories_waiting=directories_waiting,
+                problems=problems,
+                by_user=tuple((user, *facts) for user, facts in sorted(by_user.items())),
+                bricks=bricks,
+            )
+        )
+
+    def finish(self, closed: CatalogRecord) -> None:
+        """Tell the ledger what a scan came to."""
+        self.ledger.scans.finish(closed)
+        severity = Severity.INFO if closed.whole else Severity.WARNING
+        self.event(EventKind.SCAN_FINISHED, severity, closed.name, _finished(closed))
+
+
+def trees_in_words(count: int, scope: Sequence[bytes]) -> str:
+    """What a scan reads."""
+    return several(count, "user tree") + (" and nothing else" if scope else "")
+
+
+def catalog_name(at_s: float) -> str:
+    """By date and time, UTC, to the millisecond: sorted by name is sorted by time."""
+    moment = datetime.fromtimestamp(at_s, tz=UTC)
+    return f"{moment:%Y%m%dT%H%M%S}.{moment.microsecond // 1000:03d}Z"
+
+
+def _finished(record: CatalogRecord) -> str:
+    paths = f"{several(record.rows, 'path is', 'paths are')} in the catalog"
+    return f"{paths}; it is whole" if record.whole else f"{paths}; it is not whole: {'; '.join(record.reasons)}"

@@ -1,0 +1,1 @@
+"""When which brick and server is free: plan, bricks and capacity together."""

@@ -1,0 +1,657 @@
+"""Which schedules are tried, which is best, and what would make one possible. Pure."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import permutations
+from math import ceil
+from typing import assert_never
+
+from migrator.beegfs.model import StorageSeen, TargetKind
+from migrator.beegfs.rules import DEFAULT_LOW_LIMITS, best_pool, low_limit, there
+from migrator.bricks.model import BrickRoom
+from migrator.core.units import DAY_S, GIB, PIB, YEAR_S, format_size, several
+from migrator.cutover.model import CutoverRecord, CutoverState
+from migrator.fs.model import Need
+from migrator.gluster.model import Brick, VolumeState
+from migrator.gluster.rules import subvolumes
+from migrator.plan.model import Batch, TransferCost, TreeUsage
+from migrator.plan.rules_forecast import Growth
+from migrator.reap.model import ReapAction, ReapedTree
+from migrator.schedule.model import (
+    BatchFacts,
+    BatchStep,
+    Change,
+    HostStep,
+    KeptFacts,
+    Obstacle,
+    ObstacleKind,
+    OldFiles,
+    OrderSchedule,
+    Outcome,
+    Placed,
+    Remedies,
+    Schedule,
+    ScheduleFacts,
+    ScheduleOrder,
+    StorageParts,
+    SubvolumeFacts,
+    SubvolumeStep,
+    TargetPart,
+    TreeOnBrick,
+    WhatIf,
+)
+from migrator.schedule.rules_drains import DrainCost, SlowerInDrains
+from migrator.schedule.rules_play import play
+
+# ---
+# Which orders of draining and of moving are tried, and which outcome is the best.
+
+
+EVERY_ORDER_UP_TO = 4
+"""So many subvolumes have 24 orders of draining, and all are tried; of more the likely ones are."""
+
+
+def drain_orders(facts: ScheduleFacts) -> list[tuple[int, ...]]:
+    """Orders of the places in `facts.subvolumes` that are worth a try; the last of each is retired."""
+    places = range(len(facts.subvolumes))
+    if len(places) <= EVERY_ORDER_UP_TO:
+        return list(permutations(places))
+    held = [_held(facts, place) for place in places]
+    size = [facts.subvolumes[place].total_bytes for place in places]
+    of_host: dict[tuple[str, ...], int] = {}
+    for place in places:
+        of_host[facts.subvolumes[place].hosts] = of_host.get(facts.subvolumes[place].hosts, 0) + held[place]
+    by_host = {place: (of_host[facts.subvolumes[place].hosts], facts.subvolumes[place].hosts) for place in places}
+    found = [
+        # Server after server, the lightest first: whole servers are free soonest.
+        tuple(sorted(places, key=lambda place: (by_host[place], held[place], place))),
+        tuple(sorted(places, key=lambda place: (held[place], place))),
+        tuple(sorted(places, key=lambda place: (-size[place], held[place], place))),
+        tuple(sorted(places, key=lambda place: (size[place], held[place], place))),
+        # Those without room of their own to spare can only leave.
+        tuple(sorted(places, key=lambda place: (size[place] - held[place], place))),
+        tuple(places),
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _held(facts: ScheduleFacts, place: int) -> int:
+    one = facts.subvolumes[place]
+    return one.total_bytes - one.free_bytes
+
+
+def best_outcome(facts: ScheduleFacts, batch_order: Sequence[int]) -> Outcome:
+    """The drains in the order that is best for this order of batches."""
+    return min((play(facts, batch_order, order) for order in drain_orders(facts)), key=merit)
+
+
+def is_possible(facts: ScheduleFacts, batch_order: Sequence[int]) -> bool:
+    """Whether any order of draining comes to its end."""
+    return any(play(facts, batch_order, order).obstacle is None for order in drain_orders(facts))
+
+
+def merit(outcome: Outcome) -> tuple[float, ...]:
+    """Less is better: to come to the end at all, bricks free early, servers free early; or to come far."""
+    cleared = [step.cleared_day for step in outcome.subvolumes if step.cleared_day is not None]
+    free = [host.free_day for host in outcome.hosts if host.free_day is not None]
+    if outcome.obstacle is not None:
+        return (1.0, -len(outcome.batches), -len(cleared), outcome.obstacle.lacking_bytes, sum(cleared))
+    return (0.0, sum(cleared), sum(free))
+
+
+def heaviest_first(batches: Sequence[BatchFacts]) -> tuple[int, ...]:
+    """Places of the batches by what they hold."""
+    return tuple(sorted(range(len(batches)), key=lambda place: (-batches[place].placed.all_bytes, place)))
+
+
+def likely_orders(facts: ScheduleFacts) -> Iterator[tuple[int, ...]]:
+    """Orders of the batches that may free bricks sooner than the heaviest first."""
+    batches = facts.batches
+    places = range(len(batches))
+    yield tuple(places)
+    yield heaviest_first(batches)
+    yield tuple(sorted(places, key=lambda place: (batches[place].placed.all_bytes, place)))
+
+    def days_for_byte(place: int) -> float:
+        return batches[place].copy_days / max(batches[place].placed.all_bytes, 1)
+
+    yield tuple(sorted(places, key=lambda place: (days_for_byte(place), place)))
+    for lightest in sorted(range(len(facts.subvolumes)), key=lambda place: (_held(facts, place), place))[:2]:
+
+        def elsewhere(place: int, on: int = lightest) -> float:
+            placed = batches[place].placed
+            return -placed.size_bytes[on] / max(batches[place].copy_days, 1e-9)
+
+        yield tuple(sorted(places, key=lambda place: (elsewhere(place), place)))
+
+
+def soonest(facts: ScheduleFacts) -> Outcome:
+    """The outcome that frees bricks soonest, of the likely orders."""
+    return min((best_outcome(facts, order) for order in dict.fromkeys(likely_orders(facts))), key=merit)
+
+
+# ---
+# What would make an impossible schedule possible: the least room that does, or the fewest users whose old files go.
+
+
+_MOST_BYTES = 1024 * PIB
+_MOST_INODES = 10**12
+_EXACT_SHARE = 1 / 256
+"""Of what is found: nobody orders disks by the byte."""
+
+_FULLEST_PERCENT = 98
+"""Beyond that XFS and BeeGFS slow down, and a few hours of writing fill a disk."""
+
+
+def remedies(facts: ScheduleFacts, order: Sequence[int]) -> Remedies:
+    """For an order of batches that is impossible with these facts."""
+    more_bytes, more_inodes = _more_room(facts, order)
+    reap_users = _reaped_users(facts, order)
+    saved = None
+    if reap_users is not None:
+        saved = sum(old.size_bytes for batch in facts.batches for old in batch.old if old.user in reap_users)
+    return Remedies(
+        more_bytes=more_bytes,
+        more_inodes=more_inodes,
+        reap_bytes=saved,
+        reap_users=reap_users or (),
+        max_fill=_fuller(facts, order),
+    )
+
+
+def with_room(facts: ScheduleFacts, more_bytes: int, more_inodes: int) -> ScheduleFacts:
+    """The same with so much more, empty, on the target, beyond what `max_fill` leaves free."""
+    inodes = facts.target_inodes_free
+    whole = ceil(more_bytes / facts.max_fill) if facts.max_fill else more_bytes
+    return replace(
+        facts,
+        target=_enlarged(facts, whole),
+        target_inodes_free=None if inodes is None else inodes + more_inodes,
+    )
+
+
+def _enlarged(facts: ScheduleFacts, more_bytes: int) -> tuple[TargetPart, ...]:
+    """Storage targets that take new files grow alike: what a smaller one than the others would bring is not all room."""
+    growing = sum(part.takes_new for part in facts.target)
+    if facts.target_low_bytes is None or not growing:
+        return (*facts.target, TargetPart(total_bytes=more_bytes, free_bytes=more_bytes))
+    each = ceil(more_bytes / growing)
+    return tuple(
+        replace(part, total_bytes=part.total_bytes + each, free_bytes=part.free_bytes + each)
+        if part.takes_new
+        else part
+        for part in facts.target
+    )
+
+
+def _more_room(facts: ScheduleFacts, order: Sequence[int]) -> tuple[int | None, int | None]:
+    def possible(more_bytes: int, more_inodes: int) -> bool:
+        return is_possible(with_room(facts, more_bytes, more_inodes), order)
+
+    if not possible(_MOST_BYTES, _MOST_INODES):
+        return None, None
+    inodes_suffice = possible(_MOST_BYTES, 0)
+    more_bytes = _least(lambda most: possible(most, 0 if inodes_suffice else _MOST_INODES), GIB, _MOST_BYTES)
+    if inodes_suffice:
+        return more_bytes, 0
+    return more_bytes, _least(lambda most: possible(more_bytes, most), 1000, _MOST_INODES)
+
+
+def _least(possible: Callable[[int], bool], step: int, most: int) -> int:
+    """The least amount, in whole steps and nearly, that suffices, where `most` does; more always suffices too."""
+    if possible(0):
+        return 0
+    low, high = 0, step
+    while high < most and not possible(high):
+        low, high = high, high * 2
+    while high - low > max(step, round(high * _EXACT_SHARE)):
+        middle = (low + high) // 2 // step * step
+        if middle <= low:
+            break
+        low, high = (low, middle) if possible(middle) else (middle, high)
+    return min(high, most)
+
+
+def _fuller(facts: ScheduleFacts, order: Sequence[int]) -> float | None:
+    """The least whole percentage that suffices, on both sides."""
+    percents = range(int(facts.max_fill * 100) + 1, _FULLEST_PERCENT + 1)
+    found = (percent / 100 for percent in percents if is_possible(replace(facts, max_fill=percent / 100), order))
+    return next(found, None)
+
+
+def _reaped_users(facts: ScheduleFacts, order: Sequence[int]) -> tuple[str, ...] | None:
+    """The users with most old files, as few of them as suffice."""
+    old: dict[str, int] = {}
+    for batch in facts.batches:
+        for one in batch.old:
+            old[one.user] = old.get(one.user, 0) + one.size_bytes
+    users = sorted((user for user in old if old[user]), key=lambda user: (-old[user], user))
+
+    def possible(count: int) -> bool:
+        return is_possible(without_old(facts, users[:count]), order)
+
+    if not users or not possible(len(users)):
+        return None
+    return tuple(users[: _least(possible, 1, len(users))])
+
+
+def without_old(facts: ScheduleFacts, users: Sequence[str]) -> ScheduleFacts:
+    """The same where old files of these users are not copied; their sources stay until they are purged with the rest."""
+    return replace(facts, batches=tuple(_without(batch, frozenset(users)) for batch in facts.batches))
+
+
+def _without(batch: BatchFacts, users: frozenset[str]) -> BatchFacts:
+    saved = sum(old.size_bytes for old in batch.old if old.user in users)
+    share = saved / batch.placed.all_bytes if batch.placed.all_bytes else 0.0
+    return replace(
+        batch,
+        target_bytes=max(batch.target_bytes - saved, 0),
+        copy_days=batch.copy_days * max(1.0 - share, 0.0),
+    )
+
+
+# ---
+# What a conversion schedule rests on, and what stops one, in sentences. Pure.
+
+
+_LAST_S = 253402300799.0
+"""The end of the year 9999, the last that a date can hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """What was measured here or is assumed: copying, copying beside drains, drains, and what users add."""
+
+    copying: TransferCost
+    slower: SlowerInDrains
+    drains: DrainCost
+    growth: Growth
+
+
+def assumptions(facts: ScheduleFacts, rates: Rates, reaped: Mapping[bytes, ReapedTree]) -> tuple[str, ...]:
+    """The sentences of a schedule with these facts."""
+    return (*_rates(facts, rates), *_sources(facts, reaped), *_target(facts))
+
+
+def _rates(facts: ScheduleFacts, rates: Rates) -> Iterator[str]:
+    yield f"copying: {rates.copying.basis}"
+    yield f"copying while a drain moves files, when only the mount is read: {rates.slower.basis}"
+    yield f"drains: {rates.drains.basis}; one at a time, beside the copying"
+    if facts.growth_bytes_per_day:
+        yield (
+            f"users together add {format_size(facts.growth_bytes_per_day)} a day ({rates.growth.basis}), each in proportion to "
+            "what he has; the trash holds as much as is added in the time that it is kept"
+        )
+    elif rates.growth.basis:
+        yield f"users add nothing: {rates.growth.basis}"
+    else:
+        yield "users add nothing, which is not known: too little was measured here yet, and [capacity] growth is not set"
+
+
+def _sources(facts: ScheduleFacts, reaped: Mapping[bytes, ReapedTree]) -> Iterator[str]:
+    yield (
+        "users work on the target as soon as their batch is copied; their sources are kept for "
+        f"{_days(facts.retain_days)} ([cutover] retain), then purged"
+    )
+    yield "Gluster spreads what is new, and what a drain moves, over the bricks by their size"
+    full = [
+        one.number for one in facts.subvolumes if one.total_bytes - one.free_bytes > facts.max_fill * one.total_bytes
+    ]
+    if full:
+        yield (
+            f"{several(len(full), 'subvolume is', 'subvolumes are')} fuller than [capacity] max_fill already: nothing is drained "
+            "onto such a one before it has emptied"
+        )
+    outside = facts.outside.all_bytes
+    if outside:
+        yield (
+            f"{format_size(outside)} outside every user tree move from brick to brick with every drain, and have to be taken "
+            "care of before the last is retired"
+        )
+    if any(tree.action is ReapAction.SKIP for tree in reaped.values()):
+        yield "skipped files are released before their users are purged (`migrator reap release`)"
+    if any(tree.action is ReapAction.ARCHIVE for tree in reaped.values()):
+        yield "archives take as much room as the files in them: how well they compress is not known"
+
+
+def _target(facts: ScheduleFacts) -> Iterator[str]:
+    yield (
+        f"cleared bricks are room of the target {_days(facts.handover_days)} after they are cleared"
+        if facts.bricks_join
+        else "cleared bricks are not given to the target"
+    )
+    yield from _storage(facts)
+    if facts.target_inodes_free is None:
+        yield "how many files the target can take is not known, and limits nothing here"
+
+
+def _storage(facts: ScheduleFacts) -> Iterator[str]:
+    low_bytes = facts.target_low_bytes
+    if low_bytes is None:
+        yield "the target is counted as one: the room of its single storage targets is not known"
+        return
+    passed = sum(not part.takes_new for part in facts.target)
+    if passed:
+        yield f"{several(passed, 'storage target takes', 'storage targets take')} no new files now, and none later here"
+    if low_bytes:
+        default = low_bytes in DEFAULT_LOW_LIMITS
+        how = "BeeGFS's own default; which limit is set is not known" if default else "as it does already"
+        yield (
+            f"new files go evenly to all storage targets that take any; one with less than {format_size(low_bytes)} free is "
+            f"passed over ({how})"
+        )
+    else:
+        yield (
+            "new files go evenly to all storage targets that take any, until the first is full: from which room on BeeGFS "
+            "passes over one is not known"
+        )
+
+
+def _days(days: float) -> str:
+    return "1 day" if days == 1 else f"{days:g} days"
+
+
+def day_words(day: float, begins_at_s: float) -> str:
+    """A day of a schedule with its date in UTC: `37.4, 2026-12-29`."""
+    return f"{day:.1f}{_date(day, begins_at_s, ', ')}"
+
+
+def _date(day: float, begins_at_s: float, before: str, after: str = "") -> str:
+    at_s = begins_at_s + day * DAY_S
+    return f"{before}{datetime.fromtimestamp(at_s, UTC).date()}{after}" if at_s < _LAST_S else ""
+
+
+def obstacle_words(obstacle: Obstacle, begins_at_s: float) -> str:
+    """What stops a schedule that begins at that time (seconds since the epoch)."""
+    day = f"on day {obstacle.day:.0f}{_date(obstacle.day, begins_at_s, ' (', ')')}"
+    match obstacle.kind:
+        case ObstacleKind.TARGET_BYTES:
+            return f"{day} batch {obstacle.batch} lacks {format_size(obstacle.lacking_bytes)} on the target, and nothing frees room there any more"
+        case ObstacleKind.TARGET_INODES:
+            return f"{day} batch {obstacle.batch} lacks {several(obstacle.lacking_inodes, 'inode')} on the target"
+        case ObstacleKind.TARGET_GROWTH:
+            return f"{day} what moved users add begins to fill the target beyond [capacity] max_fill"
+        case ObstacleKind.SOURCE_GROWTH:
+            return f"{day} what users add begins to fill subvolume {obstacle.subvolume} beyond [capacity] max_fill"
+        case ObstacleKind.SOURCE_ROOM:
+            return f"{day} subvolume {obstacle.subvolume} cannot be drained: what stays on the source does not fit on the others"
+        case ObstacleKind.COPY_TOO_SLOW:
+            return f"users of batch {obstacle.batch} add faster than they are copied"
+        case _:
+            assert_never(obstacle.kind)
+
+
+def schedule_problem(schedule: Schedule, begins_at_s: float) -> str | None:
+    """What speaks against relying on the plan, which was made at that time; None where its own order comes to its end, or
+    nothing is known of it.
+    """
+    if not schedule.orders or schedule.orders[0].outcome.obstacle is None:
+        return None
+    return f"the bricks cannot be converted by this plan: {obstacle_words(schedule.orders[0].outcome.obstacle, begins_at_s)}"
+
+
+# ---
+# The conversion schedule of a plan: several orders side by side, what depends on what, and how to make it possible. Pure.
+
+
+_DIGITS = 3
+"""Of a day: a minute and a half."""
+
+
+def make_schedule(facts: ScheduleFacts, *, assumptions: Sequence[str] = ()) -> Schedule:
+    """The schedule of the batches as they are planned, beside the heaviest first and the order that frees bricks soonest.
+
+    Same facts, same schedule. Without a subvolume or a batch there is nothing to schedule: raises ValueError.
+    """
+    if not facts.subvolumes or not facts.batches:
+        raise ValueError("a schedule needs bricks and batches")
+    planned = tuple(range(len(facts.batches)))
+    outcome = best_outcome(facts, planned)
+    heaviest = heaviest_first(facts.batches)
+    orders = [
+        (ScheduleOrder.PLANNED, outcome),
+        (ScheduleOrder.HEAVIEST, outcome if heaviest == planned else best_outcome(facts, heaviest)),
+        (ScheduleOrder.SOONEST, soonest(facts)),
+    ]
+    return Schedule(
+        problem=None,
+        assumptions=tuple(assumptions),
+        max_fill=facts.max_fill,
+        growth_bytes_per_day=ceil(facts.growth_bytes_per_day),
+        every_drain_order=len(facts.subvolumes) <= EVERY_ORDER_UP_TO,
+        orders=tuple(OrderSchedule(order=order, outcome=_rounded(found)) for order, found in orders),
+        what_if=tuple(_what_if(change, facts, planned) for change in Change),
+        remedies=None if outcome.obstacle is None else remedies(facts, planned),
+    )
+
+
+def changed(facts: ScheduleFacts, change: Change) -> ScheduleFacts:
+    """The facts under other circumstances."""
+    match change:
+        case Change.COPY_HALVED:
+            return replace(facts, batches=tuple(map(_copied_in_twice_the_time, facts.batches)))
+        case Change.DRAIN_HALVED:
+            return replace(
+                facts,
+                drain_days_per_byte=2 * facts.drain_days_per_byte,
+                drain_days_per_file=2 * facts.drain_days_per_file,
+            )
+        case Change.GROWTH_DOUBLED:
+            return replace(facts, growth_bytes_per_day=2 * facts.growth_bytes_per_day)
+        case Change.BRICKS_NOT_JOINED:
+            return replace(facts, bricks_join=False)
+
+
+def _copied_in_twice_the_time(batch: BatchFacts) -> BatchFacts:
+    in_drain = batch.copy_days_in_drain
+    return replace(batch, copy_days=2 * batch.copy_days, copy_days_in_drain=None if in_drain is None else 2 * in_drain)
+
+
+def _what_if(change: Change, facts: ScheduleFacts, planned: Sequence[int]) -> WhatIf:
+    outcome = _rounded(best_outcome(changed(facts, change), planned))
+    cleared = [step.cleared_day for step in outcome.subvolumes if step.cleared_day is not None]
+    return WhatIf(
+        change=change,
+        done_day=outcome.done_day,
+        first_cleared_day=min(cleared, default=None),
+        hosts=outcome.hosts,
+        obstacle=outcome.obstacle,
+    )
+
+
+def _rounded(outcome: Outcome) -> Outcome:
+    return Outcome(
+        done_day=_day_or_none(outcome.done_day),
+        obstacle=None if outcome.obstacle is None else _rounded_obstacle(outcome.obstacle),
+        batches=tuple(map(_rounded_batch, outcome.batches)),
+        subvolumes=tuple(map(_rounded_subvolume, outcome.subvolumes)),
+        hosts=tuple(HostStep(host=one.host, free_day=_day_or_none(one.free_day)) for one in outcome.hosts),
+    )
+
+
+def _rounded_obstacle(obstacle: Obstacle) -> Obstacle:
+    return replace(obstacle, day=round(obstacle.day, _DIGITS))
+
+
+def _rounded_batch(step: BatchStep) -> BatchStep:
+    return BatchStep(
+        batch=step.batch,
+        begins_day=round(step.begins_day, _DIGITS),
+        moved_day=round(step.moved_day, _DIGITS),
+        freed_day=round(step.freed_day, _DIGITS),
+        waited_days=round(step.waited_days, _DIGITS),
+    )
+
+
+def _rounded_subvolume(step: SubvolumeStep) -> SubvolumeStep:
+    return replace(
+        step, drain_begins_day=_day_or_none(step.drain_begins_day), cleared_day=_day_or_none(step.cleared_day)
+    )
+
+
+def _day_or_none(day: float | None) -> float | None:
+    return None if day is None else round(day, _DIGITS)
+
+
+# ---
+# What the conversion schedule is computed from, out of a catalog, the plan's batches and a look at the volume. Pure.
+
+
+HANDOVER_DAYS = 1.0
+"""From a cleared brick to a storage target: a file system is made anew, and somebody has to be there."""
+
+
+class NoSchedule(Exception):
+    """Why there can be no schedule, as a sentence. It is no failure: the plan is made without."""
+
+
+def volume_facts(state: VolumeState, rooms: Mapping[str, BrickRoom]) -> tuple[SubvolumeFacts, ...]:
+    """The subvolumes with their room. Raises NoSchedule where bricks are not what users have on them, or room is not told."""
+    if state.disperse_count > 1:
+        raise NoSchedule(
+            "a dispersed volume keeps pieces of files on its bricks: who uses how much of which is not known"
+        )
+    try:
+        sets = subvolumes(state)
+    except ValueError as error:
+        raise NoSchedule(f"the bricks of the volume are not understood: {error}") from None
+    return tuple(_subvolume(number, members, rooms) for number, members in enumerate(sets, start=1))
+
+
+def _subvolume(number: int, members: Sequence[Brick], rooms: Mapping[str, BrickRoom]) -> SubvolumeFacts:
+    found = {brick.name: rooms[brick.name] for brick in members if brick.name in rooms}
+    unknown = [name for name in (brick.name for brick in members) if name not in found or _size(found[name]) is None]
+    if unknown:
+        raise NoSchedule(
+            f"the room on {', '.join(unknown)} is not known: see `gluster volume status VOLUME detail`; the volume must be "
+            "started, and glusterd must run on all hosts"
+        )
+    # An arbiter has names without content, and room for no more.
+    data = [found[brick.name] for brick in members if not brick.arbiter]
+    tightest = min(data, key=lambda room: room.free_bytes or 0)
+    inodes = [room.free_inodes for room in found.values() if room.free_inodes is not None]
+    return SubvolumeFacts(
+        number=number,
+        bricks=tuple(brick.name for brick in members),
+        hosts=tuple(dict.fromkeys(brick.host for brick in members)),
+        total_bytes=tightest.total_bytes or 0,
+        free_bytes=tightest.free_bytes or 0,
+        free_inodes=min(inodes, default=None),
+        added_bytes=sum(room.total_bytes or 0 for room in found.values()),
+    )
+
+
+def _size(room: BrickRoom) -> int | None:
+    return None if room.free_bytes is None else room.total_bytes
+
+
+class Placement:
+    """Who has what on which subvolume. What was on bricks that are not in the volume any more lies it is not known where."""
+
+    def __init__(self, sets: Sequence[SubvolumeFacts], uses: Iterable[TreeOnBrick]) -> None:
+        self._count = len(sets)
+        place_of = {brick: place for place, one in enumerate(sets) for brick in one.bricks}
+        self._of_tree: dict[bytes | None, list[tuple[int, TreeOnBrick]]] = {}
+        for use in uses:
+            place = self._count if use.brick is None else place_of.get(use.brick, self._count)
+            self._of_tree.setdefault(use.tree, []).append((place, use))
+
+    def of(self, trees: Iterable[bytes | None]) -> Placed:
+        """What these trees have together; None is what lies outside every tree."""
+        size_bytes, files = [0] * (self._count + 1), [0] * (self._count + 1)
+        for tree in trees:
+            for place, use in self._of_tree.get(tree, ()):
+                size_bytes[place] += use.allocated_bytes
+                files[place] += use.files
+        return Placed(
+            size_bytes=tuple(size_bytes[:-1]),
+            files=tuple(files[:-1]),
+            unplaced_bytes=size_bytes[-1],
+            unplaced_files=files[-1],
+        )
+
+
+def batch_facts(
+    batch: Batch,
+    usages: Mapping[bytes, TreeUsage],
+    placement: Placement,
+    *,
+    arrived: Mapping[bytes, Need],
+    reaped: Mapping[bytes, ReapedTree],
+    archived_s: float,
+    cost: TransferCost,
+    slower: SlowerInDrains,
+) -> BatchFacts:
+    """One batch. `arrived` is what earlier plans brought of its trees, `archived_s` how long its archives take. What it is
+    forecast to take is by `cost`; while a drain moves files it is `slower`.
+    """
+    copy_days = (batch.forecast_s + archived_s) / DAY_S
+    needs = [_need(usages[tree.path], arrived.get(tree.path), reaped.get(tree.path)) for tree in batch.trees]
+    return BatchFacts(
+        number=batch.number,
+        placed=placement.of(tree.path for tree in batch.trees),
+        target_bytes=sum(need.size_bytes for need in needs),
+        target_inodes=sum(need.inodes for need in needs),
+        copy_days=copy_days,
+        copy_days_in_drain=slower.days_in_drain(copy_days, files=batch.files, size_bytes=batch.size_bytes, cost=cost),
+        old=tuple(
+            OldFiles(
+                user=tree.user,
+                size_bytes=min(_old_bytes(usages[tree.path], reaped.get(tree.path)), need.size_bytes),
+            )
+            for tree, need in zip(batch.trees, needs, strict=True)
+        ),
+    )
+
+
+def _need(usage: TreeUsage, arrived: Need | None, reaped: ReapedTree | None) -> Need:
+    """What a tree takes of the target: archives too, uncompressed; what is skipped takes nothing."""
+    size_bytes = usage.allocated_bytes
+    # The root of the tree is a directory too.
+    inodes = usage.files + usage.directories + 1
+    if reaped is not None and reaped.action is not ReapAction.LIST:
+        inodes -= reaped.inodes
+        size_bytes -= reaped.allocated_bytes if reaped.action is ReapAction.SKIP else 0
+    if arrived is not None:
+        size_bytes -= arrived.size_bytes
+        inodes -= arrived.inodes
+    return Need(size_bytes=max(size_bytes, 0), inodes=max(inodes, 0))
+
+
+def _old_bytes(usage: TreeUsage, reaped: ReapedTree | None) -> int:
+    old = sum(bucket.size_bytes for bucket in usage.by_mtime if bucket.max_age_s is None or bucket.max_age_s > YEAR_S)
+    skipped = reaped.allocated_bytes if reaped is not None and reaped.action is ReapAction.SKIP else 0
+    return max(old - skipped, 0)
+
+
+def storage_parts(seen: StorageSeen | None) -> StorageParts | None:
+    """The storage targets that user trees get theirs from, but for those that are not online; None where the room of any is
+    not known.
+    """
+    if seen is None:
+        return None
+    storage = [
+        one for one in seen.targets if one.kind is TargetKind.STORAGE and seen.storage_pool in (None, one.storage_pool)
+    ]
+    found, taking = there(storage), best_pool(storage)
+    parts = tuple(
+        TargetPart(total_bytes=one.total_bytes, free_bytes=one.free_bytes, takes_new=one in taking)
+        for one in found
+        if one.total_bytes is not None and one.free_bytes is not None
+    )
+    return StorageParts(parts=parts, low_bytes=low_limit(storage)) if parts and len(parts) == len(found) else None
+
+
+def kept_facts(
+    records: Mapping[bytes, CutoverRecord], placement: Placement, *, now_s: float, retain_s: float
+) -> tuple[KeptFacts, ...]:
+    """The sources of users who work on the target, that are not purged yet."""
+    found = []
+    for tree, record in sorted(records.items()):
+        if record.state is CutoverState.PURGED:
+            continue
+        since_s = record.times.get(CutoverState.THAWED, now_s)
+        due_day = max(since_s + retain_s - now_s, 0.0) / DAY_S
+        found.append(KeptFacts(placed=placement.of([tree]), freed_day=due_day))
+    return tuple(found)

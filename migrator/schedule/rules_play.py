@@ -1,0 +1,650 @@
+"""One schedule played through, event by event. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heappush
+from math import ceil, inf
+
+from migrator.beegfs.rules import even_room, filled
+from migrator.schedule.model import (
+    BatchFacts,
+    BatchStep,
+    HostStep,
+    Obstacle,
+    ObstacleKind,
+    Outcome,
+    Placed,
+    ScheduleFacts,
+    SubvolumeFacts,
+    SubvolumeStep,
+)
+
+# ---
+# What an outcome says of bricks that were not drained, and of servers. Pure.
+
+
+def waiting_steps(rest: Sequence[SubvolumeFacts], done_day: float | None) -> tuple[SubvolumeStep, ...]:
+    """Subvolumes whose drain has not begun; the last of them is retired when everything is done."""
+    return tuple(
+        SubvolumeStep(
+            subvolume=one.number,
+            bricks=one.bricks,
+            drain_begins_day=None,
+            cleared_day=done_day if one is rest[-1] else None,
+            moved_bytes=0,
+            retired=one is rest[-1],
+        )
+        for one in rest
+    )
+
+
+def host_steps(subvolumes: Sequence[SubvolumeFacts], steps: Sequence[SubvolumeStep]) -> tuple[HostStep, ...]:
+    """Every server is free with the last of its bricks."""
+    cleared = {step.subvolume: step.cleared_day for step in steps}
+    days: dict[str, list[float | None]] = {}
+    for one in subvolumes:
+        for host in one.hosts:
+            days.setdefault(host, []).append(cleared[one.number])
+    return tuple(
+        HostStep(host=host, free_day=None if None in found else max(day for day in found if day is not None))
+        for host, found in sorted(days.items())
+    )
+
+
+# ---
+# How full the source is while a schedule is played through.
+#
+# Gluster places files by their names, each subvolume a share by its size, and a drain spreads what it moves the same way. So
+# what a subvolume holds depends only on which others are drained, and on no history: what lay on it from the beginning,
+# and its share of everything that lay on drained ones or was added since.
+
+
+_TOLERANCE = 1e-9
+"""Of sums of floating-point numbers, relative to what they are compared with."""
+
+
+def within(amount: float, limit: float) -> bool:
+    """Whether an amount keeps a limit, but for rounding."""
+    return amount <= limit + _TOLERANCE * max(abs(amount), abs(limit))
+
+
+class Amount:
+    """Bytes, or files, on the source: where they were first, and what was added since."""
+
+    def __init__(self, subvolumes: int, growth_share: float) -> None:
+        self._base = [0.0] * subvolumes
+        self._unplaced = 0.0
+        self._growth_share = growth_share
+        self._settled = 0.0
+        self._live = 0.0
+
+    def add(self, placed: Sequence[int], unplaced: int, *, live: bool) -> None:
+        """What lies there in the beginning; `live`: it grows."""
+        for place, amount in enumerate(placed):
+            self._base[place] += amount
+        self._unplaced += unplaced
+        if live:
+            self._live += (sum(placed) + unplaced) * self._growth_share
+
+    def settle(self, whole: float, day: float) -> None:
+        """What was `whole` in the beginning grows no more from this day on."""
+        growth = whole * self._growth_share
+        self._live -= growth
+        self._settled += growth * day
+
+    def remove(self, placed: Sequence[int], unplaced: int, *, grown_until_day: float) -> None:
+        """Take away what grew until that day."""
+        for place, amount in enumerate(placed):
+            self._base[place] -= amount
+        self._unplaced -= unplaced
+        self._settled -= (sum(placed) + unplaced) * self._growth_share * grown_until_day
+
+    def loose(self, gone: Sequence[int], day: float) -> float:
+        """What all subvolumes share in: what lay on those that are gone, and what was added."""
+        return sum(self._base[other] for other in gone) + self._unplaced + self._settled + self._live * day
+
+    def on(self, place: int, share: float, loose: float) -> float:
+        """On one subvolume, which takes `share` of what is loose."""
+        return self._base[place] + loose * share
+
+    def rate(self, share: float) -> float:
+        """What is added in a day to a subvolume that takes this share."""
+        return self._live * share
+
+
+class SourceSide:
+    """The subvolumes. One that is being drained counts as gone for the others: room is kept for all that it moves."""
+
+    def __init__(self, facts: ScheduleFacts) -> None:
+        self._facts = facts.subvolumes
+        self._max_fill = facts.max_fill
+        count = len(self._facts)
+        self.bytes = Amount(count, facts.growth_share)
+        self.files = Amount(count, facts.growth_share)
+        for batch in facts.batches:
+            self._add(batch.placed, live=True)
+        for placed in (*(kept.placed for kept in facts.kept), facts.outside):
+            self._add(placed, live=False)
+        self.active = list(range(count))
+        self._gone: list[int] = []
+        self._weights = [max(one.total_bytes, 1) for one in self._facts]
+        self._active_weight = sum(self._weights)
+        # What the file system takes for itself, and what was written since the scan, is not moved by a drain.
+        content = [self.content(place, 0.0) for place in range(count)]
+        self._overhead = [
+            max(one.total_bytes - one.free_bytes - held, 0.0) for one, held in zip(self._facts, content, strict=True)
+        ]
+        files_loose = self.files.loose((), 0.0)
+        self._most_files = [
+            None if one.free_inodes is None else one.free_inodes + self.files.on(place, self._share(place), files_loose)
+            for place, one in enumerate(self._facts)
+        ]
+        # One that is too full already cannot be said to become so: until it has emptied, it is held to its size.
+        self._above = {place for place in self.active if not within(content[place], self._limit(place))}
+
+    def _add(self, placed: Placed, *, live: bool) -> None:
+        self.bytes.add(placed.size_bytes, placed.unplaced_bytes, live=live)
+        self.files.add(placed.files, placed.unplaced_files, live=live)
+
+    def settle(self, placed: Placed, day: float) -> None:
+        """Its users work on the target from now on."""
+        self.bytes.settle(placed.all_bytes, day)
+        self.files.settle(placed.all_files, day)
+
+    def remove(self, placed: Placed, *, grown_until_day: float) -> None:
+        """It was purged."""
+        self.bytes.remove(placed.size_bytes, placed.unplaced_bytes, grown_until_day=grown_until_day)
+        self.files.remove(placed.files, placed.unplaced_files, grown_until_day=grown_until_day)
+
+    def _share(self, place: int) -> float:
+        return self._weights[place] / self._active_weight
+
+    def content(self, place: int, day: float) -> float:
+        """Bytes of files on an active subvolume, with what a drain under way brings it."""
+        return self.bytes.on(place, self._share(place), self.bytes.loose(self._gone, day))
+
+    def leaving(self, place: int, day: float) -> tuple[float, float]:
+        """Bytes and files that a drain of it has to move if it holds nothing that was added after this day."""
+        rest = [other for other in self._gone if other != place]
+        weight = self._active_weight + (0 if place in self.active else self._weights[place])
+        share = self._weights[place] / weight
+        return (
+            self.bytes.on(place, share, self.bytes.loose(rest, day)),
+            self.files.on(place, share, self.files.loose(rest, day)),
+        )
+
+    def _limit(self, place: int) -> float:
+        return self._facts[place].total_bytes * self._max_fill - self._overhead[place]
+
+    def takes_out(self, place: int) -> None:
+        """Its drain begins: others take what is added, and have room for what it holds."""
+        self.active.remove(place)
+        self._gone.append(place)
+        self._active_weight -= self._weights[place]
+
+    def room_without(self, place: int, day: float) -> bool:
+        """Whether all others would keep their limits on that day if this one was drained."""
+        self.takes_out(place)
+        bytes_loose, files_loose = self._loose(day)
+        kept = all(
+            within(self.bytes.on(other, self._share(other), bytes_loose), self._limit(other))
+            and self._files_fit(other, files_loose)
+            for other in self.active
+        )
+        self._gone.pop()
+        self.active.append(place)
+        self.active.sort()
+        self._active_weight += self._weights[place]
+        return kept
+
+    def _loose(self, day: float) -> tuple[float, float]:
+        return self.bytes.loose(self._gone, day), self.files.loose(self._gone, day)
+
+    def _files_fit(self, place: int, files_loose: float) -> bool:
+        most = self._most_files[place]
+        return most is None or within(self.files.on(place, self._share(place), files_loose), most)
+
+    def note_emptied(self, day: float) -> None:
+        """Whoever has come below its limit is held to it from now on."""
+        self._above = {place for place in self._above if not within(self.content(place, day), self._limit(place))}
+
+    def limit(self, place: int) -> float:
+        """What it may hold of files now."""
+        if place in self._above:
+            return self._facts[place].total_bytes - self._overhead[place]
+        return self._limit(place)
+
+    def overfull(self, day: float) -> tuple[int, float, float] | None:
+        """A subvolume that growth alone brings over a limit by that day, the day on which it does, and the bytes over it
+        in the end; None where all keep theirs.
+        """
+        bytes_loose, files_loose = self._loose(day)
+        found = []
+        for place in self.active:
+            share = self._share(place)
+            for amount, loose, most in (
+                (self.bytes, bytes_loose, self.limit(place)),
+                (self.files, files_loose, self._most_files[place]),
+            ):
+                held = amount.on(place, share, loose)
+                if most is not None and not within(held, most):
+                    rate = amount.rate(share)
+                    over_day = day - (held - most) / rate if rate > 0 else day
+                    found.append((place, over_day, held - most if amount is self.bytes else 0.0))
+        return min(found, key=lambda one: one[1]) if found else None
+
+    @property
+    def facts(self) -> tuple[SubvolumeFacts, ...]:
+        """The subvolumes."""
+        return self._facts
+
+
+# ---
+# How full the target is while a schedule is played through. Nothing ever leaves it, so what it holds only grows.
+
+
+class TargetSide:
+    """The target. As a whole it keeps `max_fill` and the reserve. Where its storage targets are known, nothing is put on it
+    either that would not fit when all of them take alike, by the rule of the guards (`storage_room`).
+    """
+
+    def __init__(self, facts: ScheduleFacts) -> None:
+        self._facts = facts
+        self._free_bytes = sum(part.free_bytes for part in facts.target)
+        whole = sum(part.total_bytes for part in facts.target)
+        self._below_fill_bytes = whole * facts.max_fill - (whole - self._free_bytes)
+        # What was free on each at the last change of their number, and what had been brought by then.
+        self._free = [float(part.free_bytes) for part in facts.target if part.takes_new]
+        self._brought_bytes = 0.0
+        self._left_out: list[int] = []
+        self.room_inodes = facts.target_inodes_free
+        share = facts.growth_share
+        self._bytes = facts.growth_bytes_per_day * facts.trash_keep_days
+        self._inodes = 0.0
+        self.bytes_rate = sum(kept.placed.all_bytes for kept in facts.kept) * share
+        self.inodes_rate = sum(kept.placed.all_files for kept in facts.kept) * share
+        self.room_bytes = self._room()
+
+    def _room(self, *added: int) -> float:
+        """What may be brought in all, with so large storage targets more."""
+        room = min(
+            self._below_fill_bytes + sum(added) * self._facts.max_fill,
+            self._free_bytes + sum(added) - self._facts.reserve_bytes,
+        )
+        low_bytes = self._facts.target_low_bytes
+        if low_bytes is not None:
+            even = self._brought_bytes + even_room([*self._free, *added], low_bytes)
+            room = min(room, even - self._facts.reserve_bytes)
+        return max(room, 0.0)
+
+    def join(self, added_bytes: int, day: float) -> None:
+        """Bricks that were cleared become one storage target. One that would be full before the others, so that less fits than
+        without it, is left out until that is not so any more.
+        """
+        low_bytes = self._facts.target_low_bytes
+        if low_bytes is not None:
+            self._free = filled(self._free, self.used_bytes(day) - self._brought_bytes, low_bytes)
+            self._brought_bytes = self.used_bytes(day)
+        self._left_out.append(added_bytes)
+        largest_first = sorted(self._left_out, reverse=True)
+        # Of the same number the largest are best; each alone may be too small where all together are not.
+        count = max(range(len(largest_first) + 1), key=lambda count: (self._room(*largest_first[:count]), count))
+        joined, self._left_out = largest_first[:count], largest_first[count:]
+        self._free += map(float, joined)
+        self._free_bytes += sum(joined)
+        self._below_fill_bytes += sum(joined) * self._facts.max_fill
+        self.room_bytes = self._room()
+
+    def take(self, batch_bytes: float, batch_inodes: float, bytes_rate: float, inodes_rate: float) -> None:
+        """A batch is copied: from now on its place counts, and it grows."""
+        self._bytes += batch_bytes
+        self._inodes += batch_inodes
+        self.bytes_rate += bytes_rate
+        self.inodes_rate += inodes_rate
+
+    def used_bytes(self, day: float) -> float:
+        """What the migration has brought, with growth and trash."""
+        return self._bytes + self.bytes_rate * day
+
+    def used_inodes(self, day: float) -> float:
+        """As `used_bytes`."""
+        return self._inodes + self.inodes_rate * day
+
+    def lacking(self, day: float, *, with_bytes: float = 0.0, with_inodes: float = 0.0) -> tuple[float, float]:
+        """Bytes and inodes beyond the limits on that day, with so much more; none where it keeps them."""
+        used_bytes, used_inodes = self.used_bytes(day) + with_bytes, self.used_inodes(day) + with_inodes
+        lacks_bytes = 0.0 if within(used_bytes, self.room_bytes) else used_bytes - self.room_bytes
+        inodes_kept = self.room_inodes is None or within(used_inodes, self.room_inodes)
+        return lacks_bytes, 0.0 if inodes_kept else used_inodes - (self.room_inodes or 0)
+
+
+# ---
+# Plays one schedule through, event by event: batches in one order, drains in one order, each as soon as there is room.
+#
+# Batches are copied one after the other, bricks are drained one after the other, both at the same time. Whatever begins
+# has its room from the first moment, so no instant in between passes a limit either.
+
+
+_MOST_TRIES = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holds:
+    """What waits although there is room, since growth would fill that room later: a batch, by its place, for so many
+    bricks that joined the target; a drain, by its place, for so many purges.
+    """
+
+    batches: Mapping[int, int] = field(default_factory=dict)
+    drains: Mapping[int, int] = field(default_factory=dict)
+
+
+def play(facts: ScheduleFacts, batch_order: Sequence[int], drain_order: Sequence[int]) -> Outcome:
+    """What becomes of these orders: places in `facts.batches`, and in `facts.subvolumes`, of which the last is retired."""
+    holds = Holds()
+    for _ in range(_MOST_TRIES):
+        player = _Player(facts, batch_order, drain_order, holds)
+        outcome = player.run()
+        again = player.hold_back(outcome.obstacle)
+        if again is None:
+            break
+        holds = again
+    return outcome
+
+
+@dataclass(slots=True)
+class _Drain:
+    """The drain under way; `done` is the share of it that is moved."""
+
+    place: int
+    begins_day: float
+    moved_bytes: float
+    done: float = 0.0
+
+
+@dataclass(slots=True)
+class _Copy:
+    """The batch that is copied, by its place in the order; `done_days` is what is copied, in days without a drain."""
+
+    place: int
+    facts: BatchFacts
+    begins_day: float
+    waited_days: float
+    done_days: float = 0.0
+
+
+class _Player:
+    """The state of one run through a schedule."""
+
+    def __init__(
+        self, facts: ScheduleFacts, batch_order: Sequence[int], drain_order: Sequence[int], holds: Holds
+    ) -> None:
+        self._facts = facts
+        self._order = [facts.batches[index] for index in batch_order]
+        self._drains = list(drain_order)
+        self._holds = holds
+        self._source = SourceSide(facts)
+        self._target = TargetSide(facts)
+        self._growth_share = facts.growth_share
+        self._day = 0.0
+        self._copy: _Copy | None = None
+        self._drain: _Drain | None = None
+        self._next_batch = 0
+        self._next_drain = 0
+        self._copied_day = 0.0
+        # A heap of what is to be purged: when, a number that makes it unique, what, and until when it grew.
+        self._freeing = [(kept.freed_day, -1 - number, kept.placed, 0.0) for number, kept in enumerate(facts.kept)]
+        heapify(self._freeing)
+        self._joining: list[tuple[float, int]] = []
+        self._purges = 0
+        self._joins = 0
+        self._batch_began_at_joins: dict[int, int] = {}
+        self._drain_began_at_purges: dict[int, int] = {}
+        self._steps: list[BatchStep] = []
+        self._cleared: list[SubvolumeStep] = []
+
+    def run(self) -> Outcome:
+        """To the end, or to an obstacle."""
+        while True:
+            # A drain that begins leaves less room on the source and none less on the target: the order is all one.
+            self._begin_drain()
+            self._begin_batch()
+            if self._is_done():
+                return self._outcome(None)
+            coming = self._next_day()
+            if coming == inf:
+                return self._outcome(self._stuck())
+            obstacle = self._growth_problem(coming)
+            if obstacle is not None:
+                return self._outcome(obstacle)
+            self._advance(coming)
+
+    def hold_back(self, obstacle: Obstacle | None) -> Holds | None:
+        """What has to wait longer the next time, where something could have; None where nothing can be mended so."""
+        if obstacle is None:
+            return None
+        if obstacle.kind is ObstacleKind.TARGET_GROWTH and self._batch_began_at_joins:
+            place = max(self._batch_began_at_joins)
+            wait = self._batch_began_at_joins[place] + 1
+            return replace(self._holds, batches={**self._holds.batches, place: wait})
+        if obstacle.kind is ObstacleKind.SOURCE_GROWTH and self._drain_began_at_purges:
+            place = max(self._drain_began_at_purges)
+            wait = self._drain_began_at_purges[place] + 1
+            return replace(self._holds, drains={**self._holds.drains, place: wait})
+        return None
+
+    def _begin_drain(self) -> None:
+        while self._drain is None and self._next_drain < len(self._drains) - 1:
+            place = self._drains[self._next_drain]
+            if self._purges < self._holds.drains.get(self._next_drain, 0):
+                return
+            ends_day = self._day + self._drain_days(*self._source.leaving(place, self._day))
+            if not self._source.room_without(place, ends_day):
+                return
+            moved_bytes, _ = self._source.leaving(place, self._day)
+            self._source.takes_out(place)
+            self._drain = _Drain(place=place, begins_day=self._day, moved_bytes=moved_bytes)
+            self._drain_began_at_purges[self._next_drain] = self._purges
+            self._next_drain += 1
+
+    def _drain_days(self, size_bytes: float, files: float) -> float:
+        return (
+            max(size_bytes, 0.0) * self._facts.drain_days_per_byte + max(files, 0.0) * self._facts.drain_days_per_file
+        )
+
+    def _drain_left_days(self, drain: _Drain) -> float:
+        return (1.0 - drain.done) * self._drain_days(*self._source.leaving(drain.place, drain.begins_day))
+
+    def _begin_batch(self) -> None:
+        if self._copy is not None or self._next_batch == len(self._order):
+            return
+        batch = self._order[self._next_batch]
+        if self._joins < self._holds.batches.get(self._next_batch, 0):
+            return
+        ends_day = self._copy_end(batch)
+        if ends_day == inf or any(self._lacks_with(batch, ends_day)):
+            return
+        self._copy = _Copy(
+            place=self._next_batch,
+            facts=batch,
+            begins_day=self._day,
+            waited_days=self._day - self._copied_day,
+        )
+        self._take(self._target, batch)
+        self._batch_began_at_joins[self._next_batch] = self._joins
+        self._next_batch += 1
+
+    def _copy_end(self, batch: BatchFacts, done_days: float = 0.0) -> float:
+        """When it is copied, where no other drain begins: everything that was there when copying ends has been copied, as users
+        go on meanwhile. While a drain moves files less is copied in a day.
+        """
+        day = self._day
+        if self._drain is not None:
+            drained_day = day + self._drain_left_days(self._drain)
+            ends_day = self._copied_by(batch, batch.share_in_drain, day, done_days)
+            if ends_day <= drained_day:
+                return ends_day
+            done_days += batch.share_in_drain * (drained_day - day)
+            day = drained_day
+        return self._copied_by(batch, 1.0, day, done_days)
+
+    def _copied_by(self, batch: BatchFacts, share: float, day: float, done_days: float) -> float:
+        """When it is copied at this share of the rate, of which so much is done on that day."""
+        gained = share - self._growth_share * batch.copy_days
+        return inf if gained <= 0.0 else max((batch.copy_days - done_days + share * day) / gained, day)
+
+    def _take(self, target: TargetSide, batch: BatchFacts) -> None:
+        share = self._growth_share
+        target.take(
+            batch.target_bytes, batch.target_inodes, batch.placed.all_bytes * share, batch.placed.all_files * share
+        )
+
+    def _lacks_with(self, batch: BatchFacts, day: float) -> tuple[float, float]:
+        """What the target would lack on that day with this batch, by the room that it has now."""
+        share = self._growth_share
+        return self._target.lacking(
+            day,
+            with_bytes=batch.target_bytes + batch.placed.all_bytes * share * day,
+            with_inodes=batch.target_inodes + batch.placed.all_files * share * day,
+        )
+
+    def _next_day(self) -> float:
+        days = [self._freeing[0][0]] if self._freeing else []
+        days += [day for day, _ in self._joining]
+        if self._copy is not None:
+            days.append(self._copy_end(self._copy.facts, self._copy.done_days))
+        if self._drain is not None:
+            days.append(self._day + self._drain_left_days(self._drain))
+        return max(min(days, default=inf), self._day)
+
+    def _is_done(self) -> bool:
+        """Whether nothing is left to do but to retire the last subvolume."""
+        begun = self._next_batch == len(self._order) and self._next_drain >= len(self._drains) - 1
+        return begun and self._copy is None and self._drain is None and not self._freeing
+
+    def _growth_problem(self, day: float) -> Obstacle | None:
+        """What growth brings over a limit until that day, on the side where it does so first."""
+        found = [one for one in (self._target_growth(day), self._source_growth(day)) if one is not None]
+        return min(found, key=lambda one: one.day) if found else None
+
+    def _target_growth(self, day: float) -> Obstacle | None:
+        lacks_bytes, lacks_inodes = self._target.lacking(day)
+        if not lacks_bytes and not lacks_inodes:
+            return None
+        rate = self._target.bytes_rate if lacks_bytes else self._target.inodes_rate
+        back = (lacks_bytes or lacks_inodes) / rate if rate > 0 else 0.0
+        return Obstacle(
+            kind=ObstacleKind.TARGET_GROWTH,
+            day=max(day - back, self._day),
+            lacking_bytes=ceil(lacks_bytes),
+            lacking_inodes=ceil(lacks_inodes),
+        )
+
+    def _source_growth(self, day: float) -> Obstacle | None:
+        over = self._source.overfull(day)
+        if over is None:
+            return None
+        place, over_day, over_bytes = over
+        return Obstacle(
+            kind=ObstacleKind.SOURCE_GROWTH,
+            day=max(over_day, self._day),
+            subvolume=self._source.facts[place].number,
+            lacking_bytes=ceil(over_bytes),
+        )
+
+    def _advance(self, day: float) -> None:
+        drained = copied = False
+        if self._copy is not None:
+            copied = self._copy_end(self._copy.facts, self._copy.done_days) <= day
+            share = 1.0 if self._drain is None else self._copy.facts.share_in_drain
+            self._copy.done_days += share * (day - self._day)
+        if self._drain is not None:
+            left_days = self._drain_left_days(self._drain)
+            drained = self._day + left_days <= day
+            if left_days > 0:
+                self._drain.done += (1.0 - self._drain.done) * min((day - self._day) / left_days, 1.0)
+        self._day = day
+        if copied and self._copy is not None:
+            self._moved(self._copy)
+        while self._freeing and self._freeing[0][0] <= day:
+            _, _, placed, grown_until_day = heappop(self._freeing)
+            self._source.remove(placed, grown_until_day=grown_until_day)
+            self._purges += 1
+        if drained and self._drain is not None:
+            self._is_cleared(self._drain)
+        for joined in [one for one in self._joining if one[0] <= day]:
+            self._joining.remove(joined)
+            self._target.join(joined[1], day)
+            self._joins += 1
+        self._source.note_emptied(day)
+
+    def _moved(self, copy: _Copy) -> None:
+        placed = copy.facts.placed
+        self._source.settle(placed, self._day)
+        files = placed.all_files * (1.0 + self._growth_share * self._day)
+        freed_day = self._day + self._facts.retain_days + files * self._facts.purge_days_per_file
+        heappush(self._freeing, (freed_day, copy.place, placed, self._day))
+        self._steps.append(
+            BatchStep(
+                batch=copy.facts.number,
+                begins_day=copy.begins_day,
+                moved_day=self._day,
+                freed_day=freed_day,
+                waited_days=copy.waited_days,
+            )
+        )
+        self._copied_day = self._day
+        self._copy = None
+
+    def _is_cleared(self, drain: _Drain) -> None:
+        self._cleared.append(self._step(drain, cleared_day=self._day))
+        if self._facts.bricks_join:
+            self._joining.append(
+                (self._day + self._facts.handover_days, self._facts.subvolumes[drain.place].added_bytes)
+            )
+        self._drain = None
+
+    def _step(self, drain: _Drain, *, cleared_day: float | None) -> SubvolumeStep:
+        one = self._facts.subvolumes[drain.place]
+        return SubvolumeStep(
+            subvolume=one.number,
+            bricks=one.bricks,
+            drain_begins_day=drain.begins_day,
+            cleared_day=cleared_day,
+            moved_bytes=round(max(drain.moved_bytes, 0.0)),
+        )
+
+    def _stuck(self) -> Obstacle:
+        if self._next_batch == len(self._order):
+            return Obstacle(
+                kind=ObstacleKind.SOURCE_ROOM,
+                day=self._day,
+                subvolume=self._facts.subvolumes[self._drains[self._next_drain]].number,
+            )
+        batch = self._order[self._next_batch]
+        ends_day = self._copy_end(batch)
+        if ends_day == inf:
+            return Obstacle(kind=ObstacleKind.COPY_TOO_SLOW, day=self._day, batch=batch.number)
+        lacks_bytes, lacks_inodes = self._lacks_with(batch, ends_day)
+        if not lacks_bytes and not lacks_inodes:
+            # It waits only since it would grow beyond the room that there is.
+            return Obstacle(kind=ObstacleKind.TARGET_GROWTH, day=self._day, batch=batch.number)
+        return Obstacle(
+            kind=ObstacleKind.TARGET_BYTES if lacks_bytes else ObstacleKind.TARGET_INODES,
+            day=self._day,
+            batch=batch.number,
+            lacking_bytes=ceil(lacks_bytes),
+            lacking_inodes=ceil(lacks_inodes),
+        )
+
+    def _outcome(self, obstacle: Obstacle | None) -> Outcome:
+        done_day = self._day if obstacle is None else None
+        under_way = () if self._drain is None else (self._step(self._drain, cleared_day=None),)
+        rest = [self._facts.subvolumes[place] for place in self._drains[self._next_drain :]]
+        steps = (*self._cleared, *under_way, *waiting_steps(rest, done_day))
+        return Outcome(
+            done_day=done_day,
+            obstacle=obstacle,
+            batches=tuple(self._steps),
+            subvolumes=steps,
+            hosts=host_steps(self._facts.subvolumes, steps),
+        )

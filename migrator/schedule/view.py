@@ -1,0 +1,215 @@
+"""The conversion schedule as tables."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from migrator.core.units import format_size, several
+from migrator.render.document import NONE, Block, figure, paragraph, paths, table, text, wide
+from migrator.schedule.model import Change, Obstacle, OrderSchedule, Outcome, Remedies, Schedule, ScheduleOrder
+from migrator.schedule.rules import day_words, obstacle_words
+
+_BATCH_ROWS = 20
+_USERS_NAMED = 10
+_ORDERS = {
+    ScheduleOrder.PLANNED: "as planned",
+    ScheduleOrder.HEAVIEST: "heaviest first",
+    ScheduleOrder.SOONEST: "bricks free soonest",
+}
+_CHANGES = {
+    Change.COPY_HALVED: "copies take twice as long",
+    Change.DRAIN_HALVED: "drains take twice as long",
+    Change.GROWTH_DOUBLED: "users add twice as much",
+    Change.BRICKS_NOT_JOINED: "cleared bricks are not given to the target",
+}
+
+
+def schedule_blocks(schedule: Schedule, begins_at_s: float) -> Iterator[Block]:
+    """Everything, the order of the plan in full, or why there is none. Days count from the creation of the plan, which was at
+    `begins_at_s` (seconds since the epoch).
+    """
+    if schedule.problem is not None:
+        yield paragraph(f"There is no schedule: {schedule.problem}.")
+        return
+    tables = _Tables(schedule=schedule, begins_at_s=begins_at_s)
+    yield from tables.verdict()
+    if not schedule.growth_basis:
+        yield paragraph(
+            "It is not known what users add meanwhile, so nothing is counted for it: every day here may be too early. Set "
+            "[capacity] growth, or plan again when a week was measured.",
+            alert=True,
+        )
+    yield tables.batches()
+    yield tables.bricks()
+    yield tables.orders()
+    yield tables.servers()
+    yield tables.what_if()
+    yield table("What the schedule rests on", [wide("assumption")], ((sentence,) for sentence in schedule.assumptions))
+
+
+def _remedies(found: Remedies | None) -> Iterator[str]:
+    if found is None:
+        return
+    if found.more_bytes is not None:
+        inodes = f" and {several(found.more_inodes, 'inode')} more" if found.more_inodes else ""
+        yield f"{format_size(found.more_bytes)} more for users on the target{inodes}"
+    if found.reap_bytes is not None:
+        users = ", ".join(found.reap_users[:_USERS_NAMED])
+        more = f" and {len(found.reap_users) - _USERS_NAMED} more" if len(found.reap_users) > _USERS_NAMED else ""
+        yield (
+            f"what was not changed for a year is skipped ({format_size(found.reap_bytes)}) of {users}{more}: [reap] in site.toml"
+        )
+    if found.max_fill is not None:
+        yield f"[capacity] max_fill of {found.max_fill:.0%}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tables:
+    """The tables of one schedule."""
+
+    schedule: Schedule
+    begins_at_s: float
+
+    @property
+    def planned(self) -> Outcome:
+        return self.schedule.orders[0].outcome
+
+    def day(self, day: float | None) -> str:
+        return "never" if day is None else day_words(day, self.begins_at_s)
+
+    def obstacle(self, obstacle: Obstacle) -> str:
+        return obstacle_words(obstacle, self.begins_at_s)
+
+    def verdict(self) -> Iterator[Block]:
+        obstacle = self.planned.obstacle
+        if obstacle is None:
+            yield paragraph(
+                f"The source is empty on day {self.day(self.planned.done_day)}. Days count from the creation of this plan."
+            )
+            return
+        tried = "in every order" if self.schedule.every_drain_order else "in the likely orders"
+        yield paragraph(
+            f"Impossible, with drains {tried}: {self.obstacle(obstacle)}. What follows is how far it comes.",
+            alert=True,
+        )
+        better = [_ORDERS[one.order] for one in self.schedule.orders[1:] if one.outcome.obstacle is None]
+        ways = [*_remedies(self.schedule.remedies), *(f"the batches in another order ({name})" for name in better)]
+        if not ways:
+            yield paragraph("Neither more room on the target nor less to copy would make it possible.", alert=True)
+        for way in ways:
+            yield paragraph(f"What would make it possible: {way}.", alert=True)
+
+    def batches(self) -> Block:
+        return table(
+            "Batches, by day",
+            [
+                figure("batch"),
+                figure("copying begins"),
+                figure("users moved"),
+                figure("source freed"),
+                figure("waited, days"),
+            ],
+            (
+                (
+                    str(step.batch),
+                    self.day(step.begins_day),
+                    self.day(step.moved_day),
+                    self.day(step.freed_day),
+                    f"{step.waited_days:.1f}" if step.waited_days else NONE,
+                )
+                for step in self.planned.batches
+            ),
+            limit=_BATCH_ROWS,
+            note="A batch waits while it has not the room on the target.",
+        )
+
+    def bricks(self) -> Block:
+        return table(
+            "Bricks, by day",
+            [
+                figure("set"),
+                wide("bricks"),
+                figure("drain begins"),
+                figure("cleared"),
+                figure("to move"),
+                text("remark"),
+            ],
+            (
+                (
+                    str(step.subvolume),
+                    ", ".join(step.bricks),
+                    NONE if step.drain_begins_day is None else self.day(step.drain_begins_day),
+                    self.day(step.cleared_day),
+                    format_size(step.moved_bytes) if step.drain_begins_day is not None else NONE,
+                    "the last: retired with the volume" if step.retired else "",
+                )
+                for step in self.planned.subvolumes
+            ),
+        )
+
+    def orders(self) -> Block:
+        return table(
+            "Orders side by side, by day",
+            [
+                text("order"),
+                figure("first brick cleared"),
+                figure("half of them"),
+                figure("source empty"),
+                wide("remark"),
+            ],
+            ((_ORDERS[one.order], *self._cleared(one), self._order_remark(one)) for one in self.schedule.orders),
+        )
+
+    def _cleared(self, one: OrderSchedule) -> tuple[str, str, str]:
+        days = sorted(step.cleared_day for step in one.outcome.subvolumes if step.cleared_day is not None)
+        half = (len(one.outcome.subvolumes) + 1) // 2
+        return (
+            self.day(days[0] if days else None),
+            self.day(days[half - 1] if len(days) >= half else None),
+            self.day(one.outcome.done_day),
+        )
+
+    def _order_remark(self, one: OrderSchedule) -> str:
+        if one.outcome.obstacle is not None:
+            return self.obstacle(one.outcome.obstacle)
+        if one is not self.schedule.orders[0] and one.outcome == self.planned:
+            return "the same as planned"
+        if one.order is ScheduleOrder.SOONEST:
+            numbers = [step.batch for step in one.outcome.batches]
+            more = " ..." if len(numbers) > _BATCH_ROWS else ""
+            return f"batches {', '.join(map(str, numbers[:_BATCH_ROWS]))}{more}"
+        return ""
+
+    def servers(self) -> Block:
+        days = [{host.host: host.free_day for host in one.outcome.hosts} for one in self.schedule.orders]
+        return table(
+            "Servers free, by day",
+            [paths("server"), *(figure(_ORDERS[one.order]) for one in self.schedule.orders)],
+            ((host, *(self.day(found[host]) for found in days)) for host in days[0]),
+        )
+
+    def what_if(self) -> Block:
+        return table(
+            "What if, by day",
+            [
+                text("if"),
+                figure("first brick cleared"),
+                figure("last server free"),
+                figure("source empty"),
+                wide("remark"),
+            ],
+            (
+                (
+                    _CHANGES[one.change],
+                    self.day(one.first_cleared_day),
+                    self.day(_last([host.free_day for host in one.hosts] if self.planned.hosts else [])),
+                    self.day(one.done_day),
+                    "" if one.obstacle is None else self.obstacle(one.obstacle),
+                )
+                for one in self.schedule.what_if
+            ),
+        )
+
+
+def _last(days: list[float | None]) -> float | None:
+    known = [day for day in days if day is not None]
+    return max(known) if known and len(known) == len(days) else None

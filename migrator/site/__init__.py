@@ -1,0 +1,1 @@
+"""site.toml, `init`, and the guards of mounts and sentinels."""

@@ -1,0 +1,22 @@
+"""Whether what is mounted now is what `init` recorded."""
+
+from migrator.fs.model import MountIdentity
+from migrator.fs.ports import FileSystem
+from migrator.ledger.model import SiteRecord
+from migrator.site.rules_guards import mount_problems
+
+
+def look_at_mount(filesystem: FileSystem) -> MountIdentity | None:
+    """What is mounted; None where that cannot be told. Blocks."""
+    try:
+        return filesystem.identity()
+    except OSError:
+        return None
+
+
+def mounts_not_recorded(site: SiteRecord, source: FileSystem, target: FileSystem) -> tuple[str, ...]:
+    """Why source or target is not the recorded mount; nothing where both are. Blocks."""
+    return (
+        *mount_problems(site.source, look_at_mount(source), where="the source"),
+        *mount_problems(site.target, look_at_mount(target), where="the target"),
+    )

@@ -1,0 +1,534 @@
+"""`init`: a commented site.toml, the sentinels, and the record that later guards compare with."""
+
+import errno
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from migrator.core.clock import Clock
+from migrator.core.errors import MigratorError, Refused, UsageError
+from migrator.core.events import Event, EventKind, Severity
+from migrator.core.paths import show
+from migrator.fs.model import SENTINEL_NAME, Mount, MountIdentity, mount_of
+from migrator.fs.ports import FileSystem
+from migrator.ledger.model import SiteRecord
+from migrator.site.config import Site
+from migrator.site.load import parse_site
+from migrator.site.render import DEFAULT_TREES, SiteDraft, render_site
+from migrator.site.rules_guards import (
+    kind_problem,
+    misplaced,
+    mount_problems,
+    one_device_problem,
+    same_place_problem,
+    unmounted_problem,
+)
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+
+# ---
+# What a new site.toml says, from what is mounted on this machine and what the user named.
+
+
+_GLUSTER = ("fuse.glusterfs",)
+_BEEGFS = ("beegfs",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposedSite:
+    """Source and target by kind and place. `target_path` is what lies below the target's mount."""
+
+    name: str
+    source_kind: str
+    source_mount: bytes
+    volume: str | None
+    target_kind: str
+    target_mount: bytes
+    target_path: bytes
+
+
+def propose_site(mounts: Sequence[Mount], *, source: bytes | None = None, target: bytes | None = None) -> ProposedSite:
+    """Source and target as named (absolute, without symlinks), or else the only Gluster and BeeGFS mounts.
+
+    Raises UsageError where one is not named and nothing, or more than one thing, offers itself.
+    """
+    source_mount = source or _only(mounts, _GLUSTER, "source", "GlusterFS")
+    target_place = target or _only(mounts, _BEEGFS, "target", "BeeGFS")
+    source_shown, target_shown = mount_of(mounts, source_mount), mount_of(mounts, target_place)
+    volume = _volume(source_shown.source) if source_shown and source_shown.filesystem in _GLUSTER else None
+    target_mount, target_path = target_place, b""
+    is_beegfs = target_shown is not None and target_shown.filesystem in _BEEGFS
+    if is_beegfs and target_shown is not None:
+        target_mount = target_shown.point
+        target_path = target_place[len(target_mount.rstrip(b"/")) :].strip(b"/")
+    target_kind = "beegfs" if is_beegfs else "posix"
+    return ProposedSite(
+        name=_name(volume or show(source_mount.rpartition(b"/")[2]), target_kind),
+        source_kind="gluster" if volume else "posix",
+        source_mount=source_mount,
+        volume=volume,
+        target_kind=target_kind,
+        target_mount=target_mount,
+        target_path=target_path,
+    )
+
+
+def _only(mounts: Sequence[Mount], kinds: tuple[str, ...], side: str, name: str) -> bytes:
+    found = [mount for mount in mounts if mount.filesystem in kinds]
+    if len(found) == 1:
+        return found[0].point
+    option = f"--{side}-mount DIR"
+    if not found:
+        raise UsageError(
+            f"no {name} file system is mounted here that could be the {side}",
+            cause="it is not mounted on this machine, or it is of another kind",
+            hint=f"mount it, or name the {side}: {option}",
+        )
+    listed = ", ".join(f"{show(mount.point)} ({show(mount.source)})" for mount in found)
+    raise UsageError(f"more than one {name} file system could be the {side}: {listed}", hint=f"name one: {option}")
+
+
+def _volume(source: bytes) -> str | None:
+    """`gl1:/vol1/below` is volume `vol1`."""
+    name = source.rpartition(b":")[2].strip(b"/").partition(b"/")[0]
+    return name.decode("ascii", "replace") or None
+
+
+def _name(source: str, target_kind: str) -> str:
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{source}-to-{target_kind}").lstrip("._-")
+    return plain or f"to-{target_kind}"
+
+
+# ---
+# The one file that the program leaves in the root of each file system, so that nothing else is taken for it.
+
+
+def leave_sentinel(root: bytes, site_id: str) -> None:
+    """Write the sentinel, on the disk when this returns. Raises OSError: FileExistsError where one is there."""
+    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = os.open(SENTINEL_NAME, flags, 0o600, dir_fd=directory)
+        try:
+            os.write(file, f"{site_id}\n".encode("ascii"))
+            os.fsync(file)
+        finally:
+            os.close(file)
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def remove_unfinished_sentinel(root: bytes) -> None:
+    """Remove a sentinel of this site that a crash left half written. Raises OSError."""
+    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.unlink(SENTINEL_NAME, dir_fd=directory)
+    finally:
+        os.close(directory)
+
+
+# ---
+# What `init` refuses, before it has written anything: a refused `init` leaves nothing behind.
+
+
+def refuse_misplaced(site: Site) -> None:
+    """Raise UsageError where the state or the plans would lie in what is migrated, or in what it is migrated to."""
+    # Of a plain file system the program has its root; of one that is shared by others, nothing of it is its own.
+    target = site.target.root if site.target.kind == "posix" else site.target.mount
+    roots = [
+        (side, os.path.realpath(os.fsencode(root)))
+        for side, root in (("source", site.source.mount), ("target", target))
+    ]
+    directories = [
+        (key, os.path.realpath(os.fsencode(directory)))
+        for key, directory in (("state_dir", site.site.state_dir), ("plans_dir", site.site.plans_dir))
+    ]
+    if problem := misplaced(directories, roots):
+        raise UsageError(
+            problem,
+            cause="what the program knows would be migrated, or overwritten, together with users' files",
+            hint="keep both on a local disk: `--state-dir DIR` or [site] state_dir; plans lie beside site.toml, or in [site] "
+            "plans_dir",
+        )
+
+
+def check_new_site(site: Site, *, source: FileSystem, target: FileSystem, mounts: Sequence[Mount]) -> None:
+    """Everything that a first `init` refuses, looked at without a trace. Raises Refused, or MigratorError for a target
+    that cannot be written.
+    """
+    source_now = look(source, site.source.kind, "the source")
+    refuse_empty_source(source)
+    if site.target.path and not os.path.lexists(site.target.root):
+        _look_at_mount(site, mounts)
+        return
+    target_now = look(target, site.target.kind, "the target")
+    if problem := same_place_problem(source_now, target_now):
+        raise Refused(problem, hint="put [source] mount and [target] mount right in site.toml")
+    refuse_foreign_target(target, target_now)
+    if target.capacity().read_only:
+        raise target_not_writable(target.root, OSError(errno.EROFS, os.strerror(errno.EROFS)))
+
+
+def notes_on_places(
+    site: Site, mounts: Sequence[Mount], *, source: MountIdentity, target: MountIdentity
+) -> tuple[str, ...]:
+    """Sentences about a side that is no mount of its own, and about two sides on one file system."""
+    sides = (("the source", site.source.kind, site.source.mount), ("the target", site.target.kind, site.target.mount))
+    problems = [
+        unmounted_problem(where, kind, os.path.realpath(os.fsencode(root)), mounts) for where, kind, root in sides
+    ]
+    return tuple(problem for problem in (*problems, one_device_problem(source, target)) if problem)
+
+
+def _look_at_mount(site: Site, mounts: Sequence[Mount]) -> None:
+    """`init` makes [target] path, but only on the file system that it belongs to."""
+    place = os.path.realpath(os.fsencode(site.target.mount))
+    mount = mount_of(mounts, place)
+    if not Path(os.fsdecode(place)).is_dir() or mount is None:
+        raise Refused(
+            f"the target cannot be read: {show(place)} is no directory",
+            cause="it is not mounted, or site.toml names another place",
+            hint="mount it, or put site.toml right",
+        )
+    identity = MountIdentity(
+        filesystem=mount.filesystem,
+        mounted_from=os.fsdecode(mount.source),
+        device=None,
+        fsid=None,
+        root_ino=0,
+        sentinel=None,
+    )
+    if problem := kind_problem(identity, site.target.kind, where="the target"):
+        raise Refused(problem, hint=f"mount it at {show(place)}, or put site.toml right")
+
+
+def look(filesystem: FileSystem, kind: str, where: str) -> MountIdentity:
+    """What is mounted there. Raises Refused where it cannot be read, or is of another kind than site.toml names."""
+    try:
+        identity = filesystem.identity()
+    except OSError as error:
+        raise Refused(
+            f"{where} cannot be read: {show(filesystem.root)}: {error.strerror}",
+            cause="it is not mounted, or site.toml names another place",
+            hint="mount it, or put site.toml right",
+        ) from None
+    if problem := kind_problem(identity, kind, where=where):
+        raise Refused(problem, hint=f"mount it at {show(filesystem.root)}, or put site.toml right")
+    return identity
+
+
+def refuse_foreign_target(target: FileSystem, identity: MountIdentity) -> None:
+    """Raise Refused where the target carries a sentinel."""
+    if identity.sentinel is None:
+        return
+    raise Refused(
+        f"the target belongs to another migration: {show(target.root)} holds its sentinel ({identity.sentinel})",
+        cause="two migrations are given the same target, or the ledger of this one was lost",
+        hint="give this one a target of its own ([target] path), or bring its state directory back from the backup; "
+        f"only if that migration is given up for good, remove {show(target.root + b'/' + SENTINEL_NAME)}",
+    )
+
+
+def refuse_empty_source(source: FileSystem) -> None:
+    """Raise Refused where the source shows nothing at all."""
+    for block in source.read_directory(b"", block_entries=1):
+        if block.entries or block.problems:
+            return
+    raise Refused(
+        f"the source is empty: {show(source.root)}",
+        cause="the file system is not mounted: this is the directory below it",
+        hint="mount it; if it is mounted and empty, there is nothing to migrate",
+    )
+
+
+def target_not_writable(root: bytes, error: OSError) -> MigratorError:
+    """The error of a target that does not let itself be written."""
+    return MigratorError(
+        f"the target cannot be written: {show(root)}: {error.strerror}",
+        cause="it is mounted read-only, or this user may not write there",
+        hint="mount it for writing, and run this as root",
+    )
+
+
+# ---
+# `init`: a commented site.toml, and then the record of both file systems that every later guard compares with.
+#
+# The intent goes into the ledger before a sentinel is written, so that a crash at any point leaves something that the
+# same command completes, and never a sentinel that nobody knows.
+
+
+_NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
+_SITE_ID = re.compile(r"[0-9a-zA-Z._-]{8,64}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitRequest:
+    """What the user named on the command line; None: find out."""
+
+    source_mount: Path | None = None
+    target_mount: Path | None = None
+    trees: tuple[str, ...] = ()
+    name: str | None = None
+    state_dir: Path | None = None
+    volume: str | None = None
+    gluster: str | None = None
+    inodes_free: int | None = None
+
+    @property
+    def names_anything(self) -> bool:
+        """Whether anything was named."""
+        return self != InitRequest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitResult:
+    """What `init` did. `created` is True the first time; `done` and `notes` are sentences."""
+
+    site_id: str
+    created: bool
+    source: MountIdentity
+    target: MountIdentity
+    done: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def draft_site(request: InitRequest, mounts: Sequence[Mount]) -> SiteDraft:
+    """The content of a new site.toml, from what was named and what is mounted. Raises UsageError."""
+    proposed = propose_site(mounts, source=_real(request.source_mount), target=_real(request.target_mount))
+    _refuse_other_volume(request, proposed)
+    return SiteDraft(
+        name=request.name or proposed.name,
+        source_kind=proposed.source_kind,
+        source_mount=Path(os.fsdecode(proposed.source_mount)),
+        volume=request.volume or proposed.volume,
+        gluster=request.gluster,
+        target_kind=proposed.target_kind,
+        target_mount=Path(os.fsdecode(proposed.target_mount)),
+        target_path=os.fsdecode(proposed.target_path),
+        trees=request.trees or DEFAULT_TREES,
+        state_dir=request.state_dir,
+        inodes_free=request.inodes_free,
+    )
+
+
+def site_of(draft: SiteDraft, file: Path) -> Site:
+    """The site that a draft describes, before it is written. Raises UsageError for mistakes (source and target in one
+    another, a state directory in either).
+    """
+    site = parse_site(render_site(draft), file)
+    refuse_misplaced(site)
+    return site
+
+
+def write_site_file(file: Path, draft: SiteDraft) -> None:
+    """Write a new site.toml; one that is there is never overwritten. Raises UsageError, also for a draft with mistakes,
+    before anything is written.
+    """
+    site_of(draft, file)
+    text = render_site(draft)
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    except FileExistsError:
+        raise UsageError(
+            f"{file} is there already; init does not overwrite it",
+            hint="edit it, then run `migrator init` without options: it completes what is missing",
+        ) from None
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error.strerror}") from None
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def make_state_directory(site: Site) -> None:
+    """Make the state directory, root's alone; before the ledger is opened. May be called again. Raises UsageError, also
+    for one that lies on the source or on the target.
+    """
+    refuse_misplaced(site)
+    try:
+        site.site.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        site.site.state_dir.chmod(0o700)
+    except OSError as error:
+        raise UsageError(
+            f"the state directory {site.site.state_dir} cannot be made: {error.strerror}",
+            hint="put [site] state_dir right in site.toml",
+        ) from None
+
+
+def record_site(
+    site: Site,
+    *,
+    source: FileSystem,
+    target: FileSystem,
+    ledger: "Ledger",
+    clock: Clock,
+    new_site_id: Callable[[], str],
+    mounts: Sequence[Mount] = (),
+) -> InitResult:
+    """Record both file systems and leave the sentinels; called again, it completes what is missing.
+
+    Called again after a device got another number (a reboot), it records that, as long as the sentinel is right.
+    `new_site_id` gives a random id of 8 to 64 letters, digits, `.`, `_`, `-`; `mounts` are this machine's, for the notes. Raises Refused where a file system is
+    not the one that it should be, and MigratorError where the target cannot be written.
+    """
+    done: list[str] = []
+    source_now = look(source, site.source.kind, "the source")
+    _make_target_root(site, done)
+    target_now = look(target, site.target.kind, "the target")
+    if problem := same_place_problem(source_now, target_now):
+        raise Refused(problem, hint="put [source] mount and [target] mount right in site.toml")
+    record = ledger.site.read()
+    created = record is None
+    if record is None:
+        refuse_foreign_target(target, target_now)
+        refuse_empty_source(source)
+        record = _intend(site.site.name, new_site_id(), clock.now_s(), source=source_now, target=target_now)
+        ledger.site.create(record)
+        done.append("created the ledger")
+    else:
+        _refuse_other(record.source, source_now, record.site_id, "the source")
+        _refuse_other(record.target, target_now, record.site_id, "the target")
+    if _complete(target, target_now, record.site_id):
+        done.append("left the sentinel on the target")
+    notes = [*_complete_source(source, source_now, record.site_id, done)]
+    source_now, target_now = source.identity(), target.identity()
+    notes += notes_on_places(site, mounts, source=source_now, target=target_now)
+    if (source_now, target_now) != (record.source, record.target):
+        ledger.site.update_identities(source_now, target_now)
+        if not created:
+            done.append("recorded both file systems anew")
+    if created:
+        ledger.events.add(
+            Event(
+                at_s=clock.now_s(),
+                kind=EventKind.SITE_CREATED,
+                severity=Severity.INFO,
+                subject=site.site.name,
+                message=f"source {_described(source_now)}, target {_described(target_now)}",
+            )
+        )
+    return InitResult(
+        site_id=record.site_id,
+        created=created,
+        source=source_now,
+        target=target_now,
+        done=tuple(done),
+        notes=tuple(notes),
+    )
+
+
+def _real(path: Path | None) -> bytes | None:
+    return None if path is None else os.fsencode(os.path.realpath(path))
+
+
+def _refuse_other_volume(request: InitRequest, proposed: ProposedSite) -> None:
+    """A volume that was named and is not what is mounted: most likely nothing is mounted there."""
+    if request.volume is None or request.volume == proposed.volume:
+        return
+    found = f"volume {proposed.volume} is mounted there" if proposed.volume else "no GlusterFS volume is mounted there"
+    raise UsageError(
+        f"--volume {request.volume} is named, but {show(proposed.source_mount)} is not a mount of it: {found}",
+        hint="mount the volume there, or name the place where it is mounted: --source-mount DIR",
+    )
+
+
+def _described(identity: MountIdentity) -> str:
+    return f"{identity.filesystem} from {show(os.fsencode(identity.mounted_from))}"
+
+
+def _make_target_root(site: Site, done: list[str]) -> None:
+    if not site.target.path:
+        return
+    try:
+        site.target.root.mkdir(mode=0o755, parents=True)
+        done.append(f"made {show(os.fsencode(site.target.root))}")
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise target_not_writable(os.fsencode(site.target.root), error) from None
+
+
+def _intend(name: str, site_id: str, at_s: float, *, source: MountIdentity, target: MountIdentity) -> SiteRecord:
+    if not _SITE_ID.fullmatch(site_id):
+        raise ValueError("a site id holds 8 to 64 letters, digits, '.', '_' and '-'")
+    return SiteRecord(
+        site_id=site_id,
+        name=name,
+        created_at_s=at_s,
+        # A source may carry the sentinel of another migration: then that one is the mark it is known by.
+        source=source if source.sentinel is not None else replace(source, sentinel=site_id),
+        target=replace(target, sentinel=site_id),
+        capabilities=None,
+        capabilities_probed_at_s=None,
+    )
+
+
+def _refuse_other(recorded: MountIdentity, current: MountIdentity, site_id: str, where: str) -> None:
+    """Refuse what is not the recorded file system. The right sentinel proves it, whatever numbers changed; without one,
+    everything else must be the same, or an empty directory would be recorded in the place of the data.
+    """
+    if current.sentinel is not None and current.sentinel == recorded.sentinel:
+        return
+    sentinel = current.sentinel
+    if _is_unfinished(current.sentinel, site_id):
+        sentinel = recorded.sentinel
+    elif current.sentinel is None:
+        recorded = replace(recorded, sentinel=None)
+    problems = mount_problems(recorded, replace(current, sentinel=sentinel), where=where)
+    if problems:
+        raise Refused(
+            "; ".join(problems),
+            cause="something else is mounted than what this site was set up with",
+            hint="mount the right one; a new migration needs a state directory of its own",
+        )
+
+
+def _is_unfinished(sentinel: str | None, site_id: str) -> bool:
+    """A crash in the middle of its one write left it empty, or cut short."""
+    return sentinel is not None and sentinel != site_id and site_id.startswith(sentinel)
+
+
+def _complete(filesystem: FileSystem, identity: MountIdentity, site_id: str) -> bool:
+    """Leave the sentinel where it is missing; False where it was there. Raises MigratorError where it cannot be."""
+    try:
+        return _leave(filesystem, identity, site_id)
+    except OSError as error:
+        raise target_not_writable(filesystem.root, error) from None
+
+
+def _complete_source(filesystem: FileSystem, identity: MountIdentity, site_id: str, done: list[str]) -> Sequence[str]:
+    if (
+        identity.sentinel is not None
+        and identity.sentinel != site_id
+        and not _is_unfinished(identity.sentinel, site_id)
+    ):
+        return (f"the source carries the sentinel of another migration ({identity.sentinel}): it is known by that one",)
+    try:
+        if _leave(filesystem, identity, site_id):
+            done.append("left the sentinel on the source")
+    except OSError as error:
+        if error.errno not in _NOT_WRITABLE:
+            raise MigratorError(
+                f"the sentinel cannot be left on the source: {show(filesystem.root)}: {error.strerror}",
+                hint="look at the file system; `migrator init` again completes what is missing",
+            ) from None
+        return (
+            f"the source cannot be written ({error.strerror}): it is recorded without a sentinel, "
+            "by its file system, device and root alone",
+        )
+    return ()
+
+
+def _leave(filesystem: FileSystem, identity: MountIdentity, site_id: str) -> bool:
+    if identity.sentinel == site_id:
+        return False
+    if _is_unfinished(identity.sentinel, site_id):
+        remove_unfinished_sentinel(filesystem.root)
+    leave_sentinel(filesystem.root, site_id)
+    return True

@@ -1,0 +1,268 @@
+"""Reading site.toml: every mistake at once, each with its line and what was probably meant."""
+
+import os
+import re
+import threading
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from migrator.core.errors import UsageError
+from migrator.reap.model import ReapAction
+from migrator.site.config import SECTIONS, Key, ReapSection, Section, Site
+
+Name = tuple[str, ...]
+Values = dict[str, Any]
+
+_ANSWER_TIMEOUT_S = 5.0
+_SYNTAX_PLACE = re.compile(r"^(.*?) \(at line (\d+), column (\d+)\)$", re.DOTALL)
+_TYPES = {
+    "str": "text in quotes",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+}
+_TYPE = re.compile("`((?:[| ]*(?:" + "|".join(_TYPES) + "))+)`")
+
+
+def load_site(file: Path) -> Site:
+    """The site that site.toml describes, with every default filled in. Paths come out absolute.
+
+    Raises one UsageError that lists every mistake: unknown sections and keys, wrong types, units and choices, missing keys,
+    and settings that exclude each other.
+    """
+    return parse_site(_read(file), file)
+
+
+def parse_site(text: str, file: Path) -> Site:
+    """As `load_site`, from the text; `file` is where it lies, or would lie."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _syntax_error(error, text, file) from None
+    file = Path(os.path.abspath(file))
+    reading = _Reading(document, file.parent)
+    if reading.mistakes:
+        lines = _lines(text)
+        listed = sorted((_line_of(lines, name), message) for name, message in reading.mistakes)
+        count = "one mistake" if len(listed) == 1 else f"{len(listed)} mistakes"
+        raise UsageError(
+            "\n".join(
+                [f"{file} has {count}:", *(f"  line {at}: {said}" if at else f"  {said}" for at, said in listed)]
+            ),
+            hint="docs/configuration.md lists every section and key",
+        )
+    sections: Values = {one.name: one.kind(**reading.values[one.name]) for one in SECTIONS if not one.parent}
+    return Site(file=file, **sections)
+
+
+class _Reading:
+    """One reading of a document: the valid `values` of each section by their fields, and the `mistakes`, by the dotted name
+    of what each is about; the empty name is the file itself.
+    """
+
+    def __init__(self, document: Mapping[str, Any], directory: Path) -> None:
+        self.mistakes: list[tuple[Name, str]] = []
+        self.values: dict[str, Values] = {}
+        self._directory = directory
+        for name, value in document.items():
+            self._check_section_name(name, value)
+        for section in SECTIONS:
+            if section.parent:
+                tables = document.get(section.parent)
+                named = tables.get(section.name, {}) if isinstance(tables, dict) else {}
+                self.values[section.parent][section.name] = tuple(self._named(section, named))
+            else:
+                self.values[section.name] = self._section(section, document)
+        self.mistakes += _conflicts(self.values, document)
+
+    def _check_section_name(self, name: str, value: object) -> None:
+        known = [section.name for section in SECTIONS if not section.parent]
+        if name in known:
+            return
+        if isinstance(value, dict):
+            near = _nearest(name, known)
+            self.mistakes.append(((name,), f"unknown section [{name}]" + (f"; did you mean [{near}]?" if near else "")))
+        else:
+            self.mistakes.append(((name,), f"{name} stands outside every section{_owners(name)}"))
+
+    def _section(self, section: Section, document: Mapping[str, Any]) -> Values:
+        known = [one.name for one in SECTIONS if not one.parent]
+        mistyped = [_nearest(name, known) for name in document if name not in known]
+        if section.required and section.name not in {*document, *mistyped}:
+            self.mistakes.append(((), f"section [{section.name}] is missing"))
+        table = document.get(section.name)
+        if not isinstance(table, dict):
+            if table is not None:
+                message = f"{section.name} is a section: write [{section.name}] on a line of its own"
+                self.mistakes.append(((section.name,), message))
+            return {}
+        below = [one.name for one in SECTIONS if one.parent == section.name]
+        return self._keys(section, section.path, {name: value for name, value in table.items() if name not in below})
+
+    def _named(self, section: Section, tables: object) -> Iterator[Any]:
+        for name, table in tables.items() if isinstance(tables, dict) else [("", tables)]:
+            where = (*section.path, name)
+            if isinstance(table, dict):
+                yield section.kind(name=name, **self._keys(section, where, table))
+            else:
+                self.mistakes.append((where, f"[{section.parent}] {section.name}: write {section.header} sections"))
+
+    def _keys(self, section: Section, where: Name, table: Mapping[str, Any]) -> Values:
+        shown = _shown(where)
+        known = {key.name: key for key in section.keys}
+        values = {key.field: self._directory / key.default for key in section.keys if isinstance(key.default, Path)}
+        mistyped: list[str | None] = []
+        for name, given in table.items():
+            if (key := known.get(name)) is None:
+                # A key of another section is no typing error, however near a key of this one is.
+                near = None if _owners(name) else _nearest(name, known)
+                meant = f"; did you mean {near}?" if near else _owners(name) or f"; valid keys: {', '.join(known)}"
+                self.mistakes.append(((*where, name), f"unknown key {name} in {shown}{meant}"))
+                mistyped.append(_nearest(name, known))
+                continue
+            try:
+                value = _value(key, given)
+            except UsageError as error:
+                hint = f" ({error.hint})" if error.hint else ""
+                self.mistakes.append(((*where, name), f"{shown} {name}: {error.message}{hint}"))
+            else:
+                values[key.field] = self._directory / value if isinstance(value, Path) else value
+        for key in section.keys:
+            # A key that is only mistyped is one mistake, not two.
+            if key.required and key.name not in {*table, *mistyped}:
+                self.mistakes.append((where, f"{shown} {key.name} is missing"))
+        return values
+
+
+def _value(key: Key, given: object) -> Any:  # noqa: ANN401
+    """The value of a key. Raises UsageError with one sentence about what is wrong with it."""
+    try:
+        parsed = key.form.parse(msgspec.convert(given, key.form.given))
+        if key.choices and parsed not in key.choices:
+            near = _nearest(parsed, key.choices)
+            valid = ", ".join(f'"{choice}"' for choice in key.choices)
+            meant = f'; did you mean "{near}"?' if near else ""
+            raise UsageError(f'"{parsed}" is no choice; valid: {valid}{meant}')
+        return msgspec.convert(parsed, key.type, from_attributes=True)
+    except msgspec.ValidationError as error:
+        said, _, place = str(error).partition(" - at `$")
+        said = _TYPE.sub(lambda found: " or ".join(_TYPES[one] for one in found[1].split(" | ")), said)
+        raise UsageError(said[0].lower() + said[1:] + (f" at {place[:-1]}" if place else "")) from None
+
+
+def _conflicts(values: Mapping[str, Values], document: Mapping[str, Any]) -> Iterator[tuple[Name, str]]:
+    """Settings that are wrong together, as far as they are right alone."""
+    source, target = values["source"], values["target"]
+    if source.get("kind") == "gluster" and "volume" not in document["source"]:
+        yield ("source", "kind"), '[source] volume is missing: kind "gluster" needs it'
+    if "mount" in source and "mount" in target:
+        source_root = _without_symlinks(source["mount"])
+        target_root = _without_symlinks(target["mount"] / target.get("path", ""))
+        where = ("target", "mount")
+        if source_root == target_root:
+            yield where, f"source and target are the same directory: {source_root}"
+        elif target_root.is_relative_to(source_root):
+            yield where, f"the target lies inside the source: {target_root} is below {source_root}"
+        elif source_root.is_relative_to(target_root):
+            yield where, f"the source lies inside the target: {source_root} is below {target_root}"
+    for key in ("beegfs", "stripe_count", "chunk_size"):
+        if target.get("kind") == "posix" and key in document["target"]:
+            yield ("target", key), f'[target] {key}: only a target of kind "beegfs" has it'
+    size_bytes = target.get("chunk_size_bytes", 0)
+    if size_bytes & (size_bytes - 1):
+        yield ("target", "chunk_size"), '[target] chunk_size: it has to be a power of two, as in "1MiB"'
+    policy = ReapSection(**values["reap"]).policy
+    for names, rule in [((), policy.rule), *((("users", name), rule) for name, rule in policy.by_name.items())]:
+        if rule.action is not ReapAction.LIST and not rule.matches_anything:
+            shown = f'{_shown(("reap", *names))} action = "{rule.action}"'
+            yield ("reap", *names, "action"), f"{shown} needs older_than or smaller_than: it would match every file"
+            return
+
+
+def _shown(section: Name) -> str:
+    return "[" + ".".join(part if part.isidentifier() else f'"{part}"' for part in section) + "]"
+
+
+def _nearest(word: str, known: Iterable[str]) -> str | None:
+    choices = {choice.lower(): choice for choice in known}
+    near = get_close_matches(word.lower(), choices, n=1, cutoff=0.6)
+    return choices[near[0]] if near else None
+
+
+def _owners(name: str) -> str:
+    """Where a key of that name belongs; empty where there is no such key."""
+    owners = [section.header for section in SECTIONS if any(key.name == name for key in section.keys)]
+    return f"; it belongs in {' or '.join(owners)}" if owners else ""
+
+
+def _lines(text: str) -> Mapping[Name, int]:
+    """The line of each table header and key, from 1, by its dotted name; `tomllib` does not keep them.
+
+    Each line is parsed by itself, so a line of a multi-line text that looks like a key counts as one.
+    """
+    found: dict[Name, int] = {}
+    table: Name = ()
+    for number, line in enumerate(text.split("\n"), 1):
+        header = line.lstrip().startswith("[")
+        try:
+            document: Any = tomllib.loads(line.strip() if header else line.partition("=")[0] + "= 0")
+        except tomllib.TOMLDecodeError:
+            continue
+        name = () if header else table
+        while isinstance(document, dict) and document:
+            part, document = next(iter(document.items()))
+            name = (*name, part)
+            found.setdefault(name, number)
+        table = name if header else table
+    return found
+
+
+def _line_of(lines: Mapping[Name, int], name: Name) -> int:
+    """The line of a name, or of what is around it; 0 where there is none."""
+    return next((lines[name[:length]] for length in range(len(name), 0, -1) if name[:length] in lines), 0)
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        raise UsageError(
+            f"there is no site file at {file}",
+            cause="the migration is not set up yet, or this is not its directory",
+            hint="write one with `migrator init --source-mount DIR --target-mount DIR`, "
+            "or name yours: `migrator --site FILE ...` or MIGRATOR_SITE",
+        ) from None
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file} is no TOML: it is not UTF-8 (byte {error.start})") from None
+
+
+def _syntax_error(error: tomllib.TOMLDecodeError, text: str, file: Path) -> UsageError:
+    found = _SYNTAX_PLACE.match(str(error))
+    if found is None:
+        # At the end of the document, tomllib gives no line.
+        message, line = str(error).removesuffix(" (at end of document)"), text.count("\n") + 1
+    else:
+        message, line = found[1], int(found[2])
+    shown = next(iter(text.split("\n")[line - 1 : line]), "").strip()
+    return UsageError(
+        f"{file} is no valid TOML, line {line}: {message}" + (f"\n    {shown}" if shown else ""),
+        cause='texts need quotes ("10GiB"), and a key may be set only once',
+    )
+
+
+def _without_symlinks(path: Path) -> Path:
+    """The real path; the path as it is given if its file system does not answer: `status` must not wait for it."""
+    found: list[str] = []
+    thread = threading.Thread(target=lambda: found.append(os.path.realpath(path)), daemon=True)
+    thread.start()
+    thread.join(_ANSWER_TIMEOUT_S)
+    return Path(found[0] if found else os.path.abspath(path))

@@ -1,0 +1,188 @@
+"""Writing site.toml for `init`, and docs/configuration.md."""
+
+import ast
+import inspect
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from migrator.core.errors import UsageError
+from migrator.site import config as site
+from migrator.site.config import SECTIONS, Key
+
+DEFAULT_TREES = ("home/*",)
+_EXAMPLE = re.compile(r"\s*Example:\s+`(.*)`\.$")
+
+_FIRST: Mapping[str, tuple[str, ...]] = {
+    "site": ("name", "state_dir"),
+    "source": ("kind", "mount", "volume", "gluster"),
+    "source.hosts": ("ssh", "target"),
+    "target": ("kind", "mount", "path"),
+    "users": ("trees", "map", "exclude"),
+    "transfer": ("jobs", "bwlimit", "windows"),
+    "governor": ("max_latency", "max_load"),
+    "reap": ("action", "older_than", "smaller_than"),
+    "cutover": ("link", "max_freeze", "retain"),
+    "drain": ("throttle",),
+    "capacity": ("growth",),
+}
+"""What every site has to look at: `init` writes these."""
+
+_ADVANCED: Mapping[str, tuple[str, ...]] = {
+    "site": ("plans_dir",),
+    "source.hosts": ("options", "python"),
+    "target": ("inodes_free",),
+    "transfer": ("chunk_size", "chunk_files", "range_size", "digest", "lease", "sample_interval", "stall_timeout"),
+    "slurm": ("source", "target", "python"),
+    "reap": ("hidden", "executables", "linked", "archive_size", "archive_files"),
+    "verify": ("workers",),
+    "cutover": ("settle", "compare", "compare_limit"),
+    "drain": ("stall", "poll"),
+    "governor": ("streams", "probe_interval"),
+}
+"""Keys with defaults that hardly any site has a reason to change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteDraft:
+    """What a new site.toml sets. `inodes_free` is None if the target reports them; `volume` if the source is no Gluster."""
+
+    name: str
+    source_kind: str
+    source_mount: Path
+    target_kind: str
+    target_mount: Path
+    trees: tuple[str, ...] = DEFAULT_TREES
+    state_dir: Path | None = None
+    volume: str | None = None
+    gluster: str | None = None
+    target_path: str = ""
+    inodes_free: int | None = None
+
+
+def render_site(draft: SiteDraft) -> str:
+    """The commented site.toml. Reading it gives the draft back, and defaults for everything else.
+
+    Raises UsageError if a path cannot be written in TOML, which is text.
+    """
+    given: Mapping[tuple[str, str], object] = {
+        ("site", "name"): draft.name,
+        ("site", "state_dir"): None if draft.state_dir is None else str(draft.state_dir),
+        ("source", "kind"): draft.source_kind,
+        ("source", "mount"): str(draft.source_mount),
+        ("source", "volume"): draft.volume,
+        ("source", "gluster"): draft.gluster,
+        ("target", "kind"): draft.target_kind,
+        ("target", "mount"): str(draft.target_mount),
+        ("target", "path"): draft.target_path or None,
+        ("target", "inodes_free"): draft.inodes_free,
+        ("users", "trees"): list(draft.trees),
+    }
+    lines = [
+        "# One migration: one source, one target. Commented lines show defaults and examples.",
+        "# docs/configuration.md has these keys and all others; `migrator doctor` checks them.",
+    ]
+    texts = _descriptions()
+    for section in SECTIONS:
+        # An example of a host or a user stays a comment: it names one that does not exist.
+        header = f"# {section.header}" if section.parent else section.header
+        keys = [(key, given.get((section.name, key.name))) for key in section.keys]
+        chosen = [
+            (key, value)
+            for key, value in keys
+            if value is not None or key.name in _FIRST.get(".".join(section.path), ())
+        ]
+        if chosen:
+            lines += ["", f"{header}  # {_first_sentence(texts[section.kind.__name__])}"]
+        for key, value in chosen:
+            text, example = _split(texts[f"{section.kind.__name__}.{key.field}"])
+            unset = f"# {key.name} = {example or key.default_in_toml}"
+            setting = unset if value is None else f"{key.name} = {_toml(value)}"
+            lines.append(f"{setting}  # {_first_sentence(text)}")
+    return "\n".join(lines) + "\n"
+
+
+def render_reference() -> str:
+    """docs/configuration.md, from the classes by which the program reads site.toml."""
+    texts = _descriptions()
+    forms = dict.fromkeys(key.form for section in SECTIONS for key in section.keys)
+    lines = [
+        "# site.toml",
+        "",
+        "One file describes one migration. `migrator init` writes it with the keys that every site has to look at.",
+        "`migrator --site FILE` (or `MIGRATOR_SITE`) names it; the default is `./site.toml`. Every mistake in it is reported",
+        "at once, with its line. The program generates this page: `make docs`.",
+        "",
+        "## Forms",
+        "",
+        "| form | is |",
+        "| --- | --- |",
+        *(f"| {form.name} | {_cell(form.meaning)} |" for form in forms),
+    ]
+    advanced: list[str] = []
+    for section in SECTIONS:
+        lines += [
+            "",
+            f"## {section.header}",
+            "",
+            texts[section.kind.__name__] + (" Required." if section.required else ""),
+        ]
+        lines += ["", "| key | form | default | |", "| --- | --- | --- | --- |"]
+        for key in section.keys:
+            row = _row(key, texts[f"{section.kind.__name__}.{key.field}"])
+            if key.name in _ADVANCED.get(".".join(section.path), ()):
+                advanced.append(f"| `{section.header}` {row}")
+            else:
+                lines.append(row)
+    lines += ["", "## Advanced", "", "Keys that hardly any site has a reason to set.", ""]
+    lines += ["| section | key | form | default | |", "| --- | --- | --- | --- | --- |", *advanced]
+    return "\n".join(lines) + "\n"
+
+
+def _descriptions() -> Mapping[str, str]:
+    """The docstrings of sections, by the class, and of keys, by `Class.field`, from the source: Python keeps no docstrings
+    of fields.
+    """
+    found: dict[str, str] = {}
+    for kind in ast.parse(inspect.getsource(site)).body:
+        if isinstance(kind, ast.ClassDef):
+            found[kind.name] = " ".join((ast.get_docstring(kind) or "").split())
+            for field, text in zip(kind.body, kind.body[1:], strict=False):
+                if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                    found[f"{kind.name}.{ast.unparse(field.target)}"] = " ".join(ast.literal_eval(text.value).split())
+    return found
+
+
+def _split(description: str) -> tuple[str, str]:
+    """The description and its example in TOML, which is empty if it has none."""
+    found = _EXAMPLE.search(description)
+    return (description[: found.start()], found[1]) if found else (description, "")
+
+
+def _first_sentence(text: str) -> str:
+    return re.split(r"(?<=\.) (?=[A-Z`])", text)[0]
+
+
+def _row(key: Key, description: str) -> str:
+    form = " ".join([key.form.name, ", ".join(f"`{choice}`" for choice in key.choices)]).strip()
+    default = "required" if key.required else f"`{key.default_in_toml}`" if key.default_in_toml else "none"
+    return f"| `{key.name}` | {_cell(form)} | {_cell(default)} | {_cell(description)} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _toml(value: object) -> str:
+    """A text, a number or a list of texts: JSON's form of these is TOML's too, but for the character 0x7f."""
+    text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"{value!a} cannot stand in site.toml: it is not UTF-8",
+            hint="mount the file system at a path that is",
+        ) from None
+    return text

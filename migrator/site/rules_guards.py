@@ -1,0 +1,307 @@
+"""Guards of both file systems: identity, completeness, room, places. Pure."""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from migrator.core.events import Finding, failure, ok, warning
+from migrator.core.paths import is_beneath, show
+from migrator.core.units import format_count, format_size, several
+from migrator.fs.model import LOCAL_FILESYSTEMS, Capacity, Mount, MountIdentity, mount_of
+from migrator.gluster.model import SourceHealth, VolumeState
+
+# ---
+# Guards over the two file systems: is this what `init` recorded, does the source show everything, is there room.
+#
+# Each returns problems as sentences, none when all is well. What cannot be evaluated is a problem too.
+
+
+_IN_ITS_PLACE = LOCAL_FILESYSTEMS | {"overlay"}
+"""What is seen at a mount point where nothing is mounted."""
+
+
+def mount_problems(
+    recorded: MountIdentity | None, current: MountIdentity | None, *, where: str = "the mount"
+) -> tuple[str, ...]:
+    """Why what is mounted now is not what `init` recorded; `where` begins each sentence (`the source`).
+
+    `recorded` is None before `init`, `current` where the look at the mount failed.
+    """
+    if recorded is None:
+        return (f"{where} was never recorded: there is nothing to compare it with",)
+    if current is None:
+        return (f"{where} cannot be looked at: its mount point is missing, or does not answer",)
+    if not same_mount_kind(recorded, current):
+        return (_other_filesystem(recorded, current, where),)
+    problems: list[str] = []
+    if recorded.sentinel is None:
+        if volume_of(recorded) != volume_of(current):
+            problems.append(f"{where} was mounted from {recorded.mounted_from}, now it is from {current.mounted_from}")
+    elif current.sentinel is None:
+        problems.append(f"{where} has no sentinel in its root: it is another directory, or the file was removed")
+    elif current.sentinel != recorded.sentinel:
+        problems.append(f"{where} carries the sentinel of another site ({current.sentinel})")
+    problems.extend(_changed(where, "device number", recorded.device, current.device))
+    problems.extend(_changed(where, "file system id", recorded.fsid, current.fsid))
+    problems.extend(_changed(where, "inode number of the root", recorded.root_ino, current.root_ino))
+    return tuple(problems)
+
+
+def same_mount_kind(recorded: MountIdentity, current: MountIdentity) -> bool:
+    """Whether both are the same kind of file system."""
+    return bool(current.filesystem) and recorded.filesystem == current.filesystem
+
+
+def volume_of(identity: MountIdentity) -> str:
+    """What was mounted, without the server it was asked of: any server of a Gluster pool gives the same volume."""
+    if identity.filesystem == "fuse.glusterfs":
+        return identity.mounted_from.rpartition(":")[2].strip("/")
+    return identity.mounted_from
+
+
+def health_problems(
+    before: SourceHealth | None, after: SourceHealth | None, *, tasks_count: bool = True
+) -> tuple[str, ...]:
+    """Why what the source showed between two looks may not be everything; None stands for a look that failed.
+
+    Every problem of either look counts, and any change between them. A task that moves files (a rebalance, a brick
+    being drained) counts whenever it was there: files move under the reader then, so nothing may be decided to be
+    gone. Whoever only copies what is listed may go on meanwhile: `tasks_count` False.
+    """
+    if before is None or after is None:
+        missing = "before" if before is None else "after"
+        seen = after if before is None else before
+        return (f"the state of the source {missing} it was read is not known", *(seen.problems if seen else ()))
+    problems = [*before.problems, *after.problems]
+    if before.state is not None and after.state is not None:
+        problems.extend(_state_changes(before.state, after.state, tasks_count=tasks_count))
+    elif (before.state is None) != (after.state is None):
+        problems.append("the state of the volume could be read only once, before or after")
+    if before.fingerprint != after.fingerprint and not problems:
+        problems.append("the volume's bricks or options changed while it was read")
+    return _each_once(problems)
+
+
+def capacity_problems(
+    capacity: Capacity | None,
+    need_bytes: int,
+    need_inodes: int,
+    inodes_free_override: int | None = None,
+    reserve_bytes: int = 0,
+) -> tuple[str, ...]:
+    """Why the target has no room for that many bytes and inodes; `capacity` is None where the look failed.
+
+    `inodes_free_override` (`[target] inodes_free`) is believed only where the file system itself cannot tell.
+    `reserve_bytes` stay free in any case.
+    """
+    if capacity is None:
+        return ("the room on the target is not known",)
+    problems: list[str] = []
+    if capacity.read_only:
+        problems.append("the target is mounted read-only")
+    usable_bytes = max(capacity.free_bytes - reserve_bytes, 0)
+    if need_bytes > usable_bytes:
+        kept = f", and {format_size(reserve_bytes)} have to stay free" if reserve_bytes else ""
+        problems.append(
+            f"the target lacks {format_size(need_bytes + reserve_bytes - capacity.free_bytes)}: {format_size(need_bytes)} are needed, "
+            f"{format_size(capacity.free_bytes)} are free{kept}"
+        )
+    free_inodes = capacity.free_inodes if capacity.free_inodes is not None else inodes_free_override
+    if free_inodes is None:
+        problems.append(
+            "the target's file system does not tell how many inodes are free (statfs says 0 of 0: unknown, not full)"
+        )
+    elif need_inodes > free_inodes:
+        problems.append(
+            f"the target lacks {several(need_inodes - free_inodes, 'inode')}: {format_count(need_inodes)} are "
+            f"needed, {format_count(free_inodes)} are free"
+        )
+    return tuple(problems)
+
+
+def _other_filesystem(recorded: MountIdentity, current: MountIdentity, where: str) -> str:
+    expected = f"{recorded.filesystem} from {recorded.mounted_from}"
+    if not current.filesystem:
+        return f"{where} cannot be told from its surroundings: its mount is not listed; expected is {expected}"
+    if recorded.filesystem not in _IN_ITS_PLACE and current.filesystem in _IN_ITS_PLACE:
+        return f"{where} is not mounted: a directory of {current.filesystem} is in its place; expected is {expected}"
+    found = f"{current.filesystem} from {current.mounted_from}"
+    return f"{where} is another file system: {found} is mounted there; expected is {expected}"
+
+
+def _changed(where: str, fact: str, recorded: int | None, current: int | None) -> Iterable[str]:
+    if recorded is None or recorded == current:
+        return
+    shown = "not known" if current is None else str(current)
+    yield f"{where} has another {fact} than at `init`: {recorded} then, {shown} now"
+
+
+def _state_changes(before: VolumeState, after: VolumeState, *, tasks_count: bool) -> Iterable[str]:
+    names_before = {brick.name for brick in before.bricks}
+    names_after = {brick.name for brick in after.bricks}
+    if before.volume_id != after.volume_id:
+        yield f"the volume is another one: id {before.volume_id} before, {after.volume_id} after"
+    for gone in sorted(names_before - names_after):
+        yield f"brick {gone} left the volume while it was read"
+    for new in sorted(names_after - names_before):
+        yield f"brick {new} joined the volume while it was read"
+    for state in (before, after):
+        if not state.started:
+            yield f"volume {state.volume} is not started"
+        for brick in state.bricks:
+            if brick.online is not True:
+                known = "is down" if brick.online is False else "may be down: its state is not known"
+                yield f"brick {brick.name} {known}"
+        for task in state.tasks if tasks_count else ():
+            yield f"a task is under way on volume {state.volume} and moves files: {task}"
+
+
+def _each_once(sentences: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(sentences))
+
+
+def same_place_problem(source: MountIdentity, target: MountIdentity) -> str | None:
+    """A sentence where both are one directory that is mounted twice; two paths alone cannot show that."""
+    if source.root_ino != target.root_ino or source.filesystem != target.filesystem:
+        return None
+    if source.device is not None or target.device is not None:
+        same = source.device == target.device
+    else:
+        same = volume_of(source) == volume_of(target)
+    if not same:
+        return None
+    return f"source and target are the same directory of {target.mounted_from}, mounted twice"
+
+
+def kind_problem(identity: MountIdentity, kind: str, *, where: str) -> str | None:
+    """A sentence where what is mounted is not of the kind that site.toml names; `posix` is any file system."""
+    expected = {"gluster": ("fuse.glusterfs",), "beegfs": ("beegfs",)}.get(kind)
+    if expected is None or identity.filesystem in expected:
+        return None
+    found = f"{identity.filesystem or 'nothing that is known'} from {identity.mounted_from or 'nowhere'}"
+    return f"{where} is no {kind} file system but {found}: it is not mounted, or the path is wrong"
+
+
+# ---
+# Whether the places that a site names are what they are taken for. Pure: from facts to findings and sentences.
+
+
+_GLUSTER = "fuse.glusterfs"
+_SHOWN = 3
+
+
+def misplaced(directories: Iterable[tuple[str, bytes]], roots: Iterable[tuple[str, bytes]]) -> str | None:
+    """A sentence where a directory of the program (by its key) lies in one of the file systems (by side) that it reads
+    or writes. All paths are absolute and without symlinks.
+    """
+    sides = tuple(roots)
+    for key, directory in directories:
+        for side, root in sides:
+            if is_beneath(directory, root.rstrip(b"/")):
+                return f"[site] {key} {show(directory)} lies on the {side} ({show(root)})"
+    return None
+
+
+def unmounted_problem(where: str, kind: str, root: bytes, mounts: Sequence[Mount]) -> str | None:
+    """A sentence where a place of kind `posix` is a plain directory: then nothing shows whether anything is mounted.
+
+    For the other kinds the type of the file system tells. `root` is absolute and without symlinks.
+    """
+    mount = mount_of(mounts, root)
+    if kind != "posix" or mount is None or mount.point == root:
+        return None
+    source = show(mount.source)
+    return (
+        f"{where} is no mount point: {show(root)} is a directory of {mount.filesystem} from {source}, mounted at "
+        f"{show(mount.point)}; if a file system of its own belongs there, it is not mounted"
+    )
+
+
+def one_device_problem(source: MountIdentity, target: MountIdentity) -> str | None:
+    """A sentence where both sides lie on one local file system."""
+    if source.device is None or source.device != target.device:
+        return None
+    return f"source and target are on one file system ({target.filesystem} from {target.mounted_from})"
+
+
+def check_places(
+    sides: Iterable[tuple[str, str, bytes]],
+    mounts: Sequence[Mount],
+    source: MountIdentity | None,
+    target: MountIdentity | None,
+) -> list[Finding]:
+    """Are source and target mounts, and not one file system? `sides`: name, kind, root."""
+    findings = [
+        warning(f"{side} place", problem, "mount it; where a plain directory is meant, as in a lab, all is well")
+        for side, kind, root in sides
+        if (problem := unmounted_problem(f"the {side}", kind, root, mounts))
+    ]
+    if source is not None and target is not None and (problem := one_device_problem(source, target)):
+        findings.append(
+            warning("target place", problem, "if the target is to be another one, mount it; in a lab all is well")
+        )
+    return findings
+
+
+def unusable_source(kind: str, volume: str | None, identity: MountIdentity | None) -> Finding | None:
+    """Why the health of the source is not asked for: it is not mounted, or another volume is than site.toml names.
+
+    The health of a volume says nothing about what another one, or a bare directory, shows.
+    """
+    check = "source health"
+    if identity is None:
+        return failure(check, "not known: the source cannot be read", "mend what is told of the source mount first")
+    if kind_problem(identity, kind, where="the source"):
+        fix = "mount the source first" + (f": volume {volume}" if volume else "")
+        return failure(check, "not known: the source is not mounted", fix)
+    if kind != "gluster" or volume is None or identity.filesystem != _GLUSTER:
+        return None
+    mounted = mounted_volume(identity.mounted_from)
+    if mounted == volume:
+        return None
+    return failure(
+        check,
+        f"[source] volume is {volume}, but the mount is of {mounted} ({identity.mounted_from})",
+        f'put [source] volume = "{mounted}" into site.toml, or mount volume {volume}',
+    )
+
+
+def mounted_volume(mounted_from: str) -> str:
+    """`gl1:/vol1/below` is volume `vol1`."""
+    return mounted_from.rpartition(":")[2].strip("/").partition("/")[0]
+
+
+def check_globs(matches: Iterable[tuple[str, int]], problem: str, fix: str, trees: int) -> list[Finding]:
+    """Does every glob of [users] trees match a directory, and do they make user trees? `problem` says why they do not,
+    with its fix; empty where they do. `trees` counts the user trees.
+    """
+    check = "user trees"
+    findings = [
+        failure(
+            check,
+            f"[users] trees: {glob!r} matches no directory of the source",
+            "put it right in site.toml: globs are relative to the source's mount, as in `home/*`; or take it out",
+        )
+        for glob, count in matches
+        if count == 0
+    ]
+    if findings:
+        return findings
+    if problem:
+        return [failure(check, problem, fix)]
+    return [ok(check, f"{several(trees, 'user tree')}")]
+
+
+def check_catalog_trees(catalog: str, scanned: Collection[bytes], now: Collection[bytes]) -> Finding | None:
+    """Has the latest catalog the user trees that [users] makes now? Plans are made from catalogs."""
+    lacking, gone = sorted(set(now) - set(scanned)), sorted(set(scanned) - set(now))
+    if not lacking and not gone:
+        return None
+    said = [
+        f"{words} {', '.join(map(show, paths[:_SHOWN]))}{', ...' if len(paths) > _SHOWN else ''}"
+        for words, paths in (("it has not", lacking), ("it has besides", gone))
+        if paths
+    ]
+    return warning(
+        "user trees",
+        f"catalog {catalog} was made with other user trees than [users] gives now: {'; '.join(said)}",
+        "run `migrator scan`: a plan takes the trees of its catalog",
+    )

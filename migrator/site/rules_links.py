@@ -1,0 +1,183 @@
+"""Which of the users' links can be switched, and what prevents it. Pure."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType, UserTree
+from migrator.core.events import Finding, failure, ok
+from migrator.core.paths import is_beneath, show
+from migrator.core.units import several
+from migrator.cutover.model import FrozenTop, LinkLook, LinkPlace, LinkProblem
+from migrator.fs.model import Mount
+from migrator.hooks.model import FileLook, HookEvent, HooksFound, HookStage, HookStep
+
+_CHECK = "links"
+_NAME_LIMIT_BYTES = 255
+_WRITABLE_BY_OTHERS = 0o022
+_STICKY = 0o1000
+_GLUSTER = "fuse.glusterfs"
+_SHOWN = 5
+_TOLD = 20
+_BY_HOOK = 'or set [cutover] switch = "hook" and let a hook make the switch (docs/cutover.md)'
+
+
+def user_problem(user: str) -> str | None:
+    """Why the name of a user cannot be part of a path; None where it can. A backslash is how names that are no text are
+    shown, so it never stands for itself.
+    """
+    if not user:
+        return "it is empty"
+    if user.startswith("."):
+        return "it begins with a dot"
+    if "/" in user or "\\" in user:
+        return "it holds a slash or a backslash"
+    if not user.isprintable() or user != user.strip():
+        return "it holds a character that cannot be shown, or a blank at its end"
+    return "it is too long" if len(user.encode("utf-8")) > _NAME_LIMIT_BYTES else None
+
+
+def link_path(link: str, user: str) -> bytes:
+    """The path of a user's link. Raises ValueError where the name cannot be part of one (`user_problem` says why)."""
+    if problem := user_problem(user):
+        raise ValueError(problem)
+    return link.replace("{user}", user).encode("utf-8", "surrogateescape")
+
+
+def way_problem(way: Sequence[FileLook], euid: int, *, reached: bool) -> LinkProblem | None:
+    """The first thing on the way to a link by which somebody other than root could lead astray. Where the way was gone to
+    its end (`reached`), the last directory holds the link: there not even the sticky bit helps, since it lets everybody
+    make new names.
+    """
+    owners = (0, euid)
+    for position, look in enumerate(way):
+        last, path = reached and position == len(way) - 1, show(look.path)
+        if look.type not in (EntryType.DIRECTORY, EntryType.SYMLINK):
+            return LinkProblem(message=f"{path} on the way is a {look.type.value}", fix="put [cutover] link right")
+        if look.uid not in owners:
+            return LinkProblem(message=f"{path} belongs to uid {look.uid}, not to root", fix=f"chown -h root: {path}")
+        if look.type is EntryType.SYMLINK:
+            continue
+        if look.mode & _WRITABLE_BY_OTHERS and (last or not look.mode & _STICKY):
+            return LinkProblem(
+                message=f"{path} can be written by others than root (mode {look.mode:04o})", fix=f"chmod go-w {path}"
+            )
+    return None
+
+
+def place_problem(look: LinkLook, place: LinkPlace) -> LinkProblem | None:
+    """Whether a link lies in one of the file systems that are moved from and to: there it would be one of the files."""
+    if look.directory is None:
+        return None
+    for side, root in (("source", place.source_root), ("target", place.target_root)):
+        if is_beneath(look.directory, root.rstrip(b"/")):
+            return _inside(look, side)
+    return _inside(look, "source") if look.mount is not None and _shows(look.mount, place.volume) else None
+
+
+def link_problem(look: LinkLook, place: LinkPlace, euid: int) -> LinkProblem | None:
+    """What speaks against switching a link, whatever it leads to."""
+    shown = show(look.path)
+    if (problem := way_problem(look.way, euid, reached=look.directory is not None)) or (
+        problem := place_problem(look, place)
+    ):
+        return problem
+    if look.unread:
+        return LinkProblem(message=f"{shown} cannot be read: {look.unread}", fix="mend what keeps it from it")
+    if look.directory is None or look.type is None:
+        return LinkProblem(message=f"{shown} is missing", fix=f"make the link that the user works by, {_BY_HOOK}")
+    if look.type is not EntryType.SYMLINK:
+        return LinkProblem(
+            message=f"{shown} is a {look.type.value}, not a symlink: it cannot be exchanged in one step",
+            fix=f"put a symlink to the user's tree there, {_BY_HOOK}",
+        )
+    return None
+
+
+def leads_elsewhere(look: LinkLook, allowed: Collection[bytes]) -> LinkProblem | None:
+    """Whether a symlink leads to none of these real paths."""
+    if look.leads_to is not None and look.leads_to in allowed:
+        return None
+    says = f"{show(look.path)} says {show(look.text or b'')}"
+    where = "which leads nowhere" if look.leads_to is None else f"which leads to {show(look.leads_to)}"
+    wanted = " or ".join(show(path) for path in allowed)
+    return LinkProblem(
+        message=f"{says}, {where}, and not to {wanted}",
+        fix=f"put the link right where it is wrong; where it leads to another mount of the same files, {_BY_HOOK[3:]}",
+    )
+
+
+def shared_links(trees: Collection[UserTree]) -> Mapping[str, tuple[UserTree, ...]]:
+    """Users of several trees: one link cannot lead to two."""
+    of_user: dict[str, list[UserTree]] = {}
+    for tree in trees:
+        of_user.setdefault(tree.user, []).append(tree)
+    return {user: tuple(found) for user, found in of_user.items() if len(found) > 1}
+
+
+def check_links(
+    place: LinkPlace,
+    looks: Sequence[tuple[UserTree, LinkLook]],
+    *,
+    real: Mapping[bytes, tuple[bytes, bytes]],
+    euid: int,
+) -> list[Finding]:
+    """For `doctor`: a finding for each link that could not be switched now. `looks` are those of users whose names can be
+    part of a path; `real` says where each tree lies really, on the source and on the target.
+    """
+    problems: dict[str, str] = {}  # what is wrong with a directory is wrong for all links in it, and told once
+    for tree, look in looks:
+        problem = link_problem(look, place, euid) or leads_elsewhere(look, real[tree.path])
+        if problem is not None:
+            problems.setdefault(problem.message, problem.fix)
+    if not problems:
+        return [ok(_CHECK, f"{several(len(looks), 'link')} of the latest plan can be switched")]
+    told = [failure(_CHECK, message, fix) for message, fix in list(problems.items())[:_TOLD]]
+    if more := len(problems) - len(told):
+        told.append(failure(_CHECK, f"{several(more, 'link')} more cannot be switched", "mend these, then ask again"))
+    return told
+
+
+def check_switch_hooks(found: HooksFound) -> list[Finding]:
+    """For `doctor`, where a hook makes the switch: is there one?"""
+    stage = HookStage(step=HookStep.SWITCH, event=HookEvent.PRE)
+    if any(hook.stage == stage for hook in found.hooks):
+        return [ok(_CHECK, f"hooks of {stage.name} make the switch")]
+    fix = f'put one into {stage.name}.d in [site] hooks_dir (docs/cutover.md), or set [cutover] switch = "symlink"'
+    return [failure(_CHECK, f'[cutover] switch is "hook", and there is no {stage.name} hook to make it', fix)]
+
+
+def check_link_users(trees: Collection[UserTree]) -> Iterator[Finding]:
+    """For `doctor`: users of whom no link can be named, or one for several trees."""
+    for user in sorted({tree.user for tree in trees}):
+        if problem := user_problem(user):
+            message = f"no link can be named for the user {show(user.encode('utf-8', 'surrogateescape'))}: {problem}"
+            yield failure(_CHECK, message, f"give the tree a user in [users] map, {_BY_HOOK}")
+    for user, found in sorted(shared_links(trees).items()):
+        named = ", ".join(show(tree.path) for tree in found[:_SHOWN]) + (", ..." if len(found) > _SHOWN else "")
+        message = f"{several(len(found), 'tree')} have the link of one user, {show(user.encode('utf-8', 'surrogateescape'))}: {named}"
+        yield failure(_CHECK, message, f"give them users of their own in [users] map, {_BY_HOOK}")
+
+
+def top_before(seen: Entry, frozen: FrozenTop) -> Entry:
+    """The top directory of a tree as it was before it was frozen, from a look at the frozen one and what was written down:
+    freezing changes owner, mode and ACLs, and neither times nor other attributes. The tree on the target is opened so.
+    """
+    acls = {ACL_ACCESS: frozen.acl_access, ACL_DEFAULT: frozen.acl_default}
+    kept = {name: value for name, value in seen.xattrs.items() if name not in acls}
+    xattrs = kept | {name: value for name, value in acls.items() if value is not None}
+    return replace(seen, uid=frozen.uid, gid=frozen.gid, mode=frozen.mode, xattrs=xattrs)
+
+
+def _inside(look: LinkLook, side: str) -> LinkProblem:
+    return LinkProblem(
+        message=f"{show(look.path)} lies inside the {side} (in {show(look.directory or b'')})",
+        fix=f"name links outside both file systems in [cutover] link, {_BY_HOOK}",
+    )
+
+
+def _shows(mount: Mount, volume: str | None) -> bool:
+    """Whether a mount shows the volume, by whichever server: `gl1:/vol1`, or a directory of it (`gl1:/vol1/home`)."""
+    if volume is None or mount.filesystem != _GLUSTER:
+        return False
+    below = mount.source.rpartition(b":")[2].lstrip(b"/")
+    return is_beneath(below, volume.encode("utf-8", "surrogateescape"))

@@ -1,1 +1,0 @@
-"""The imperative shell: one module or package per stage of a migration."""

@@ -1,1 +1,0 @@
-"""The bricks of the volume: what there is, and their life cycle."""

@@ -1,1 +1,0 @@
-"""A rehearsal: a real Gluster cluster on this machine, filled by invented users, and its removal."""

@@ -1,1 +1,0 @@
-"""Reaping: archives of old and tiny files, and what is put back from them."""

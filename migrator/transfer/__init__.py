@@ -1,0 +1,1 @@
+"""`run`: passes over batches by parallel confined streams."""

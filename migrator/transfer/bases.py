@@ -1,0 +1,211 @@
+"""The passes that a pass begins from, and the trees that it leaves alone."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from migrator.core.entry import UserTree
+from migrator.core.errors import LedgerCorrupt, Refused, UsageError
+from migrator.core.states import PassKind, PassState
+from migrator.core.units import several
+from migrator.cutover.model import CutoverRecord
+from migrator.ledger.model import PassRecord
+from migrator.plan.model import Batch, Plan
+from migrator.plan.rules import movable_trees
+
+if TYPE_CHECKING:
+    from migrator.ledger.cutovers import CutoverRecords
+    from migrator.ledger.ledger import Ledger, PassRecords
+
+# ---
+# Which plan is meant where none is named.
+
+
+def latest_plan(ledger: "Ledger") -> str:
+    """The plan that was recorded last. Raises UsageError where there is none."""
+    latest = ledger.plans.latest()
+    if latest is None:
+        raise UsageError("there is no plan yet", hint="run `migrator scan`, then `migrator plan`")
+    return latest.name
+
+
+def choose_plan(ledger: "Ledger", name: str | None) -> str:
+    """The plan that was named, or else the latest. Raises UsageError where there is none, and where a pass of an older
+    one is half done: the same command goes on where it was, and must not begin anew because somebody planned meanwhile.
+    """
+    if name is not None:
+        return name
+    latest = latest_plan(ledger)
+    for older in ledger.plans.names():
+        halves = [record.batch for record in ledger.passes.of_plan(older) if record.state is not PassState.DONE]
+        if older != latest and halves:
+            raise UsageError(
+                f"batch {halves[0]} of plan {older} is half copied, and {latest} was made since then",
+                cause="a new plan was made before the run of the older one had ended",
+                hint=f"give --plan {older} to go on where it was, or --plan {latest} to begin with the new one",
+            )
+    return latest
+
+
+# ---
+# What a pass after the seed begins from: the passes before it, tree by tree.
+
+
+def covered(passes: "PassRecords", record: PassRecord) -> frozenset[bytes] | None:
+    """The trees that a pass went over; None: all of its batch."""
+    changes = None if record.kind is PassKind.SEED else passes.changes(record.id)
+    return None if changes is None else frozenset(tree.tree for tree in changes.trees)
+
+
+def covers(passes: "PassRecords", record: PassRecord, trees: Collection[bytes]) -> bool:
+    """Whether a pass went over all of these trees of its batch."""
+    its_own = covered(passes, record)
+    return its_own is None or its_own.issuperset(trees)
+
+
+def has_open_moves(record: PassRecord) -> bool:
+    """Whether a pass was cut off before all was renamed and taken away on the target that its list says."""
+    return record.move_list is not None and record.moved_at_s is None and record.state is not PassState.DONE
+
+
+def unfinished_delta(passes: "PassRecords", plan: Plan, batch: Batch) -> PassRecord | None:
+    """The delta pass that is gone on with: the newest one, where it has not gone through. None where the next one is a
+    new one, also because it goes over other trees than these of the batch.
+    """
+    record = passes.find(plan.name, batch.number, PassKind.DELTA)
+    if record is None or record.state is PassState.DONE:
+        return None
+    its_own = covered(passes, record)
+    return record if its_own is None or its_own <= {tree.path for tree in batch.trees} else None
+
+
+def pass_number(passes: "PassRecords", plan: Plan, batch: Batch, kind: PassKind) -> int:
+    """The number of the pass that is made next, or of the delta pass that is gone on with."""
+    record = passes.find(plan.name, batch.number, kind)
+    if record is None:
+        return 1
+    goes_on = kind is PassKind.DELTA and unfinished_delta(passes, plan, batch) is not None
+    return record.number if goes_on else record.number + 1
+
+
+def part_of(plan: Plan, batch: Batch, trees: Collection[bytes]) -> Batch:
+    """A batch with these of its trees alone, and with what the plan counted in them. Its chunk list stays that of all."""
+    usages = [usage for usage in plan.ranking if usage.tree.path in trees]
+    return replace(
+        batch,
+        trees=tuple(tree for tree in batch.trees if tree.path in trees),
+        size_bytes=sum(usage.size_bytes for usage in usages),
+        files=sum(usage.files for usage in usages),
+        directories=sum(usage.directories for usage in usages),
+    )
+
+
+def same_base(passes: "PassRecords", plan: Plan, batch: Batch) -> Sequence[tuple[UserTree, ...]]:
+    """The trees of a batch, those together that were last scanned by the same pass: one pass compares with one catalog.
+
+    They differ after passes over some of the trees alone. Raises LedgerCorrupt where no pass knows a tree.
+    """
+    earlier = passes.of_batch(plan.name, batch.number)
+    known = [(one, covered(passes, one)) for one in reversed(earlier) if not has_open_moves(one)]
+    groups: dict[str, list[UserTree]] = {}
+    for tree in batch.trees:
+        found = (one.catalog for one, trees in known if trees is None or tree.path in trees)
+        groups.setdefault(_known(next(found, None)), []).append(tree)
+    return [tuple(group) for group in groups.values()]
+
+
+def base_catalog(passes: "PassRecords", earlier: Sequence[PassRecord], trees: Collection[bytes]) -> str:
+    """The catalog that every one of these trees was last scanned for, by the latest of these passes over it.
+
+    A pass that was cut off counts where its renames are made: what it had not brought is known. Raises LedgerCorrupt
+    where there is none, or the trees have different ones.
+    """
+    known = [(one, covered(passes, one)) for one in reversed(earlier) if not has_open_moves(one)]
+    found = {
+        next((one.catalog for one, its_own in known if its_own is None or tree in its_own), None) for tree in trees
+    }
+    if len(found) > 1:
+        raise LedgerCorrupt(
+            "these user trees were last scanned by different passes",
+            cause="a pass went over some of them alone",
+            hint="run `migrator run` for their batch",
+        )
+    return _known(next(iter(found), None))
+
+
+def _known(catalog: str | None) -> str:
+    if catalog is None:
+        raise LedgerCorrupt("the ledger knows no pass over these user trees", hint="run `migrator run` for their batch")
+    return catalog
+
+
+# ---
+# What of the batches of a run is brought: trees whose users work on the target are left alone.
+
+
+class BatchRefused(Refused):
+    """What speaks against one batch, and need not speak against others. (A hook that refuses ends the run.)"""
+
+    @classmethod
+    def by(cls, refused: Refused) -> "BatchRefused":
+        """As it was refused."""
+        return cls(refused.message, cause=refused.cause, hint=refused.hint)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """A batch with those of its trees that a run brings (`whole`: all that it may), and those that it leaves alone."""
+
+    batch: Batch
+    left_alone: frozenset[bytes]
+    whole: bool
+
+    @property
+    def words(self) -> str:
+        """That trees are left alone, for people."""
+        those = several(len(self.left_alone), "user tree is", "user trees are")
+        return f"{those} left alone: the users work on the target, or are being cut over (see `migrator status`)"
+
+
+def newest_cutovers(cutovers: "CutoverRecords", trees: Iterable[bytes]) -> Mapping[bytes, CutoverRecord]:
+    """The newest attempt of each tree, of any plan; trees without one are left out."""
+    return {tree: record for tree in trees if (record := cutovers.latest(tree)) is not None}
+
+
+def choose_trees(ledger: "Ledger", plan: Plan, batch: Batch, wanted: frozenset[bytes] | None) -> Chosen:
+    """What a run brings of a batch; `wanted` None: all that may be. To be called while no cutover can begin."""
+    newest = newest_cutovers(ledger.cutovers, (tree.path for tree in batch.trees))
+    left, moved = movable_trees(batch.trees, newest)
+    may = frozenset(tree.path for tree in left)
+    chosen = may if wanted is None else may & wanted
+    return Chosen(
+        batch=batch if len(chosen) == len(batch.trees) else part_of(plan, batch, chosen),
+        left_alone=frozenset(tree.path for tree in moved if wanted is None or tree.path in wanted),
+        whole=chosen == may,
+    )
+
+
+def problem_of_part(ledger: "Ledger", plan: Plan, chosen: Chosen) -> str:
+    """Why some trees of a batch cannot be brought alone; empty where they can."""
+    if chosen.whole or not chosen.batch.trees:
+        return ""
+    number = chosen.batch.number
+    seed = ledger.passes.find(plan.name, number, PassKind.SEED)
+    if seed is not None and seed.state is PassState.DONE:
+        return ""
+    return f"the seed pass over batch {number} has not gone through: single users of it are brought only after it"
+
+
+def require_part(ledger: "Ledger", plan: Plan, chosen: Chosen, *, deltas: bool) -> None:
+    """Raises BatchRefused or UsageError where some trees of a batch cannot be brought alone."""
+    if problem := problem_of_part(ledger, plan, chosen):
+        raise BatchRefused(
+            problem,
+            cause="a seed pass is one over the whole batch",
+            hint=f"run `migrator run --user-batch {chosen.batch.number}` first",
+        )
+    if not chosen.whole and chosen.batch.trees and not deltas:
+        raise UsageError(
+            "single users of a batch are brought by delta passes, and this run makes none",
+            hint="leave --deltas 0 out, and an engine that takes whole trees (fpsync, parsyncfp2)",
+        )

@@ -1,0 +1,338 @@
+"""What the parts of a run share: the world, the invocation, the pass."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from migrator.beegfs.rules import fullest_words, lost_targets
+from migrator.beegfs.tool import StorageTargets
+from migrator.catalog.ports import ChunkLists
+from migrator.core.clock import Clock
+from migrator.core.errors import ToolFailed
+from migrator.core.events import EventKind, Severity
+from migrator.core.progress import Progress
+from migrator.core.states import CONTENT_KINDS, ChunkKind, PassKind
+from migrator.core.tasks import Blocking, SharedCall
+from migrator.fs.model import TargetCapabilities
+from migrator.fs.ports import SourceFileSystem, TargetFileSystem
+from migrator.gluster.model import SourceHealth
+from migrator.hosts.ports import Activity
+from migrator.ledger.call import say
+from migrator.plan.model import Batch
+from migrator.plan.ports import PlanDocuments
+from migrator.transfer.governor import Governor
+from migrator.transfer.model import ChunkRecord, FileProblem, RunRequest, Stopped, StopReason
+from migrator.transfer.ports import BrickGuard, Driving, Executor, Lanes, RunDirectory
+from migrator.transfer.rules import explain
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+
+# ---
+# What is left of an attempt after its stream: the sync that makes it count, and the look at the volume. Streams do not
+# wait for it: the next chunk of a slot begins meanwhile.
+
+
+class Confirmations:
+    """Confirmations under way, a limited number of them: a sync that takes long must not let streams run far ahead.
+
+    All methods belong to one event loop. What a confirmation raises is raised by `settled`, and by the next `begin`.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._room = asyncio.Semaphore(limit)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failure: BaseException | None = None
+
+    async def begin(self, confirmation: Callable[[], Coroutine[Any, Any, None]], abandoned: Callable[[], None]) -> None:
+        """Begin one, once there is room for it. `abandoned` is called instead of its end where it is cancelled, also
+        before it has begun.
+        """
+        try:
+            await self._room.acquire()
+        except asyncio.CancelledError:
+            abandoned()
+            raise
+        task = asyncio.ensure_future(confirmation())
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._ended, abandoned))
+        self._raise_failure()
+
+    async def settled(self) -> None:
+        """Return when none is under way. Raises what one of them raised."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        self._raise_failure()
+
+    def cancel(self) -> None:
+        """Cancel those under way, but for the one that calls this."""
+        for task in self._tasks - {asyncio.current_task()}:
+            task.cancel()
+
+    async def end(self) -> None:
+        """Cancel those under way and wait for their end, however often this is cancelled. May be called again."""
+        self.cancel()
+        cancelled: asyncio.CancelledError | None = None
+        while self._tasks:
+            try:
+                await asyncio.wait(self._tasks)
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
+
+    def _ended(self, abandoned: Callable[[], None], task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._room.release()
+        if task.cancelled():
+            abandoned()
+        elif (error := task.exception()) is not None and self._failure is None:
+            self._failure = error
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+
+# ---
+# Looks at the target's storage targets while streams run: a server that is down makes them stand still, not fail.
+
+
+QUIET_S = 5.0
+"""A stream that has been quiet for twice as long makes it look."""
+LOOK_EVERY_S = 5.0
+"""From the beginning of one look to the next: one question to the management service costs it next to nothing."""
+
+
+class StorageWatch:
+    """What is lost now (`lost`: sentences; empty: nothing is known to be). `say` is called whenever that changes, with the
+    sentences that are new, or with none when everything is back.
+
+    A look that fails changes nothing: nobody then knows that a target is lost, or that one is back.
+    """
+
+    def __init__(self, storage: StorageTargets, clock: Clock, say: Callable[[tuple[str, ...]], None]) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._say = say
+        self._call = SharedCall(self._ask)
+        self._looking: asyncio.Task[None] | None = None
+        self._next_s = 0.0
+        self._names: frozenset[str] = frozenset()
+        self.lost: tuple[str, ...] = ()
+
+    async def look(self) -> tuple[str, ...]:
+        """What is lost, by a look that begins now."""
+        await self._call.begun_after_now()
+        return self.lost
+
+    def begin(self) -> None:
+        """Look beside everything else, where the last look is long enough ago."""
+        now_s = self._clock.monotonic_s()
+        if now_s < self._next_s:
+            return
+        if self._looking is not None:
+            if not self._looking.done():
+                return
+            self._looking.result()  # raises what went wrong here, and not with the tool
+        self._next_s = now_s + LOOK_EVERY_S
+        self._looking = asyncio.create_task(self._call.begun_after_now())
+
+    async def full_words(self) -> str:
+        """The targets that are full, or the fullest, after a write found no room; empty where nobody can say."""
+        try:
+            return fullest_words((await self._storage.look()).targets)
+        except ToolFailed:
+            return ""
+
+    async def close(self) -> None:
+        """End a look that is under way. May be called again."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait({self._looking})
+            if not self._looking.cancelled():
+                self._looking.exception()
+            self._looking = None
+        self._call.abandon()
+
+    async def _ask(self) -> None:
+        try:
+            seen = await self._storage.look()
+        except ToolFailed:
+            return
+        self.lost = lost_targets(seen)
+        # The words change with every look (since when nothing was heard); which targets they are does not.
+        names = frozenset(words.partition(":")[0] for words in self.lost)
+        new = tuple(words for words in self.lost if words.partition(":")[0] not in self._names)
+        told, self._names = self._names, names
+        if new or (told and not names):
+            self._say(new)
+
+
+# ---
+# What the parts of a run share: the ports, and the pass that is under way.
+
+
+_CONFIRMATIONS = 64
+"""How many attempts may wait for their confirmation: what a crash makes a run copy again at most."""
+
+LOG = logging.getLogger("migrator.run")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """Everything outside the program that a run touches. `storage` None: the target has no storage targets of its own."""
+
+    source: SourceFileSystem
+    target: TargetFileSystem
+    lanes: Lanes
+    bricks: BrickGuard | None
+    driving: Driving | None
+    chunk_lists: ChunkLists
+    documents: PlanDocuments
+    ledger: "Ledger"
+    progress: Progress
+    clock: Clock
+    activity: Activity
+    blocking: Blocking
+    tokens: Callable[[], str]
+    storage: StorageTargets | None = None
+
+    @property
+    def own_host(self) -> str:
+        """This machine, as the ledger names it."""
+        return self.lanes.all[0].host
+
+
+@dataclass(slots=True, kw_only=True)
+class Invocation:
+    """One run in the ledger, with its directory. `governor` None: all streams may be at work at any time."""
+
+    world: World
+    request: RunRequest
+    run_id: int
+    directory: RunDirectory
+    governor: Governor | None = None
+
+    def say(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
+        """An event: into the ledger, onto the screen, and into the log."""
+        say(self.world, kind, severity, subject, message, run_id=self.run_id, log=LOG)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthNow:
+    """What a look at the source's health says: `problems` stop the pool. With `doubts` (files are being moved between
+    bricks) copying goes on, but nothing may be taken to be gone.
+    """
+
+    problems: tuple[str, ...]
+    doubts: tuple[str, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What this run brought over: chunks that it finished, by their lists, and bytes that streams wrote."""
+
+    chunks: int = 0
+    files: int = 0
+    size_bytes: int = 0
+    written_bytes: int = 0
+    by_kind: dict[ChunkKind, int] = field(default_factory=dict)
+
+    def add(self, chunk: ChunkRecord, files: int, size_bytes: int) -> None:
+        """A chunk, or a part of it, is done. Those of directories bring no files."""
+        self.chunks += 1
+        self.by_kind[chunk.kind] = self.by_kind.get(chunk.kind, 0) + 1
+        if chunk.kind in CONTENT_KINDS:
+            self.files += files
+            self.size_bytes += size_bytes
+
+
+@dataclass(slots=True, kw_only=True)
+class PassUnderWay:
+    """One pass over one batch in this run. `chunk_list` names the paths of all its chunks that were not split.
+
+    `doubtful_trees` are those that a driver has left in the middle: what lies on the target there proves nothing.
+    `syncs` are the calls that bring what was written on a host to the target's disks, by host.
+    `left_alone` are trees whose users work on the target: none of their chunks is given out, and nothing is linked to
+    what lies in them.
+    `known_io_errors` are source files that an earlier run could not read for EIO: they do not stop the pool again.
+    `storage` watches the target's storage targets; None: it has none of its own.
+    """
+
+    invocation: Invocation
+    batch: Batch
+    pass_id: int
+    kind: PassKind
+    chunk_list: str
+    capabilities: TargetCapabilities
+    health_before: SourceHealth
+    sync: SharedCall[None]
+    health: SharedCall[HealthNow]
+    known_io_errors: Mapping[bytes, FileProblem]
+    doubtful_trees: frozenset[bytes] = frozenset()
+    left_alone: frozenset[bytes] = frozenset()
+    syncs: dict[str, SharedCall[None]] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+    trees_gone: set[bytes] = field(default_factory=set)
+    failures: dict[int, int] = field(default_factory=dict)
+    interruptions: dict[int, int] = field(default_factory=dict)
+    unended: list[str] = field(default_factory=list)
+    stop_found: tuple[StopReason, str] | None = None
+    storage: StorageWatch | None = None
+    confirmations: Confirmations = field(default_factory=lambda: Confirmations(_CONFIRMATIONS))
+    workers: set[asyncio.Task[None]] = field(default_factory=set)
+
+    @property
+    def world(self) -> World:
+        """The ports."""
+        return self.invocation.world
+
+    @property
+    def request(self) -> RunRequest:
+        """What was asked."""
+        return self.invocation.request
+
+    @property
+    def governor(self) -> Governor | None:
+        """Who says which streams may begin: nobody while a user is frozen, who waits for the pass to end."""
+        return None if self.kind is PassKind.FINAL else self.invocation.governor
+
+    def sync_of(self, executor: Executor) -> SharedCall[None]:
+        """The shared sync of the host where an executor runs its streams."""
+        if executor.host == self.world.own_host:
+            return self.sync
+        return self.syncs.setdefault(executor.host, SharedCall(executor.sync))
+
+    @property
+    def waits_for_storage(self) -> bool:
+        """Whether a storage target that is lost is waited for: never while a user is frozen."""
+        return self.storage is not None and self.kind is not PassKind.FINAL
+
+    def abandon_calls(self) -> None:
+        """Nobody waits for syncs and looks any more. May be called again."""
+        self.health.abandon()
+        for call in (self.sync, *self.syncs.values()):
+            call.abandon()
+
+    def stop(self, reason: StopReason, detail: str) -> None:
+        """Stop the pool: no chunk is given out any more, and the other streams are ended. The first reason counts."""
+        if self.stop_found is not None:
+            return
+        self.stop_found = (reason, detail)
+        message = explain(reason, detail).message
+        self.invocation.say(EventKind.POOL_STOPPED, Severity.ERROR, f"batch {self.batch.number}", message)
+        for worker in self.workers - {asyncio.current_task()}:
+            worker.cancel()
+        self.confirmations.cancel()
+
+    def explain_stop(self) -> Stopped | None:
+        """Why the pool stopped, with the streams that could not be ended."""
+        if self.stop_found is None:
+            return None
+        reason, detail = self.stop_found
+        return explain(reason, detail, tuple(self.unended))

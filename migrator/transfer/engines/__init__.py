@@ -1,0 +1,1 @@
+"""Programs that copy one chunk, and drivers that copy a tree."""

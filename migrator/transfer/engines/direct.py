@@ -1,0 +1,282 @@
+"""The compiled program's `copy` as an engine: one process per chunk."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+
+from migrator.core.paths import is_beneath
+from migrator.core.states import ChunkKind
+from migrator.core.units import KIB
+from migrator.fs.model import TargetCapabilities
+from migrator.hosts.ports import Command, Completed
+from migrator.plan.model import ListedPath
+from migrator.transfer.engines.rules_direct import EndedDirect, PathEvent, judge_direct, parse_event
+from migrator.transfer.model import Outcome, StreamCounters
+from migrator.transfer.ports import BrickRules, ChunkWork, StreamReader, StreamView
+
+# ---
+# Reads what `migrator-native copy` tells on standard output as it comes (`copy_events.c` describes the lines).
+
+
+_PROGRESS = re.compile(rb"P ([0-9]{1,18}) ([0-9]{1,18})")
+_DIGEST = re.compile(rb"D ([0-9]{1,18}) ([0-9a-f]{128})")
+_LONGEST_LINE_BYTES = 4096
+
+
+class DirectProgress:
+    """Takes pieces cut anywhere; `counters` never goes back. Memory is bounded by the number of listed paths."""
+
+    def __init__(self, paths: int) -> None:
+        self._paths = paths
+        self._rest = b""
+        self._counters = StreamCounters()
+        self._events: dict[int, PathEvent] = {}
+        self._digests: dict[int, bytes] = {}
+        self._garbled = False
+
+    @property
+    def counters(self) -> StreamCounters:
+        """What has arrived so far."""
+        return self._counters
+
+    @property
+    def events(self) -> Sequence[PathEvent]:
+        """What was told of paths, in the order of telling; the first word about a path counts."""
+        return tuple(self._events.values())
+
+    @property
+    def digests(self) -> Mapping[int, bytes]:
+        """By the path's place in the list."""
+        return self._digests
+
+    @property
+    def garbled(self) -> bool:
+        """Whether something was told that cannot be understood, or a line was cut off."""
+        return self._garbled or bool(self._rest)
+
+    def take(self, piece: bytes) -> None:
+        """The next piece."""
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        for line in lines:
+            self._line(line)
+        if len(self._rest) > _LONGEST_LINE_BYTES:
+            # Nothing that is read here is that long: drop it, so that memory stays flat whatever is said.
+            self._garbled, self._rest = True, self._rest[-_LONGEST_LINE_BYTES:]
+
+    def _line(self, line: bytes) -> None:
+        if match := _PROGRESS.fullmatch(line):
+            files, size_bytes = int(match[1]), int(match[2])
+            self._counters = StreamCounters(
+                files=max(files, self._counters.files), size_bytes=max(size_bytes, self._counters.size_bytes)
+            )
+        elif (event := parse_event(line, os.strerror)) is not None and event.index < self._paths:
+            self._events.setdefault(event.index, event)
+        elif (match := _DIGEST.fullmatch(line)) and int(match[1]) < self._paths:
+            self._digests[int(match[1])] = bytes.fromhex(match[2].decode("ascii"))
+        else:
+            self._garbled = True
+
+
+# ---
+# The helper's `copy` as an engine: one process per chunk, its list on standard input, no name on its output.
+
+
+_HEAD_BYTES = 64 * KIB
+_TAIL_BYTES = 8 * KIB
+_GROUP_MASK = (1 << 64) - 1
+
+_KINDS: Mapping[ChunkKind, bytes] = {
+    ChunkKind.DIRECTORIES: b"directories",
+    ChunkKind.FILES: b"files",
+    ChunkKind.RANGED_FILES: b"files",
+    ChunkKind.RANGES: b"ranges",
+    ChunkKind.DIRECTORY_TIMES: b"directory-times",
+}
+_WHOLE = (ChunkKind.FILES, ChunkKind.RANGED_FILES)
+_SETTLE = b"settle"
+
+
+class DirectEngine:
+    """Turns chunks into runs of the helper. `program` is its path on the host that it runs on.
+
+    `privileged`: the streams run as root. `digest`: a BLAKE2b digest of each file's content is made on the way.
+    """
+
+    def __init__(self, *, program: bytes, privileged: bool, digest: bool = False) -> None:
+        self._program = program
+        self._privileged = privileged
+        self._digest = digest
+
+    @property
+    def name(self) -> str:
+        """As in `--engine`."""
+        return "direct"
+
+    @property
+    def program(self) -> bytes:
+        """The executable's absolute path."""
+        return self._program
+
+    def fits(self, tree: bytes, path: bytes) -> bool:
+        """Every path of a tree: directories are opened component by component where a path is too long."""
+        return is_beneath(path, tree)
+
+    def command(self, work: ChunkWork, view: StreamView) -> Command:
+        """The argv, and the records on standard input. Pure.
+
+        The root of the tree itself is left out: it stays closed on the target. Raises ValueError for chunks of links,
+        which no stream copies, and for paths outside the tree.
+        """
+        if work.kind is ChunkKind.LINKS:
+            raise ValueError("links across trees are made by link(2), not by a stream")
+        return self._command(work, view, _KINDS[work.kind], digest=self._digest and work.kind in _WHOLE)
+
+    def settle_command(self, work: ChunkWork, view: StreamView) -> Command | None:
+        """After another engine has copied this chunk from a brick: set the times that the volume shows, and tell the
+        names that were no data there. None where there is nothing to settle: the source is no brick.
+        """
+        if work.brick is None or work.kind in (ChunkKind.LINKS, ChunkKind.RANGES, ChunkKind.DIRECTORIES):
+            return None
+        return self._command(work, view, _SETTLE, digest=False)
+
+    def reader(self, work: ChunkWork, view: StreamView) -> StreamReader:  # noqa: ARG002 (the port's)
+        """A new reader for one attempt; of `settle_command` as well."""
+        return DirectReader(work)
+
+    def _command(self, work: ChunkWork, view: StreamView, kind: bytes, *, digest: bool) -> Command:
+        return Command(
+            argv=(
+                self._program,
+                b"copy",
+                *(b"--source", view.source_tree, b"--target", view.target_tree, b"--kind", kind),
+                *_of_brick(work.brick),
+                *((b"--privileged",) if self._privileged else ()),
+                *((b"--recopy",) if work.recopy else ()),
+                *(() if work.capabilities.syncfs_reaches_disks else (b"--fsync",)),
+                *((b"--digest", b"blake2b") if digest else ()),
+                *_attributes(work.capabilities),
+                *_bandwidth(work.bwlimit_bytes_per_s),
+            ),
+            stdin=records(work),
+            timeout_s=None,
+        )
+
+
+class DirectReader:
+    """Follows one run of the helper."""
+
+    def __init__(self, work: ChunkWork) -> None:
+        self._paths = [listed.path for listed in _listed(work)]
+        self._progress = DirectProgress(len(self._paths))
+        self._head = bytearray()
+        self._tail = b""
+
+    def stdout(self, piece: bytes) -> None:
+        """Take a piece of standard output."""
+        self._progress.take(piece)
+
+    def stderr(self, piece: bytes) -> None:
+        """Take a piece of standard error."""
+        self._tail = (self._tail + piece)[-_TAIL_BYTES:]
+        self._head += piece[: _HEAD_BYTES - len(self._head)]
+
+    @property
+    def counters(self) -> StreamCounters:
+        """What has arrived so far."""
+        return self._progress.counters
+
+    @property
+    def stderr_tail(self) -> bytes:
+        """The last few KiB of standard error."""
+        return self._tail
+
+    @property
+    def digests(self) -> Mapping[bytes, bytes]:
+        """BLAKE2b digests (64 bytes) of the content of files that were copied, by path relative to the source root."""
+        return {self._paths[index]: digest for index, digest in self._progress.digests.items()}
+
+    def outcome(self, completed: Completed) -> Outcome:
+        """Judge the attempt."""
+        return judge_direct(
+            EndedDirect(
+                exit_code=completed.exit_code,
+                events=self._progress.events,
+                stderr=bytes(self._head),
+                paths=self._paths,
+                counters=self.counters,
+                garbled=self._progress.garbled,
+                timed_out=completed.timed_out,
+            )
+        )
+
+
+def records(work: ChunkWork) -> bytes:
+    """The list of a chunk, as all commands of the helper take it. Raises ValueError for paths outside the tree."""
+    return b"".join(_record(work, listed) for listed in _listed(work))
+
+
+def _listed(work: ChunkWork) -> list[ListedPath]:
+    """But for the root of the tree."""
+    return [listed for listed in work.paths if listed.path != work.tree]
+
+
+def _record(work: ChunkWork, listed: ListedPath) -> bytes:
+    """As `copy_list.c` describes it: what this path needs, a colon, the name, NUL."""
+    by_ranges = work.kind in (ChunkKind.RANGES, ChunkKind.RANGED_FILES)
+    if work.kind is ChunkKind.FILES and listed.link_group is None:
+        return b":" + _in_tree(work.tree, listed.path) + b"\0"
+    fields: list[bytes] = []
+    if by_ranges:
+        if listed.file_size_bytes is None:
+            raise ValueError("a file in ranges without its size")
+        fields.append(b"s%d" % listed.file_size_bytes)
+    if listed.mtime_ns is not None and (
+        by_ranges or (work.kind is ChunkKind.DIRECTORY_TIMES and work.brick is not None)
+    ):
+        fields.append(b"m%d" % listed.mtime_ns)
+    if work.kind is ChunkKind.RANGES:
+        if listed.mtime_ns is None or listed.range_offset_bytes is None or listed.range_length_bytes is None:
+            raise ValueError("a range without its place, or without the time of its file")
+        fields.append(b"o%d,n%d" % (listed.range_offset_bytes, listed.range_length_bytes))
+    elif listed.link_group is not None and work.capabilities.keeps_hard_links:
+        fields.append(b"l%d" % (listed.link_group & _GROUP_MASK))
+    if work.kind is ChunkKind.RANGED_FILES:
+        fields.append(b"r")
+    return b",".join(fields) + b":" + _in_tree(work.tree, listed.path) + b"\0"
+
+
+def _of_brick(brick: BrickRules | None) -> Sequence[bytes]:
+    if brick is None:
+        return ()
+    return (b"--brick", b"--times", b"mdata" if brick.times_from_mdata else b"file")
+
+
+def _attributes(capabilities: TargetCapabilities) -> Sequence[bytes]:
+    flags = (
+        (capabilities.keeps_acls, b"--acls"),
+        (capabilities.keeps_user_xattrs, b"--user-xattrs"),
+        (capabilities.keeps_security_xattrs, b"--security-xattrs"),
+        (capabilities.keeps_symlink_times, b"--symlink-times"),
+        (capabilities.keeps_symlink_owner, b"--symlink-owner"),
+        (capabilities.keeps_hard_links, b"--hard-links"),
+        (capabilities.keeps_sparse, b"--sparse"),
+        (capabilities.makes_devices, b"--devices"),
+        (capabilities.makes_fifos, b"--fifos"),
+        (capabilities.makes_sockets, b"--sockets"),
+    )
+    return (
+        *(flag for kept, flag in flags if kept),
+        *(b"--granularity-ns", b"%d" % capabilities.time_granularity_ns),
+        *(b"--max-xattr-bytes", b"%d" % capabilities.max_xattr_value_bytes),
+        *(b"--max-acl-entries", b"%d" % capabilities.max_acl_entries),
+    )
+
+
+def _bandwidth(limit_bytes_per_s: int | None) -> Sequence[bytes]:
+    return () if limit_bytes_per_s is None else (b"--bwlimit", b"%d" % max(limit_bytes_per_s, 1))
+
+
+def _in_tree(tree: bytes, path: bytes) -> bytes:
+    if not is_beneath(path, tree):
+        raise ValueError("a path outside its chunk's tree")
+    return path if not tree else path[len(tree) + 1 :]

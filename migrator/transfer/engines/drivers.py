@@ -1,0 +1,700 @@
+"""fpsync and parsyncfp2 as drivers of whole trees, confined to one tree and one directory."""
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from migrator.core.durable import replacing, sync
+from migrator.core.errors import ToolFailed
+from migrator.core.paths import show
+from migrator.core.units import KIB, MIB
+from migrator.fs.model import TargetCapabilities
+from migrator.fs.rules import KERNEL_LABELS
+from migrator.hosts.ports import Command, Completed
+from migrator.transfer.engines.rsync import ProgressParser
+from migrator.transfer.engines.rules_drivers import (
+    EndedFpsync,
+    EndedParsyncfp2,
+    Parsyncfp2Features,
+    PartLog,
+    chunk_size_for,
+    judge_fpsync,
+    judge_parsyncfp2,
+    parse_features,
+    parse_line,
+    stop_of,
+)
+from migrator.transfer.model import Outcome, StopReason, StreamCounters
+from migrator.transfer.ports import DriverView, DriverWork
+
+# ---
+# Reading the logs that a driver's streams write into its directory, while they grow and afterwards.
+
+
+_READ_BYTES = 1 << 20
+_LINE_LIMIT_BYTES = 1 << 16
+
+
+class GrowingFile:
+    """A file that another program appends to; what is new is handed out in pieces. A missing one is empty."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def hand_out(self, take: Callable[[bytes], None]) -> None:
+        """Hand out all that has been added since the last call."""
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            return
+        try:
+            while piece := os.pread(fd, _READ_BYTES, self._offset):
+                self._offset += len(piece)
+                take(piece)
+        finally:
+            os.close(fd)
+
+
+class Lines:
+    """Cuts pieces into lines; one that is longer than anything of interest is dropped."""
+
+    def __init__(self, take: Callable[[bytes], None]) -> None:
+        self._take = take
+        self._rest = b""
+
+    def add(self, piece: bytes) -> None:
+        """The next piece."""
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        for line in lines:
+            self._take(line)
+        if len(self._rest) > _LINE_LIMIT_BYTES:
+            self._rest = b""
+
+
+class Kept:
+    """The beginning and the end of what was said: enough to judge by, whatever the length."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._head = b""
+        self._tail = b""
+
+    def add(self, piece: bytes) -> None:
+        """The next piece."""
+        room = self._limit_bytes - len(self._head)
+        self._head += piece[:room]
+        self._tail = (self._tail + piece[room:])[-self._limit_bytes :] if room < len(piece) else self._tail
+
+    @property
+    def content(self) -> bytes:
+        """What was kept."""
+        return self._head + self._tail
+
+    def last(self, size_bytes: int) -> bytes:
+        """The last so many bytes."""
+        return self.content[-size_bytes:]
+
+
+def read_head(path: Path, limit_bytes: int) -> bytes:
+    """The beginning of a file; nothing where it is missing."""
+    try:
+        with path.open("rb") as file:
+            return file.read(limit_bytes)
+    except OSError:
+        return b""
+
+
+# ---
+# What drivers hand on to their rsyncs, as words without blanks, quotes and dollars: scripts paste them into shells.
+
+
+_PLAIN_PATH = re.compile(rb"/[A-Za-z0-9._/+@%-]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RsyncWords:
+    """The options of one driver run. `noisy` are those that parsyncfp2 takes for a wish to be verbose."""
+
+    plain: Sequence[str]
+    noisy: Sequence[str]
+
+
+def rsync_words(
+    capabilities: TargetCapabilities, *, recopy: bool, bwlimit_bytes_per_s: int | None, privileged: bool
+) -> RsyncWords:
+    """As for the chunks of files that follow, in short letters: both drivers refuse some long names.
+
+    Without `-r` and `-a`, since lists name every path; attributes of directories are left to the chunks that follow,
+    so that a tree's root stays closed. Files are sent whole.
+    """
+    plain = ["-lptgo", "--numeric-ids", "-W", "-O", "--no-implied-dirs", "--stderr=client"]
+    noisy: list[str] = []
+    if capabilities.keeps_hard_links:
+        plain.append("-H")
+    if capabilities.keeps_sparse:
+        plain.append("-S")
+    if capabilities.time_granularity_ns == 1:
+        plain.append("--modify-window=-1")
+    if not capabilities.keeps_symlink_times:
+        plain.append("-J")
+    if privileged and capabilities.makes_devices and capabilities.makes_fifos and capabilities.makes_sockets:
+        plain.append("-D")
+    if recopy:
+        plain.append("-I")
+    if not capabilities.syncfs_reaches_disks:
+        plain.append("--fsync")
+    if not privileged:
+        noisy.append("--chmod=Du+rwx")
+    if bwlimit_bytes_per_s is not None:
+        plain.append(f"--bwlimit={max(bwlimit_bytes_per_s // KIB, 1)}")
+    return RsyncWords(plain=(*plain, *_attributes(capabilities)), noisy=tuple(noisy))
+
+
+def is_plain(path: bytes) -> bool:
+    """Whether a path can stand in a shell's script as it is."""
+    return _PLAIN_PATH.fullmatch(path) is not None
+
+
+def _attributes(capabilities: TargetCapabilities) -> Sequence[str]:
+    """As the rsync engine's, with an underscore for the blank between a rule and its pattern."""
+    words: list[str] = []
+    if capabilities.keeps_acls:
+        words.append("-A")
+    if not (capabilities.keeps_user_xattrs or capabilities.keeps_security_xattrs):
+        return words
+    words += ["-X", "--filter=-x_trusted.**", "--filter=-x_system.**"]
+    if capabilities.keeps_user_xattrs:
+        words.append("--filter=+x_user.**")
+    if capabilities.keeps_security_xattrs:
+        words += [f"--filter=-x_{label.decode('ascii')}" for label in sorted(KERNEL_LABELS)]
+        words.append("--filter=+x_security.**")
+    words.append("--filter=-x_**")
+    return words
+
+
+def search_path(programs: Sequence[bytes]) -> str:
+    """PATH for a driver: where its programs lie, and the usual places."""
+    own = [os.fsdecode(os.path.dirname(program)) for program in programs]
+    return ":".join(dict.fromkeys([*own, "/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]))
+
+
+# ---
+# The directories of drivers below the state directory: `PASS/CHUNK/` holds a driver's own run state and logs.
+
+
+_NOTE = "boot"
+_KEPT = "log"
+
+
+class DriverDirectories:
+    """One directory for each tree of a pass, closed to others."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def directory(self, pass_id: int, chunk: int) -> Path:
+        """The directory, made where it was missing. Raises OSError."""
+        path = self._above(pass_id, chunk) / "run"
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return path
+
+    def read_boot(self, pass_id: int, chunk: int) -> str | None:
+        """The boot in which a driver wrote what need not have reached the target's disks."""
+        try:
+            return (self._above(pass_id, chunk) / _NOTE).read_text("ascii").strip()
+        except FileNotFoundError:
+            return None
+
+    def note_boot(self, pass_id: int, chunk: int, boot_id: str) -> None:
+        """Note it durably."""
+        above = self._above(pass_id, chunk)
+        above.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with replacing(above / _NOTE) as stream:
+            stream.write(boot_id.encode("ascii") + b"\n")
+        sync(self._root)
+
+    def clear(self, pass_id: int, chunk: int, *, keep_logs: bool) -> None:
+        """Take the note back and remove the run; its logs stay where they are wanted."""
+        above = self._above(pass_id, chunk)
+        if above.exists():
+            (above / _NOTE).unlink(missing_ok=True)
+            if keep_logs:
+                self._remove_all_but_logs(above / "run")
+            else:
+                shutil.rmtree(above)
+        with suppress(OSError):
+            above.parent.rmdir()
+
+    def _remove_all_but_logs(self, run: Path) -> None:
+        for path in run.iterdir() if run.exists() else ():
+            if path.is_dir() and path.name not in (_KEPT, ".pfp2"):
+                shutil.rmtree(path)
+
+    def _above(self, pass_id: int, chunk: int) -> Path:
+        return self._root / f"pass-{pass_id:06d}" / f"chunk-{chunk:06d}"
+
+
+# ---
+# fpsync as a driver: fpart cuts a tree into parts, and so many rsyncs at once copy them.
+#
+# Written after fpsync 1.5.1 (Debian 12) and 1.7. What is guarded here: it leaves out `.zfs`, `.snapshot*` and `.ckpt`
+# unless told otherwise; a run can only be gone on with where rsync's path was given (`-T`) and the crawl had ended; and
+# it goes through all of its queue on a full target. What is not: hard links between parts, errors of the crawl, and that
+# nothing is verified. For these the ordinary chunks follow.
+
+
+_TAIL_BYTES = 8 * KIB
+_PART_STDERR_BYTES = 64 * KIB
+_MOST_PARTS_READ = 200
+_RUN_PARTS = ("parts", "log", "queue", "work")
+_OPTIONS_FILE = "options"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FpsyncPrograms:
+    """Absolute paths."""
+
+    fpsync: bytes
+    fpart: bytes
+    rsync: bytes
+
+
+class Fpsync:
+    """Turns trees into runs of fpsync. `privileged`: they run as root."""
+
+    def __init__(self, programs: FpsyncPrograms, *, privileged: bool) -> None:
+        self._programs = programs
+        self._privileged = privileged
+
+    @property
+    def name(self) -> str:
+        """As in `--engine`."""
+        return "fpsync"
+
+    @property
+    def files(self) -> Sequence[bytes]:
+        """The programs."""
+        return (self._programs.fpsync, self._programs.fpart, self._programs.rsync)
+
+    def refusal(self, view: DriverView) -> str | None:
+        """It pastes the paths of both trees and of its directory into shell scripts."""
+        paths = (view.source_tree, view.target_tree, view.work, *self.files)
+        if all(map(is_plain, paths)):
+            return None
+        return "fpsync can take no tree whose path holds anything but letters, digits and ._/+@%-"
+
+    def command(self, work: DriverWork, view: DriverView, directory: Path) -> Command:
+        """A new run, or the one that was interrupted, where its crawl had ended and it was asked for the same."""
+        asked = self._new_run(work, view)
+        resumed = None if work.recopy else _resumable(directory, asked)
+        if resumed is None:
+            _clear(directory)
+            (directory / _OPTIONS_FILE).write_bytes(_written(asked))
+            words: tuple[bytes, ...] = asked
+        else:
+            _put_old_complaints_aside(directory / "log" / resumed)
+            words = (b"-r", os.fsencode(resumed))
+        return Command(
+            argv=(self._programs.fpsync, b"-n", b"%d" % work.jobs, b"-t", view.work, b"-vv", *words),
+            environment={"PATH": search_path(self.files), "HOME": os.fsdecode(view.work)},
+            timeout_s=None,
+        )
+
+    def reader(self, view: DriverView, directory: Path) -> "FpsyncReader":
+        """A new reader for one run."""
+        return FpsyncReader(view, directory)
+
+    def _new_run(self, work: DriverWork, view: DriverView) -> tuple[bytes, ...]:
+        limit = work.bwlimit_bytes_per_s
+        words = rsync_words(
+            work.capabilities,
+            recopy=work.recopy,
+            bwlimit_bytes_per_s=None if limit is None else limit // work.jobs,
+            privileged=self._privileged,
+        )
+        counted = ("--no-human-readable", "--info=progress2,stats2", "--outbuf=L")
+        return (
+            b"-f",
+            b"%d" % work.part_files,
+            b"-s",
+            b"%d" % work.part_bytes,
+            b"-T",
+            self._programs.rsync,
+            b"-o",
+            " ".join((*words.plain, *words.noisy, *counted)).encode("ascii"),
+            # Instead of its own: those leave out files that may be users'. This one is on anyway.
+            b"-O",
+            b"-e",
+            view.source_tree,
+            view.target_tree,
+        )
+
+
+class FpsyncReader:
+    """Follows one run: its own lines say which parts are under way, rsync's logs how far they are."""
+
+    def __init__(self, view: DriverView, directory: Path) -> None:
+        self._view = view
+        self._directory = directory
+        self._lines = Lines(self._line)
+        self._stderr = Kept(_TAIL_BYTES)
+        self._running: dict[int, tuple[GrowingFile, ProgressParser]] = {}
+        self._files = 0
+        self._size_bytes = 0
+        self._completed = False
+        self._crawl_failed = False
+        self._trouble: tuple[StopReason, str] | None = None
+        self._exit_code: int | None = None
+        self._last_complaint = b""
+
+    def stdout(self, piece: bytes) -> None:
+        """Take a piece of standard output."""
+        self._lines.add(piece)
+
+    def stderr(self, piece: bytes) -> None:
+        """Take a piece of standard error."""
+        self._stderr.add(piece)
+
+    @property
+    def counters(self) -> StreamCounters:
+        """What all parts of this run have brought so far."""
+        files, size_bytes = self._files, self._size_bytes
+        for log, parser in self._running.values():
+            log.hand_out(parser.take)
+            files += parser.counters.files
+            size_bytes += parser.counters.size_bytes
+        return StreamCounters(files=files, size_bytes=size_bytes)
+
+    @property
+    def stderr_tail(self) -> bytes:
+        """Its own last words, and the last complaint of a part."""
+        return (self._stderr.last(_TAIL_BYTES // 2) + self._last_complaint[-_TAIL_BYTES // 2 :])[-_TAIL_BYTES:]
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of a run that was judged."""
+        return self._exit_code
+
+    @property
+    def trouble(self) -> tuple[StopReason, str] | None:
+        """What a part that has ended said of a full target, or the like."""
+        return self._trouble
+
+    def outcome(self, completed: Completed) -> Outcome:
+        """Judge the run."""
+        self._exit_code = completed.exit_code
+        counters = self.counters
+        return judge_fpsync(
+            EndedFpsync(
+                exit_code=completed.exit_code,
+                completed=self._completed,
+                crawl_failed=self._crawl_failed,
+                stderr=self._stderr.content,
+                parts=self._complaints(),
+                counters=counters,
+                source_tree=self._view.source_tree,
+                target_tree=self._view.target_tree,
+                timed_out=completed.timed_out,
+            )
+        )
+
+    def _line(self, line: bytes) -> None:
+        said = parse_line(line)
+        if said is None:
+            return
+        if said.started is not None:
+            self._running[said.started] = (GrowingFile(self._log(said.started, "stdout")), ProgressParser())
+        if said.finished is not None:
+            self._part_ended(said.finished)
+        self._completed = self._completed or said.completed
+        self._crawl_failed = self._crawl_failed or said.crawl_failed
+
+    def _part_ended(self, number: int) -> None:
+        if number in self._running:
+            log, parser = self._running.pop(number)
+            log.hand_out(parser.take)
+            self._files += parser.counters.files
+            self._size_bytes += parser.counters.size_bytes
+        said = read_head(self._log(number, "stderr"), _PART_STDERR_BYTES)
+        if said:
+            self._last_complaint = said
+            self._trouble = self._trouble or stop_of(
+                (PartLog(number=number, stderr=said),),
+                source_tree=self._view.source_tree,
+                target_tree=self._view.target_tree,
+            )
+
+    def _complaints(self) -> tuple[PartLog, ...]:
+        found = sorted(
+            (int(path.stem), path)
+            for path in self._directory.glob("log/*/*.stderr")
+            if path.stem.isdigit() and path.stat().st_size
+        )
+        return tuple(
+            PartLog(number=number, stderr=read_head(path, _PART_STDERR_BYTES))
+            for number, path in found[:_MOST_PARTS_READ]
+        )
+
+    def _log(self, number: int, what: str) -> Path:
+        run = next(iter(_runs(self._directory / "log")), "")
+        return self._directory / "log" / run / f"{number}.{what}"
+
+
+def _resumable(directory: Path, asked: tuple[bytes, ...]) -> str | None:
+    """The run that lies in the directory, where fpsync can go on with it: after the crawl, before the end."""
+    if read_head(directory / _OPTIONS_FILE, MIB) != _written(asked):
+        return None
+    runs = _runs(directory / "queue")
+    if len(runs) != 1:
+        return None
+    queue = directory / "queue" / runs[0]
+    others = (directory / kind / runs[0] for kind in _RUN_PARTS)
+    whole = all((queue / flag).is_file() for flag in ("info", "fp_done")) and all(path.is_dir() for path in others)
+    return runs[0] if whole else None
+
+
+def _put_old_complaints_aside(log: Path) -> None:
+    """Parts that ended with errors are not done again by fpsync: the chunks that follow bring what they left out."""
+    for path in log.glob("*.stderr"):
+        if path.stat().st_size:
+            path.replace(path.with_suffix(".earlier"))
+
+
+def _clear(directory: Path) -> None:
+    (directory / _OPTIONS_FILE).unlink(missing_ok=True)
+    for kind in _RUN_PARTS:
+        if (directory / kind).exists():
+            shutil.rmtree(directory / kind)
+
+
+def _runs(directory: Path) -> list[str]:
+    try:
+        return sorted(path.name for path in directory.iterdir() if path.is_dir())
+    except OSError:
+        return []
+
+
+def _written(words: Sequence[bytes]) -> bytes:
+    return b"".join(word + b"\0" for word in words)
+
+
+# ---
+# parsyncfp2 as a driver: fpart cuts a tree into chunks by size, and so many rsyncs at once copy them.
+#
+# Written after the sources of parsyncfp2 2.55 and 2.59. What is guarded here: `--maxload` out of reach, since rsyncs that
+# it suspends may stay so; its own chunks large enough for its limit of 5,000; a share of the bandwidth that does not round
+# to none; rsync options in words that its crude patterns let pass; its cache and its home in a directory of the run; and
+# the rsyncs that it leaves behind when it ends are waited for (by the confinement). What is not: names with newlines (its
+# lists are lines), hard links between chunks, failed rsyncs. For these the ordinary chunks follow.
+
+
+_CACHE = ".pfp2"
+_UNREACHABLE_LOAD = b"1000000"
+_KEPT_BYTES = MIB
+_LOGGED = re.compile(rb".*\] ([<>ch][fLDS]\S+)_(\d+)")
+"""A line of rsync's log under `--log-file-format=%i_%l`: what was done, and the file's size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsyncfp2Programs:
+    """Absolute paths, and which parsyncfp2 it is."""
+
+    program: bytes
+    helpers: Sequence[bytes]
+    features: Parsyncfp2Features
+
+
+class Parsyncfp2:
+    """Turns trees into runs of parsyncfp2. `privileged`: they run as root."""
+
+    def __init__(self, programs: Parsyncfp2Programs, *, privileged: bool) -> None:
+        self._programs = programs
+        self._privileged = privileged
+
+    @property
+    def name(self) -> str:
+        """As in `--engine`."""
+        return "parsyncfp2"
+
+    @property
+    def files(self) -> Sequence[bytes]:
+        """The programs."""
+        return (self._programs.program, *self._programs.helpers)
+
+    def refusal(self, view: DriverView) -> str | None:
+        """It pastes the paths of both trees and of its directory into shell commands."""
+        if all(map(is_plain, (view.source_tree, view.target_tree, view.work, *self.files))):
+            return None
+        return "parsyncfp2 can take no tree whose path holds anything but letters, digits and ._/+@%-"
+
+    def command(self, work: DriverWork, view: DriverView, directory: Path) -> Command:
+        """Always a new run: going on with one asks for the number of its next chunk, which nobody knows for sure."""
+        if (directory / _CACHE).exists():
+            shutil.rmtree(directory / _CACHE)
+        words = rsync_words(
+            work.capabilities, recopy=work.recopy, bwlimit_bytes_per_s=None, privileged=self._privileged
+        )
+        # The root of a tree is one directory for it: its chunks name paths below, beginning with `./`.
+        return Command(
+            argv=(
+                self._programs.program,
+                b"--NP=%d" % work.jobs,
+                b"--chunksize=%d" % chunk_size_for(work.size_bytes, work.part_bytes),
+                b"--startdir=" + view.source_tree,
+                b"--%s=%s"
+                % (
+                    self._programs.features.rsync_option.encode("ascii"),
+                    " ".join((*words.plain, "--log-file-format=%i_%l")).encode("ascii"),
+                ),
+                *_bandwidth(work),
+                b"--maxload=" + _UNREACHABLE_LOAD,
+                b"--altcache=" + view.work,
+                b"--nowait",
+                b"--verbose=1",
+                b".",
+                view.target_tree,
+            ),
+            environment={
+                "PATH": search_path(self.files),
+                "HOME": os.fsdecode(view.work),
+                "USER": "root" if self._privileged else "user",
+                "SHELL": "/bin/sh",
+                "TERM": "dumb",
+            },
+            timeout_s=None,
+        )
+
+    def reader(self, view: DriverView, directory: Path) -> "Parsyncfp2Reader":
+        """A new reader for one run."""
+        return Parsyncfp2Reader(view, directory)
+
+
+class Parsyncfp2Reader:
+    """Follows one run: the logs of its rsyncs say how far it is, their messages come on its standard error."""
+
+    def __init__(self, view: DriverView, directory: Path) -> None:
+        self._view = view
+        self._directory = directory
+        self._stdout = Kept(_KEPT_BYTES)
+        self._stderr = Kept(_KEPT_BYTES)
+        self._messages = Lines(self._message)
+        self._logs: dict[str, tuple[GrowingFile, Lines]] = {}
+        self._files = 0
+        self._size_bytes = 0
+        self._trouble: tuple[StopReason, str] | None = None
+        self._exit_code: int | None = None
+
+    def stdout(self, piece: bytes) -> None:
+        """Take a piece of standard output."""
+        self._stdout.add(piece)
+
+    def stderr(self, piece: bytes) -> None:
+        """Take a piece of standard error."""
+        self._stderr.add(piece)
+        self._messages.add(piece)
+
+    @property
+    def counters(self) -> StreamCounters:
+        """What all rsyncs have logged so far."""
+        for path in self._directory.glob(f"{_CACHE}/rsync-log-*"):
+            log, lines = self._logs.setdefault(path.name, (GrowingFile(path), Lines(self._logged)))
+            log.hand_out(lines.add)
+        return StreamCounters(files=self._files, size_bytes=self._size_bytes)
+
+    @property
+    def stderr_tail(self) -> bytes:
+        """The last few KiB."""
+        return self._stderr.last(_TAIL_BYTES)
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of a run that was judged."""
+        return self._exit_code
+
+    @property
+    def trouble(self) -> tuple[StopReason, str] | None:
+        """What an rsync said of a full target, or the like."""
+        return self._trouble
+
+    def outcome(self, completed: Completed) -> Outcome:
+        """Judge the run."""
+        self._exit_code = completed.exit_code
+        return judge_parsyncfp2(
+            EndedParsyncfp2(
+                exit_code=completed.exit_code,
+                stdout=self._stdout.content,
+                stderr=self._stderr.content,
+                counters=self.counters,
+                source_tree=self._view.source_tree,
+                target_tree=self._view.target_tree,
+                timed_out=completed.timed_out,
+            )
+        )
+
+    def _logged(self, line: bytes) -> None:
+        if match := _LOGGED.fullmatch(line):
+            self._files += 1
+            if match[1][:1] in b"<>":
+                self._size_bytes += int(match[2])
+
+    def _message(self, line: bytes) -> None:
+        if self._trouble is None and line.startswith(b"rsync"):
+            found = stop_of(
+                (PartLog(number=0, stderr=line),),
+                source_tree=self._view.source_tree,
+                target_tree=self._view.target_tree,
+            )
+            self._trouble = None if found is None else (found[0], found[1].partition(": ")[2])
+
+
+def _bandwidth(work: DriverWork) -> Sequence[bytes]:
+    """In KiB/s for all together; it divides by its number of rsyncs, and 0 would mean no limit."""
+    if work.bwlimit_bytes_per_s is None:
+        return ()
+    return (b"--maxbw=%d" % max(work.bwlimit_bytes_per_s // KIB, work.jobs),)
+
+
+# ---
+# Finding fpsync and parsyncfp2, and what they need, on this host.
+
+
+_SCRIPT_BYTES = 1 << 20
+_HELPERS = ("fpart", "rsync", "scut", "stats", "perl", "ps", "awk", "ip")
+"""What parsyncfp2 cannot do without; it says so of few of them."""
+
+
+def locate_fpsync(*, path: str | None = None) -> FpsyncPrograms:
+    """fpsync, fpart and rsync; `path` as in the environment. Raises ToolFailed."""
+    install = "apt install fpart rsync"
+    return FpsyncPrograms(
+        fpsync=_find("fpsync", path, install), fpart=_find("fpart", path, install), rsync=_find("rsync", path, install)
+    )
+
+
+def locate_parsyncfp2(*, path: str | None = None) -> Parsyncfp2Programs:
+    """parsyncfp2 and its helpers. Raises ToolFailed, also for a version that copies to no mounted file system."""
+    install = "copy parsyncfp2, scut and stats from its repository into /usr/local/bin; apt install fpart iproute2"
+    program = _find("parsyncfp2", path, install)
+    helpers = tuple(_find(name, path, install) for name in _HELPERS)
+    try:
+        with Path(os.fsdecode(program)).open("rb") as file:
+            features = parse_features(file.read(_SCRIPT_BYTES))
+    except OSError as error:
+        raise ToolFailed(f"{show(program)} cannot be read: {error.strerror}") from error
+    if features is None:
+        raise ToolFailed(f"{show(program)} is no parsyncfp2: it does not tell its version", hint=install)
+    if problem := features.problem():
+        raise ToolFailed(problem, hint=install)
+    return Parsyncfp2Programs(program=program, helpers=helpers, features=features)
+
+
+def _find(name: str, path: str | None, install: str) -> bytes:
+    found = shutil.which(name, path=path)
+    if found is None:
+        raise ToolFailed(f"{name} was not found", cause="it is not installed on this host", hint=install)
+    return os.path.abspath(os.fsencode(found))

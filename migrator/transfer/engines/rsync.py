@@ -1,0 +1,324 @@
+"""rsync as an engine: one process tree per chunk, its list on standard input."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from migrator.core.errors import ToolFailed
+from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, is_beneath, show
+from migrator.core.states import ChunkKind
+from migrator.core.units import KIB
+from migrator.fs.model import TargetCapabilities
+from migrator.fs.rules import KERNEL_LABELS
+from migrator.hosts.ports import Command, Completed, Processes
+from migrator.transfer.engines.rules_rsync import EndedRsync, RsyncFeatures, judge_rsync, parse_features
+from migrator.transfer.model import Outcome, StreamCounters
+from migrator.transfer.ports import ChunkWork, StreamReader, StreamView
+
+# ---
+# Asking rsync what it can do.
+
+
+_ASK_TIMEOUT_S = 30.0
+
+
+async def ask(processes: Processes, program: bytes) -> RsyncFeatures:
+    """Ask the program itself. Raises ToolFailed."""
+    version = await processes.run(Command(argv=(program, b"--version"), timeout_s=_ASK_TIMEOUT_S))
+    usage = await processes.run(Command(argv=(program, b"--help"), timeout_s=_ASK_TIMEOUT_S))
+    if version.exit_code != 0:
+        raise ToolFailed(f"{show(program)} --version fails: {show(version.stderr)}")
+    features = parse_features(version.stdout, usage.stdout)
+    if features is None:
+        raise ToolFailed(f"{show(program)} is no rsync: it does not tell its version")
+    return features
+
+
+# ---
+# Reads rsync's standard output as it comes: `--out-format=%i --info=progress2,stats2 --no-human-readable`.
+#
+# No name is ever on it. Lines end with a newline, progress with a carriage return:
+#
+#     >f+++++++++
+#             6000000  49%  284.54MB/s    0:00:00 (xfr#2, to-chk=4/7)
+#     Number of regular files transferred: 2
+#     Total transferred file size: 6,000,000 bytes
+
+
+_ITEM = re.compile(rb"[<>ch.][fdLDS][^ ]{9,}")
+_PROGRESS = re.compile(rb" *([0-9]+) +[0-9]+% +[^ ]+ +[0-9:?]+(?: +\(xfr#([0-9]+), (?:to|ir)-chk=[0-9]+/[0-9]+\))?")
+_TRANSFERRED_FILES = re.compile(rb"Number of regular files transferred: ([0-9,.]+)")
+_TRANSFERRED_BYTES = re.compile(rb"Total transferred file size: ([0-9,.]+) bytes")
+_ENDS = re.compile(rb"[\r\n]")
+_LONGEST_LINE_BYTES = 4096
+
+
+class ProgressParser:
+    """Takes pieces cut anywhere; `counters` never goes back.
+
+    Files are regular files whose content was sent, and other paths that were made or changed, directories aside: as
+    everywhere, what is counted as a file is every path but those. Bytes are those of the files' content, as far as
+    they were sent.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._others = 0
+        self._transferred = 0
+        self._size_bytes = 0
+
+    @property
+    def counters(self) -> StreamCounters:
+        """What has arrived so far."""
+        return StreamCounters(files=self._transferred + self._others, size_bytes=self._size_bytes)
+
+    def take(self, piece: bytes) -> None:
+        """The next piece."""
+        *lines, self._rest = _ENDS.split(self._rest + piece)
+        for line in lines:
+            self._line(line)
+        if len(self._rest) > _LONGEST_LINE_BYTES:
+            # Nothing that is read here is that long: drop it, so that memory stays flat whatever is said.
+            self._rest = self._rest[-_LONGEST_LINE_BYTES:]
+
+    def _line(self, line: bytes) -> None:
+        if match := _PROGRESS.match(line):
+            self._size_bytes = max(self._size_bytes, int(match[1]))
+            if match[2]:
+                self._transferred = max(self._transferred, int(match[2]))
+        elif _ITEM.fullmatch(line):
+            if line[:1] not in (b"<", b">") and line[1:2] != b"d":
+                self._others += 1
+        elif match := _TRANSFERRED_FILES.match(line):
+            self._transferred = max(self._transferred, _number(match[1]))
+        elif match := _TRANSFERRED_BYTES.match(line):
+            self._size_bytes = max(self._size_bytes, _number(match[1]))
+
+
+def _number(text: bytes) -> int:
+    return int(text.replace(b",", b"").replace(b".", b""))
+
+
+# ---
+# rsync as an engine: one process tree per chunk, its list on standard input.
+
+
+_TAIL_BYTES = 8 * KIB
+_STDERR_LIMIT_BYTES = 32 << 20
+_TEMPORARY_EXTRA_BYTES = len(b"." + b".XXXXXX")
+_COMMENT_STARTS = (b"#", b";")
+"""rsync drops entries of a list that begin so, with --from0 too (seen with 3.2.7 and 3.5.0); `./` in front helps."""
+
+
+class RsyncEngine:
+    """Turns chunks into rsync runs. `privileged`: the streams run as root."""
+
+    def __init__(self, *, program: bytes, features: RsyncFeatures, privileged: bool) -> None:
+        self._program = program
+        self._features = features
+        self._privileged = privileged
+
+    @property
+    def name(self) -> str:
+        """As in `--engine`."""
+        return "rsync"
+
+    @property
+    def program(self) -> bytes:
+        """The executable's absolute path."""
+        return self._program
+
+    @property
+    def features(self) -> RsyncFeatures:
+        """Which rsync it is, and what it can do."""
+        return self._features
+
+    def fits(self, tree: bytes, path: bytes) -> bool:
+        """Whether rsync can take this path of a tree (both relative to the source root).
+
+        Its buffers hold 4,095 bytes, and so do the kernel's: names are relative to the tree's root, may have `./` in
+        front, and grow by a dot and a random suffix while they are written (rsync shortens only the last component).
+        """
+        extra = len(b"./") + _TEMPORARY_EXTRA_BYTES
+        return len(_in_tree(tree, path)) + extra < RSYNC_PATH_LIMIT_BYTES
+
+    def command(self, work: ChunkWork, view: StreamView) -> Command:
+        """The argv, and the names relative to the tree, NUL-terminated, on standard input. Pure.
+
+        The root of the tree itself is left out: it stays closed on the target. Raises ValueError for chunks of links,
+        which no stream copies, and for paths outside the tree.
+        """
+        names = _names(work)
+        return Command(
+            argv=(
+                self._program,
+                *_base(work.capabilities),
+                *_of_kind(work.kind, privileged=self._privileged),
+                *_attributes(work.capabilities),
+                *((b"--fsync",) if self._features.fsync and not work.capabilities.syncfs_reaches_disks else ()),
+                *_bandwidth(work.bwlimit_bytes_per_s),
+                *((b"--ignore-times",) if work.recopy else ()),
+                *((b"--confine-root=" + view.source_tree,) if self._features.confine_root else ()),
+                view.source_tree.rstrip(b"/") + b"/",
+                view.target_tree.rstrip(b"/") + b"/",
+            ),
+            stdin=b"".join(_listed(name) + b"\0" for name in names),
+            timeout_s=None,
+        )
+
+    def reader(self, work: ChunkWork, view: StreamView) -> StreamReader:
+        """A new reader for one attempt."""
+        return RsyncReader(work, view)
+
+
+class RsyncReader:
+    """Follows one rsync."""
+
+    def __init__(self, work: ChunkWork, view: StreamView) -> None:
+        self._work = work
+        self._view = view
+        self._progress = ProgressParser()
+        self._stderr = bytearray()
+        self._stderr_cut = False
+        self._tail = b""
+
+    def stdout(self, piece: bytes) -> None:
+        """Take a piece of standard output."""
+        self._progress.take(piece)
+
+    def stderr(self, piece: bytes) -> None:
+        """Take a piece of standard error."""
+        self._tail = (self._tail + piece)[-_TAIL_BYTES:]
+        room = _STDERR_LIMIT_BYTES - len(self._stderr)
+        self._stderr += piece[:room]
+        self._stderr_cut = self._stderr_cut or len(piece) > room
+
+    @property
+    def counters(self) -> StreamCounters:
+        """What has arrived so far."""
+        return self._progress.counters
+
+    @property
+    def stderr_tail(self) -> bytes:
+        """The last few KiB of standard error."""
+        return self._tail
+
+    @property
+    def digests(self) -> Mapping[bytes, bytes]:
+        """Rsync tells none."""
+        return {}
+
+    def outcome(self, completed: Completed) -> Outcome:
+        """Judge the attempt."""
+        return judge_rsync(
+            EndedRsync(
+                exit_code=completed.exit_code,
+                stderr=bytes(self._stderr),
+                stderr_cut=self._stderr_cut,
+                timed_out=completed.timed_out,
+                tree=self._work.tree,
+                names=_names(self._work),
+                link_groups=_link_groups(self._work),
+                source_tree=self._view.source_tree,
+                target_tree=self._view.target_tree,
+                counters=self.counters,
+            )
+        )
+
+
+def _base(capabilities: TargetCapabilities) -> Sequence[bytes]:
+    options = [
+        b"--archive",
+        b"--no-recursive",
+        b"--numeric-ids",
+        b"--files-from=-",
+        b"--from0",
+        # Attributes of directories above the listed paths belong to the chunks of directories alone.
+        b"--no-implied-dirs",
+        b"--whole-file",
+        # One process writes all messages: lines of several processes cannot mix.
+        b"--stderr=client",
+        b"--no-human-readable",
+        b"--info=progress2,stats2",
+        b"--out-format=%i",
+        b"--outbuf=L",
+    ]
+    if capabilities.keeps_hard_links:
+        options.append(b"--hard-links")
+    if capabilities.keeps_sparse:
+        options.append(b"--sparse")
+    if capabilities.time_granularity_ns == 1:
+        options.append(b"--modify-window=-1")
+    if not capabilities.keeps_symlink_times:
+        options.append(b"--omit-link-times")
+    if not capabilities.makes_devices:
+        options.append(b"--no-devices")
+    if not (capabilities.makes_fifos and capabilities.makes_sockets):
+        options.append(b"--no-specials")
+    return options
+
+
+def _of_kind(kind: ChunkKind, *, privileged: bool) -> Sequence[bytes]:
+    match kind:
+        case ChunkKind.DIRECTORIES:
+            # Without root a directory that its owner may not write cannot be filled; its mode comes with the times.
+            return (b"--omit-dir-times",) if privileged else (b"--omit-dir-times", b"--chmod=Du+rwx")
+        case ChunkKind.FILES | ChunkKind.RANGED_FILES:
+            return (b"--omit-dir-times",)
+        case ChunkKind.DIRECTORY_TIMES:
+            return ()
+        case ChunkKind.RANGES:
+            raise ValueError("rsync copies no ranges of files")
+        case ChunkKind.TREE:
+            raise ValueError("whole trees are copied by drivers")
+        case ChunkKind.LINKS:
+            raise ValueError("links across trees are made by link(2), not by a stream")
+
+
+def _attributes(capabilities: TargetCapabilities) -> Sequence[bytes]:
+    """ACLs, and of the other attributes what the target keeps.
+
+    Any filter for attributes switches off rsync's own, so that everything else has to be shut out by name: `system.*`
+    would carry ACLs a second way, `trusted.*` Gluster's internals. `**` also matches slashes in an attribute's name,
+    and rsync matches behind every slash as well (so a `user.a/trusted.b` does not travel, and verification says so).
+    Excluded attributes are neither sent nor removed on the target.
+    """
+    options: list[bytes] = []
+    if capabilities.keeps_acls:
+        options.append(b"--acls")
+    if not (capabilities.keeps_user_xattrs or capabilities.keeps_security_xattrs):
+        return options
+    options += [b"--xattrs", b"--filter=-x trusted.**", b"--filter=-x system.**"]
+    if capabilities.keeps_user_xattrs:
+        options.append(b"--filter=+x user.**")
+    if capabilities.keeps_security_xattrs:
+        options += [b"--filter=-x " + label for label in sorted(KERNEL_LABELS)]
+        options.append(b"--filter=+x security.**")
+    options.append(b"--filter=-x **")
+    return options
+
+
+def _bandwidth(limit_bytes_per_s: int | None) -> Sequence[bytes]:
+    if limit_bytes_per_s is None:
+        return ()
+    return (b"--bwlimit=%d" % max(limit_bytes_per_s // KIB, 1),)
+
+
+def _names(work: ChunkWork) -> list[bytes]:
+    names = [_in_tree(work.tree, listed.path) for listed in work.paths]
+    return [name for name in names if name]
+
+
+def _link_groups(work: ChunkWork) -> dict[bytes, int]:
+    return {
+        _in_tree(work.tree, listed.path): listed.link_group for listed in work.paths if listed.link_group is not None
+    }
+
+
+def _in_tree(tree: bytes, path: bytes) -> bytes:
+    if not is_beneath(path, tree):
+        raise ValueError("a path outside its chunk's tree")
+    return path if not tree else path[len(tree) + 1 :]
+
+
+def _listed(name: bytes) -> bytes:
+    return b"./" + name if name.startswith(_COMMENT_STARTS) else name

@@ -1,0 +1,210 @@
+"""What one run of `migrator-native copy` came to, from its exit code and what it told path by path.
+
+Its lines hold no name: a path is told by its place in the list, so no name can imitate anything. `copy_events.c`
+describes them, `copy.h` has the exit codes.
+"""
+
+import errno
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from migrator.core.paths import show
+from migrator.transfer.engines.rules_rsync import JAIL_FAILED, jail_message, judge_jail
+from migrator.transfer.model import FileProblem, FileProblemKind, Outcome, StopReason, StreamCounters, Verdict
+from migrator.transfer.rules import stop_reason
+
+EXIT_MEANINGS = {
+    2: "an unknown subcommand",
+    3: "stopped by an error that concerns more than one path",
+    64: "unknown options",
+    65: "a malformed list of paths",
+    66: "a tree that cannot be opened",
+    71: "no memory",
+    74: "nobody listens",
+    125: "the confinement could not be set up",
+    126: "the program cannot be executed",
+    127: "the program was not found",
+}
+
+_LIST_DONE = 0
+_ENDED_BY_SIGNAL = (128 + 1, 128 + 2, 128 + 9, 128 + 15)
+_UNUSABLE = (1, 2, 64, 126, 127)
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+"""There is no such path on the source any more, perhaps since something else took the place of a directory above."""
+_OF_TARGETS = (StopReason.TARGET_FULL, StopReason.TARGET_QUOTA, StopReason.TARGET_READ_ONLY)
+_SHOWN_STDERR_BYTES = 300
+
+_EVENT = re.compile(rb"F ([0-9]{1,18}) (vanished|moved|changed|bad) (source|target) ([0-9]{1,9}) ([a-z -]+)")
+
+_OPERATIONS = {
+    ("source", "open"): "cannot be opened for reading",
+    ("source", "open directory"): "its directory cannot be entered",
+    ("source", "enter directory"): "its directory cannot be entered",
+    ("source", "read"): "cannot be read",
+    ("source", "stat"): "cannot be looked at",
+    ("source", "read link"): "cannot be looked at",
+    ("source", "list xattrs"): "its extended attributes cannot be read",
+    ("source", "get xattr"): "its extended attributes cannot be read",
+    ("target", "open directory"): "its directory cannot be entered on the target",
+    ("target", "enter directory"): "its directory cannot be entered on the target",
+    ("target", "create"): "cannot be made on the target",
+    ("target", "make directory"): "cannot be made on the target",
+    ("target", "make symlink"): "cannot be made on the target",
+    ("target", "make node"): "cannot be made on the target",
+    ("target", "link"): "cannot be linked on the target",
+    ("target", "rename"): "cannot be put in its place on the target",
+    ("target", "remove the directory in the way"): "a directory is in its place on the target",
+    ("target", "remove what is in the way"): "cannot be put in its place on the target",
+    ("target", "write"): "cannot be written on the target",
+    ("target", "close"): "cannot be written on the target",
+    ("target", "truncate"): "cannot be written on the target",
+    ("target", "sync"): "cannot be written on the target",
+    ("target", "set times"): "its times cannot be set on the target",
+    ("target", "set mode"): "its mode cannot be set on the target",
+    ("target", "set owner"): "its owner cannot be set on the target",
+    ("target", "set xattr"): "its extended attributes cannot be set on the target",
+    ("target", "remove xattr"): "its extended attributes cannot be set on the target",
+    ("target", "list xattrs"): "its extended attributes cannot be read on the target",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathEvent:
+    """One path that is not plainly fine. `index` is its place in the list; `errno` is 0 where no call failed, `error` the
+    system's words for it.
+    """
+
+    index: int
+    kind: FileProblemKind
+    on_target: bool
+    errno: int
+    error: str
+    operation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedDirect:
+    """How a stream ended. `paths` are the listed ones in their order, relative to the source root; `stderr` is its
+    beginning. `garbled`: something was told that is no event.
+    """
+
+    exit_code: int
+    events: Sequence[PathEvent]
+    stderr: bytes
+    paths: Sequence[bytes]
+    counters: StreamCounters
+    garbled: bool = False
+    timed_out: bool = False
+
+
+def parse_event(line: bytes, words: Callable[[int], str]) -> PathEvent | None:
+    """A line about one path; None for every other line. `words` says what an errno means (`os.strerror`)."""
+    match = _EVENT.fullmatch(line)
+    if match is None:
+        return None
+    return PathEvent(
+        index=int(match[1]),
+        kind=FileProblemKind(match[2].decode("ascii")),
+        on_target=match[3] == b"target",
+        errno=int(match[4]),
+        error=words(int(match[4])),
+        operation=match[5].decode("ascii"),
+    )
+
+
+def judge_direct(ended: EndedDirect) -> Outcome:
+    """The verdict, and the files that did not arrive, or not as listed.
+
+    STOP for errors that no chunk is to blame for; DONE where the list was taken to its end; RETRY where something is
+    left unexplained; INTERRUPTED where a signal from outside ended it.
+    """
+    if ended.exit_code == JAIL_FAILED and (jail := jail_message(ended.stderr)) is not None:
+        return judge_jail(jail, ended.paths, ended.counters)
+    if (stopped := _stop(ended)) is not None:
+        return stopped
+    if ended.timed_out:
+        return _outcome(ended, Verdict.RETRY, message="the stream ran into its time limit")
+    if ended.exit_code < 0 or ended.exit_code in _ENDED_BY_SIGNAL:
+        return _outcome(ended, Verdict.INTERRUPTED, message=_describe(ended))
+    if ended.exit_code in _UNUSABLE:
+        return _outcome(ended, Verdict.STOP, stop=StopReason.TOOL_MISSING, message=_describe(ended))
+    if ended.exit_code != _LIST_DONE or ended.garbled:
+        return _outcome(ended, Verdict.RETRY, message=_describe(ended))
+    return _outcome(ended, Verdict.DONE, suspects=_suspects(ended))
+
+
+def _stop(ended: EndedDirect) -> Outcome | None:
+    """The first error that concerns more than files. Where that is only that some of the source's cannot be read for
+    EIO, all that is to be said of files comes with it: whoever takes those out of the reckoning has the others.
+    """
+    found: tuple[StopReason, PathEvent] | None = None
+    only_files = ended.exit_code == _LIST_DONE and not ended.garbled
+    for event in ended.events:
+        reason = _stop_reason(event)
+        if reason is None:
+            continue
+        found = found or (reason, event)
+        only_files = only_files and reason is StopReason.IO_ERROR and not event.on_target
+    if found is None:
+        return None
+    reason, event = found
+    message = f"{show(ended.paths[event.index])} {_reason(event)}"
+    return _outcome(ended, Verdict.STOP, suspects=_suspects(ended) if only_files else (), stop=reason, message=message)
+
+
+def _stop_reason(event: PathEvent) -> StopReason | None:
+    if event.kind is not FileProblemKind.BAD:
+        return None
+    if event.errno == errno.ESTALE:
+        # Of a source file: moved to another brick just now, or replaced. A stale mount is seen before the next try.
+        return StopReason.DISCONNECTED if event.on_target else None
+    reason = stop_reason(event.errno)
+    if reason in _OF_TARGETS:
+        # A file system says ENOSPC also of an attribute that is too big for it; and the source is never written to.
+        return reason if event.on_target and "xattr" not in event.operation else None
+    return reason
+
+
+def _suspects(ended: EndedDirect) -> tuple[FileProblem, ...]:
+    return tuple(_problem(ended.paths[event.index], event) for event in ended.events)
+
+
+def _problem(path: bytes, event: PathEvent) -> FileProblem:
+    kind = event.kind
+    if kind is FileProblemKind.BAD and not event.on_target and event.errno in _GONE:
+        kind = FileProblemKind.VANISHED
+    return FileProblem(path=path, kind=kind, errno=event.errno or None, reason=_reason(event))
+
+
+def _reason(event: PathEvent) -> str:
+    """What is wrong with a file, without its name: whoever shows it names the file."""
+    match event.kind:
+        case FileProblemKind.VANISHED:
+            return "gone from the source"
+        case FileProblemKind.MOVED:
+            return "not (or not for long) on this brick"
+        case FileProblemKind.CHANGED:
+            return "changed while it was copied"
+        case FileProblemKind.BAD:
+            side = "target" if event.on_target else "source"
+            words = _OPERATIONS.get((side, event.operation), f"{event.operation} failed on the {side}")
+            return f"{words}: {event.error}"
+
+
+def _describe(ended: EndedDirect) -> str:
+    meaning = EXIT_MEANINGS.get(ended.exit_code, "signal" if ended.exit_code < 0 else "unknown")
+    said = show(ended.stderr.strip()[-_SHOWN_STDERR_BYTES:])
+    told = "; it told something that is no event" if ended.garbled else ""
+    return f"migrator-native copy ended with {ended.exit_code} ({meaning}){told}" + (f"; {said}" if said else "")
+
+
+def _outcome(
+    ended: EndedDirect,
+    verdict: Verdict,
+    *,
+    suspects: tuple[FileProblem, ...] = (),
+    stop: StopReason | None = None,
+    message: str = "",
+) -> Outcome:
+    return Outcome(verdict=verdict, counters=ended.counters, suspects=suspects, stop=stop, message=message)

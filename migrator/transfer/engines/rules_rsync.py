@@ -1,0 +1,567 @@
+"""What an rsync is able to do, what its messages mean, and what a run of it came to. Pure."""
+
+import errno
+import re
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from migrator.core.paths import join, show
+from migrator.fs.model import syncfs_reaches_disks
+from migrator.transfer.model import FileProblem, FileProblemKind, Outcome, StopReason, StreamCounters, Verdict
+from migrator.transfer.rules import stop_reason
+
+# ---
+# Which rsync it is, and what it can do, by what it says of itself. Pure.
+
+
+MINIMUM_VERSION = (3, 2, 3)
+"""Nanosecond comparison, filters for attributes, `--stderr`, xxh128, and roles in messages are all there."""
+
+FSYNC_VERSION = (3, 2, 4)
+"""From which on it can sync each file (`--fsync`)."""
+
+NEEDED_ABILITIES = ("hardlinks", "symlinks", "symtimes", "ACLs", "xattrs", "64-bit files")
+
+_VERSION = re.compile(rb"rsync +version v?([0-9]+)\.([0-9]+)(?:\.([0-9]+))?")
+_ABILITIES = re.compile(rb"^Capabilities:\n((?:[ \t]+.*\n?)+)", re.MULTILINE)
+_OPTION = re.compile(rb"^ *(--[a-z0-9-]+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RsyncFeatures:
+    """`lacks` names abilities that this build was made without; `confine_root`: knows `--confine-root` (3.5), `fsync`: `--fsync`
+    (3.2.4).
+    """
+
+    version: tuple[int, int, int]
+    confine_root: bool = False
+    fsync: bool = False
+    lacks: tuple[str, ...] = ()
+
+    @property
+    def version_text(self) -> str:
+        """As rsync writes it."""
+        return dotted(self.version)
+
+    def problem(self) -> str | None:
+        """Why it cannot be used; None where it can."""
+        if self.version < MINIMUM_VERSION:
+            return f"rsync {self.version_text} is too old: {dotted(MINIMUM_VERSION)} is needed"
+        if self.lacks:
+            return f"rsync {self.version_text} was built without {', '.join(self.lacks)}"
+        return None
+
+    def syncing_problem(self, target_filesystem: str) -> str | None:
+        """Why it does not put on the disks what it copies to a target of this type; None where it does, or where a `syncfs` at the
+        end does.
+        """
+        if self.version >= FSYNC_VERSION or syncfs_reaches_disks(target_filesystem):
+            return None
+        return (
+            f"rsync {self.version_text} cannot sync each file, as the target needs ({dotted(FSYNC_VERSION)} can): what it copied in "
+            "the last half minute may be lost in a power cut of a storage server, and fpsync and parsyncfp2 fail"
+        )
+
+
+def parse_features(version_output: bytes, help_output: bytes = b"") -> RsyncFeatures | None:
+    """From `rsync --version` and `rsync --help`; None where the former is something else's output."""
+    match = _VERSION.search(version_output)
+    if match is None:
+        return None
+    listed = _ABILITIES.search(version_output)
+    abilities = {b" ".join(words.split()) for words in listed[1].split(b",")} if listed else set()
+    options = _OPTION.findall(help_output)
+    return RsyncFeatures(
+        version=(int(match[1]), int(match[2]), int(match[3] or 0)),
+        confine_root=b"--confine-root" in options,
+        fsync=b"--fsync" in options,
+        lacks=tuple(ability for ability in NEEDED_ABILITIES if ability.encode("ascii") not in abilities),
+    )
+
+
+def dotted(version: tuple[int, int, int]) -> str:
+    """A version as people write it: `3.2.3`."""
+    return ".".join(str(number) for number in version)
+
+
+# ---
+# What rsync's lines on standard error say: which side, which error, which files.
+#
+# The lines can be trusted further than the names in them. rsync escapes every control character of a message (`\#012`),
+# so a line is a message; a message about a system call ends with the error's text and number (`rsyserr` in its log.c),
+# and begins with `rsync: [role] ` (3.1.3 and later, checked with 3.2.7 and 3.5.0). What lies between may hold a user's
+# name, in quotes that rsync does not escape: so the number is read from the end, the role from the beginning, and a
+# name counts only where it is one of those that the stream was given. Where a message can be cut in several ways, every
+# listed name that a cut gives is meant: the right one is among them.
+
+
+_ESCAPED = re.compile(rb"\\#([0-3][0-7]{2})")
+_SYSTEM_ERROR = re.compile(rb"rsync: \[([A-Za-z]+)\] (.*): ([^:]*) \((\d+)\)")
+_ACL_CALL = re.compile(rb"\w+: \w+\((.*), ?ACL_TYPE_[A-Z]+\)(?: failed)?")
+_VANISHED = re.compile(rb"(?:file|directory) has vanished: (\".*\")")
+_VERIFICATION = re.compile(rb"(WARNING|ERROR): (.*) failed verification -- update [a-z ]+?( \(will try again\))?\.")
+_NAMED = re.compile(
+    rb"(could not make way for [a-z ]+|cannot delete non-empty directory|skipping overly long name"
+    rb"|temporary filename too long|skipping symlink with 0-length value): (.*)"
+)
+_QUOTED = re.compile(rb"(skipping file with bogus \(zero\) st_mode|skipped diminished file): (.*)")
+_JAIL = re.compile(rb"migrator-jail: ([a-z-]+): (\d+): (.*)")
+_NOISE = re.compile(
+    rb"rsync (?:error|warning): .*"
+    rb"|\*\*\* Skipping any contents from this failed directory \*\*\*"
+    rb"|refusing to follow a symlink owned by an untrusted user; .*"  # a message about the file follows (3.5.0)
+    rb"|(?:rsync: )?(?:\[\w+\] )?IO error encountered -- skipping file deletion"
+)
+_ATTRIBUTE_CALLS = (b"setxattr", b"set_acl", b"removexattr")
+_TEMPORARY = re.compile(rb"\.?(.*)\.[A-Za-z0-9]{6}", re.DOTALL)
+_LONG_NAME_BYTES = 230
+"""rsync cuts longer names for its temporary files: to 246 bytes, or as far back as there are bytes above 127 before."""
+
+
+class Side(StrEnum):
+    """Which of the two file systems a message is about."""
+
+    SOURCE = "source"
+    TARGET = "target"
+
+
+class MessageKind(StrEnum):
+    """What a line is."""
+
+    SYSTEM_ERROR = "system-error"
+    VANISHED = "vanished"
+    UNVERIFIED = "unverified"
+    REFUSED = "refused"
+    NOISE = "noise"
+    JAIL = "jail"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One line. `names` are all that may be the name in it, absolute or relative to the tree; `step` is the jail's;
+    `error` is what the text of a system error leaves out: the error's own words.
+    """
+
+    kind: MessageKind
+    text: bytes
+    side: Side = Side.SOURCE
+    errno: int | None = None
+    names: tuple[bytes, ...] = ()
+    step: str = ""
+    error: bytes = b""
+
+    @property
+    def sets_attributes(self) -> bool:
+        """Whether an extended attribute or an ACL was to be set: their errors say nothing of the file system."""
+        before_names = self.text.partition(b'"')[0]
+        return any(call in before_names for call in _ATTRIBUTE_CALLS)
+
+    @property
+    def is_from_listing(self) -> bool:
+        """Whether rsync met it while it made its list: the file is not in the list then, and nothing waits for it."""
+        return self.text.startswith(b"link_stat ")
+
+
+def unescape(name: bytes) -> bytes:
+    r"""The bytes of a name as rsync printed it: `\#ooo` is one byte; a backslash stands for itself otherwise."""
+    return _ESCAPED.sub(lambda match: bytes((int(match[1], 8),)), name)
+
+
+def parse_messages(stderr: bytes) -> tuple[Message, ...]:
+    """Every line that is not empty. The last one counts also without its newline."""
+    return tuple(_parse(line) for line in stderr.split(b"\n") if line)
+
+
+def _parse(line: bytes) -> Message:
+    if match := _JAIL.fullmatch(line):
+        step = match[1].decode("ascii")
+        side = Side.TARGET if step.startswith("target") else Side.SOURCE
+        return Message(kind=MessageKind.JAIL, text=match[3], side=side, errno=int(match[2]), step=step)
+    if _NOISE.fullmatch(line):
+        return Message(kind=MessageKind.NOISE, text=line)
+    if match := _VANISHED.fullmatch(line):
+        return Message(kind=MessageKind.VANISHED, text=line, errno=errno.ENOENT, names=_quoted_names(match[1]))
+    if match := _VERIFICATION.fullmatch(line):
+        if match[3]:
+            return Message(kind=MessageKind.NOISE, text=line)
+        return Message(kind=MessageKind.UNVERIFIED, text=line, names=(unescape(match[2]),))
+    if match := _NAMED.fullmatch(line):
+        return Message(kind=MessageKind.REFUSED, text=line, side=Side.TARGET, names=(unescape(match[2]),))
+    if match := _QUOTED.fullmatch(line):
+        return Message(kind=MessageKind.REFUSED, text=line, names=_quoted_names(match[2]))
+    if match := _SYSTEM_ERROR.fullmatch(line):
+        side = Side.SOURCE if match[1].lower() == b"sender" else Side.TARGET
+        return Message(
+            kind=MessageKind.SYSTEM_ERROR,
+            text=match[2],
+            side=side,
+            errno=int(match[4]),
+            error=match[3],
+            names=_names(match[2]),
+        )
+    return Message(kind=MessageKind.UNKNOWN, text=line)
+
+
+def _names(text: bytes) -> tuple[bytes, ...]:
+    if match := _ACL_CALL.fullmatch(text):
+        return (unescape(match[1]),)
+    return _quoted_names(text)
+
+
+def _quoted_names(text: bytes) -> tuple[bytes, ...]:
+    """From the first quote, which is rsync's own, to every later one, any of which may end the name."""
+    start = text.find(b'"') + 1
+    if not start:
+        return ()
+    names: list[bytes] = []
+    end = text.find(b'"', start)
+    while end >= 0:
+        names.append(unescape(text[start:end]))
+        end = text.find(b'"', end + 1)
+    return tuple(names)
+
+
+class ListedNames:
+    """The names that a stream was given, relative to the tree, and how messages show them."""
+
+    def __init__(self, names: Sequence[bytes], *, source_tree: bytes, target_tree: bytes) -> None:
+        self._names = dict.fromkeys(names)
+        self._prefixes = tuple(tree.rstrip(b"/") + b"/" for tree in (source_tree, target_tree))
+        self._by_directory: Mapping[bytes, Sequence[bytes]] | None = None
+        self._directories = _directories_above(self._names)
+
+    def meant_by(self, message: Message) -> tuple[bytes, ...]:
+        """The listed names that a message is about; several where it cannot be told which; empty for none."""
+        found: dict[bytes, None] = {}
+        for name in message.names:
+            found.update(dict.fromkeys(self._resolve(self._relative(name))))
+        return tuple(found)
+
+    def all(self) -> tuple[bytes, ...]:
+        """Every listed name, once."""
+        return tuple(self._names)
+
+    def _relative(self, name: bytes) -> bytes:
+        for prefix in self._prefixes:
+            if name.startswith(prefix):
+                return name[len(prefix) :].removeprefix(b"./")
+        return name.removeprefix(b"./")
+
+    def _resolve(self, name: bytes) -> Sequence[bytes]:
+        if name in self._names:
+            return (name,)
+        directory, _, last = name.rpartition(b"/")
+        stem = _stem(last)
+        if stem is not None:
+            meant = [listed for listed in self._in_directory(directory) if _is_cut_to(listed.rpartition(b"/")[2], stem)]
+            if meant:
+                return meant
+        # A directory above listed names that cannot be made or entered keeps all of them from arriving.
+        if name not in self._directories:
+            return ()
+        return [listed for listed in self._names if listed.startswith(name + b"/")]
+
+    def _in_directory(self, directory: bytes) -> Sequence[bytes]:
+        if self._by_directory is None:
+            by_directory: dict[bytes, list[bytes]] = {}
+            for listed in self._names:
+                by_directory.setdefault(listed.rpartition(b"/")[0], []).append(listed)
+            self._by_directory = by_directory
+        return self._by_directory.get(directory, ())
+
+
+def _directories_above(names: Iterable[bytes]) -> frozenset[bytes]:
+    found: set[bytes] = set()
+    for name in names:
+        directory = name.rpartition(b"/")[0]
+        while directory and directory not in found:
+            found.add(directory)
+            directory = directory.rpartition(b"/")[0]
+    return frozenset(found)
+
+
+def _stem(name: bytes) -> bytes | None:
+    """What a temporary name (`.NAME.XXXXXX`, with one dot in front in any case) was made of; None for other names."""
+    match = _TEMPORARY.fullmatch(name)
+    return match[1] if match and name.startswith(b".") else None
+
+
+def _is_cut_to(name: bytes, stem: bytes) -> bool:
+    plain = name.removeprefix(b".")
+    # Versions differ in whether a name that has a dot in front gets another one.
+    stems = (stem, stem.removeprefix(b"."))
+    return plain in stems or (len(name) > _LONG_NAME_BYTES and plain.startswith(stems))
+
+
+# ---
+# What it means that the confinement of a stream could not be set up, whatever was to run in it.
+
+
+JAIL_FAILED = 125
+"""The exit code of `migrator-native confine` for it."""
+_PASSING = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOBUFS)
+
+
+def jail_message(stderr: bytes) -> Message | None:
+    """What the confinement says of itself; None where it says nothing."""
+    return next((message for message in parse_messages(stderr) if message.kind is MessageKind.JAIL), None)
+
+
+def judge_jail(message: Message, paths: Iterable[bytes], counters: StreamCounters) -> Outcome:
+    """`paths` are those that the stream was given, relative to the source root."""
+    text = show(message.text)
+    reason = stop_reason(message.errno) or (StopReason.DISCONNECTED if message.errno == errno.ESTALE else None)
+    if reason is not None:
+        return Outcome(verdict=Verdict.STOP, counters=counters, stop=reason, message=text)
+    if message.step == "source-tree":
+        # The tree is gone, or something else is in its place: every path wants a look.
+        kind = FileProblemKind.VANISHED if message.errno in _GONE else FileProblemKind.BAD
+        suspects = tuple(FileProblem(path=path, kind=kind, errno=message.errno, reason=text) for path in paths)
+        return Outcome(verdict=Verdict.DONE, counters=counters, suspects=suspects, message=text)
+    if message.step in ("source-root", "target-root", "target-tree"):
+        return Outcome(verdict=Verdict.STOP, counters=counters, stop=StopReason.MOUNT_CHANGED, message=text)
+    if message.errno in _PASSING:
+        return Outcome(verdict=Verdict.RETRY, counters=counters, message=text)
+    return Outcome(verdict=Verdict.STOP, counters=counters, stop=StopReason.TOOL_MISSING, message=text)
+
+
+# ---
+# What one run of rsync came to, from its exit code and its standard error.
+
+
+EXIT_MEANINGS = {
+    1: "syntax or usage error",
+    2: "protocol incompatibility",
+    3: "errors selecting input or output files",
+    4: "requested action not supported",
+    5: "error starting client-server protocol",
+    10: "error in socket input or output",
+    11: "error in file input or output",
+    12: "error in rsync protocol data stream",
+    13: "errors with program diagnostics",
+    14: "error in inter-process communication",
+    19: "received SIGUSR1",
+    20: "received SIGINT, SIGTERM or SIGHUP",
+    21: "error returned by waitpid",
+    22: "error allocating memory",
+    23: "partial transfer due to error",
+    24: "partial transfer due to vanished source files",
+    25: "deletions stopped by --max-delete",
+    30: "timeout in data send or receive",
+    35: "timeout waiting for the daemon",
+    125: "the confinement could not be set up",
+    126: "the program cannot be executed",
+    127: "the program was not found",
+}
+"""As in rsync(1), and those of the jail and of shells."""
+
+_SUCCESS = 0
+_PER_FILE = (23, 24)
+_ENDED_BY_SIGNAL = (19, 20, 128 + 1, 128 + 2, 128 + 9, 128 + 15)
+_UNUSABLE = (1, 126, 127)
+"""Not 2 and 4: who swaps a directory for a symlink at the right moment makes rsync 3.2.7 end with 2."""
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+"""There is no such path on the source any more, perhaps since something else took the place of a directory above."""
+_SHOWN_LINES = 3
+
+_CALLS = (
+    (b"send_files failed to open", "cannot be opened for reading"),
+    (b"read errors mapping", "cannot be read"),
+    (b"link_stat", "cannot be looked at"),
+    (b"readlink_stat", "cannot be looked at"),
+    (b"opendir", "cannot be listed"),
+    (b"readdir", "cannot be listed"),
+    (b"change_dir", "cannot be entered"),
+    (b"mkstemp", "cannot be made on the target"),
+    (b"recv_generator: mkdir", "cannot be made on the target"),
+    (b"mkdir", "cannot be made on the target"),
+    (b"symlink", "cannot be made on the target"),
+    (b"mknod", "cannot be made on the target"),
+    (b"link ", "cannot be linked on the target"),
+    (b"rename", "cannot be put in its place on the target"),
+    (b"write failed on", "cannot be written on the target"),
+    (b"close failed on", "cannot be written on the target"),
+    (b"failed to set times", "its times cannot be set on the target"),
+    (b"failed to set permissions", "its mode cannot be set on the target"),
+    (b"chown", "its owner cannot be set on the target"),
+    (b"chgrp", "its group cannot be set on the target"),
+    (b"set_acl", "its ACL cannot be set on the target"),
+    (b"rsync_xal_set", "its extended attributes cannot be set on the target"),
+    (b"rsync_xal_get", "its extended attributes cannot be read"),
+    (b"get_acl", "its ACL cannot be read"),
+)
+"""How rsync's messages begin (3.2.7 and 3.5.0), and what that means for the file that they are about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedRsync:
+    """How a stream ended. `names` are relative to the tree, `tree` to the source root; `stderr` is all of it, and
+    `stderr_cut` says that there was more than could be kept. `link_groups` has the names of hard-linked files.
+    """
+
+    exit_code: int
+    stderr: bytes
+    tree: bytes
+    names: Sequence[bytes]
+    source_tree: bytes
+    target_tree: bytes
+    counters: StreamCounters
+    link_groups: Mapping[bytes, int] = field(default_factory=dict)
+    stderr_cut: bool = False
+    timed_out: bool = False
+
+
+def judge_rsync(ended: EndedRsync) -> Outcome:
+    """The verdict, and the files that did not arrive by rsync's word.
+
+    STOP for errors that no chunk is to blame for; DONE where every complaint is about listed files; RETRY where
+    something is left unexplained; INTERRUPTED where a signal from outside ended it.
+    """
+    messages = parse_messages(ended.stderr)
+    listed = ListedNames(ended.names, source_tree=ended.source_tree, target_tree=ended.target_tree)
+    if ended.exit_code == JAIL_FAILED and (jail := _first(messages, MessageKind.JAIL)) is not None:
+        return judge_jail(jail, [join(ended.tree, name) for name in listed.all()], ended.counters)
+    if (stopped := _stop(ended, listed, messages)) is not None:
+        return stopped
+    if ended.timed_out:
+        return _outcome(ended, Verdict.RETRY, message="the stream ran into its time limit")
+    if ended.exit_code < 0 or ended.exit_code in _ENDED_BY_SIGNAL:
+        return _outcome(ended, Verdict.INTERRUPTED, message=_describe(ended, messages))
+    if ended.exit_code in _UNUSABLE:
+        message = _describe(ended, messages)
+        return _outcome(ended, Verdict.STOP, stop=StopReason.TOOL_MISSING, message=message)
+    if ended.exit_code == _SUCCESS or ended.exit_code in _PER_FILE:
+        return _judge_files(ended, listed, messages)
+    return _outcome(ended, Verdict.RETRY, message=_describe(ended, messages))
+
+
+def _judge_files(ended: EndedRsync, listed: ListedNames, messages: Sequence[Message]) -> Outcome:
+    suspects: dict[bytes, FileProblem] = {}
+    never_listed: set[bytes] = set()
+    unexplained = ended.stderr_cut
+    for message in messages:
+        if message.kind is MessageKind.NOISE:
+            continue
+        names = listed.meant_by(message)
+        if not names:
+            unexplained = True
+        for name in names:
+            # The first complaint about a file is the cause of those that follow.
+            if name not in suspects and message.is_from_listing:
+                never_listed.add(name)
+            suspects.setdefault(name, _problem(ended, name, message))
+    if ended.exit_code != _SUCCESS and (unexplained or not suspects):
+        return _outcome(ended, Verdict.RETRY, message=_describe(ended, messages))
+    return _outcome(ended, Verdict.DONE, suspects=_with_other_names(ended, suspects, never_listed))
+
+
+def _with_other_names(
+    ended: EndedRsync, suspects: Mapping[bytes, FileProblem], never_listed: Container[bytes]
+) -> tuple[FileProblem, ...]:
+    """Rsync sends a hard-linked file under one of its names; where that fails, it says nothing of the others.
+
+    A name that was gone when rsync made its list is not the one that it sent: the others arrive without it.
+    """
+    causes = {
+        ended.link_groups[name]: suspects[name]
+        for name in reversed(tuple(suspects))
+        if name in ended.link_groups and name not in never_listed
+    }
+    others = (
+        replace(causes[group], path=join(ended.tree, name))
+        for name, group in ended.link_groups.items()
+        if group in causes and name not in suspects
+    )
+    return (*suspects.values(), *others)
+
+
+def _stop(ended: EndedRsync, listed: ListedNames, messages: Sequence[Message]) -> Outcome | None:
+    """The first error that concerns more than files. Source files that cannot be read for EIO are named with it."""
+    found: tuple[StopReason, Message] | None = None
+    failing: dict[bytes, FileProblem] = {}
+    only_files = True
+    for message in messages:
+        reason = _stop_reason(message)
+        if reason is None:
+            continue
+        found = found or (reason, message)
+        names = listed.meant_by(message) if reason is StopReason.IO_ERROR and message.side is Side.SOURCE else ()
+        only_files = only_files and bool(names)
+        failing.update((name, _problem(ended, name, message)) for name in names)
+    if found is None:
+        return None
+    # Whoever takes known bad files out of the reckoning must not take out another error with them.
+    suspects = tuple(failing.values()) if only_files else ()
+    return _outcome(ended, Verdict.STOP, suspects=suspects, stop=found[0], message=_shown(ended, found[1]))
+
+
+def _stop_reason(message: Message) -> StopReason | None:
+    if message.kind is not MessageKind.SYSTEM_ERROR:
+        return None
+    if message.errno == errno.ESTALE:
+        # Of a source file: Gluster has just moved it to another brick, or a user has replaced it. A mount that is stale
+        # itself is seen by the look at the tree before the next try.
+        return None if message.side is Side.SOURCE else StopReason.DISCONNECTED
+    reason = stop_reason(message.errno)
+    if reason in (StopReason.TARGET_FULL, StopReason.TARGET_QUOTA, StopReason.TARGET_READ_ONLY):
+        # A file system says ENOSPC also of an attribute that is too big for it; and the source is never written to.
+        return None if message.side is Side.SOURCE or message.sets_attributes else reason
+    return reason
+
+
+def _problem(ended: EndedRsync, name: bytes, message: Message) -> FileProblem:
+    gone = message.side is Side.SOURCE and message.errno in _GONE
+    kind = FileProblemKind.VANISHED if gone else FileProblemKind.BAD
+    return FileProblem(path=join(ended.tree, name), kind=kind, errno=message.errno, reason=_reason(message))
+
+
+def _reason(message: Message) -> str:
+    """What is wrong with a file, without its name: whoever shows it names the file."""
+    if message.kind is MessageKind.UNVERIFIED:
+        return "changed while it was copied"
+    if message.kind is MessageKind.VANISHED:
+        return "gone from the source"
+    if message.kind is not MessageKind.SYSTEM_ERROR:
+        return show(message.text)
+    # What stands before rsync's own first quote is the same for every file.
+    call = message.text.partition(b'"')[0].strip(b" (")
+    words = next((words for begin, words in _CALLS if call.startswith(begin)), None)
+    if words is None:
+        where = "source" if message.side is Side.SOURCE else "target"
+        words = f"rsync failed on the {where} ({show(call)})"
+    return f"{words}: {show(message.error)}"
+
+
+def _shown(ended: EndedRsync, message: Message) -> str:
+    """A message of rsync with the paths beneath the source root, instead of where a stream sees them."""
+    if message.kind is MessageKind.UNVERIFIED:
+        return "changed while it was copied"
+    text = message.text
+    for seen in (ended.source_tree, ended.target_tree):
+        # Names stand in quotes, those of ACLs in brackets.
+        for opening in (b'"', b"("):
+            text = text.replace(opening + seen.rstrip(b"/") + b"/", opening + join(ended.tree, b""))
+    return f"{show(text)}: {show(message.error)}" if message.error else show(text)
+
+
+def _describe(ended: EndedRsync, messages: Sequence[Message]) -> str:
+    meaning = EXIT_MEANINGS.get(ended.exit_code, "signal" if ended.exit_code < 0 else "unknown")
+    said = [_shown(ended, message) for message in messages if message.kind is not MessageKind.NOISE]
+    return "; ".join([f"rsync ended with {ended.exit_code} ({meaning})", *said[-_SHOWN_LINES:]])
+
+
+def _first(messages: Sequence[Message], kind: MessageKind) -> Message | None:
+    return next((message for message in messages if message.kind is kind), None)
+
+
+def _outcome(
+    ended: EndedRsync,
+    verdict: Verdict,
+    *,
+    suspects: tuple[FileProblem, ...] = (),
+    stop: StopReason | None = None,
+    message: str = "",
+) -> Outcome:
+    return Outcome(verdict=verdict, counters=ended.counters, suspects=suspects, stop=stop, message=message)

@@ -1,0 +1,448 @@
+"""The number of streams in a run: measure, decide, allow; and `tune`, `pause`, `resume`."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from migrator.core.clock import Clock
+from migrator.core.errors import MigratorError
+from migrator.core.events import Event, EventKind, Severity
+from migrator.core.units import DAY_S, format_rate, several
+from migrator.core.windows import LocalTime, Window, WindowStanding, opening, opens_at
+from migrator.hosts.ports import Loads
+from migrator.plan.model import TransferCost
+from migrator.report.model import RunLife, run_life
+from migrator.transfer.model import (
+    Bound,
+    Controls,
+    Gate,
+    GoverningFacts,
+    GovernorRecord,
+    HostLoad,
+    Limits,
+    StreamCounters,
+    StreamsBy,
+)
+from migrator.transfer.rules_governor import (
+    Decision,
+    Flow,
+    GovernorState,
+    Settings,
+    after_flow,
+    after_load,
+    after_probe,
+    changed,
+    decide,
+    first_state,
+    settings_now,
+)
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+    from migrator.ledger.measures import ControlRecords, GovernorRecords, ProbeRecords
+
+# ---
+# What people have set, and what the governor of the newest run allows: for status, and for whoever sets it.
+
+
+IsGone = Callable[[int, float], bool]
+"""Whether a process, by its pid and by when it was at work, is known not to be on this machine any more."""
+
+
+def read_governing(
+    ledger: "Ledger",
+    *,
+    now_s: float,
+    is_gone: IsGone | None = None,
+    given: Limits | None = None,
+    windows: Sequence[WindowStanding] | None = None,
+) -> GoverningFacts:
+    """What is set, and what the newest run is allowed as long as it is at work."""
+    record, run = ledger.governor.newest(), ledger.runs.latest("run")
+    at_work = (
+        record is not None
+        and run is not None
+        and run.id == record.run_id
+        and run_life(
+            silent_s=now_s - run.heartbeat_at_s,
+            finished=run.finished_at_s is not None,
+            process_gone=is_gone is not None and run.finished_at_s is None and is_gone(run.pid, run.heartbeat_at_s),
+        )
+        is RunLife.AT_WORK
+    )
+    return GoverningFacts(
+        controls=ledger.controls.now(),
+        governor=record,
+        at_work=at_work,
+        given=given,
+        windows=None if windows is None else tuple(windows),
+        loads=tuple(ledger.governor.loads()) if at_work else (),
+    )
+
+
+# ---
+# How many streams are at work in a run: it gathers what the governor decides by, and lets chunks begin, or not.
+#
+# Nothing that is at work is ended or stopped in the middle for it: a limit that is lowered holds when chunks have come to their
+# end, one that is raised at once.
+
+
+LOG = logging.getLogger("migrator.governor")
+
+LOOK_EVERY_S = 2.0
+LOADS_EVERY_S = 30.0
+COST_EVERY_S = 300.0
+"""So often what streams cost is measured anew, for how large chunks may be."""
+_HALF = 0.5
+_BYTES_OF_A_FILE = 1_000_000
+"""While nothing was measured: a file costs about what so many bytes do."""
+_FURTHEST_S = 8 * DAY_S
+_FELT = frozenset({Bound.LATENCY, Bound.LOAD})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Governing:
+    """The ports, and what was given at the start. `cost` is what a stream was measured to spend (None: not known yet); what it
+    is measured to spend since, `measured_cost` tells. `in_words` names a time for people.
+    """
+
+    controls: "ControlRecords"
+    records: "GovernorRecords"
+    probes: "ProbeRecords"
+    loads: Loads
+    limits: Limits
+    windows: Sequence[Window]
+    local_time: LocalTime
+    in_words: Callable[[float], str]
+    measured_cost: Callable[[], TransferCost | None]
+    cost: TransferCost | None = None
+    by: StreamsBy = StreamsBy.MEASURED
+    settle_s: float = 60.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Governor:
+    """Of one run. `hosts` has how many streams each host may have by site.toml and the command line; `say` tells people
+    (whether it is a warning, and what).
+    """
+
+    governing: Governing
+    hosts: Mapping[str, int]
+    run_id: int
+    clock: Clock
+    say: Callable[[bool, str], None]
+    state: GovernorState = field(init=False)
+    _settings: Settings = field(init=False)
+    _controls: Controls = field(init=False)
+    _decision: Decision = field(init=False)
+    _kept: GovernorRecord | None = None
+    _until_s: float | None = None
+    _grants: dict[int, tuple[str, int | None]] = field(default_factory=dict)
+    _watchers: list[Callable[[], None]] = field(default_factory=list)
+    _flowing: Mapping[str, int] = field(default_factory=dict)
+    _probed: int = 0
+    _chunk_cost: TransferCost | None = None
+    _cost_s: float = 0.0
+    _loads_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """What holds at the start is known from the start."""
+        self._controls = self.governing.controls.now()
+        self._settings = self._settings_now()
+        self.state = first_state(self._settings, self.governing.by)
+        self._decision = decide(self.state, self._settings, self._controls)
+        self._probed = self.governing.probes.last()
+        self._chunk_cost, self._cost_s = self.governing.cost, self.clock.monotonic_s()
+        self._keep()
+
+    @property
+    def decision(self) -> Decision:
+        """What is allowed now."""
+        return self._decision
+
+    @property
+    def is_open(self) -> bool:
+        """Whether chunks may be begun."""
+        return self._decision.gate is Gate.OPEN
+
+    @property
+    def ceilings(self) -> Mapping[str, int]:
+        """The most streams that each host may have by the limits that hold now."""
+        return self._settings.hosts
+
+    @property
+    def chunk_cost(self) -> TransferCost | None:
+        """What a stream is measured to spend now, for how long a chunk will take; None: not known yet."""
+        return self._chunk_cost
+
+    async def watch(self) -> None:
+        """Follow what changes, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._again_and_again(self._look))
+            # By itself: a host that does not answer must not keep a pause, or the end of a window, from being seen.
+            group.create_task(self._again_and_again(self._read_loads))
+
+    async def _again_and_again(self, look: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await self.clock.sleep(LOOK_EVERY_S)
+            try:
+                await look()
+            except MigratorError as error:
+                # A ledger that is locked for long: what holds goes on to hold.
+                LOG.warning("the governor could not look: %s", error.message)
+
+    async def _look(self) -> None:
+        self.look()
+
+    def look(self) -> None:
+        """Read what people have set, and new probes, and decide anew."""
+        self._controls = self.governing.controls.now()
+        before, self._settings = self._settings, self._settings_now()
+        if before != self._settings:
+            self.state = changed(self.state, before, self._settings)
+        self._read_probes()
+        self._measure_cost()
+        self._decide()
+
+    def flowed(self, moved: StreamCounters, interval_s: float) -> None:
+        """So much was moved by all streams; it counts where every host that has work had as many streams as it may have, from
+        its beginning to its end.
+        """
+        at_work, before = self._at_work(), self._flowing
+        self._flowing = at_work
+        allowed = self._decision.hosts
+        if at_work != before or any(count != allowed.get(host, 0) for host, count in at_work.items()) or not at_work:
+            return
+        cost = self.governing.cost
+        work = (
+            float(moved.size_bytes + moved.files * _BYTES_OF_A_FILE)
+            if cost is None
+            else moved.files * cost.s_per_file + moved.size_bytes * cost.s_per_byte
+        )
+        flow = Flow(interval_s=interval_s, work=work)
+        self.state = after_flow(self.state, flow, self._settings, settle_s=self.governing.settle_s)
+        self._decide()
+
+    def may_begin(self, host: str, *, hosts: Collection[str]) -> bool:
+        """Whether one more chunk may be begun on a host now; `hosts` are all where streams can be at work, as things are."""
+        if self._at_work().get(host, 0) >= self._decision.hosts.get(host, 0):
+            return False
+        limit = self._decision.bwlimit_bytes_per_s
+        return limit is None or not self._grants or self._free(limit) >= _HALF * self._fair(limit, hosts)
+
+    def begin(self, chunk_id: int, host: str, *, hosts: Collection[str]) -> None:
+        """A chunk is begun there: it gets its share of the limit, until `end`."""
+        limit = self._decision.bwlimit_bytes_per_s
+        share = None if limit is None else max(min(self._fair(limit, hosts), self._free(limit)), 1)
+        self._grants[chunk_id] = host, share
+
+    def end(self, chunk_id: int) -> None:
+        """Its stream has ended, or there was none. May be called again."""
+        self._grants.pop(chunk_id, None)
+
+    def share_of(self, chunk_id: int) -> int | None:
+        """Bytes per second for the stream of a chunk that was begun; None: no limit."""
+        return self._grants[chunk_id][1] if chunk_id in self._grants else self._decision.bwlimit_bytes_per_s
+
+    def on_change(self, call: Callable[[], None]) -> Callable[[], None]:
+        """Call this whenever something else is allowed; what is returned ends that."""
+        self._watchers.append(call)
+        return lambda: self._watchers.remove(call)
+
+    async def until_open(self) -> None:
+        """Wait while nothing may be begun."""
+        while not self.is_open:
+            await self.clock.sleep(LOOK_EVERY_S)
+
+    def _at_work(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for host, _ in self._grants.values():
+            found[host] = found.get(host, 0) + 1
+        return found
+
+    def _fair(self, limit: int, hosts: Collection[str]) -> int:
+        streams = sum(count for host, count in self._decision.hosts.items() if host in hosts)
+        return max(limit // max(streams, 1), 1)
+
+    def _free(self, limit: int) -> int:
+        """What is not given out. A stream that was begun without a limit counts as one with its share."""
+        equal = limit // max(len(self._grants), 1)
+        return limit - sum(equal if share is None else share for _, share in self._grants.values())
+
+    def _settings_now(self) -> Settings:
+        governing = self.governing
+        now = opening(governing.windows, self.clock.now_s(), governing.local_time)
+        return settings_now(self.hosts, governing.limits, self._controls, now)
+
+    def _read_probes(self) -> None:
+        """Those that were kept since the last look, by their numbers: a clock that was set back must not hide them."""
+        at_work = self._at_work()
+        for number, probe in self.governing.probes.after(self._probed):
+            self._probed = number
+            if probe.latency_s is not None:
+                self.state = after_probe(self.state, probe.side, probe.latency_s, self._settings, at_work=at_work)
+
+    def _measure_cost(self) -> None:
+        """Anew now and then: the first run begins with nothing, and a source is not always equally fast."""
+        now_s = self.clock.monotonic_s()
+        if now_s - self._cost_s >= COST_EVERY_S:
+            self._cost_s = now_s
+            self._chunk_cost = self.governing.measured_cost() or self._chunk_cost
+
+    async def _read_loads(self) -> None:
+        """Also without a limit: whoever looks for one wants to know them."""
+        now_s = self.clock.monotonic_s()
+        if self._loads_s is not None and now_s - self._loads_s < LOADS_EVERY_S:
+            return
+        # Only where streams are at work: no host is connected for this alone.
+        hosts = sorted(self._at_work())
+        if not hosts:
+            return
+        self._loads_s = now_s
+        read = zip(hosts, await asyncio.gather(*map(self.governing.loads.of, hosts)), strict=True)
+        loads = {host: load for host, load in read if load is not None}
+        at_work = self._at_work()
+        for host, load in loads.items():
+            self.state = after_load(self.state, host, load, self._settings, at_work=at_work)
+        self._decide()
+        at_s = self.clock.now_s()
+        self.governing.records.keep_loads([HostLoad(host=host, at_s=at_s, load=load) for host, load in loads.items()])
+
+    def _decide(self) -> None:
+        self._decision = decide(self.state, self._settings, self._controls)
+        self._keep()
+
+    def _keep(self) -> None:
+        """Write down and tell what is another decision than before, and let those who wait look again."""
+        decision, now_s = self._decision, self.clock.now_s()
+        record = GovernorRecord(
+            at_s=now_s,
+            run_id=self.run_id,
+            gate=decision.gate,
+            bound=decision.bound,
+            streams=decision.streams,
+            most=decision.most,
+            hosts=tuple(sorted(decision.hosts.items())),
+            bwlimit_bytes_per_s=decision.bwlimit_bytes_per_s,
+            reason=decision.reason,
+            until_s=self._next_window(now_s),
+            max_latency_s=self._settings.limits.max_latency_s,
+            max_load=self._settings.limits.max_load,
+        )
+        before = self._kept
+        if before is not None and before.same(record):
+            return
+        self._kept = record
+        self.governing.records.add(record)
+        self._tell(before, record)
+        for call in tuple(self._watchers):
+            call()
+
+    def _next_window(self, now_s: float) -> float | None:
+        """When it opens; looked for once, and again when the clock was set."""
+        if self._decision.gate is not Gate.OUTSIDE_WINDOWS:
+            self._until_s = None
+        elif self._until_s is None or not self._until_s - _FURTHEST_S <= now_s < self._until_s:
+            self._until_s = opens_at(self.governing.windows, now_s, self.governing.local_time)
+        return self._until_s
+
+    def _tell(self, before: GovernorRecord | None, now: GovernorRecord) -> None:
+        if now.gate is not Gate.OPEN:
+            if before is None or (before.gate, before.until_s) != (now.gate, now.until_s):
+                until = "it is resumed" if now.gate is Gate.PAUSED else self._window_words(now.until_s)
+                self.say(now.gate is Gate.PAUSED, f"no chunk is begun until {until}: {now.reason}")
+        elif before is not None and before.gate is not Gate.OPEN:
+            self.say(False, f"chunks are begun again: up to {now.streams} streams")
+        elif before is not None and before.bound is not now.bound and _FELT & {before.bound, now.bound}:
+            self.say(now.bound in _FELT, f"up to {now.streams} of {now.most} streams are at work now: {now.reason}")
+
+    def _window_words(self, until_s: float | None) -> str:
+        return "a window begins" if until_s is None else self.governing.in_words(until_s)
+
+
+# ---
+# `tune`, `pause` and `resume`: what people set while a migration goes on. A run in another process follows within seconds.
+
+
+_SUBJECT = "governor"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """The ports, and who gives the command. `given` are the limits of site.toml, `windows` those of [transfer] at a time."""
+
+    ledger: "Ledger"
+    clock: Clock
+    by: str
+    given: Limits
+    windows: Callable[[float], Sequence[WindowStanding]]
+    is_gone: IsGone
+
+    def pause(self, reason: str) -> GoverningFacts:
+        """From now on nothing is begun. Of a migration that is paused already, who paused it and why stays."""
+        before = self.ledger.controls.now().hold
+        self.ledger.controls.hold(by=self.by, reason=reason, at_s=self.clock.now_s())
+        if before is None:
+            self._say(Severity.WARNING, f"paused by {self.by}" + (f": {reason}" if reason else ""))
+        return self.facts()
+
+    def resume(self) -> GoverningFacts:
+        """Let it go on. May be called where nothing is paused."""
+        before = self.ledger.controls.now().hold
+        self.ledger.controls.resume(by=self.by, at_s=self.clock.now_s())
+        if before is not None:
+            self._say(Severity.INFO, f"resumed by {self.by}")
+        return self.facts()
+
+    def tune(self, limits: Limits, *, reset: bool) -> GoverningFacts:
+        """Set limits; those that are not given stay as they were tuned, or (`reset`) are as in site.toml again."""
+        while True:
+            before = self.ledger.controls.now().tuned
+            was = before.limits if before is not None else Limits()
+            now = _joined(limits, Limits() if reset else was)
+            # Whoever has tuned in the same moment is not undone: then what he has set is what is kept.
+            if self.ledger.controls.tune(now, by=self.by, at_s=self.clock.now_s(), instead_of=was):
+                break
+        if now != was:
+            self._say(
+                Severity.INFO, f"tuned by {self.by}: {limits_in_words(now) or 'limits are as given at the start'}"
+            )
+        return self.facts()
+
+    def facts(self) -> GoverningFacts:
+        """What is set and given, and what the newest run is allowed."""
+        now_s = self.clock.now_s()
+        return read_governing(
+            self.ledger, now_s=now_s, is_gone=self.is_gone, given=self.given, windows=self.windows(now_s)
+        )
+
+    def _say(self, severity: Severity, message: str) -> None:
+        event = Event(
+            at_s=self.clock.now_s(), kind=EventKind.LIMITS_SET, severity=severity, subject=_SUBJECT, message=message
+        )
+        self.ledger.events.add(event)
+
+
+def _joined(limits: Limits, kept: Limits) -> Limits:
+    return Limits(
+        jobs=limits.jobs or kept.jobs,
+        bwlimit_bytes_per_s=limits.bwlimit_bytes_per_s or kept.bwlimit_bytes_per_s,
+        max_latency_s=limits.max_latency_s or kept.max_latency_s,
+        max_load=kept.max_load if limits.max_load is None else limits.max_load,
+    )
+
+
+def limits_in_words(limits: Limits) -> str:
+    """All that are given, as one phrase."""
+    words = []
+    if limits.jobs is not None:
+        words.append(f"{several(limits.jobs, 'stream')} on each host")
+    if limits.bwlimit_bytes_per_s is not None:
+        words.append(f"{format_rate(limits.bwlimit_bytes_per_s)} for all streams together")
+    if limits.max_latency_s is not None:
+        words.append(f"latency up to {1000.0 * limits.max_latency_s:,.0f} ms")
+    if limits.max_load is not None:
+        words.append(f"load up to {limits.max_load:g}")
+    return ", ".join(words)

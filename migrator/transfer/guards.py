@@ -1,0 +1,287 @@
+"""What must hold before and after a batch is copied. A guard that cannot be evaluated counts as tripped."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from migrator.beegfs.rules import QuotaWords, owner_needs, quota_words, stripe_words
+from migrator.beegfs.tool import StorageLook, look_at_quotas, look_at_storage
+from migrator.core.errors import MigratorError, Refused, ToolFailed, UsageError
+from migrator.core.events import EventKind, Severity
+from migrator.core.paths import join, show
+from migrator.core.units import by_numbers
+from migrator.fs.model import Capacity, MountIdentity, Need
+from migrator.fs.ports import FileSystem
+from migrator.gluster.model import SourceHealth
+from migrator.ledger.model import SiteRecord
+from migrator.plan.model import Batch, Plan, SurpriseKind
+from migrator.plan.rules import moved_unknown
+from migrator.site.rules_guards import capacity_problems, health_problems, mount_problems
+from migrator.transfer.context import Invocation, World
+from migrator.transfer.model import GuardFinding, RunRequest, TreeWork
+
+# ---
+# What has to hold before a batch is copied, and after. A guard that cannot be evaluated counts as tripped.
+
+
+TARGET_ROOM = "target room"
+
+
+def read_plan(world: World, request: RunRequest) -> tuple[Plan, SiteRecord]:
+    """The plan, provided that it is whole, of this site, known to the ledger, and has the batches that are asked for.
+
+    Raises Refused or UsageError.
+    """
+    site = world.ledger.site.read()
+    if site is None:
+        raise UsageError("this site has no ledger entry yet", hint="run `migrator init`")
+    plan, checksum = world.documents.read(request.plan)
+    if plan.site_id != site.site_id:
+        raise Refused(
+            f"the plan {plan.name} was made for another site ({plan.site})",
+            cause="a plan was copied from another site, or `migrator init` was run anew",
+            hint="make a plan for this site: `migrator scan`, then `migrator plan`",
+        )
+    record = world.ledger.plans.read(plan.name)
+    if record is None:
+        raise Refused(
+            f"the ledger does not know the plan {plan.name}",
+            cause="the plan was copied here, or the ledger was restored from an older backup",
+            hint="make a new plan with `migrator plan`",
+        )
+    if record.checksum != checksum:
+        raise Refused(
+            f"the plan {plan.name} is not the one that was recorded (checksum {checksum}, recorded {record.checksum})",
+            cause="the document was exchanged after it had been made",
+            hint="restore the document, or make a new plan with `migrator plan`",
+        )
+    if world.driving is not None and plan.reap is not None and plan.reap.reap_list is not None:
+        raise Refused(
+            f"the plan {plan.name} reaps, and {world.driving.driver.name} copies whole trees",
+            cause="it would copy what is to be archived or skipped",
+            hint="run it with another engine, or make a plan that reaps nothing",
+        )
+    numbers = {batch.number for batch in plan.batches}
+    if missing := [number for number in request.batches if number not in numbers]:
+        raise UsageError(
+            f"the plan {plan.name} has no {by_numbers(missing, 'batch', 'batches')}",
+            hint=f"it has {_ranges(sorted(numbers))}; see `migrator status`",
+        )
+    return plan, site
+
+
+async def find_problems(
+    world: World, request: RunRequest, site: SiteRecord, batch: Batch, need: Need
+) -> tuple[tuple[GuardFinding, ...], SourceHealth]:
+    """Every guard over one batch, with the health of the source now."""
+    timeout_s = request.stall_timeout_s
+    health = await world.source.health()
+    storage = await look_at_storage(world.storage)
+    findings = [GuardFinding(guard="chunk lists", problems=list_problems(world, batch))]
+    if storage.asked:
+        findings.append(GuardFinding(guard="storage targets", problems=storage_problems(storage, request)))
+    if storage.problems:
+        # To look at the mount would hang where one of them is lost.
+        return tuple(findings), health
+    findings += [
+        GuardFinding(guard="source mount", problems=await mount_findings(world, world.source, site.source, timeout_s)),
+        GuardFinding(guard="target mount", problems=await mount_findings(world, world.target, site.target, timeout_s)),
+        GuardFinding(guard="source health", problems=health_problems(health, health, tasks_count=False)),
+        GuardFinding(guard="moved users", problems=await _moved_problems(world, batch, timeout_s)),
+    ]
+    capacity = await _capacity(world, timeout_s)
+    findings.append(
+        GuardFinding(
+            guard=TARGET_ROOM,
+            problems=capacity_problems(
+                storage.room(capacity), need.size_bytes, need.inodes, request.inodes_free, request.reserve_bytes
+            ),
+        )
+    )
+    findings.append(GuardFinding(guard="target writable", problems=_write_problems(capacity)))
+    return tuple(findings), health
+
+
+async def site_problems(world: World, request: RunRequest, site: SiteRecord) -> tuple[str, ...]:
+    """What speaks against every batch alike: the mounts, the source's health, a target that cannot be written."""
+    timeout_s = request.stall_timeout_s
+    health = await world.source.health()
+    if problems := storage_problems(await look_at_storage(world.storage), request):
+        return problems
+    return (
+        *await mount_findings(world, world.source, site.source, timeout_s),
+        *await mount_findings(world, world.target, site.target, timeout_s),
+        *health_problems(health, health, tasks_count=False),
+        *_write_problems(await _capacity(world, timeout_s)),
+    )
+
+
+def storage_problems(storage: StorageLook, request: RunRequest) -> tuple[str, ...]:
+    """Why the target's storage targets speak against writing. What they do not tell counts only where something hangs on
+    it: the inodes that nobody else tells, and the stripe settings of new trees.
+    """
+    if storage.failure and (request.inodes_free is None or request.stripe is not None):
+        return (f"the target's storage targets cannot be asked: {storage.failure}",)
+    return storage.problems
+
+
+async def mount_findings(
+    world: World, filesystem: FileSystem, recorded: MountIdentity, timeout_s: float
+) -> tuple[str, ...]:
+    """Why what is mounted now is not what `init` recorded."""
+    where = "the target" if filesystem is world.target else "the source"
+    try:
+        current = await world.blocking(filesystem.identity, timeout_s=timeout_s)
+    except (OSError, TimeoutError):
+        current = None
+    return mount_problems(recorded, current, where=where)
+
+
+async def _moved_problems(world: World, batch: Batch, timeout_s: float) -> tuple[str, ...]:
+    """Which users work on the target although the ledger, brought back from an older backup, does not know it."""
+
+    def look() -> tuple[str, ...]:
+        found = (
+            moved_unknown(tree, world.source.look(tree.path), world.target.look(tree.path)) for tree in batch.trees
+        )
+        return tuple(problem for problem in found if problem is not None)
+
+    try:
+        return await world.blocking(look, timeout_s=timeout_s)
+    except (OSError, TimeoutError) as error:
+        return (f"who works on the target cannot be seen: {error}",)
+
+
+def refuse(batch: Batch, findings: tuple[GuardFinding, ...]) -> None:
+    """Raises Refused where a guard speaks against the batch, with every reason."""
+    reasons = list(dict.fromkeys(problem for finding in findings for problem in finding.problems))
+    if reasons and all(finding.guard == TARGET_ROOM for finding in findings if finding.problems):
+        raise Refused(
+            f"batch {batch.number} is not copied: {'; '.join(reasons)}",
+            cause="what is left to copy and [transfer] reserve have to fit before the first byte is written",
+            hint="free or add space (or inodes) on the target: `df -h`, `df -i`; or lower [transfer] reserve, or run a "
+            "smaller batch first; then run the same command again",
+        )
+    if reasons:
+        raise Refused(
+            f"batch {batch.number} is not copied: {'; '.join(reasons)}",
+            cause="a guard speaks against it; one that cannot be looked at counts the same",
+            hint="see `migrator doctor` for the remedy of each, then run the same command again",
+        )
+
+
+def list_problems(world: World, batch: Batch) -> tuple[str, ...]:
+    """Why the batch's chunk list is not the one of the plan."""
+    try:
+        digest = world.chunk_lists.digest(batch.chunk_list)
+    except MigratorError as error:
+        return (error.message,)
+    if digest != batch.chunk_list_digest:
+        return (f"the chunk list {batch.chunk_list} is not the one that the plan was written with",)
+    return ()
+
+
+def _write_problems(capacity: Capacity | None) -> tuple[str, ...]:
+    if capacity is None:
+        return ("whether the target can be written is not known",)
+    return ("the target is mounted read-only",) if capacity.read_only else ()
+
+
+async def _capacity(world: World, timeout_s: float) -> Capacity | None:
+    try:
+        return await world.blocking(world.target.capacity, timeout_s=timeout_s)
+    except (OSError, TimeoutError):
+        return None
+
+
+def _ranges(numbers: list[int]) -> str:
+    if not numbers:
+        return "no batch at all"
+    if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"the batches {numbers[0]} to {numbers[-1]}"
+    return f"the batch(es) {', '.join(map(str, numbers))}"
+
+
+# ---
+# Whether what a seed pass brings fits within the limits of the users whose it is.
+
+
+TARGET_QUOTAS = "target quotas"
+
+
+async def look_at_limits(world: World, plan: Plan, left: Sequence[TreeWork]) -> QuotaWords:
+    """What speaks against bringing what is left of these trees; what earlier plans have brought is replaced, not added to.
+
+    Nothing where the target has no quotas. Where they cannot be asked that is a warning, if the source limits directories:
+    then somebody means users to have limits.
+    """
+    arrived, nothing = world.ledger.passes.arrived(before_plan=plan.name), Need()
+    needs = owner_needs(
+        plan.owners,
+        plan.ranking,
+        {
+            one.tree: Need(
+                size_bytes=max(one.size_bytes - arrived.get(one.tree, nothing).size_bytes, 0),
+                inodes=max(one.files - arrived.get(one.tree, nothing).inodes, 0),
+            )
+            for one in left
+        },
+        reap=plan.reap,
+    )
+    look = await look_at_quotas(world.storage, world.target.root, [one.uid for one in needs])
+    if look.failure:
+        meant = any(one.kind is SurpriseKind.QUOTA for one in plan.surprises)
+        return QuotaWords(warnings=(f"the users' limits on the target are not known: {look.failure}",) if meant else ())
+    return quota_words(needs, look.quotas, spread=look.spread)
+
+
+def quota_finding(words: QuotaWords) -> tuple[GuardFinding, ...]:
+    """The guard, where there is something to say."""
+    return (GuardFinding(guard=TARGET_QUOTAS, problems=words.problems),) if words.problems else ()
+
+
+# ---
+# Stripe settings for user trees that are made on the target.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stripes:
+    """Gives new trees what [target] asks for. A tree that holds something already keeps what it has."""
+
+    invocation: Invocation
+
+    async def is_new(self, tree: bytes) -> bool:
+        """Whether settings are asked for, and the tree is not on the target yet, or empty: a killed run may have made it
+        and no more. Raises OSError, TimeoutError.
+        """
+        request, world = self.invocation.request, self.invocation.world
+        if request.stripe is None or world.storage is None:
+            return False
+
+        def look() -> bool:
+            if world.target.look(tree) is None:
+                return True
+            for block in world.target.read_directory(tree, block_entries=1):
+                if block.problems:
+                    problem = block.problems[0]
+                    raise OSError(0, problem.reason, problem.path)
+                if block.entries:
+                    return False
+            return True
+
+        return await world.blocking(look, timeout_s=request.stall_timeout_s)
+
+    async def give(self, tree: bytes) -> None:
+        """Raises Refused where the tool cannot do it: files that were made before would keep what they have."""
+        stripe, world = self.invocation.request.stripe, self.invocation.world
+        if stripe is None or world.storage is None:
+            return
+        try:
+            await world.storage.set_stripe(join(world.target.root, tree), stripe)
+        except ToolFailed as error:
+            raise Refused(
+                f"the stripe settings of {show(tree)} cannot be set: {error.message}",
+                cause="[target] stripe_count and chunk_size are given to every new tree, before anything is in it",
+                hint=error.hint or "see `migrator doctor`; or take both keys out of site.toml",
+            ) from error
+        message = f"new files in {show(tree)} are spread {stripe_words(stripe)}"
+        self.invocation.say(EventKind.TREE_STRIPED, Severity.INFO, show(tree), message)

@@ -1,0 +1,222 @@
+"""Hooks around batches and passes."""
+
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from migrator.core.states import ChunkState, PassKind, PassState
+from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
+from migrator.hooks.rules import in_order, problem_words, shown, would_be_called
+from migrator.hooks.stage import (
+    CutoverPlace,
+    HookedStep,
+    Hooks,
+    HookSkipped,
+    StepHooks,
+    called_hooks,
+    find_hooks,
+    hook_world,
+)
+from migrator.ledger.model import SiteRecord
+from migrator.plan.model import Batch, Plan
+from migrator.transfer.context import Invocation, World
+from migrator.transfer.model import BatchSummary, GuardFinding
+
+# ---
+# Which hooks belong to a step of a run.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A step of a run: a batch, or with `kind` one pass over it; `number` is that of a delta pass."""
+
+    batch: Batch
+    kind: PassKind | None = None
+    number: int | None = None
+
+    @property
+    def step(self) -> HookStep:
+        """What hooks are called around."""
+        return HookStep.BATCH if self.kind is None else HookStep.PASS
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        if self.kind is None:
+            return f"batch {self.batch.number}"
+        number = "" if self.number is None else f" {self.number}"
+        return f"the {self.kind.value} pass{number} over batch {self.batch.number}"
+
+    def hooked(self, plan: Plan) -> HookedStep:
+        """As hooks are called around it."""
+        return HookedStep(
+            step=self.step,
+            key=f"plan {plan.name}: {self.words}",
+            subject=f"batch {self.batch.number}",
+            words=self.words,
+        )
+
+
+async def preview_hooks(
+    world: World, hooks: Hooks | None, plan: Plan, batch: Batch, *, idle: bool
+) -> tuple[tuple[str, ...], GuardFinding]:
+    """For a dry run: the hooks that a run over the batch would call, in order, and what speaks against them."""
+    if hooks is None:
+        return (), GuardFinding(guard="hooks", problems=())
+    found = await find_hooks(hooks, world.blocking)
+    finding = GuardFinding(guard="hooks", problems=problem_words(found))
+    if not idle:
+        return would_be_called(found.hooks, (HookStep.BATCH, HookStep.PASS)), finding
+    owed: list[str] = []
+    delta = world.ledger.passes.find(plan.name, batch.number, PassKind.DELTA)
+    passes = [Place(batch=batch, kind=PassKind.SEED)]
+    passes += [Place(batch=batch, kind=PassKind.DELTA, number=delta.number)] if delta else []
+    for place in (*passes, Place(batch=batch)):
+        hooked = place.hooked(plan)
+        step = world.ledger.hooks.open_since(hooked.step, hooked.key)
+        if step is not None:
+            after = hooked.stage(HookEvent.POST)
+            called = called_hooks(world.ledger.hooks, after, step)
+            owed += [shown(hook) for hook in in_order(found.hooks, after) if hook.name not in called]
+    return tuple(owed), finding
+
+
+def is_seeded(world: World, plan: Plan, batch: Batch) -> bool:
+    """Whether the seed pass has nothing to do any more."""
+    record = world.ledger.passes.find(plan.name, batch.number, PassKind.SEED)
+    if record is None or record.state is not PassState.DONE:
+        return False
+    return not world.ledger.passes.totals(record.id).chunks.get(ChunkState.FAILED, 0)
+
+
+# ---
+# The hooks around batches and passes, and around the steps of whoever else makes passes.
+
+
+RUN_STEPS = frozenset({HookStep.BATCH, HookStep.PASS})
+"""Those of `run`: what calls of another verb have left is for that one to clear away."""
+
+T = TypeVar("T")
+Work = Callable[[], Awaitable[BatchSummary]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Hooking:
+    """Calls the hooks of one run; with `hooks` None there are none."""
+
+    invocation: Invocation
+    hooks: Hooks | None
+    plan: Plan
+    site: SiteRecord
+
+    async def begin(self, steps: Collection[HookStep] = RUN_STEPS) -> None:
+        """Before anything is started: look at all hooks, and end what calls around these steps, of a run that was killed,
+        have left. Raises Refused where a hook is not as it has to be, or the remains of one cannot be ended.
+        """
+        if self.hooks is not None:
+            await self._calls(self.hooks).begin(steps)
+
+    async def around_batch(self, batch: Batch, work: Work, *, idle: bool) -> BatchSummary:
+        """As `around_pass`, over a whole batch."""
+        return await self._around(Place(batch=batch), work, idle=idle)
+
+    async def around_pass(
+        self, batch: Batch, kind: PassKind, work: Work, *, idle: bool, number: int | None = None
+    ) -> BatchSummary:
+        """The work, with the hooks of its step before and after it. `idle`: there is nothing to do; then only those
+        `post` hooks are called that a run which was killed still owes.
+
+        A step that a hook skips has a summary that says so. Raises Refused where a `pre` hook refuses the step; what the
+        work raises is raised on, after the `post` hooks, except for a cancellation: the step then stays open.
+        """
+        return await self._around(Place(batch=batch, kind=kind, number=number), work, idle=idle)
+
+    async def catch_up(self, batch: Batch, kind: PassKind, *, number: int | None = None) -> None:
+        """Call the `post` hooks that an earlier run still owes after a pass that is done. May be called again."""
+        await self._call_owed(Place(batch=batch, kind=kind, number=number), None)
+
+    async def around_step(
+        self,
+        place: CutoverPlace,
+        work: Callable[[], Awaitable[T]],
+        *,
+        facts: HookFacts,
+        after: Callable[[HookFacts, T], Awaitable[HookFacts]],
+        stoppable: bool = True,
+    ) -> T:
+        """A step of a cutover, with its hooks before and after it: see `StepHooks.around`."""
+        if self.hooks is None:
+            return await work()
+        return await self._calls(self.hooks).around(place.hooked, work, facts=facts, after=after, stoppable=stoppable)
+
+    def owes(self, place: CutoverPlace) -> bool:
+        """Whether an earlier run has left the hooks of a step of a cutover without an end."""
+        hooked = place.hooked
+        records = self.invocation.world.ledger.hooks
+        return self.hooks is not None and records.open_since(hooked.step, hooked.key) is not None
+
+    async def catch_up_step(self, place: CutoverPlace, facts: HookFacts) -> None:
+        """Call the `post` hooks that an earlier run still owes after a step of a cutover that was done. `facts` are those
+        after it. May be called again.
+        """
+        if self.hooks is not None:
+            await self._calls(self.hooks).catch_up(place.hooked, facts)
+
+    def _calls(self, hooks: Hooks) -> StepHooks:
+        world = self.invocation.world
+        return StepHooks(
+            world=hook_world(
+                world,
+                hooks,
+                self.site,
+                source_root=world.source.root,
+                target_root=world.target.root,
+                run_id=self.invocation.run_id,
+                say=self.invocation.say,
+            )
+        )
+
+    async def _around(self, place: Place, work: Work, *, idle: bool) -> BatchSummary:
+        if self.hooks is None:
+            return await work()
+        if idle:
+            summary = await work()
+            await self._call_owed(place, summary)
+            return summary
+        try:
+            return await self._calls(self.hooks).around(
+                place.hooked(self.plan), work, facts=self._facts(place), after=_after
+            )
+        except HookSkipped as skipped:
+            return BatchSummary(batch=place.batch.number, skipped=skipped.message)
+
+    async def _call_owed(self, place: Place, summary: BatchSummary | None) -> None:
+        """The step had come to its end, and the run was killed before all its `post` hooks had."""
+        if self.hooks is not None:
+            facts = self._facts(place)
+            facts = replace(facts, state=HookState.DONE) if summary is None else await _after(facts, summary)
+            await self._calls(self.hooks).catch_up(place.hooked(self.plan), facts)
+
+    def _facts(self, place: Place) -> HookFacts:
+        return HookFacts(
+            run_id=self.invocation.run_id,
+            plan=self.plan.name,
+            batch=place.batch.number,
+            pass_kind=place.kind,
+            pass_number=place.number,
+            trees=place.batch.trees,
+            files=place.batch.files,
+            size_bytes=place.batch.size_bytes,
+            started_at_s=self.invocation.world.clock.now_s(),
+        )
+
+
+async def _after(facts: HookFacts, summary: BatchSummary) -> HookFacts:
+    state = HookState.SKIPPED if summary.skipped else HookState.STOPPED if summary.stopped else HookState.DONE
+    return replace(
+        facts,
+        state=state,
+        copied_files=summary.files,
+        copied_bytes=summary.size_bytes,
+        attention=len(summary.bad),
+    )

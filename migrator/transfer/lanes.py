@@ -1,0 +1,311 @@
+"""Lanes of streams over hosts, and which lane may take which chunk."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from migrator.core.clock import Clock
+from migrator.core.errors import MigratorError
+from migrator.core.events import EventKind, Severity
+from migrator.core.tasks import SharedCall
+from migrator.gluster.model import VolumeState
+from migrator.gluster.rules import volume_fingerprint
+from migrator.gluster.walks import BrickVolume
+from migrator.hosts.ports import Host, HostLost, Hosts
+from migrator.scan.rules import reasons_against_bricks, task_changes
+from migrator.transfer.context import Invocation
+from migrator.transfer.model import StopReason
+from migrator.transfer.ports import BrickGuard, BrickLook, Lane, Way
+
+# ---
+# Lanes over hosts that are reached when they are needed. What a way is made of is given by the caller.
+
+
+_GRACE_S = 5.0
+
+MakeWay = Callable[[Host, str | None], Awaitable[Way]]
+"""The executor and the engines of a host for one brick (None: for the mount there). Raises ToolFailed, HostLost."""
+
+
+class HostLane:
+    """The `Lane` port over one host. Ways are made once for every connection; several callers share the making."""
+
+    def __init__(self, host: str, *, jobs: int, reads_mount: bool, hosts: Hosts, make_way: MakeWay) -> None:
+        self._host = host
+        self._jobs = jobs
+        self._reads_mount = reads_mount
+        self._hosts = hosts
+        self._make_way = make_way
+        self._connection: tuple[int, int] | None = None
+        self._ways: dict[str | None, Way] = {}
+        self._making = asyncio.Lock()
+        self._expecting: set[asyncio.Task[None]] = set()
+
+    @property
+    def host(self) -> str:
+        """As in the ledger."""
+        return self._host
+
+    @property
+    def jobs(self) -> int:
+        """How many streams may run there at once."""
+        return self._jobs
+
+    @property
+    def ends_by_lease(self) -> bool:
+        """The far end on a host sees to it."""
+        return True
+
+    @property
+    def reads_mount(self) -> bool:
+        """Whether it reads the mount; if not it reads the bricks of its host."""
+        return self._reads_mount
+
+    def reads(self, brick: str) -> bool:
+        """Bricks are named by their hosts."""
+        return not self._reads_mount and brick.startswith(self._host + ":/")
+
+    def expect(self, bricks: Collection[str]) -> None:
+        """Make their ways aside."""
+        mine = sorted(brick for brick in bricks if self.reads(brick))
+        if mine and not self._expecting:
+            task = asyncio.ensure_future(self._make_ahead(mine))
+            self._expecting.add(task)
+            task.add_done_callback(self._expecting.discard)
+
+    async def close(self) -> None:
+        """Expect nothing any more. The host belongs to the caller. May be called again."""
+        for task in self._expecting:
+            task.cancel()
+        await asyncio.gather(*self._expecting, return_exceptions=True)
+
+    async def _make_ahead(self, bricks: Sequence[str]) -> None:
+        with suppress(MigratorError):
+            for brick in bricks:
+                await self.way(brick)
+
+    async def way(self, brick: str | None) -> Way:
+        """How a chunk of this brick is read there. Raises HostLost, ToolFailed."""
+        async with self._making:
+            host = await self._hosts.reach(self._host)
+            # Another connection: what was placed on the host is gone with the one before.
+            connection = (id(host), (await host.identity()).process_id)
+            if connection != self._connection:
+                self._connection = connection
+                self._ways.clear()
+            if brick not in self._ways:
+                self._ways[brick] = await self._make_way(host, brick)
+            return self._ways[brick]
+
+    async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
+        """Reach the host, and end what attempts have left there. Raises HostLost."""
+        host = await self._hosts.reach(self._host)
+        return [token for token in tokens if not await host.processes.end(token, grace_s=_GRACE_S)]
+
+
+class Movers(Hosts, Protocol):
+    """Hosts that a batch system gives, which also knows what has become of them."""
+
+    async def end_orphans(self, name: str, tokens: Sequence[str]) -> Sequence[str]:
+        """The tokens of what cannot be ended on a host; asks for no host. Raises HostLost where it is not known."""
+
+
+class MoverLane(HostLane):
+    """A lane over a host that a batch system gives: what is left there when it is lost, the batch system says."""
+
+    def __init__(self, host: str, *, jobs: int, movers: Movers, make_way: MakeWay) -> None:
+        super().__init__(host, jobs=jobs, reads_mount=True, hosts=movers, make_way=make_way)
+        self._movers = movers
+
+    @property
+    def ends_by_lease(self) -> bool:
+        """The end of its job is told."""
+        return False
+
+    async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
+        """The tokens of what cannot be ended there. Raises HostLost while the batch system does not say."""
+        return await self._movers.end_orphans(self.host, tokens)
+
+
+class LaneSet:
+    """The `Lanes` port over lanes that are made already; the first reads the mount on this machine."""
+
+    def __init__(self, lanes: Sequence[Lane]) -> None:
+        self._lanes = tuple(lanes)
+
+    @property
+    def all(self) -> Sequence[Lane]:
+        """In the order in which they are filled."""
+        return self._lanes
+
+    def of_host(self, host: str) -> Lane | None:
+        """The lane of a host as the ledger names it."""
+        return next((lane for lane in self._lanes if lane.host == host), None)
+
+
+# ---
+# Which lane may take which chunk: bricks by their own hosts while the volume is quiet, everything else by the mount.
+
+
+_FRESH_S = 10.0
+"""A chunk may start on a look at the volume that is so old: what changed since is seen by the look after it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Routes:
+    """The lanes of a pass, those that are lost, and whether bricks may be read at all.
+
+    Once the bricks were unfit they stay so for the rest of the run: files have moved, and a new scan knows where to. The
+    same goes for a single brick that was `refused`, because something else lies in its place on its host.
+    """
+
+    invocation: Invocation
+    lanes: Sequence[Lane]
+    guard: BrickGuard | None
+    catalog_fingerprint: str
+    lost: dict[str, HostLost] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    finds: dict[str, int] = field(default_factory=dict)
+    unfit: tuple[str, ...] = ()
+    version: int = 0
+    _shared: SharedCall[BrickLook] = field(init=False)
+    _quiet_at_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """A guard that is not there is one that cannot be evaluated."""
+
+        async def look() -> BrickLook:
+            if self.guard is None:
+                return BrickLook(reasons=("the source has no bricks that are known",), fingerprint="")
+            return await self.guard.look()
+
+        self._shared = SharedCall(look)
+
+    @property
+    def _clock(self) -> Clock:
+        return self.invocation.world.clock
+
+    def eligible(self, lane: Lane, bricks: Collection[str | None]) -> frozenset[str | None]:
+        """Whose chunks a lane may take now, of these bricks (None: chunks of no brick)."""
+        if lane.reads_mount:
+            return frozenset(brick for brick in (*bricks, None) if not self._is_served(brick))
+        if self.unfit or lane.host in self.lost:
+            return frozenset()
+        return frozenset(
+            brick for brick in bricks if brick is not None and brick not in self.refused and lane.reads(brick)
+        )
+
+    @property
+    def streams(self) -> int:
+        """How many streams may be at work at once now, on all hosts together."""
+        lanes = (lane for lane in self.lanes if lane.reads_mount or not (self.unfit or lane.host in self.lost))
+        return sum(lane.jobs for lane in lanes)
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Where streams may be at work now."""
+        return frozenset(
+            lane.host for lane in self.lanes if lane.reads_mount or not (self.unfit or lane.host in self.lost)
+        )
+
+    def _is_served(self, brick: str | None) -> bool:
+        """Whether a lane of its own reads the brick: the mount's lanes leave its chunks alone."""
+        only = self.invocation.request.only_bricks
+        if brick is None or ((self.unfit or brick in self.refused) and not only):
+            return False
+        return any(lane.reads(brick) for lane in self.lanes if only or lane.host not in self.lost)
+
+    async def quiet_before(self) -> bool:
+        """Whether a chunk may be read from its brick now."""
+        if self.unfit:
+            return False
+        if self._quiet_at_s is not None and self._clock.monotonic_s() - self._quiet_at_s < _FRESH_S:
+            return True
+        return await self.quiet_now()
+
+    async def quiet_now(self) -> bool:
+        """Look at the volume, with a look that begins after this call; says once what is against the bricks."""
+        began_s = self._clock.monotonic_s()
+        look = await self._shared.begun_after_now()
+        reasons = list(look.reasons)
+        if not reasons and self.catalog_fingerprint and look.fingerprint != self.catalog_fingerprint:
+            reasons.append("the volume's bricks or options were changed since the scan")
+        if reasons and not self.unfit:
+            self.unfit = tuple(reasons)
+            self.version += 1
+            message = "the bricks are not read any more in this run, the mount is: " + "; ".join(reasons)
+            self.invocation.say(EventKind.BRICKS_UNFIT, Severity.WARNING, "bricks", message)
+        if not reasons:
+            self._quiet_at_s = began_s
+        return not self.unfit
+
+    def lose(self, lane: Lane, error: HostLost, *, unfit: bool = False, finds: int | None = None) -> None:
+        """A host does not answer any more, or (`unfit`) answers and cannot do it. `finds`: how often it had been found
+        again when what now fails was begun; a loss that has been mended since is none.
+        """
+        if lane.host in self.lost or finds not in (None, self.finds.get(lane.host, 0)):
+            return
+        self.lost[lane.host] = error
+        self.version += 1
+        what = "cannot be used" if unfit else "is lost"
+        message = f"host {lane.host} {what}, {self._instead('its chunks')}: {error.message}"
+        self.invocation.say(EventKind.HOST_LOST, Severity.WARNING, f"host {lane.host}", message)
+
+    def refuse(self, brick: str, error: MigratorError) -> None:
+        """What lies in its place is not the brick."""
+        if brick in self.refused:
+            return
+        self.refused[brick] = error.message
+        self.version += 1
+        message = f"brick {brick} is not read any more in this run, {self._instead('its chunks')}: {error.message}"
+        self.invocation.say(EventKind.BRICKS_UNFIT, Severity.WARNING, brick, message)
+
+    def _instead(self, what: str) -> str:
+        only = self.invocation.request.only_bricks
+        return f"{what} wait" if only else f"{what} are read through the mount"
+
+    def find_again(self, lane: Lane) -> None:
+        """A host that was lost answers again."""
+        if self.lost.pop(lane.host, None) is not None:
+            self.version += 1
+            self.finds[lane.host] = self.finds.get(lane.host, 0) + 1
+            message = f"host {lane.host} is reached again"
+            self.invocation.say(EventKind.HOST_FOUND, Severity.INFO, f"host {lane.host}", message)
+
+    def dead_end(self) -> tuple[StopReason, str] | None:
+        """Why chunks that wait can be taken by nobody, where only bricks may be read."""
+        if not self.invocation.request.only_bricks:
+            return None
+        if self.unfit:
+            return StopReason.BRICKS_UNFIT, "; ".join(self.unfit)
+        if self.refused:
+            return StopReason.BRICKS_UNFIT, "; ".join(self.refused.values())
+        return None
+
+    def abandon(self) -> None:
+        """Nobody waits for a look any more."""
+        self._shared.abandon()
+
+
+# ---
+# The guard of those who read bricks: the same reasons as for a scan by way of the bricks.
+
+
+class VolumeGuard:
+    """The `BrickGuard` port over a volume. Tasks that began after its first look are told too when they have ended."""
+
+    def __init__(self, volume: BrickVolume) -> None:
+        self._volume = volume
+        self._first: VolumeState | None = None
+
+    async def look(self) -> BrickLook:
+        """Look at the volume now; a look that fails is a reason against."""
+        try:
+            state = await self._volume.state_for_bricks()
+        except MigratorError as error:
+            return BrickLook(reasons=(f"the volume's state is not known: {error.message}",), fingerprint="")
+        self._first = self._first or state
+        reasons = reasons_against_bricks(state) or task_changes(self._first, state)
+        return BrickLook(reasons=reasons, fingerprint=volume_fingerprint(state))

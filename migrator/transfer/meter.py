@@ -1,0 +1,355 @@
+"""Watching streams: samples, snapshots, stalls, capacity."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from migrator.core.progress import RunProgress, StreamProgress
+from migrator.core.states import CONTENT_KINDS, ChunkKind
+from migrator.core.units import HOUR_S
+from migrator.fs.model import CapacitySample, Side
+from migrator.ledger.model import PassTotals
+from migrator.transfer.context import QUIET_S, PassUnderWay, World
+from migrator.transfer.model import BLOCKS_AT_ONCE, ChunkRecord, Sample, StreamCounters
+from migrator.transfer.rules import Point, estimate, rate_over
+
+# ---
+# Watching the streams: samples for the ledger, snapshots for the screen, and streams that stand still.
+
+
+_RECENT_S = 60.0
+_POINTS = 600
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class LiveStream:
+    """One stream at work. `end` ends it when it stands still; `stalled` is set then."""
+
+    number: int
+    attempt_id: int
+    token: str
+    host: str
+    chunk: ChunkRecord
+    counters: Callable[[], StreamCounters]
+    end: Callable[[], object]
+    started_s: float
+    moved_s: float
+    seen: StreamCounters
+    sampled: StreamCounters
+    sampled_s: float
+    activity: int | None = None
+    stalled: bool = False
+
+
+class Meter:
+    """Knows what all streams of one step, over chunks of these kinds, have done. `watch` runs beside them."""
+
+    def __init__(self, under_way: PassUnderWay, kinds: Sequence[ChunkKind], totals: PassTotals) -> None:
+        self._pass = under_way
+        self._clock = under_way.world.clock
+        self._storage = under_way.storage
+        self._step = " and ".join(kind.value for kind in kinds)
+        self._totals = totals
+        self._live: list[LiveStream] = []
+        self._done_files = totals.done_files
+        self._done_bytes = totals.done_bytes
+        self._bad = len(under_way.world.ledger.passes.attention(under_way.pass_id))
+        self._ended = StreamCounters()
+        self._sampled = StreamCounters()
+        self._started_s = self._sampled_s = self._clock.monotonic_s()
+        self._points: deque[Point] = deque(maxlen=_POINTS)
+
+    def begin(
+        self,
+        *,
+        number: int,
+        attempt_id: int,
+        token: str,
+        host: str,
+        chunk: ChunkRecord,
+        counters: Callable[[], StreamCounters],
+        end: Callable[[], object],
+    ) -> LiveStream:
+        """A stream has been started."""
+        now_s = self._clock.monotonic_s()
+        stream = LiveStream(
+            number=number,
+            attempt_id=attempt_id,
+            token=token,
+            host=host,
+            chunk=chunk,
+            counters=counters,
+            end=end,
+            started_s=now_s,
+            moved_s=now_s,
+            seen=StreamCounters(),
+            sampled=StreamCounters(),
+            sampled_s=now_s,
+        )
+        self._live.append(stream)
+        return stream
+
+    def ended(self, stream: LiveStream) -> None:
+        """A stream has ended, in whatever way."""
+        self._live.remove(stream)
+        self.wrote(stream.counters())
+
+    def wrote(self, counters: StreamCounters) -> None:
+        """Something was copied that no stream counts."""
+        self._ended = _plus(self._ended, counters)
+        self._pass.tally.written_bytes += counters.size_bytes
+
+    def chunk_done(self, chunk: ChunkRecord, files: int, size_bytes: int) -> None:
+        """A chunk of this step, or a part of one, is done."""
+        if chunk.kind in CONTENT_KINDS:
+            self._done_files += files
+            self._done_bytes += size_bytes
+
+    def file_bad(self, count: int) -> None:
+        """So many files more need attention."""
+        self._bad += count
+
+    async def watch(self) -> None:
+        """Until cancelled."""
+        request = self._pass.request
+        while True:
+            await self._clock.sleep(request.progress_interval_s)
+            now_s = self._clock.monotonic_s()
+            await self._end_stalled(now_s)
+            if self._storage is not None and self._storage.lost:
+                self._storage.begin()
+            self.show(now_s)
+            if now_s - self._sampled_s >= request.sample_interval_s:
+                before_s, before = self._sampled_s, self._sampled
+                self.sample(now_s)
+                if (governor := self._pass.governor) is not None:
+                    governor.flowed(_minus(self._sampled, before), now_s - before_s)
+
+    def sample(self, now_s: float) -> None:
+        """Write the throughput since the sample before into the ledger: of all streams, and of each."""
+        whole = self._all_counters()
+        interval_s = now_s - self._sampled_s
+        if interval_s <= 0:
+            return
+        at_s = self._clock.now_s()
+        moved = _minus(whole, self._sampled)
+        samples = [
+            Sample(
+                at_s=at_s,
+                interval_s=interval_s,
+                attempt_id=None,
+                streams=len(self._live),
+                files=moved.files,
+                size_bytes=moved.size_bytes,
+            )
+        ]
+        for stream in self._live:
+            counters = stream.counters()
+            moved = _minus(counters, stream.sampled)
+            samples.append(
+                Sample(
+                    at_s=at_s,
+                    interval_s=max(now_s - stream.sampled_s, 0.0),
+                    attempt_id=stream.attempt_id,
+                    streams=1,
+                    files=moved.files,
+                    size_bytes=moved.size_bytes,
+                )
+            )
+            stream.sampled, stream.sampled_s = counters, now_s
+        self._sampled, self._sampled_s = whole, now_s
+        self._pass.world.ledger.samples.add(self._pass.pass_id, samples)
+
+    def show(self, now_s: float) -> None:
+        """Hand out a snapshot."""
+        files, size_bytes = self._done_files, self._done_bytes
+        for stream in self._live:
+            if stream.chunk.kind in CONTENT_KINDS:
+                counters = stream.counters()
+                files += min(counters.files, stream.chunk.files)
+                size_bytes += min(counters.size_bytes, stream.chunk.size_bytes)
+        self._points.append(Point(at_s=now_s, files=files, size_bytes=size_bytes))
+        points = tuple(self._points)
+        recent, whole = rate_over(points, _RECENT_S), rate_over(points, float("inf"))
+        left = estimate(
+            left_files=self._totals.files - files,
+            left_bytes=self._totals.size_bytes - size_bytes,
+            recent=recent,
+            whole=whole,
+        )
+        self._pass.world.progress.show(
+            RunProgress(
+                batch=self._pass.batch.number,
+                step=self._step,
+                elapsed_s=now_s - self._started_s,
+                files=files,
+                size_bytes=size_bytes,
+                total_files=self._totals.files,
+                total_bytes=self._totals.size_bytes,
+                rate_bytes_per_s=recent.bytes_per_s if recent else 0.0,
+                rate_files_per_s=recent.files_per_s if recent else 0.0,
+                eta_s=left.left_s,
+                bad_files=self._bad,
+                streams=tuple(self._stream_progress(stream, now_s) for stream in self._live),
+            )
+        )
+
+    def _stream_progress(self, stream: LiveStream, now_s: float) -> StreamProgress:
+        counters = stream.counters()
+        elapsed_s = now_s - stream.started_s
+        return StreamProgress(
+            stream=stream.number,
+            host=stream.host,
+            chunk=stream.chunk.number,
+            tree=stream.chunk.tree,
+            files=counters.files,
+            size_bytes=counters.size_bytes,
+            total_files=stream.chunk.files,
+            total_bytes=stream.chunk.size_bytes,
+            rate_bytes_per_s=counters.size_bytes / elapsed_s if elapsed_s > 0 else 0.0,
+            elapsed_s=elapsed_s,
+        )
+
+    def _all_counters(self) -> StreamCounters:
+        whole = self._ended
+        for stream in self._live:
+            whole = _plus(whole, stream.counters())
+        return whole
+
+    async def _end_stalled(self, now_s: float) -> None:
+        """End streams that neither report progress nor move bytes or use the processor."""
+        timeout_s = self._pass.request.stall_timeout_s
+        quiet_s = timeout_s / 10 if self._storage is None else min(timeout_s / 10, QUIET_S)
+        quiet: list[LiveStream] = []
+        for stream in self._live:
+            counters = stream.counters()
+            if counters != stream.seen:
+                stream.seen, stream.moved_s = counters, now_s
+            elif now_s - stream.moved_s >= quiet_s:
+                quiet.append(stream)
+        if not quiet:
+            return
+        try:
+            found = await self._pass.world.blocking(
+                lambda: self._pass.world.activity.of([stream.token for stream in quiet]), timeout_s=timeout_s
+            )
+        except TimeoutError:
+            found = {}
+        for stream in quiet:
+            activity = found.get(stream.token)
+            if activity is not None and activity != stream.activity:
+                stream.activity, stream.moved_s = activity, now_s
+                continue
+            if self._waits_for_storage():
+                # It gets all of its time again when the storage is back.
+                stream.moved_s = now_s - quiet_s
+            elif now_s - stream.moved_s >= timeout_s and not stream.stalled:
+                stream.stalled = True
+                stream.end()
+
+    def _waits_for_storage(self) -> bool:
+        """Whether a quiet stream stands still because a server of the target is down, as far as is known by now."""
+        if self._storage is None:
+            return False
+        self._storage.begin()
+        return bool(self._storage.lost) and self._pass.waits_for_storage
+
+
+def _plus(one: StreamCounters, other: StreamCounters) -> StreamCounters:
+    return StreamCounters(files=one.files + other.files, size_bytes=one.size_bytes + other.size_bytes)
+
+
+def _minus(one: StreamCounters, other: StreamCounters) -> StreamCounters:
+    return StreamCounters(files=max(one.files - other.files, 0), size_bytes=max(one.size_bytes - other.size_bytes, 0))
+
+
+async def cancel_and_wait(task: asyncio.Task[None]) -> None:
+    """End a task that runs beside others; what it raised by itself is raised here."""
+    task.cancel()
+    await asyncio.wait({task})
+    if not task.cancelled() and (error := task.exception()) is not None:
+        raise error
+
+
+# ---
+# Beside a run, old samples of single streams are put together, so that the ledger does not grow by them without end.
+
+
+EVERY_S = 1.0 * HOUR_S
+
+
+@asynccontextmanager
+async def sample_thinning(world: World) -> AsyncIterator[None]:
+    """When the block begins, every hour, and when it has ended in order."""
+
+    async def every_hour() -> None:
+        while True:
+            await _thin(world)
+            await world.clock.sleep(EVERY_S)
+
+    task = asyncio.create_task(every_hour())
+    try:
+        yield
+    finally:
+        task.cancel()
+    await _thin(world)
+
+
+async def _thin(world: World) -> None:
+    """A bounded part: what is left comes an hour later."""
+    for _ in range(BLOCKS_AT_ONCE):
+        if not world.ledger.samples.thin(now_s=world.clock.now_s()):
+            return
+        # Between two transactions streams are watched and given out.
+        await asyncio.sleep(0)
+
+
+# ---
+# How full both sides are, looked at from time to time beside a run, for whoever reports.
+
+
+"""More often nothing is to be seen in a migration that takes weeks."""
+
+_TIMEOUT_S = 20.0
+_LAST_TIMEOUT_S = 5.0
+
+
+@asynccontextmanager
+async def capacity_watch(world: World) -> AsyncIterator[None]:
+    """A sample of both sides when the block begins, every hour, and when it has ended in order. A side that does not answer
+    is left out: nothing waits for it.
+    """
+
+    async def watch() -> None:
+        while True:
+            await _sample(world, _TIMEOUT_S)
+            await world.clock.sleep(EVERY_S)
+
+    task = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        task.cancel()
+    await _sample(world, _LAST_TIMEOUT_S)
+
+
+async def _sample(world: World, timeout_s: float) -> None:
+    samples = []
+    for side, filesystem in ((Side.SOURCE, world.source), (Side.TARGET, world.target)):
+        try:
+            seen = await world.blocking(filesystem.capacity, timeout_s=timeout_s)
+        except (OSError, TimeoutError):
+            continue
+        samples.append(
+            CapacitySample(
+                side=side,
+                at_s=world.clock.now_s(),
+                total_bytes=seen.total_bytes,
+                free_bytes=seen.free_bytes,
+                total_inodes=seen.total_inodes,
+                free_inodes=seen.free_inodes,
+            )
+        )
+    world.ledger.capacity.add(samples)

@@ -1,0 +1,680 @@
+"""Passes, chunks, attempts, what became of every file, limits, predictions. Pure."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import takewhile
+
+from migrator.beegfs.model import StripeSettings
+from migrator.core.errors import ExitCode, MigratorError
+from migrator.core.states import AttemptState, ChunkKind, ChunkState, PassKind
+from migrator.core.units import DAY_S, HOUR_S
+from migrator.core.windows import WindowStanding
+from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
+from migrator.hosts.model import ProcessIdentity
+
+# ---
+# Passes, attempts, and what became of every file of a chunk.
+
+
+class FileProblemKind(StrEnum):
+    """Why a listed file did not arrive, or not as listed. `vanished` is confirmed by a look and normal; `bad` needs
+    attention. `moved`: it is not on its brick any more, or a link-to file is in its place: it is read through the mount
+    instead. `changed`: it arrived, and was being written to all the time: the next pass sends it again.
+    """
+
+    VANISHED = "vanished"
+    BAD = "bad"
+    MOVED = "moved"
+    CHANGED = "changed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileProblem:
+    """One file that did not arrive whole. `path` is relative to the source root."""
+
+    path: bytes
+    kind: FileProblemKind
+    errno: int | None
+    reason: str
+
+
+class StopReason(StrEnum):
+    """Why the whole pool of streams stops: no chunk is to blame, and splitting would not help."""
+
+    TARGET_FULL = "target-full"
+    TARGET_QUOTA = "target-quota"
+    TARGET_READ_ONLY = "target-read-only"
+    IO_ERROR = "io-error"
+    DISCONNECTED = "disconnected"
+    TARGET_STUCK = "target-stuck"
+    TARGET_MOVES = "target-moves"
+    SOURCE_UNHEALTHY = "source-unhealthy"
+    MOUNT_CHANGED = "mount-changed"
+    TOOL_MISSING = "tool-missing"
+    HOST_LOST = "host-lost"
+    BRICKS_UNFIT = "bricks-unfit"
+
+
+class Verdict(StrEnum):
+    """What to do after one attempt."""
+
+    DONE = "done"
+    RETRY = "retry"
+    STOP = "stop"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamCounters:
+    """How far one stream is: files and bytes written to the target."""
+
+    files: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What one attempt came to. `suspects` did not arrive by the engine's word and want a look before judgement."""
+
+    verdict: Verdict
+    counters: StreamCounters
+    suspects: tuple[FileProblem, ...] = ()
+    stop: StopReason | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkRecord:
+    """A chunk as the ledger has it. `list_path` is set for the halves of a split chunk."""
+
+    id: int
+    pass_id: int
+    number: int
+    kind: ChunkKind
+    tree: bytes
+    files: int
+    size_bytes: int
+    state: ChunkState
+    tries: int
+    list_path: str | None = None
+    brick: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedChunk:
+    """Where the paths of a chunk are listed."""
+
+    chunk_list: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotArrived:
+    """What of a batch is not known to have arrived, as it was called when it was listed. In order, each but once.
+
+    `paths` were bad, changed while they were copied, or were not found although listed: that is proven by a look, but
+    what was renamed and renamed back is as it was, and has to be sent all the same. `chunks` failed or were never done:
+    all of their paths count. Of `trees` nothing is known: their pass has not gone through, or the whole tree was not
+    found; the chunks of such a pass are not in `chunks`.
+    """
+
+    paths: tuple[bytes, ...] = ()
+    chunks: tuple[ListedChunk, ...] = ()
+    trees: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRecord:
+    """An attempt as the ledger has it. `token` is in the environment of every process of the attempt."""
+
+    id: int
+    chunk_id: int
+    number: int
+    token: str
+    host: str
+    engine: str
+    state: AttemptState
+    process: ProcessIdentity | None
+    argv: tuple[str, ...]
+    started_at_s: float
+    finished_at_s: float | None
+    exit_code: int | None
+    counters: StreamCounters
+    stderr_tail: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """Throughput over one interval; `attempt_id` is None for all streams together."""
+
+    at_s: float
+    interval_s: float
+    attempt_id: int | None
+    streams: int
+    files: int
+    size_bytes: int
+
+
+# ---
+# What delta passes were, what they let expect of the next one and of the freeze, and whether another one is worth while.
+#
+# Times in seconds since the epoch, durations in seconds, rates per hour.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassFacts:
+    """One pass that has ended, as far as the next ones can be predicted from it.
+
+    `scanned_at_s` is the start of the scan that its list was made from, `scan_s` how long that took; of a seed pass it is
+    the scan of the plan. From `started_at_s` to `finished_at_s` the pass itself was at work. `paused_s` is how long between
+    the start of the scan and the end of the pass nobody worked on it: a stopped run, a wait for the operator.
+
+    `number` is 0 for the seed; deltas and finals of a batch count from 1. `sent_files` and `sent_bytes` are what its streams brought over;
+    `changes` are those of all trees together, `trees` the same tree by tree where that is known. `renames` were made on
+    the target, `gone` paths moved to the trash there, a directory counted once.
+    """
+
+    kind: PassKind
+    number: int
+    scanned_at_s: float
+    scan_s: float
+    started_at_s: float
+    finished_at_s: float
+    sent_files: int
+    sent_bytes: int
+    changes: Mapping[ChangeKind, ChangeTally] = field(default_factory=dict)
+    renames: int = 0
+    gone: int = 0
+    trees: tuple[TreeChanges, ...] = ()
+    paused_s: float = 0.0
+
+    @property
+    def elapsed_s(self) -> float:
+        """How long the pass itself took, without its scan."""
+        return max(self.finished_at_s - self.started_at_s, 0.0)
+
+    @property
+    def nothing_changed(self) -> bool:
+        """Whether it found nothing to send, to rename or to take away."""
+        return not (self.renames or self.gone or any(tally.paths for tally in self.changes.values()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreezeCheck:
+    """What verifying in the freeze costs, with all workers at work: `fixed_s`, and so much a file and a byte.
+
+    `files` and `size_bytes` have to be verified whatever changes; what the final pass brings comes on top of them.
+    """
+
+    s_per_file: float = 0.0
+    s_per_byte: float = 0.0
+    files: int = 0
+    size_bytes: int = 0
+    fixed_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassLimits:
+    """When delta passes end: a freeze that may last `max_freeze_s`, and so many passes that one run may make."""
+
+    max_freeze_s: float
+    max_delta_passes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeChurn:
+    """How fast one tree changes."""
+
+    tree: bytes
+    files_per_h: float
+    bytes_per_h: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What the passes so far let expect.
+
+    `next_pass_s`: from the start of the next scan to the end of its pass. `freeze_s`: from the freeze to the end of the
+    verification, were the users frozen at once. `least_freeze_s`: the same if nothing had changed at all, which no further
+    pass makes shorter. Churn is what users change; `trees` has it by tree, the one with most bytes first, where known.
+    """
+
+    next_pass_s: float
+    freeze_s: float
+    least_freeze_s: float
+    churn_files_per_h: float
+    churn_bytes_per_h: float
+    trees: tuple[TreeChurn, ...] = ()
+
+
+class ConvergenceOutcome(StrEnum):
+    """Whether another delta pass is made, and why not."""
+
+    GO_ON = "go-on"
+    CONVERGED = "converged"
+    NO_LONGER_SHRINKS = "no-longer-shrinks"
+    LIMIT_OF_PASSES = "limit-of-passes"
+    NOTHING_CHANGED = "nothing-changed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Whether another delta pass is made. `prediction` is None before the first delta pass. `sentence` is for people."""
+
+    outcome: ConvergenceOutcome
+    prediction: Prediction | None
+    sentence: str
+
+    @property
+    def go_on(self) -> bool:
+        """Whether another delta pass is to be made."""
+        return self.outcome is ConvergenceOutcome.GO_ON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvergenceRecord:
+    """What was predicted and decided after one pass; `max_freeze_s` is what was wanted then."""
+
+    pass_id: int
+    at_s: float
+    batch: int
+    outcome: ConvergenceOutcome
+    max_freeze_s: float
+    prediction: Prediction
+
+
+# ---
+# What a run is asked, what it finds before it starts, and what it came to.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How often a chunk is tried, and how long it waits in between: twice as long each time, up to a longest time.
+
+    `interruptions` bounds how often a stream of one chunk may be ended by somebody else before that counts as failing.
+    """
+
+    tries: int = 3
+    first_delay_s: float = 1.0
+    longest_delay_s: float = 60.0
+    interruptions: int = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """What `run` is asked. `bwlimit_bytes_per_s` is for all streams together; None: no limit.
+
+    `trees`: only passes over these user trees; None: over all of the batches.
+
+    `recopy`: send every file, also where size and times on the target are right already.
+
+    `engine` as in `--engine`. `only_bricks`: never read through the mount what lies on a brick ([source] via is
+    `bricks`). A host that was lost has ended its streams by itself after `lease_s`.
+
+    `stall_timeout_s` bounds how long a stream may do nothing, `end_timeout_s` how long ending it may take.
+
+    `stripe` is given to the trees that are made on the target; None: they have what is above them.
+    """
+
+    plan: str
+    batches: tuple[int, ...]
+    jobs: int
+    pid: int
+    dry_run: bool = False
+    trees: frozenset[bytes] | None = None
+    recopy: bool = False
+    engine: str = "auto"
+    only_bricks: bool = False
+    lease_s: float = 30.0
+    bwlimit_bytes_per_s: int | None = None
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    stall_timeout_s: float = 600.0
+    end_timeout_s: float = 60.0
+    sample_interval_s: float = 5.0
+    progress_interval_s: float = 0.5
+    heartbeat_interval_s: float = 5.0
+    reserve_bytes: int = 1024**3
+    inodes_free: int | None = None
+    stripe: StripeSettings | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardFinding:
+    """One guard, and what speaks against starting (empty: nothing)."""
+
+    guard: str
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeWork:
+    """What is left to do of one user tree, or of a whole batch."""
+
+    tree: bytes
+    chunks: int
+    files: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """Why the pool of streams stopped, in words for people. `unended` names processes that could not be ended."""
+
+    reason: StopReason
+    message: str
+    cause: str
+    hint: str
+    unended: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a batch was not copied, and what to do about it."""
+
+    message: str
+    cause: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaSummary:
+    """One delta pass of this run: what it sent in `elapsed_s` after `scan_s` of scanning and comparing, what had changed,
+    and what was decided after it (`outcome` None: it stopped, or went over some of the batch's trees alone). `freeze_s` is
+    what a freeze would take now.
+    """
+
+    number: int
+    files: int
+    size_bytes: int
+    elapsed_s: float
+    scan_s: float
+    changes: Changes | None
+    outcome: ConvergenceOutcome | None
+    freeze_s: float | None
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSummary:
+    """What became of one batch in this run. Files and bytes are those that this run brought over, by its chunks.
+
+    `left` is what is still to do, tree by tree (of a dry run: what would be done); `guards` what the guards said.
+    `bad` lists the files of the whole pass that need attention, `vanished` counts those that were gone on the source.
+    `skipped` says which hook skipped the batch, or its pass; `hooks` names those that a dry run did not call.
+    `deltas` are the delta passes of this run; of a dry run, `deltas_to_follow` is how many would follow at most, which it
+    does not look into.
+    `left_alone` are the trees of the batch whose users work on the target, or are being brought there. `refusal` is why the
+    batch was refused, where the run went on with others.
+    """
+
+    batch: int
+    chunks: int = 0
+    files: int = 0
+    size_bytes: int = 0
+    written_bytes: int = 0
+    elapsed_s: float = 0.0
+    chunks_by_kind: Mapping[ChunkKind, int] = field(default_factory=dict)
+    vanished: int = 0
+    bad: tuple[FileProblem, ...] = ()
+    trees_gone: tuple[bytes, ...] = ()
+    left: tuple[TreeWork, ...] = ()
+    guards: tuple[GuardFinding, ...] = ()
+    nothing_to_do: bool = False
+    stopped: Stopped | None = None
+    skipped: str = ""
+    hooks: tuple[str, ...] = ()
+    deltas: tuple[DeltaSummary, ...] = ()
+    deltas_to_follow: int = 0
+    left_alone: tuple[bytes, ...] = ()
+    refusal: Refusal | None = None
+
+    @property
+    def refused(self) -> bool:
+        """Whether a guard speaks against this batch."""
+        return self.refusal is not None or any(finding.problems for finding in self.guards)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """What a run came to; `run_id` and `directory` are None for a dry run."""
+
+    run_id: int | None
+    directory: str | None
+    dry_run: bool
+    batches: tuple[BatchSummary, ...]
+
+    @property
+    def nothing_to_do(self) -> bool:
+        """Whether every batch had been finished before."""
+        return all(batch.nothing_to_do for batch in self.batches)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """As the shell gets it."""
+        if any(batch.stopped for batch in self.batches):
+            return ExitCode.FAILED
+        if any(batch.refused for batch in self.batches):
+            return ExitCode.REFUSED
+        if any(batch.bad for batch in self.batches):
+            return ExitCode.ATTENTION
+        return ExitCode.DONE
+
+
+class RunStopped(MigratorError):
+    """The pool of streams stopped for a reason that no chunk is to blame for. `summary` says how far the run came."""
+
+    def __init__(self, stopped: Stopped, summary: RunSummary) -> None:
+        super().__init__(stopped.message, cause=stopped.cause, hint=stopped.hint)
+        self.stopped = stopped
+        self.summary = summary
+
+
+# ---
+# How many streams may be at work: what people ask for, and what the governor makes of it.
+
+
+class StreamsBy(StrEnum):
+    """Who says how many streams are at work within the limits: measured throughput, or the limits themselves."""
+
+    MEASURED = "measured"
+    FIXED = "fixed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of a migration. None: not given. `jobs` is for each host, `bwlimit_bytes_per_s` for all streams together."""
+
+    jobs: int | None = None
+    bwlimit_bytes_per_s: int | None = None
+    max_latency_s: float | None = None
+    max_load: float | None = None
+
+    @property
+    def nothing(self) -> bool:
+        """Whether no limit is given."""
+        return self == Limits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuned:
+    """Limits that somebody has set while the migration goes on; they take the place of those of site.toml and of the
+    command line, one by one.
+    """
+
+    limits: Limits
+    since_s: float
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Somebody has paused the migration: nothing is begun before it is resumed."""
+
+    since_s: float
+    by: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Controls:
+    """What people have set, as it is now; None: nothing."""
+
+    hold: Hold | None = None
+    tuned: Tuned | None = None
+
+
+NO_CONTROLS = Controls()
+
+
+class Gate(StrEnum):
+    """Whether chunks may be begun."""
+
+    OPEN = "open"
+    OUTSIDE_WINDOWS = "outside-windows"
+    PAUSED = "paused"
+
+
+class Bound(StrEnum):
+    """What keeps the number of streams where it is."""
+
+    JOBS = "jobs"
+    THROUGHPUT = "throughput"
+    TRYING = "trying"
+    LATENCY = "latency"
+    LOAD = "load"
+    WINDOWS = "windows"
+    PAUSE = "pause"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GovernorRecord:
+    """What the governor allows, from `at_s` on. `streams` is how many may be at work in all, `most` what the limits would let,
+    `hosts` how many on each, `bwlimit_bytes_per_s` for all together. `until_s` is when the next window begins. `max_latency_s`
+    and `max_load` are the limits that hold for what users and hosts feel (None: none).
+    """
+
+    at_s: float
+    run_id: int
+    gate: Gate
+    bound: Bound
+    streams: int
+    most: int
+    hosts: tuple[tuple[str, int], ...]
+    bwlimit_bytes_per_s: int | None
+    reason: str
+    until_s: float | None = None
+    max_latency_s: float | None = None
+    max_load: float | None = None
+
+    def same(self, other: "GovernorRecord") -> bool:
+        """Whether it allows the same for the same kind of reason: figures in the reason's words move all the time."""
+        return replace(self, at_s=other.at_s, reason=other.reason) == other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostLoad:
+    """The load average of one minute of a host that has streams, as it was read last."""
+
+    host: str
+    at_s: float
+    load: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoverningFacts:
+    """What people have set, and what the newest run was allowed (None: no run has been governed yet); `at_work`: it is still
+    at work. `given` are the limits of site.toml, and `windows` those of [transfer], where they were asked for. `loads` is what
+    the hosts of that run had to do when it looked last.
+    """
+
+    controls: Controls = NO_CONTROLS
+    governor: GovernorRecord | None = None
+    at_work: bool = False
+    given: Limits | None = None
+    windows: tuple[WindowStanding, ...] | None = None
+    loads: tuple[HostLoad, ...] = ()
+
+
+# ---
+# What of the samples of single streams is put together when they are old, and how. Pure.
+#
+# A stream is sampled every few seconds, and each of these rows is looked at while it is at work and soon after. Later one row
+# an hour says as much: sums of files, bytes and time stay what they were. Samples of all streams together are not touched, and
+# what streams brought by size, host, brick and engine is summed up from attempts.
+
+
+FINE_S = 7.0 * DAY_S
+"""So long every sample of a stream is kept."""
+SPAN_S = 1.0 * HOUR_S
+"""What is older becomes one sample for each of such spans, which begin at multiples of it."""
+ATTEMPTS_AT_ONCE = 64
+"""Of so many attempts in one transaction: other writers wait for some tens of milliseconds."""
+BLOCKS_AT_ONCE = 256
+"""So many transactions one after the other, every hour of a run and at its end: more attempts than end in a day."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledAttempt:
+    """An attempt whose samples are still as they were taken. `last_s`: when it ended; of one that has not, its last sample,
+    or its start.
+    """
+
+    attempt_id: int
+    pass_id: int
+    last_s: float
+
+
+def due(attempts: Iterable[SampledAttempt], *, now_s: float) -> Sequence[SampledAttempt]:
+    """Those whose samples are put together now, of attempts in the order of their numbers: up to the first that is young.
+    So one number says how far it has come. One that was left unfinished for so long is not waited for.
+    """
+    return list(takewhile(lambda attempt: attempt.last_s < now_s - FINE_S, attempts))
+
+
+def thinned(samples: Sequence[Sample]) -> Sequence[Sample]:
+    """The samples of one attempt, given in order of time, put together by the hour. What is so already stays so."""
+    found: list[Sample] = []
+    for sample in samples:
+        if found and found[-1].at_s // SPAN_S == sample.at_s // SPAN_S:
+            found[-1] = replace(
+                sample,
+                interval_s=found[-1].interval_s + sample.interval_s,
+                files=found[-1].files + sample.files,
+                size_bytes=found[-1].size_bytes + sample.size_bytes,
+            )
+        else:
+            found.append(sample)
+    return found
+
+
+# ---
+# Which engine copies a chunk. Pure.
+
+
+AUTO = "auto"
+RSYNC = "rsync"
+DIRECT = "direct"
+DRIVERS = ("fpsync", "parsyncfp2")
+"""Copy whole trees through the mount, before the chunks."""
+
+
+def copies_ranges(requested: str) -> bool:
+    """Whether big files are worth being planned in ranges: only `direct` copies them so."""
+    return requested in (AUTO, DIRECT)
+
+
+def choose_engine(requested: str, kind: ChunkKind, available: Collection[str], *, from_brick: bool) -> str | None:
+    """The engine for a chunk on a host that has the `available` ones; None: no stream, what the chunk would bring comes
+    with another one (a file that no engine can copy in ranges is copied whole).
+
+    `auto` takes `direct` where it was measured to be faster: everything that is read from a brick (there a stream is
+    bound by its own system calls), and big files in ranges, which only it can copy. Through the mount a stream waits for
+    the mount, and rsync copies what has changed only. Whatever is asked for, a host that lacks it uses rsync.
+    """
+    direct = DIRECT in available and requested in (AUTO, DIRECT)
+    if kind is ChunkKind.RANGES:
+        return DIRECT if direct else None
+    if direct and (requested == DIRECT or from_brick or kind is ChunkKind.RANGED_FILES or RSYNC not in available):
+        return DIRECT
+    return RSYNC

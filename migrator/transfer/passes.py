@@ -1,0 +1,704 @@
+"""What all passes over a batch share, the seed pass, and convergence after each."""
+
+import errno
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from migrator.catalog.model import CatalogRecord
+from migrator.core.entry import Entry
+from migrator.core.errors import Refused
+from migrator.core.events import EventKind, Severity
+from migrator.core.paths import show
+from migrator.core.states import CHUNK_ORDER, CHUNK_STEPS, BatchState, ChunkKind, ChunkState, PassKind, PassState
+from migrator.core.tasks import SharedCall
+from migrator.core.units import several
+from migrator.delta.model import SENT, ChangeKind
+from migrator.fs.model import Need, TargetCapabilities
+from migrator.gluster.model import SourceHealth
+from migrator.ledger.model import PassRecord, SiteRecord
+from migrator.plan.model import Batch, Chunk, Plan, TreeUsage
+from migrator.plan.rules import unverified
+from migrator.plan.rules_forecast import choose_cost, still_needed
+from migrator.site.rules_guards import health_problems
+from migrator.transfer.attempt import look
+from migrator.transfer.bases import covers
+from migrator.transfer.context import HealthNow, Invocation, PassUnderWay, StorageWatch, World
+from migrator.transfer.drive import doubtful_trees, run_driver_step, say_second_look
+from migrator.transfer.guards import (
+    Stripes,
+    find_problems,
+    list_problems,
+    look_at_limits,
+    mount_findings,
+    quota_finding,
+    refuse,
+)
+from migrator.transfer.lanes import Routes
+from migrator.transfer.model import (
+    BatchSummary,
+    ChunkRecord,
+    ConvergenceRecord,
+    Decision,
+    FreezeCheck,
+    GuardFinding,
+    PassFacts,
+    PassLimits,
+    StopReason,
+    TreeWork,
+)
+from migrator.transfer.pool import run_step
+from migrator.transfer.ports import DriverResult
+from migrator.transfer.rules import stop_reason
+from migrator.transfer.rules_convergence import TreeToCheck, decide, freeze_check
+from migrator.verify.model import DigestPolicy, VerificationRecord, earlier_verifications
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+
+# ---
+# After a pass over a batch: what the ledger says of its passes, the decision about another one, and its record.
+
+
+MovesOf = Callable[[PassRecord], tuple[int, int]]
+"""How many renames a pass made, and how many outermost paths it took away: what its move list holds."""
+
+
+def judge_passes(
+    ledger: "Ledger",
+    *,
+    plan: str,
+    batch: int,
+    trees: Collection[bytes],
+    at_s: float,
+    streams: int,
+    check: FreezeCheck,
+    limits: PassLimits,
+    made: int,
+    moves_of: MovesOf,
+) -> Decision:
+    """Whether to make another delta pass over these trees, once the last one has been closed; the prediction is recorded
+    with that one. Passes over some of them alone, as final ones, tell nothing of it.
+
+    `at_s` is now, `made` how many delta passes this run has made. May be called again: the record is replaced, and the
+    freeze that was predicted after the pass before stays what it is compared with. Blocking.
+    """
+    records = [
+        one
+        for one in ledger.passes.of_batch(plan, batch)
+        if one.state is PassState.DONE and covers(ledger.passes, one, trees)
+    ]
+    scans = {scan.name: scan for scan in ledger.scans.all()}
+    earlier = {one.pass_id: one.prediction.freeze_s for one in ledger.predictions.of_batch(plan, batch)}
+    decision = decide(
+        [_facts(ledger, one, scans.get(one.catalog), moves_of) for one in records],
+        batch=batch,
+        at_s=at_s,
+        cost=choose_cost(ledger.samples.measured_cost(), streams),
+        check=check,
+        limits=limits,
+        made=made,
+        earlier_freeze_s=earlier.get(records[-2].id) if len(records) > 1 else None,
+    )
+    if decision.prediction is not None:
+        ledger.predictions.record(
+            ConvergenceRecord(
+                pass_id=records[-1].id,
+                at_s=at_s,
+                batch=batch,
+                outcome=decision.outcome,
+                max_freeze_s=limits.max_freeze_s,
+                prediction=decision.prediction,
+            )
+        )
+    return decision
+
+
+def facts_of_passes(ledger: "Ledger", plan: str, batch: int, moves_of: MovesOf) -> list[PassFacts]:
+    """Every pass over a batch, or over some of its trees, that has gone through; oldest first. Blocking."""
+    scans = {scan.name: scan for scan in ledger.scans.all()}
+    done = [one for one in ledger.passes.of_batch(plan, batch) if one.state is PassState.DONE]
+    return [_facts(ledger, one, scans.get(one.catalog), moves_of) for one in done]
+
+
+def _facts(ledger: "Ledger", record: PassRecord, scan: CatalogRecord | None, moves_of: MovesOf) -> PassFacts:
+    changes = ledger.passes.changes(record.id)
+    totals = ledger.passes.totals(record.id)
+    renames, gone = moves_of(record) if record.move_list is not None else (0, 0)
+    finished_at_s = record.started_at_s if record.finished_at_s is None else record.finished_at_s
+    return PassFacts(
+        kind=record.kind,
+        number=record.number,
+        scanned_at_s=_scanned_at_s(record, scan),
+        scan_s=_scan_s(record, scan),
+        started_at_s=record.started_at_s,
+        finished_at_s=finished_at_s,
+        sent_files=totals.done_files,
+        sent_bytes=totals.done_bytes,
+        changes={} if changes is None else {kind: changes.tally(kind) for kind in ChangeKind},
+        renames=renames,
+        gone=gone,
+        trees=() if changes is None else changes.trees,
+    )
+
+
+def _scanned_at_s(record: PassRecord, scan: CatalogRecord | None) -> float:
+    """A ledger that was restored from a backup may not know the scan: then it began as long before as it took."""
+    return scan.started_at_s if scan is not None else record.started_at_s - (record.scan_s or 0.0)
+
+
+def _scan_s(record: PassRecord, scan: CatalogRecord | None) -> float:
+    if record.scan_s is not None:
+        return record.scan_s
+    if scan is None or scan.finished_at_s is None:
+        return 0.0
+    return max(scan.finished_at_s - scan.started_at_s, 0.0)
+
+
+# ---
+# What the ledger says that verifying trees in the freeze will cost.
+
+
+def check_of_trees(
+    ledger: "Ledger", plan: Plan, batch: int, trees: Collection[bytes], policy: DigestPolicy | None = None
+) -> FreezeCheck:
+    """The cost of verifying some trees of a batch in the freeze, what is proven before carried over. `policy` says which
+    content has to be compared; None: as the newest verification did, or all of it. Blocking.
+    """
+    records = ledger.verifications.all()
+    wanted = policy or (records[-1].policy if records else None)
+    return freeze_check(
+        records,
+        [_to_check(ledger, plan.name, batch, usage, wanted) for usage in plan.ranking if usage.tree.path in trees],
+        share=1.0 if wanted is None else wanted.share,
+    )
+
+
+def _to_check(ledger: "Ledger", plan: str, batch: int, usage: TreeUsage, policy: DigestPolicy | None) -> TreeToCheck:
+    tree = usage.tree.path
+    paths = usage.files + usage.directories + 1
+    earlier = earlier_verifications(ledger.verifications.covering(tree), policy) if policy else ()
+    if not earlier:
+        return TreeToCheck(paths=paths, size_bytes=usage.size_bytes)
+    newest = earlier[0]
+    return TreeToCheck(
+        paths=paths,
+        size_bytes=usage.size_bytes,
+        proven_share=_proven_share(newest),
+        changed_bytes=_changed_bytes(ledger, plan, batch, tree, since_s=newest.started_at_s),
+    )
+
+
+def _proven_share(record: VerificationRecord) -> float:
+    """Of every tree alike: the ledger has the sums of all trees together."""
+    return 1.0 if record.size_bytes <= 0 else min(record.proven_bytes / record.size_bytes, 1.0)
+
+
+def _changed_bytes(ledger: "Ledger", plan: str, batch: int, tree: bytes, *, since_s: float) -> int:
+    """What passes of this plan have sent since; a pass that was at work meanwhile counts whole."""
+    total = 0
+    for record in ledger.passes.of_batch(plan, batch):
+        if record.finished_at_s is not None and record.finished_at_s <= since_s:
+            continue
+        changes = ledger.passes.changes(record.id)
+        for one in changes.trees if changes else ():
+            if one.tree == tree:
+                total += sum(one.tally(kind).size_bytes for kind in SENT)
+    return total
+
+
+# ---
+# What is left of a batch, counted without changing anything.
+
+
+_ALL = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remaining:
+    """Chunks that are still to be copied, tree by tree, what they need on the target, and the bricks that they lie on."""
+
+    record: PassRecord | None
+    trees: tuple[TreeWork, ...] = ()
+    chunks_by_kind: Mapping[ChunkKind, int] = field(default_factory=dict)
+    need: Need = field(default_factory=Need)
+    bricks: frozenset[str] = frozenset()
+
+    @property
+    def chunks(self) -> int:
+        """Of all kinds."""
+        return sum(self.chunks_by_kind.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Piece:
+    kind: ChunkKind
+    tree: bytes
+    files: int
+    size_bytes: int
+    brick: str | None
+
+
+def remaining(world: World, plan: Plan, batch: Batch, *, left_alone: Collection[bytes] = ()) -> Remaining:
+    """What a seed pass over the batch would copy. Chunks that were under way when a run was killed count, and those that
+    failed: both are tried again.
+    """
+    record = world.ledger.passes.find(plan.name, batch.number, PassKind.SEED)
+    return remaining_of(world, plan, batch, record, left_alone=left_alone)
+
+
+def remaining_of(
+    world: World, plan: Plan, batch: Batch, record: PassRecord | None, *, left_alone: Collection[bytes] = ()
+) -> Remaining:
+    """What is left of a pass over the batch, but for some trees; None: of a seed pass that has not begun."""
+    trees: dict[bytes, list[int]] = {tree.path: [0, 0, 0] for tree in batch.trees}
+    by_kind: dict[ChunkKind, int] = {}
+    needs: dict[bytes, Need] = {}
+    bricks: set[str] = set()
+    for piece in _of_pass(world, record, left_alone) if record else _of_list(world, batch, left_alone):
+        sums = trees.setdefault(piece.tree, [0, 0, 0])
+        sums[0] += 1
+        by_kind[piece.kind] = by_kind.get(piece.kind, 0) + 1
+        if piece.brick is not None:
+            bricks.add(piece.brick)
+        match piece.kind:
+            case ChunkKind.FILES | ChunkKind.RANGES | ChunkKind.RANGED_FILES:
+                needs[piece.tree] = _plus(needs.get(piece.tree), piece)
+                sums[1] += piece.files
+                sums[2] += piece.size_bytes
+            case ChunkKind.LINKS:
+                sums[1] += piece.files
+            case ChunkKind.DIRECTORIES:
+                needs[piece.tree] = _plus(needs.get(piece.tree), piece)
+            case ChunkKind.DIRECTORY_TIMES | ChunkKind.TREE:
+                pass
+    return Remaining(
+        record=record,
+        trees=tuple(
+            TreeWork(tree=tree, chunks=chunks, files=files, size_bytes=size_bytes)
+            for tree, (chunks, files, size_bytes) in trees.items()
+            if chunks
+        ),
+        chunks_by_kind=by_kind,
+        bricks=frozenset(bricks),
+        # What an earlier plan brought over is replaced, not added to.
+        need=still_needed(needs, world.ledger.passes.arrived(before_plan=plan.name)),
+    )
+
+
+def _piece(chunk: Chunk | ChunkRecord) -> _Piece:
+    return _Piece(kind=chunk.kind, tree=chunk.tree, files=chunk.files, size_bytes=chunk.size_bytes, brick=chunk.brick)
+
+
+def _plus(need: Need | None, piece: _Piece) -> Need:
+    so_far = need or Need()
+    return Need(size_bytes=so_far.size_bytes + piece.size_bytes, inodes=so_far.inodes + piece.files)
+
+
+def _of_list(world: World, batch: Batch, left_alone: Collection[bytes]) -> Iterable[_Piece]:
+    # Before anything is read from it: a list that was replaced need not be one.
+    refuse(batch, (GuardFinding(guard="chunk lists", problems=list_problems(world, batch)),))
+    for chunk in world.chunk_lists.chunks(batch.chunk_list):
+        if chunk.tree not in left_alone:
+            yield _piece(chunk)
+
+
+def _of_pass(world: World, record: PassRecord, left_alone: Collection[bytes]) -> Iterable[_Piece]:
+    passes = world.ledger.passes
+    failed = passes.totals(record.id).chunks.get(ChunkState.FAILED, 0)
+    if record.state is PassState.DONE and not failed:
+        return
+    records = [chunk for kind in CHUNK_ORDER for chunk in passes.pending(record.id, kind.value, _ALL)]
+    under_way = {attempt.chunk_id for attempt in passes.unfinished_attempts(record.id)}
+    records.extend(chunk for chunk in map(passes.chunk, sorted(under_way)) if chunk.state is ChunkState.RUNNING)
+    records.extend(passes.to_retry(record.id))
+    for chunk in records:
+        if chunk.tree not in left_alone:
+            yield _piece(chunk)
+
+
+# ---
+# What every pass over a batch has in common: guards, steps in their order, the closing look, and the summary.
+
+
+Before = Callable[[PassUnderWay], Awaitable[None]]
+
+
+async def nothing_before(_: PassUnderWay) -> None:
+    """A pass that consists of its chunks."""
+
+
+def nothing_after(_: PassUnderWay) -> None:
+    """A pass that has nothing else to say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copying:
+    """Carries passes over one batch out, as the ledger has them, but for chunks of the trees that are left alone."""
+
+    invocation: Invocation
+    plan: Plan
+    site: SiteRecord
+    batch: Batch
+    left_alone: frozenset[bytes] = frozenset()
+
+    def expect(self, bricks: Collection[str]) -> None:
+        """Chunks of these bricks will be read soon: their hosts are reached meanwhile."""
+        if self.invocation.world.driving is None:
+            for lane in self.invocation.world.lanes.all:
+                lane.expect(bricks)
+
+    async def guard(self, need: Need, left: Sequence[TreeWork] = ()) -> tuple[tuple[GuardFinding, ...], SourceHealth]:
+        """Look at everything that a pass needs; the source's health as it is before it. `left` is what is new on the target, by
+        tree. Raises Refused with every reason.
+        """
+        findings, health = await find_problems(
+            self.invocation.world, self.invocation.request, self.site, self.batch, need
+        )
+        if not any(found.problems for found in findings):
+            words = await look_at_limits(self.invocation.world, self.plan, left)
+            findings = (*findings, *quota_finding(words))
+            for warning in words.warnings:
+                self.invocation.say(EventKind.QUOTA_NEAR, Severity.WARNING, f"batch {self.batch.number}", warning)
+        for problem in (problem for found in findings for problem in found.problems):
+            self.invocation.say(EventKind.GUARD_REFUSED, Severity.ERROR, f"batch {self.batch.number}", problem)
+        refuse(self.batch, findings)
+        return findings, health
+
+    async def capabilities(self) -> TargetCapabilities:
+        """What the target keeps, as it was probed; probed now where it never was."""
+        if self.site.capabilities is not None:
+            return self.site.capabilities
+        world = self.invocation.world
+        try:
+            probed = await world.blocking(world.target.probe, timeout_s=self.invocation.request.stall_timeout_s)
+        except (OSError, TimeoutError) as error:
+            raise _unwritable(str(error)) from error
+        world.ledger.site.record_capabilities(probed, world.clock.now_s())
+        return probed
+
+    async def make_trees(self) -> None:
+        """The directories above each tree, and the trees' own, closed. Also proves that the target can be written."""
+        world = self.invocation.world
+        stripes = Stripes(invocation=self.invocation)
+        for tree in self.batch.trees:
+            components = tree.path.split(b"/")
+            above = [b"/".join(components[:depth]) for depth in range(1, len(components))]
+
+            def make(path: bytes = tree.path, above: list[bytes] = above) -> None:
+                like = [seen for directory in above if isinstance(seen := look(world.source, directory), Entry)]
+                world.target.make_parents(path, like)
+
+            try:
+                is_new = await stripes.is_new(tree.path)
+                await world.blocking(make, timeout_s=self.invocation.request.stall_timeout_s)
+            except TimeoutError as error:
+                raise _unwritable("it does not answer") from error
+            except OSError as error:
+                raise _unwritable(f"{show(tree.path)}: {error.strerror or error}", error.errno) from error
+            if is_new:
+                await stripes.give(tree.path)
+
+    async def carry_out(
+        self,
+        record: PassRecord,
+        *,
+        capabilities: TargetCapabilities,
+        health_before: SourceHealth,
+        title: str,
+        before: Before = nothing_before,
+        after: Callable[[PassUnderWay], None] = nothing_after,
+        advance: Callable[[], None],
+    ) -> BatchSummary:
+        """Bring a pass to its end, or to a stop that is in the summary. `before` does what comes before its chunks, and
+        `after` is called when they are done; `advance` moves the batch on when the pass has gone through.
+        """
+        world = self.invocation.world
+        under_way = self.under_way(record, capabilities, health_before)
+        routes = self._routes(record)
+        started_s = world.clock.monotonic_s()
+        whole = False
+        try:
+            await before(under_way)
+            await self._copy_chunks(under_way, routes)
+            after(under_way)
+            if under_way.stop_found is None:
+                await self._look_again(under_way)
+            whole = under_way.stop_found is None
+        finally:
+            await under_way.confirmations.end()
+            under_way.abandon_calls()
+            routes.abandon()
+            if under_way.storage is not None:
+                await under_way.storage.close()
+            # Also after a cancellation and an error: what goes on later says so in the ledger.
+            self._close(under_way, title, whole=whole)
+            if whole:
+                advance()
+        return self._summary(under_way, world.clock.monotonic_s() - started_s)
+
+    def set_batch_states(self, states: Sequence[BatchState]) -> None:
+        """Move the batch on, step by step."""
+        for state in states:
+            self.invocation.world.ledger.plans.set_batch_state(self.plan.name, self.batch.number, state)
+
+    @property
+    def batch_state(self) -> BatchState | None:
+        """How far the batch is; None where the ledger does not know it."""
+        record = self.invocation.world.ledger.plans.read(self.plan.name)
+        return record.batches.get(self.batch.number) if record else None
+
+    def under_way(
+        self, record: PassRecord, capabilities: TargetCapabilities, health_before: SourceHealth
+    ) -> PassUnderWay:
+        """The pass in this run, before anything of it is done."""
+        world, timeout_s = self.invocation.world, self.invocation.request.stall_timeout_s
+
+        async def sync() -> None:
+            await world.blocking(world.target.sync, timeout_s=timeout_s)
+
+        async def health() -> HealthNow:
+            now = await world.source.health()
+            return HealthNow(
+                problems=health_problems(health_before, now, tasks_count=False),
+                doubts=health_problems(health_before, now),
+            )
+
+        known = {
+            problem.path: problem for problem in world.ledger.passes.attention(record.id) if problem.errno == errno.EIO
+        }
+        return PassUnderWay(
+            invocation=self.invocation,
+            batch=self.batch,
+            pass_id=record.id,
+            kind=record.kind,
+            chunk_list=record.chunk_list,
+            capabilities=capabilities,
+            health_before=health_before,
+            sync=SharedCall(sync),
+            health=SharedCall(health),
+            known_io_errors=known,
+            left_alone=self.left_alone,
+            storage=self._storage_watch(),
+        )
+
+    def _storage_watch(self) -> StorageWatch | None:
+        world = self.invocation.world
+        if world.storage is None:
+            return None
+
+        def say(new: tuple[str, ...]) -> None:
+            subject = f"batch {self.batch.number}"
+            if new:
+                message = f"storage of the target is lost, streams wait for it: {'; '.join(new)}"
+                self.invocation.say(EventKind.STORAGE_LOST, Severity.ERROR, subject, message)
+            else:
+                message = "all storage targets of the target answer again"
+                self.invocation.say(EventKind.STORAGE_BACK, Severity.INFO, subject, message)
+
+        return StorageWatch(world.storage, world.clock, say)
+
+    async def _copy_chunks(self, under_way: PassUnderWay, routes: Routes) -> None:
+        """All steps in their order. A step begins when the streams of the one before have ended; but big files are put
+        in place when every range of them is confirmed (a range that is not was read while its brick could not be
+        trusted, and the file would not be looked at again), and the times of directories, which change with every file,
+        are set when everything else is. What is not confirmed is copied again, and so all the rest after it.
+        """
+        in_place, times = CHUNK_STEPS.index((ChunkKind.RANGED_FILES,)), len(CHUNK_STEPS) - 1
+        passes = under_way.world.ledger.passes
+
+        async def run(steps: Sequence[Sequence[ChunkKind]]) -> None:
+            while under_way.stop_found is None:
+                for step in steps:
+                    if under_way.stop_found is None:
+                        await run_step(under_way, routes, step)
+                await under_way.confirmations.settled()
+                if not any(
+                    passes.pending(under_way.pass_id, kind.value, 1, but_trees=under_way.left_alone)
+                    for step in steps
+                    for kind in step
+                ):
+                    return
+
+        for steps in (CHUNK_STEPS[:in_place], CHUNK_STEPS[in_place:times], CHUNK_STEPS[times:]):
+            await run(steps)
+
+    def _routes(self, record: PassRecord) -> Routes:
+        world = self.invocation.world
+        scan = next((scan for scan in world.ledger.scans.all() if scan.name == record.catalog), None)
+        return Routes(
+            invocation=self.invocation,
+            lanes=world.lanes.all,
+            guard=world.bricks,
+            catalog_fingerprint=scan.health_fingerprint if scan else "",
+        )
+
+    async def _look_again(self, under_way: PassUnderWay) -> None:
+        """A pass counts as whole only if the source was whole and both mounts the same from its start to its end."""
+        world, timeout_s = self.invocation.world, self.invocation.request.stall_timeout_s
+        problems = health_problems(under_way.health_before, await world.source.health(), tasks_count=False)
+        if problems:
+            under_way.stop(StopReason.SOURCE_UNHEALTHY, "; ".join(problems))
+            return
+        changed = (
+            *await mount_findings(world, world.source, self.site.source, timeout_s),
+            *await mount_findings(world, world.target, self.site.target, timeout_s),
+        )
+        if changed:
+            under_way.stop(StopReason.MOUNT_CHANGED, "; ".join(changed))
+
+    def _close(self, under_way: PassUnderWay, title: str, *, whole: bool) -> None:
+        world, number = self.invocation.world, self.batch.number
+        state = PassState.DONE if whole else PassState.STOPPED
+        world.ledger.passes.set_state(under_way.pass_id, state, world.clock.now_s())
+        tally = under_way.tally
+        bad = len(world.ledger.passes.attention(under_way.pass_id))
+        message = (
+            f"{title} over batch {number} {'has gone through' if whole else 'stopped'}: "
+            f"{several(tally.chunks, 'chunk')} and {several(tally.files, 'file')} copied in this run"
+        )
+        if bad:
+            message += f"; {several(bad, 'file needs', 'files need')} attention"
+        severity = Severity.INFO if whole and not bad else Severity.WARNING
+        self.invocation.say(EventKind.PASS_FINISHED, severity, f"batch {number}", message)
+
+    def _summary(self, under_way: PassUnderWay, elapsed_s: float) -> BatchSummary:
+        world, tally = self.invocation.world, under_way.tally
+        record = world.ledger.passes.read(under_way.pass_id)
+        return BatchSummary(
+            batch=self.batch.number,
+            chunks=tally.chunks,
+            files=tally.files,
+            size_bytes=tally.size_bytes,
+            written_bytes=tally.written_bytes,
+            elapsed_s=elapsed_s,
+            chunks_by_kind=dict(tally.by_kind),
+            vanished=world.ledger.passes.vanished_count(under_way.pass_id),
+            bad=tuple(world.ledger.passes.attention(under_way.pass_id)),
+            trees_gone=tuple(sorted(under_way.trees_gone)),
+            left=remaining_of(world, self.plan, self.batch, record, left_alone=self.left_alone).trees,
+            stopped=under_way.explain_stop(),
+        )
+
+
+def _unwritable(detail: str, code: int | None = None) -> Refused:
+    full = stop_reason(code) in (StopReason.TARGET_FULL, StopReason.TARGET_QUOTA)
+    return Refused(
+        f"the target cannot be written: {detail}",
+        cause="it is full, or a quota is used up" if full else "it is mounted read-only, or does not answer",
+        hint="see `migrator doctor`, then run the same command again",
+    )
+
+
+# ---
+# The seed pass over one batch: everything that the plan lists.
+
+
+@dataclass(slots=True, kw_only=True)
+class SeedPass:
+    """Copies one batch as far as it goes, but for the trees that are left alone: their chunks stay as they are, and count
+    as not arrived. `run` may be called again: it goes on where the pass is.
+    """
+
+    invocation: Invocation
+    plan: Plan
+    site: SiteRecord
+    batch: Batch
+    left_alone: frozenset[bytes] = frozenset()
+    _driven: DriverResult | None = None
+
+    async def run(self) -> BatchSummary:
+        """Raises Refused where a guard trips before anything is copied; a stop on the way is in the summary."""
+        left = remaining(self.invocation.world, self.plan, self.batch, left_alone=self.left_alone)
+        if self._is_finished(left):
+            return self._nothing_to_do(left)
+        copying = self._copying
+        copying.expect(left.bricks)
+        findings, health = await copying.guard(left.need, left.trees)
+        capabilities = await copying.capabilities()
+        await copying.make_trees()
+        summary = await copying.carry_out(
+            self._start(left),
+            capabilities=capabilities,
+            health_before=health,
+            title="seed pass",
+            before=self._drive,
+            after=self._say_second_look,
+            advance=lambda: self._advance(BatchState.SEEDED),
+        )
+        return replace(summary, guards=findings)
+
+    @property
+    def _copying(self) -> Copying:
+        return Copying(
+            invocation=self.invocation,
+            plan=self.plan,
+            site=self.site,
+            batch=self.batch,
+            left_alone=self.left_alone,
+        )
+
+    def _is_finished(self, left: Remaining) -> bool:
+        return left.record is not None and left.record.state is PassState.DONE and not left.chunks
+
+    def _nothing_to_do(self, left: Remaining) -> BatchSummary:
+        """The pass had been finished before. A crash between the pass and its batch is made good here."""
+        self._advance(BatchState.SEEDED)
+        passes = self.invocation.world.ledger.passes
+        pass_id = left.record.id if left.record else 0
+        return BatchSummary(
+            batch=self.batch.number,
+            nothing_to_do=True,
+            vanished=passes.vanished_count(pass_id),
+            bad=tuple(passes.attention(pass_id)),
+        )
+
+    def _start(self, left: Remaining) -> PassRecord:
+        """Record the pass, or let it go on; failed chunks are tried again with every run."""
+        world, number = self.invocation.world, self.batch.number
+        passes, now_s = world.ledger.passes, world.clock.now_s()
+        record = left.record
+        if record is None:
+            chunks = world.chunk_lists.chunks(self.batch.chunk_list)
+            record = passes.start(
+                plan=self.plan.name,
+                batch=number,
+                kind=PassKind.SEED,
+                catalog=self.plan.catalog,
+                chunk_list=self.batch.chunk_list,
+                chunks=chunks,
+                at_s=now_s,
+            )
+        elif record.state is not PassState.RUNNING:
+            passes.set_state(record.id, PassState.RUNNING, now_s)
+        self._advance(BatchState.SEEDING)
+        again = passes.retry_failed(record.id, but_trees=self.left_alone)
+        message = f"seed pass over batch {number}: {several(left.chunks, 'chunk')} to do"
+        if again:
+            message += f", {again} of them failed before"
+        self.invocation.say(EventKind.PASS_STARTED, Severity.INFO, f"batch {number}", message)
+        return record
+
+    async def _drive(self, under_way: PassUnderWay) -> None:
+        """Let a driver copy whole trees first, where one was asked for."""
+        driving = under_way.world.driving
+        self._driven = None if driving is None else await run_driver_step(under_way, driving)
+        under_way.doubtful_trees = doubtful_trees(under_way)
+
+    def _say_second_look(self, under_way: PassUnderWay) -> None:
+        if self._driven is not None and under_way.world.driving is not None:
+            say_second_look(under_way, under_way.world.driving, self._driven)
+
+    def _advance(self, state: BatchState) -> None:
+        """A batch that is further than that already stays as it is, except that a verified one that got new files is
+        to be verified again.
+        """
+        passes = self.invocation.world.ledger.passes.of_batch(self.plan.name, self.batch.number)
+        steps = {
+            (BatchState.PLANNED, BatchState.SEEDING): (BatchState.SEEDING,),
+            (BatchState.PLANNED, BatchState.SEEDED): (BatchState.SEEDING, BatchState.SEEDED),
+            (BatchState.SEEDING, BatchState.SEEDED): (BatchState.SEEDED,),
+            (BatchState.VERIFIED, BatchState.SEEDING): (unverified(one.kind for one in passes),),
+        }
+        now = self._copying.batch_state
+        self._copying.set_batch_states(steps.get((now, state), ()) if now else ())

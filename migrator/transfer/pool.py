@@ -1,0 +1,551 @@
+"""The pool of streams: the queue of chunks, and one worker for each stream."""
+
+import asyncio
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from migrator.catalog.rules_packing import divisible, halves, set_apart
+from migrator.core.clock import Clock
+from migrator.core.entry import Entry, EntryType
+from migrator.core.errors import MigratorError, Refused, ToolFailed
+from migrator.core.paths import show
+from migrator.core.states import AttemptState, ChunkKind, ChunkState
+from migrator.hosts.ports import HostLost
+from migrator.plan.model import ListedPath
+from migrator.transfer.attempt import Attempt, Result, Unended, look_at_all
+from migrator.transfer.context import LOG, LOOK_EVERY_S, PassUnderWay
+from migrator.transfer.governor import Governor
+from migrator.transfer.lanes import Routes
+from migrator.transfer.meter import Meter, cancel_and_wait
+from migrator.transfer.model import ChunkRecord, FileProblem, FileProblemKind, StopReason, Verdict, choose_engine
+from migrator.transfer.ports import BrickRefused, Engine, Lane, Way
+from migrator.transfer.recovery import LEASE_MARGIN_S
+from migrator.transfer.rules import LONGEST_S, delay_s, expected_s
+from migrator.transfer.settlement import Settlement, because_of_storage
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import PassRecords
+
+# ---
+# Which chunk comes next: the largest that waits on the brick that fewest streams read, and those that failed once their
+# delay is over.
+
+
+_AHEAD = 64
+
+
+class ChunkQueue:
+    """The chunks of some kinds of one pass, side by side. The ledger knows which wait; those that are to wait longer are
+    known here.
+
+    Every lane takes what its routes let it take, evenly from all its bricks: each has disks of its own, and the last to be
+    read to its end is the end of all. `finished` is set when nothing is left for anybody.
+    """
+
+    def __init__(
+        self,
+        passes: "PassRecords",
+        clock: Clock,
+        pass_id: int,
+        kinds: Sequence[ChunkKind],
+        routes: Routes,
+        *,
+        but_trees: Collection[bytes] = (),
+        governor: Governor | None = None,
+    ) -> None:
+        self._passes = passes
+        self._governor = governor
+        self._clock = clock
+        self._pass_id = pass_id
+        self._kinds = tuple(kinds)
+        self._routes = routes
+        self._but_trees = but_trees
+        self._bricks = passes.bricks(pass_id)
+        self._ahead: dict[str | None, deque[ChunkRecord]] = {}
+        self._exhausted: set[str | None] = set()
+        """On these nothing waits in the ledger, until a chunk is given back."""
+        self._version = routes.version
+        self._delayed: list[tuple[float, int, ChunkRecord]] = []
+        self._taken: dict[int, str | None] = {}
+        self._changed = asyncio.Event()
+        self.finished = asyncio.Event()
+
+    async def take(self, lane: Lane) -> ChunkRecord | None:
+        """The next chunk; waits while others are at work (they may fail, or be split); None when all are done, and for
+        a lane whose host was lost. What is given back later, because it was not confirmed, is for another queue: those
+        who could take it may be gone.
+        """
+        while not self.finished.is_set():
+            if (chunk := self._next(lane)) is not None:
+                self._taken[chunk.id] = chunk.brick
+                if self._governor is not None:
+                    self._governor.begin(chunk.id, lane.host, hosts=self._routes.hosts)
+                return chunk
+            if not self._taken and not self._delayed and self._nothing_waits():
+                self.finished.set()
+                self.wake()
+                return None
+            if lane.host in self._routes.lost:
+                return None
+            await self._change()
+        return None
+
+    def confirm(self, chunk: ChunkRecord) -> None:
+        """The stream over a chunk has ended; nobody waits for its confirmation but whoever needs it confirmed."""
+        self._end(chunk)
+        self.wake()
+
+    def give_back(self, chunk: ChunkRecord, delay_s: float | None = None) -> None:
+        """A chunk that was taken is done, split or failed; or waits again, for so long (`delay_s`)."""
+        self._end(chunk)
+        self._exhausted.clear()
+        if delay_s:
+            self._delayed.append((self._clock.monotonic_s() + delay_s, chunk.id, chunk))
+        self.wake()
+
+    async def pause(self, duration_s: float) -> None:
+        """Sleep, but no longer than there is something left for anybody."""
+        await self._wait(self.finished, duration_s)
+
+    def wake(self) -> None:
+        """Let everybody who waits look again."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _end(self, chunk: ChunkRecord) -> None:
+        self._taken.pop(chunk.id, None)
+        if self._governor is not None:
+            self._governor.end(chunk.id)
+
+    def _next(self, lane: Lane) -> ChunkRecord | None:
+        if self._governor is not None and not self._governor.may_begin(lane.host, hosts=self._routes.hosts):
+            return None
+        eligible = self._routes.eligible(lane, self._bricks)
+        now_s = self._clock.monotonic_s()
+        due = [waiting for waiting in self._delayed if waiting[0] <= now_s and waiting[2].brick in eligible]
+        if due:
+            first = min(due)
+            self._delayed.remove(first)
+            return first[2]
+        if self._version != self._routes.version:
+            self._version = self._routes.version
+            self._ahead.clear()
+            self._exhausted.clear()
+        readers = Counter(self._taken.values())
+        first_of = {brick: found for brick in eligible if (found := self._first(brick)) is not None}
+        if not first_of:
+            return None
+        brick = min(first_of, key=lambda one: (readers[one], -first_of[one].size_bytes, first_of[one].number))
+        return self._ahead[brick].popleft()
+
+    def _first(self, brick: str | None) -> ChunkRecord | None:
+        """The largest that waits on a brick; it stays the first of those that were looked up ahead."""
+        ahead = self._ahead.setdefault(brick, deque())
+        while ahead and ahead[0].id in self._taken:
+            ahead.popleft()
+        if not ahead and brick not in self._exhausted:
+            aside = {*self._taken, *(chunk_id for _, chunk_id, _ in self._delayed)}
+            found = [chunk for chunk in self._pending(_AHEAD + len(aside), bricks={brick}) if chunk.id not in aside]
+            ahead.extend(found[:_AHEAD])
+            if not ahead:
+                self._exhausted.add(brick)
+        return ahead[0] if ahead else None
+
+    def _nothing_waits(self) -> bool:
+        return not self._pending(1)
+
+    def _pending(self, limit: int, bricks: Collection[str | None] | None = None) -> list[ChunkRecord]:
+        """The first that wait, of all kinds together: the first of each are enough to find them."""
+        found = [
+            chunk
+            for kind in self._kinds
+            for chunk in self._passes.pending(
+                self._pass_id, kind.value, limit, bricks=bricks, but_trees=self._but_trees
+            )
+        ]
+        return sorted(found, key=lambda chunk: (-chunk.size_bytes, chunk.number))[:limit]
+
+    async def _change(self) -> None:
+        """Until a chunk is given back, or the next delay is over. What is due already is for other lanes to take."""
+        now_s = self._clock.monotonic_s()
+        await self._wait(
+            self._changed, min((due_s - now_s for due_s, *_ in self._delayed if due_s > now_s), default=None)
+        )
+
+    async def _wait(self, event: asyncio.Event, at_most_s: float | None) -> None:
+        waiting: set[asyncio.Future[object]] = {asyncio.ensure_future(event.wait())}
+        if at_most_s is not None:
+            waiting.add(asyncio.ensure_future(self._clock.sleep(at_most_s)))
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+
+
+# ---
+# One worker of the pool: it takes chunks for its lane, one after the other, and outlives the loss of its host.
+
+
+_FIRST_PAUSE_S = 2.0
+_LONGEST_PAUSE_S = 60.0
+
+
+class _Later:
+    """A chunk is given back when its attempt is confirmed."""
+
+
+_LATER = _Later()
+
+
+class Worker:
+    """Works at one chunk after the other, until none is left or the pool stops. `work` is called once."""
+
+    def __init__(
+        self, under_way: PassUnderWay, routes: Routes, queue: ChunkQueue, meter: Meter, *, lane: Lane, slot: int
+    ) -> None:
+        self._pass = under_way
+        self._routes = routes
+        self._world = under_way.world
+        self._queue = queue
+        self._meter = meter
+        self._lane = lane
+        self._slot = slot
+        self._brick: str | None = None
+        self._settle = Settlement(under_way, meter)
+
+    async def work(self) -> None:
+        """Take chunks until there are none. Raises what is nobody's fault but this program's."""
+        while self._pass.stop_found is None and not self._queue.finished.is_set():
+            if self._lane.host in self._routes.lost:
+                await self._reach_again()
+                continue
+            if self._pass.storage is not None and self._pass.storage.lost and self._pass.waits_for_storage:
+                self._pass.storage.begin()
+                await self._queue.pause(LOOK_EVERY_S)
+                continue
+            chunk = await self._queue.take(self._lane)
+            if chunk is None:
+                continue
+            again_after_s: float | None = None
+            confirmed_later = False
+            try:
+                handled = await self._handle(chunk)
+                confirmed_later = handled is _LATER
+                again_after_s = handled if isinstance(handled, float) else None
+            finally:
+                if not confirmed_later:
+                    self._queue.give_back(chunk, again_after_s)
+
+    async def _handle(self, chunk: ChunkRecord) -> "float | _Later | None":
+        """Try a chunk once; how long it is to wait where it waits again, and whether its confirmation gives it back."""
+        paths = tuple(self._world.chunk_lists.paths(chunk.list_path or self._pass.chunk_list, chunk.number))
+        if not await self._tree_is_there(chunk):
+            return None
+        if self._divided(chunk, paths):
+            return None
+        from_brick = not self._lane.reads_mount
+        if from_brick and not await self._routes.quiet_before():
+            self._queue.wake()
+            self._stop_in_dead_end()
+            return None
+        finds = self._routes.finds.get(self._lane.host, 0)
+        try:
+            self._brick = chunk.brick if from_brick else None
+            way = await self._lane.way(self._brick)
+        except HostLost as error:
+            self._routes.lose(self._lane, error)
+            return None
+        except BrickRefused as error:
+            self._routes.refuse(str(self._brick), error)
+            self._stop_in_dead_end()
+            return None
+        except (Refused, ToolFailed) as error:
+            return self._cannot_start(error)
+        try:
+            engine = self._engine(way, chunk)
+        except ToolFailed as error:
+            return self._cannot_start(error)
+        if engine is None:
+            attempt_id = self._settle.intend_without_stream(chunk)
+            self._settle.finish(attempt_id, AttemptState.SUCCEEDED, ChunkState.DONE, None)
+            return None
+        attempt = Attempt(self._pass, self._routes, self._meter, chunk, paths, slot=self._slot, way=way, engine=engine)
+        try:
+            result = await attempt.copy()
+            held_s, result = await because_of_storage(self._pass, self._settle, chunk, attempt, result)
+        except asyncio.CancelledError:
+            self._settle.interrupted(attempt)
+            raise
+        except Unended:
+            self._pass.stop(StopReason.TARGET_STUCK, f"chunk {chunk.number} of {show(chunk.tree)}")
+            return None
+        except HostLost as error:
+            return await self._in_doubt(attempt, error, finds)
+        if held_s is not None:
+            return held_s
+        if result.verdict is not Verdict.DONE:
+            return self._settle.follow(chunk, paths, attempt, result)
+        self._queue.confirm(chunk)
+
+        def abandoned() -> None:
+            self._settle.interrupted(attempt)
+            self._queue.give_back(chunk)
+
+        confirmation = partial(self._confirm, chunk, paths, attempt, result, finds)
+        await self._pass.confirmations.begin(confirmation, abandoned)
+        return _LATER
+
+    def _divided(self, chunk: ChunkRecord, paths: Sequence[ListedPath]) -> bool:
+        """Divide a chunk that is not to be copied as it is: what an earlier run could not read is set apart, and what would
+        take too long is halved.
+        """
+        io_errors = self._pass.known_io_errors
+        known = tuple(io_errors[one.path] for one in paths if one.path in io_errors) if io_errors else ()
+        parts = set_apart(paths, {problem.path for problem in known})
+        if not all(parts):
+            if not self._is_too_long(chunk, paths):
+                return False
+            known, parts = (), halves(paths)
+        attempt_id = self._settle.intend_without_stream(chunk)
+        with_brick = [(part, chunk.brick) for part in parts]
+        self._settle.divide(chunk, attempt_id, AttemptState.INTERRUPTED, None, with_brick, problems=known)
+        return True
+
+    def _is_too_long(self, chunk: ChunkRecord, paths: Sequence[ListedPath]) -> bool:
+        """Whether a limit that is changed would not hold for it in time, and it can be divided."""
+        governor = self._pass.governor
+        if governor is None or chunk.kind is not ChunkKind.FILES or not divisible(paths):
+            return False
+        share = governor.share_of(chunk.id)
+        return (
+            expected_s(chunk.files, chunk.size_bytes, cost=governor.chunk_cost, bwlimit_bytes_per_s=share) > LONGEST_S
+        )
+
+    async def _confirm(
+        self, chunk: ChunkRecord, paths: Sequence[ListedPath], attempt: Attempt, result: Result, finds: int
+    ) -> None:
+        """Bring an attempt whose stream has ended to its end, and give its chunk back."""
+        try:
+            confirmed = await attempt.confirm(result)
+            again_after_s, confirmed = await because_of_storage(self._pass, self._settle, chunk, attempt, confirmed)
+            if again_after_s is None:
+                again_after_s = self._settle.follow(chunk, paths, attempt, confirmed)
+        except HostLost as error:
+            # The stream has ended; only whether its files are on the disks is not known. In doubt about those of an
+            # earlier connection the host itself is there.
+            if not error.in_doubt:
+                self._routes.lose(self._lane, error, finds=finds)
+            self._settle.interrupted(attempt)
+            again_after_s = delay_s(1, self._pass.request.retry)
+        self._queue.give_back(chunk, again_after_s)
+
+    def _engine(self, way: Way, chunk: ChunkRecord) -> Engine | None:
+        """Chunks of links need no stream; any engine will do for their attempt."""
+        name = choose_engine(
+            self._pass.request.engine,
+            chunk.kind,
+            way.engines.keys(),
+            from_brick=way.brick is not None,
+        )
+        if name is None:
+            return None
+        if name in way.engines:
+            return way.engines[name]
+        if chunk.kind is ChunkKind.LINKS:
+            return next(iter(way.engines.values()))
+        raise ToolFailed(
+            f"host {way.executor.host} has no {name} that can be used",
+            cause="it is not installed there, or too old, and no other engine was allowed",
+            hint="install it, or run with `--engine auto`; `migrator doctor` lists what is needed",
+        )
+
+    def _cannot_start(self, error: MigratorError) -> float | None:
+        """The host is there, and cannot do it: where another way is left, that is taken."""
+        if self._lane.reads_mount:
+            self._pass.stop(StopReason.TOOL_MISSING, error.message)
+        else:
+            self._routes.lose(self._lane, HostLost(error.message, cause=error.cause, hint=error.hint), unfit=True)
+        return None
+
+    async def _in_doubt(self, attempt: Attempt, error: HostLost, finds: int) -> float | None:
+        """The host was lost while a stream was at work there. Its chunk is given out again only when the stream is
+        known to be dead: because the host says so, or because its lease is over.
+        """
+        self._routes.lose(self._lane, error, finds=finds)
+        self._queue.wake()
+        clock = self._world.clock
+        lease_s = self._pass.request.lease_s + LEASE_MARGIN_S
+        deadline_s = clock.monotonic_s() + (lease_s if self._lane.ends_by_lease else math.inf)
+        pause_s = _FIRST_PAUSE_S
+        try:
+            while not await self._has_ended(attempt):
+                left_s = deadline_s - clock.monotonic_s()
+                if left_s <= 0:
+                    LOG.warning("the lease is over: the stream has been ended", extra=attempt.facts)
+                    break
+                await clock.sleep(min(pause_s, left_s))
+                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+        except asyncio.CancelledError:
+            # Unfinished in the ledger: the next run looks for it on its host.
+            name = f"attempt {attempt.id} on host {self._lane.host}, token {attempt.token}"
+            self._pass.unended.append(name)
+            raise
+        self._settle.interrupted(attempt)
+        return delay_s(1, self._pass.request.retry)
+
+    async def _has_ended(self, attempt: Attempt) -> bool:
+        try:
+            left = await self._lane.end_orphans([attempt.token])
+        except HostLost:
+            return False
+        if not left:
+            self._routes.find_again(self._lane)
+            self._queue.wake()
+        return not left
+
+    async def _reach_again(self) -> None:
+        """Until the host answers again, or nothing is left to do for anybody."""
+        pause_s = _FIRST_PAUSE_S
+        lost_at_s = self._world.clock.monotonic_s()
+        while not self._queue.finished.is_set() and self._pass.stop_found is None:
+            await self._queue.pause(pause_s)
+            if self._lane.host not in self._routes.lost:
+                return
+            if not self._lane.reads_mount and self._brick is None:
+                continue  # whoever lost it knows what to try; that a host answers does not make it usable
+            try:
+                await self._lane.end_orphans(())
+                with suppress(BrickRefused):
+                    await self._lane.way(self._brick)
+            except MigratorError as error:
+                waited_s = self._world.clock.monotonic_s() - lost_at_s
+                if self._pass.request.only_bricks and waited_s > self._pass.request.stall_timeout_s:
+                    self._pass.stop(StopReason.HOST_LOST, f"{self._lane.host}: {error.message}")
+                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+                continue
+            self._routes.find_again(self._lane)
+            self._queue.wake()
+            return
+
+    def _stop_in_dead_end(self) -> None:
+        found = self._routes.dead_end()
+        if found is not None:
+            self._pass.stop(*found)
+
+    async def _tree_is_there(self, chunk: ChunkRecord) -> bool:
+        """Whether the chunk's tree is still a directory on the source. Settles the chunk where it is not."""
+        looks = await look_at_all(self._pass, [chunk.tree])
+        if looks is None:
+            self._pass.stop(StopReason.DISCONNECTED, "the source does not answer")
+            return False
+        (seen,) = looks
+        if isinstance(seen, OSError):
+            self._pass.stop(StopReason.DISCONNECTED, f"{show(chunk.tree)} on the source: {seen.strerror or seen}")
+            return False
+        if isinstance(seen, Entry) and seen.type is EntryType.DIRECTORY:
+            return True
+        if seen is None and (doubts := (await self._pass.health.begun_after_now()).doubts):
+            detail = f"{show(chunk.tree)} is not there, and may be all the same: {'; '.join(doubts)}"
+            self._pass.stop(StopReason.SOURCE_UNHEALTHY, detail)
+            return False
+        attempt_id = self._settle.intend_without_stream(chunk)
+        if seen is None:
+            problem = FileProblem(
+                path=chunk.tree, kind=FileProblemKind.VANISHED, errno=None, reason="the whole user tree is gone"
+            )
+            self._settle.finish(attempt_id, AttemptState.SUCCEEDED, ChunkState.DONE, None, (problem,))
+            self._settle.tree_gone(chunk)
+        else:
+            reason = f"the user tree is no directory any more but a {seen.type.value}"
+            problem = FileProblem(path=chunk.tree, kind=FileProblemKind.BAD, errno=None, reason=reason)
+            self._settle.finish(attempt_id, AttemptState.FAILED, ChunkState.FAILED, None, (problem,))
+            self._settle.bad((problem,))
+        return False
+
+
+# ---
+# The pool of streams over the chunks of one step: as many workers for each lane as it may have streams.
+
+
+async def run_step(under_way: PassUnderWay, routes: Routes, step: Sequence[ChunkKind]) -> None:
+    """Bring all chunks of these kinds to their end, side by side, or to a stop (`under_way.stop_found`).
+
+    Raises what a worker raises; CancelledError after every stream has ended.
+    """
+    ledger, alone = under_way.world.ledger, under_way.left_alone
+    kinds = [kind for kind in step if ledger.passes.pending(under_way.pass_id, kind.value, 1, but_trees=alone)]
+    if not kinds:
+        return
+    governor = under_way.governor
+    queue = ChunkQueue(
+        ledger.passes,
+        under_way.world.clock,
+        under_way.pass_id,
+        kinds,
+        routes,
+        but_trees=alone,
+        governor=governor,
+    )
+    meter = Meter(under_way, kinds, ledger.passes.totals(under_way.pass_id))
+    try:
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(meter.watch())
+            counts: Counter[str] = Counter()
+
+            def employ() -> None:
+                """As many workers for each lane as it may have streams; one too many waits for its turn."""
+                for lane in routes.lanes:
+                    while counts[lane.host] < _streams(lane, governor):
+                        counts[lane.host] += 1
+                        worker = Worker(under_way, routes, queue, meter, lane=lane, slot=counts.total())
+                        under_way.workers.add(group.create_task(worker.work()))
+
+            def allowed_anew() -> None:
+                employ()
+                queue.wake()
+
+            employ()
+            with _following(governor, allowed_anew):
+                while at_work := [worker for worker in under_way.workers if not worker.done()]:
+                    await asyncio.wait(at_work)
+            await cancel_and_wait(watching)
+    except BaseExceptionGroup as group_error:
+        raise _first(group_error) from group_error
+    finally:
+        under_way.workers.clear()
+        now_s = under_way.world.clock.monotonic_s()
+        meter.sample(now_s)
+    meter.show(now_s)
+
+
+def _streams(lane: Lane, governor: Governor | None) -> int:
+    """How many streams a lane may have by the limits that hold now."""
+    return lane.jobs if governor is None else governor.ceilings.get(lane.host, lane.jobs)
+
+
+@contextmanager
+def _following(governor: Governor | None, call: Callable[[], None]) -> Iterator[None]:
+    """Call it whenever the governor allows something else, until the end of the block."""
+    end = governor.on_change(call) if governor is not None else (lambda: None)
+    try:
+        yield
+    finally:
+        end()
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error to tell people: one of the program's own where there is one."""
+    leaves: list[BaseException] = []
+    waiting: list[BaseException] = [group]
+    while waiting:
+        error = waiting.pop(0)
+        if isinstance(error, BaseExceptionGroup):
+            waiting.extend(error.exceptions)
+        else:
+            leaves.append(error)
+    return next((leaf for leaf in leaves if isinstance(leaf, MigratorError)), leaves[0])

@@ -1,0 +1,435 @@
+"""Engines, executors, lanes and drivers as the stage sees them."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from migrator.core.errors import MigratorError
+from migrator.core.states import ChunkKind
+from migrator.fs.model import TargetCapabilities
+from migrator.hosts.model import ProcessIdentity
+from migrator.hosts.ports import Activity, Command, Completed
+from migrator.plan.model import ListedPath
+from migrator.transfer.model import Outcome, StopReason, StreamCounters
+
+# ---
+# Drivers: programs that copy whole trees by themselves, with streams, queues and a run state of their own.
+#
+# One driver works at a time, over one tree after the other, through the mounts. What it leaves out is brought by the
+# ordinary chunks that follow, so that nothing depends on what it says of itself.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverView:
+    """Where a driver sees things: absolute paths of the tree on both sides, and of its own directory."""
+
+    source_tree: bytes
+    target_tree: bytes
+    work: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverWork:
+    """What a driver is asked for one tree, of about `size_bytes`. `jobs` streams at once share `bwlimit_bytes_per_s`
+    (None: no limit); a part holds up to `part_files` files and `part_bytes` bytes. `recopy`: send everything, whatever
+    lies on the target.
+    """
+
+    size_bytes: int
+    jobs: int
+    part_files: int
+    part_bytes: int
+    capabilities: TargetCapabilities
+    bwlimit_bytes_per_s: int | None = None
+    recopy: bool = False
+
+
+class DriverReader(Protocol):
+    """Follows one run of a driver: what it says, and the logs that it keeps in its directory."""
+
+    def stdout(self, piece: bytes) -> None:
+        """Take a piece of standard output, cut anywhere."""
+
+    def stderr(self, piece: bytes) -> None:
+        """Take a piece of standard error, cut anywhere."""
+
+    @property
+    def counters(self) -> StreamCounters:
+        """What all of its streams have brought so far. Looks into their logs."""
+
+    @property
+    def stderr_tail(self) -> bytes:
+        """The last few KiB of standard error, and what its streams said last."""
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of a run that was judged; None before."""
+
+    @property
+    def trouble(self) -> tuple[StopReason, str] | None:
+        """An error that no file is to blame for, as soon as a stream has told it: the driver itself would go on through
+        all of its queue.
+        """
+
+    def outcome(self, completed: Completed) -> Outcome:
+        """Judge the run, once all of its processes have ended. DONE with a message: something was left to look at."""
+
+
+class Driver(Protocol):
+    """A program that copies whole trees. It starts nothing itself."""
+
+    @property
+    def name(self) -> str:
+        """As in `--engine`."""
+
+    @property
+    def files(self) -> Sequence[bytes]:
+        """Absolute paths of the programs that it consists of: the confinement makes them visible."""
+
+    def refusal(self, view: DriverView) -> str | None:
+        """Why it cannot take a tree that lies there; None where it can."""
+
+    def command(self, work: DriverWork, view: DriverView, directory: Path) -> Command:
+        """The argv. `directory` is its own one as this program sees it: a run that it holds and that can go on is gone
+        on with, any other is cleared away.
+        """
+
+    def reader(self, view: DriverView, directory: Path) -> DriverReader:
+        """A new reader for one run."""
+
+
+class DriverExecutor(Protocol):
+    """Runs drivers on this machine, confined to one tree of each side and their own directory."""
+
+    @property
+    def host(self) -> str:
+        """The host's name."""
+
+    @property
+    def boot_id(self) -> str:
+        """Which boot of the machine this is."""
+
+    @property
+    def activity(self) -> Activity:
+        """Whether the streams of a driver still do something: its own shell, which looks around all the time, aside."""
+
+    def view(self, tree: bytes, directory: Path) -> DriverView:
+        """Where a driver sees a tree, and its directory."""
+
+    async def execute(
+        self,
+        command: Command,
+        *,
+        files: Sequence[bytes],
+        tree: bytes,
+        directory: Path,
+        on_start: Callable[[ProcessIdentity], None],
+        on_stdout: Callable[[bytes], None],
+        on_stderr: Callable[[bytes], None],
+    ) -> Completed:
+        """Run a driver until it and all that it has started have ended; cancellation ends every process of it first."""
+
+    async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
+        """End what is left of earlier attempts; returns the tokens of those that could not be ended."""
+
+
+class DriverStates(Protocol):
+    """The drivers' own directories, one for each tree of a pass. They outlive a run, so that it can be gone on with."""
+
+    def directory(self, pass_id: int, chunk: int) -> Path:
+        """The directory, made where it was missing. Raises OSError."""
+
+    def read_boot(self, pass_id: int, chunk: int) -> str | None:
+        """What was noted; None where nothing was, or it was taken back."""
+
+    def note_boot(self, pass_id: int, chunk: int, boot_id: str) -> None:
+        """Note durably, before a driver starts, that what it writes need not have reached the target's disks."""
+
+    def clear(self, pass_id: int, chunk: int, *, keep_logs: bool) -> None:
+        """All that was written has reached the disks: take the note back, and remove what is not worth keeping."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driving:
+    """All that the step needs to run a driver."""
+
+    driver: Driver
+    executor: DriverExecutor
+    states: DriverStates
+    part_files: int
+    part_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverResult:
+    """What the step came to: how many trees were driven, what their streams brought, and which were left out and why.
+    Attempts after `last_attempt_id` are those of the look that follows.
+    """
+
+    trees: int
+    counters: StreamCounters
+    left_out: Mapping[bytes, str]
+    last_attempt_id: int
+
+
+# ---
+# What one invocation of `run` leaves in its directory: a log, and the argv and output of every attempt.
+
+
+class AttemptFiles(Protocol):
+    """The files of one attempt. Methods raise OSError where the state directory cannot take them."""
+
+    def stdout(self, piece: bytes) -> None:
+        """Append a piece of standard output."""
+
+    def stderr(self, piece: bytes) -> None:
+        """Append a piece of standard error."""
+
+    def digests(self, algorithm: str, found: Mapping[bytes, bytes]) -> None:
+        """Write digests down that a stream made on the way, by path. May be called again, for the whole of them."""
+
+    def close(self, *, keep_list: bool) -> None:
+        """Close the files. The list that the stream was given stays only where it helps to find out what went wrong.
+        May be called again.
+        """
+
+
+class RunDirectory(Protocol):
+    """The directory of one invocation."""
+
+    @property
+    def path(self) -> str:
+        """Where it lies, as the ledger keeps it."""
+
+    def attempt(self, chunk: int, number: int, command: Command) -> AttemptFiles:
+        """Open the files of an attempt, and write its argv (ready to be pasted) and its list down."""
+
+
+class RunFiles(Protocol):
+    """Makes run directories."""
+
+    def open(self, verb: str, at_s: float) -> AbstractContextManager[RunDirectory]:
+        """A new directory; until the end of the block, what the program logs goes there as JSON lines."""
+
+
+# ---
+# Engines turn a chunk into a command and its output into facts; executors run that command on a host, confined.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrickRules:
+    """The source of a stream is a brick and not a mount: link-to files are no data, Gluster's own attributes never
+    travel, and times come from `trusted.glusterfs.mdata` where the volume keeps them there (`features.ctime`).
+    """
+
+    times_from_mdata: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkWork:
+    """All that an engine needs of a chunk. Paths are relative to the source root and lie in `tree`.
+
+    `bwlimit_bytes_per_s` is this stream's share; None: no limit. `recopy`: size and times that fit prove nothing, and
+    everything is copied again; what is on the target already may not have reached its disks before a crash, or be older
+    than what a later pass was told to send. `brick` is None where the source is a mount.
+    """
+
+    kind: ChunkKind
+    tree: bytes
+    paths: Sequence[ListedPath]
+    capabilities: TargetCapabilities
+    bwlimit_bytes_per_s: int | None = None
+    recopy: bool = False
+    brick: BrickRules | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamView:
+    """Where a stream sees the tree: absolute paths of the tree itself on both sides, inside the confinement."""
+
+    source_tree: bytes
+    target_tree: bytes
+
+
+class StreamReader(Protocol):
+    """Follows the output of one stream."""
+
+    def stdout(self, piece: bytes) -> None:
+        """Take a piece of standard output, cut anywhere."""
+
+    def stderr(self, piece: bytes) -> None:
+        """Take a piece of standard error, cut anywhere."""
+
+    @property
+    def counters(self) -> StreamCounters:
+        """What has arrived so far."""
+
+    @property
+    def stderr_tail(self) -> bytes:
+        """The last few KiB of standard error."""
+
+    @property
+    def digests(self) -> Mapping[bytes, bytes]:
+        """Digests that were made on the way, by path relative to the source root; empty where none were asked for."""
+
+    def outcome(self, completed: Completed) -> Outcome:
+        """Judge the attempt, once the process has ended."""
+
+
+class Engine(Protocol):
+    """A program that copies one chunk. It starts nothing itself."""
+
+    @property
+    def name(self) -> str:
+        """As in `--engine`."""
+
+    @property
+    def program(self) -> bytes:
+        """The executable's absolute path: the confinement makes it and its libraries visible."""
+
+    def fits(self, tree: bytes, path: bytes) -> bool:
+        """Whether a stream can take this path of a tree, both relative to the source root; others go by descriptor."""
+
+    def command(self, work: ChunkWork, view: StreamView) -> Command:
+        """The argv and the file list on standard input. Pure."""
+
+    def reader(self, work: ChunkWork, view: StreamView) -> StreamReader:
+        """A new reader for one attempt."""
+
+
+class Settler(Protocol):
+    """Mends what an engine that knows nothing of bricks has copied from one: sets the times that the volume shows, and
+    tells the names that were no data there (`moved`).
+    """
+
+    @property
+    def program(self) -> bytes:
+        """The executable's absolute path."""
+
+    def settle_command(self, work: ChunkWork, view: StreamView) -> Command | None:
+        """The argv and the list; None where there is nothing to settle. Pure."""
+
+    def reader(self, work: ChunkWork, view: StreamView) -> StreamReader:
+        """A new reader for one settling."""
+
+
+class Executor(Protocol):
+    """Runs streams on one host, each in a mount namespace that holds only its tree on both sides."""
+
+    @property
+    def host(self) -> str:
+        """The host's name."""
+
+    def view(self, tree: bytes) -> StreamView:
+        """Where a stream of this executor sees a tree."""
+
+    async def execute(
+        self,
+        command: Command,
+        *,
+        program: bytes,
+        tree: bytes,
+        on_start: Callable[[ProcessIdentity], None],
+        on_stdout: Callable[[bytes], None],
+        on_stderr: Callable[[bytes], None],
+    ) -> Completed:
+        """Run one stream to its end, confined to `tree`; cancellation ends every process of it first."""
+
+    async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
+        """End what is left of earlier attempts; returns the tokens of those that could not be ended."""
+
+    async def sync(self) -> None:
+        """Return when all that streams here wrote has reached the target's disks (syncfs). Raises OSError, HostLost."""
+
+
+# ---
+# Where streams can run, and what they read there: this machine over the mounts, brick servers over their own bricks,
+# nodes of a batch system over theirs.
+
+
+class BrickRefused(MigratorError):
+    """What lies in a brick's place on its host is not that brick. The host itself is fit, and so may its others be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """A host that was reached: its executor over one root of the source, and the engines that it has, by name.
+
+    `brick` is None where the source is read through a mount. `settler` mends what engines other than `direct` copy from
+    a brick; a way to a brick without one has `direct` only.
+    """
+
+    executor: Executor
+    engines: Mapping[str, Engine]
+    brick: BrickRules | None = None
+    settler: Settler | None = None
+
+
+class Lane(Protocol):
+    """One host with so many streams at once. It is connected when it is first needed, and again after it was lost."""
+
+    @property
+    def host(self) -> str:
+        """As in the ledger."""
+
+    @property
+    def jobs(self) -> int:
+        """How many streams may run there at once."""
+
+    @property
+    def reads_mount(self) -> bool:
+        """Whether it reads the mount, for any chunk; if not it reads the bricks of its host."""
+
+    @property
+    def ends_by_lease(self) -> bool:
+        """Whether a host that cannot be reached is known to have ended its streams when its lease is over. If not,
+        somebody else has to say so (a batch system, of its job): `end_orphans` does.
+        """
+
+    def reads(self, brick: str) -> bool:
+        """Whether a brick (`host:/path`, as glusterd writes it) is one that it reads itself."""
+
+    def expect(self, bricks: Collection[str]) -> None:
+        """Those of these bricks that it reads will be asked for: begin to reach the host meanwhile. Tells of nothing that
+        goes wrong: `way` does. May be called again.
+        """
+
+    async def way(self, brick: str | None) -> Way:
+        """How a chunk of this brick is read there; None: through the mount. Raises HostLost, BrickRefused, Refused,
+        ToolFailed.
+        """
+
+    async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
+        """Reach the host anew where that is needed, and end what attempts have left there; returns the tokens of those
+        that could not be ended. Raises HostLost.
+        """
+
+
+class Lanes(Protocol):
+    """All lanes of a run. The first reads the mount on this machine."""
+
+    @property
+    def all(self) -> Sequence[Lane]:
+        """In the order in which they are filled."""
+
+    def of_host(self, host: str) -> Lane | None:
+        """The lane of a host as the ledger names it; None where site.toml has it no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrickLook:
+    """Whether the bricks may be read instead of the mount, now: `reasons` against it, as sentences, and the volume's
+    fingerprint (see `SourceHealth`).
+    """
+
+    reasons: tuple[str, ...]
+    fingerprint: str
+
+
+class BrickGuard(Protocol):
+    """Judges the volume for those who read its bricks."""
+
+    async def look(self) -> BrickLook:
+        """Look at the volume now. What cannot be looked at is a reason against."""

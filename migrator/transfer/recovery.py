@@ -1,0 +1,127 @@
+"""After a crash: what is left of earlier streams is ended, their temporary files removed, their chunks given back."""
+
+import math
+from collections.abc import Sequence
+
+from migrator.core.errors import Refused
+from migrator.core.events import EventKind, Severity
+from migrator.core.states import AttemptState, ChunkState
+from migrator.core.units import several
+from migrator.hosts.ports import HostLost
+from migrator.ledger.model import SiteRecord
+from migrator.site.rules_guards import health_problems
+from migrator.transfer.attempt import remove_after_crash
+from migrator.transfer.context import Invocation, World
+from migrator.transfer.guards import mount_findings
+from migrator.transfer.model import AttemptRecord
+from migrator.transfer.ports import Lane
+
+_ORPHAN_TRIES = 3
+_ORPHAN_PAUSE_S = 5.0
+LEASE_MARGIN_S = 15.0
+"""After its lease a host still has to end its streams (TERM, grace, KILL)."""
+
+
+async def recover(invocation: Invocation, site: SiteRecord, *, heard_at_s: float) -> None:
+    """Bring every attempt that a crash left unfinished to its end. May be called again. `heard_at_s` is when the run
+    before this one gave its last sign of life.
+
+    Raises Refused where a process of one cannot be ended: its chunk must not be given out beside it. And before
+    anything is removed where the mounts are not the expected ones or the source is not whole: a file that only seems
+    to be no user's could be one.
+    """
+    world = invocation.world
+    unfinished = world.ledger.passes.unfinished_attempts()
+    if not unfinished:
+        return
+    stuck = await _end_on_all_hosts(invocation, unfinished, heard_at_s)
+    await _refuse_in_doubt(invocation, site)
+    for attempt in unfinished:
+        if attempt.token in stuck:
+            continue
+        await remove_after_crash(invocation, attempt)
+        world.ledger.passes.finish(
+            attempt.id,
+            at_s=world.clock.now_s(),
+            state=AttemptState.INTERRUPTED.value,
+            exit_code=None,
+            counters=attempt.counters,
+            stderr_tail=attempt.stderr_tail,
+            chunk_state=ChunkState.PENDING,
+            problems=(),
+        )
+        message = f"attempt {attempt.id} of an earlier run had not ended: its chunk is given out again"
+        invocation.say(EventKind.ORPHAN_ENDED, Severity.INFO, f"attempt {attempt.id}", message)
+    if stuck:
+        raise Refused(
+            f"{several(len(stuck), 'stream')} of an earlier run cannot be ended",
+            cause="they hang in the kernel (D state), on a file system that does not answer",
+            hint="check the servers of both file systems; when the processes are gone, run the same command again "
+            f"(processes with MIGRATOR_TOKEN={stuck[0]} and others)",
+        )
+
+
+async def _refuse_in_doubt(invocation: Invocation, site: SiteRecord) -> None:
+    world, timeout_s = invocation.world, invocation.request.stall_timeout_s
+    health = await world.source.health()
+    problems = (
+        *await mount_findings(world, world.source, site.source, timeout_s),
+        *await mount_findings(world, world.target, site.target, timeout_s),
+        *health_problems(health, health, tasks_count=False),
+    )
+    if problems:
+        for problem in problems:
+            invocation.say(EventKind.GUARD_REFUSED, Severity.ERROR, "recovery", problem)
+        raise Refused(
+            f"an earlier run was killed, and what it left cannot be cleared away: {'; '.join(problems)}",
+            cause="something is not as it has to be, or could not be looked at, which counts the same",
+            hint="see `migrator doctor` for the remedy of each, then run the same command again",
+        )
+
+
+async def _end_on_all_hosts(
+    invocation: Invocation, unfinished: Sequence[AttemptRecord], heard_at_s: float
+) -> Sequence[str]:
+    """The tokens of what cannot be ended. A host that cannot be reached ended its streams itself when its lease ran
+    out, provided that it is over: the run before this one has not been heard there since its last heartbeat.
+    """
+    world = invocation.world
+    by_host: dict[str, list[AttemptRecord]] = {}
+    for attempt in unfinished:
+        by_host.setdefault(attempt.host, []).append(attempt)
+    stuck: list[str] = []
+    for host, attempts in by_host.items():
+        lane = world.lanes.of_host(host)
+        tokens = [attempt.token for attempt in attempts]
+        last_s = max([heard_at_s, *(attempt.started_at_s for attempt in attempts)])
+        if lane is None:
+            _require_lease_over(invocation, host, last_s, "site.toml does not name it any more")
+            continue
+        try:
+            stuck += await _end(world, lane, tokens)
+        except HostLost as error:
+            _require_lease_over(invocation, host, last_s if lane.ends_by_lease else math.inf, error.message)
+    return stuck
+
+
+def _require_lease_over(invocation: Invocation, host: str, last_s: float, why: str) -> None:
+    left_s = last_s + invocation.request.lease_s + LEASE_MARGIN_S - invocation.world.clock.now_s()
+    if left_s <= 0:
+        return
+    when = f"in {left_s:.0f} s, or " if math.isfinite(left_s) else ""
+    raise Refused(
+        f"streams of an earlier run may still be at work on host {host}: {why}",
+        cause="the host cannot be reached; it ends them by itself when its lease runs out, or its job ends",
+        hint=f"run the same command again {when}when the host, or the batch system, answers",
+    )
+
+
+async def _end(world: World, lane: Lane, tokens: Sequence[str]) -> Sequence[str]:
+    left: Sequence[str] = tokens
+    for number in range(_ORPHAN_TRIES):
+        if number:
+            await world.clock.sleep(_ORPHAN_PAUSE_S)
+        left = await lane.end_orphans(left)
+        if not left:
+            break
+    return left

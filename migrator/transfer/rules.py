@@ -1,0 +1,403 @@
+"""Retries, stops, jail failures, ETA, and advice about files that did not arrive. Pure."""
+
+import errno
+import hashlib
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from migrator.core.units import format_duration, format_rate, several
+from migrator.fs.rules import TEMPORARY_PREFIX
+from migrator.plan.model import TransferCost
+from migrator.report.model import SizeClass, StreamSum
+from migrator.transfer.model import FileProblem, RetryPolicy, Stopped, StopReason
+
+# ---
+# What to do with a chunk that failed: try again later, split it, or give it up.
+
+
+# Errors of one file that no later try will cure. Others may be of the moment (a file being replaced, ESTALE, EBUSY).
+_LASTING = frozenset(
+    {
+        errno.EACCES,
+        errno.EPERM,
+        errno.ENAMETOOLONG,
+        errno.ELOOP,
+        errno.EINVAL,
+        errno.EFBIG,
+        errno.E2BIG,
+        errno.ENOTSUP,
+        errno.ENXIO,
+        errno.EMLINK,
+        errno.EOVERFLOW,
+    }
+)
+
+
+class NextStep(StrEnum):
+    """What comes after a failed attempt."""
+
+    RETRY = "retry"
+    SPLIT = "split"
+    GIVE_UP = "give-up"
+
+
+def after_failure(failures: int, policy: RetryPolicy, *, divisible: bool, is_part: bool) -> NextStep:
+    """Decide after the attempt that made it `failures` in this run, and that blamed no file.
+
+    A part of a chunk that was split already is split on at once: only what stands alone gets all its tries, so that
+    finding one bad file among n costs about 2 log2(n) attempts.
+    """
+    if divisible:
+        return NextStep.SPLIT if is_part or failures >= policy.tries else NextStep.RETRY
+    return NextStep.GIVE_UP if failures >= policy.tries else NextStep.RETRY
+
+
+def delay_s(failures: int, policy: RetryPolicy) -> float:
+    """How long a chunk waits after so many failures (1: the first): exponential, bounded."""
+    if failures < 1:
+        return 0.0
+    doublings = min(failures - 1, 32)
+    return min(policy.first_delay_s * 2.0**doublings, policy.longest_delay_s)
+
+
+def is_lasting(problem: FileProblem) -> bool:
+    """Whether a bad file is not worth another try."""
+    return problem.errno in _LASTING
+
+
+# ---
+# Errors that no chunk is to blame for: which they are, and what to tell people.
+
+
+_BY_ERRNO: Mapping[int, StopReason] = {
+    errno.ENOSPC: StopReason.TARGET_FULL,
+    errno.EDQUOT: StopReason.TARGET_QUOTA,
+    errno.EROFS: StopReason.TARGET_READ_ONLY,
+    errno.EIO: StopReason.IO_ERROR,
+    errno.ENOTCONN: StopReason.DISCONNECTED,
+    errno.ECONNABORTED: StopReason.DISCONNECTED,
+    errno.EHOSTDOWN: StopReason.DISCONNECTED,
+    errno.EHOSTUNREACH: StopReason.DISCONNECTED,
+    errno.ENETDOWN: StopReason.DISCONNECTED,
+    errno.ENODEV: StopReason.DISCONNECTED,
+    errno.ESHUTDOWN: StopReason.DISCONNECTED,
+    errno.ETIMEDOUT: StopReason.TARGET_STUCK,
+}
+
+_ADVICE: Mapping[StopReason, tuple[str, str, str]] = {
+    StopReason.TARGET_FULL: (
+        "the target is full",
+        "no bytes or no inodes are left (on BeeGFS one full storage or metadata target is enough, whatever df says)",
+        "free or add space on the target (`df -h`, `df -i`; BeeGFS: `beegfs health capacity`), then run the same "
+        "command again",
+    ),
+    StopReason.TARGET_QUOTA: (
+        "a quota on the target is used up",
+        "the target limits the owner or the group of the files that are copied",
+        "raise the quota of the users of this batch on the target, then run the same command again",
+    ),
+    StopReason.TARGET_READ_ONLY: (
+        "the target is mounted read-only",
+        "the kernel remounts a file system read-only after errors; or it was mounted so",
+        "see `dmesg`, mount it for writing, then run the same command again",
+    ),
+    StopReason.IO_ERROR: (
+        "an input/output error",
+        "a disk, a RAID or a server of the source or of the target fails",
+        "see `dmesg` and the servers' logs. A source file that cannot be read any more is listed; with the next run "
+        "of the same command it is left out as a bad file, and the others go on",
+    ),
+    StopReason.DISCONNECTED: (
+        "a file system is not connected any more",
+        "its client process or its servers have gone, or do not answer",
+        "check both mounts (`migrator doctor`), mount again what is gone, then run the same command again",
+    ),
+    StopReason.TARGET_STUCK: (
+        "a stream has stood still",
+        "a storage server of the target (or of the source) is down or frozen: writes to it wait for ever",
+        "check the servers of both file systems; when they answer, run the same command again",
+    ),
+    StopReason.TARGET_MOVES: (
+        "a path cannot be renamed or taken away on the target",
+        "a file is immutable (`lsattr`), something is mounted within a user tree, or the target's servers or a security "
+        "policy forbid it",
+        "look at the path on the target; nothing of it is lost, what was renamed or taken away so far lies in its place or "
+        "in the trash. Then run the same command again",
+    ),
+    StopReason.SOURCE_UNHEALTHY: (
+        "the source may not show all of its files",
+        "a brick or a server of the volume is down, or the volume was changed during the pass",
+        "see `gluster volume status`; when all bricks are online, run the same command again",
+    ),
+    StopReason.MOUNT_CHANGED: (
+        "something else is mounted than at `migrator init`",
+        "a file system was unmounted or mounted anew over the course of the run",
+        "check both mounts with `migrator doctor`, then run the same command again",
+    ),
+    StopReason.TOOL_MISSING: (
+        "a stream cannot be started",
+        "the program that copies is missing or cannot be confined here (mount namespaces need root)",
+        "see `migrator doctor`, then run the same command again",
+    ),
+    StopReason.HOST_LOST: (
+        "a host that reads its bricks is lost, and [source] via is `bricks`",
+        "it is down, or the network to it",
+        "see `migrator doctor`; bring the host back, or set [source] via to `auto`, then run the same command again",
+    ),
+    StopReason.BRICKS_UNFIT: (
+        "the bricks cannot be read instead of the mount now, and [source] via is `bricks`",
+        "files are being moved between bricks, a brick is down, or the volume was changed since the scan",
+        "wait until the volume is quiet, or set [source] via to `auto`, which reads the mount meanwhile; then run the same "
+        "command again. Where bricks or options were changed: scan and plan again",
+    ),
+}
+
+
+def stop_reason(code: int | None) -> StopReason | None:
+    """Why an error of a system call stops everything; None where it concerns one file."""
+    return None if code is None else _BY_ERRNO.get(code)
+
+
+def explain(reason: StopReason, detail: str, unended: tuple[str, ...] = ()) -> Stopped:
+    """The message, the usual cause and the next step; `unended` names streams that hang in the kernel."""
+    what, cause, hint = _ADVICE[reason]
+    message = f"{what}: {detail}" if detail else what
+    if unended:
+        message += (
+            f"; {several(len(unended), 'stream')} could not be ended ({', '.join(unended)}). Their chunks are not given out "
+            "again before they are gone"
+        )
+    return Stopped(reason=reason, message=message, cause=cause, hint=hint, unended=unended)
+
+
+# ---
+# How long a chunk will take, so that none outlasts a change of limits by much: what is at work cannot be changed. Pure.
+
+
+LONGEST_S = 600.0
+"""A change holds for every stream after so long."""
+
+
+def expected_s(files: int, size_bytes: int, *, cost: TransferCost | None, bwlimit_bytes_per_s: int | None) -> float:
+    """How long a stream is at work at so many files and bytes: by the measured cost (None: not known yet), and by its share
+    of the limit, whichever takes longer.
+    """
+    by_cost = 0.0 if cost is None else files * cost.s_per_file + size_bytes * cost.s_per_byte
+    return max(by_cost, 0.0 if not bwlimit_bytes_per_s else size_bytes / bwlimit_bytes_per_s)
+
+
+# ---
+# What to do about a file that did not arrive.
+
+
+_ATTENTION_ADVICE: Mapping[int, str] = {
+    errno.EIO: "a disk or a server fails: see `dmesg` and the servers' logs; restore the file, or tell its user",
+    errno.EACCES: "see whether root may do that on both sides (root squashing, `lsattr`, `getfacl`)",
+    errno.EPERM: "see whether root may do that on both sides (root squashing, `lsattr`, `getfacl`)",
+    errno.ENAMETOOLONG: "the target cannot hold so long a name: let its user rename it",
+    errno.EILSEQ: "the target cannot hold such a name: let its user rename it",
+    errno.EINVAL: "the target cannot hold such a name or attribute: let its user change it",
+    errno.EFBIG: "the target cannot hold so big a file: see its limits",
+    errno.EOPNOTSUPP: "the target cannot keep that: see what `migrator doctor` says of it",
+    errno.ENOSPC: "an attribute that is too big for the target, or a full one: see `df -h` and `df -i`",
+    errno.EEXIST: "something else is in its place on the target: look, and take it away",
+    errno.ENOTEMPTY: "something else is in its place on the target: look, and take it away",
+    errno.ENOTDIR: "something else is in its place on the target, or on the way there: look",
+    errno.ELOOP: "a symlink is in its place, or on the way there: look",
+    errno.ESTALE: "it was being moved or replaced meanwhile",
+    errno.ETXTBSY: "it is being executed: end that program",
+}
+_OTHER = "it changed meanwhile, or what is the matter is in the log of the run"
+
+
+def advice(problem: FileProblem) -> str:
+    """The next step for one file, in a few words. Whatever it is, `migrator verify` lists what is not there."""
+    return _ATTENTION_ADVICE.get(problem.errno or 0, _OTHER)
+
+
+AFTERWARDS = (
+    "Once they have been put right, `migrator run` of the same batch makes a delta pass, which sends them again, whether they "
+    "changed or not."
+)
+"""What follows once the files have been put right."""
+
+
+# ---
+# Telling the temporary files of an ended stream from users' files.
+#
+# rsync makes a file under `.NAME.XXXXXX` in the directory of NAME (receiver.c, get_tmpname): one leading dot of NAME is
+# dropped, a long NAME is cut to 246 bytes (whole characters of several bytes at the cut are dropped), a dot at the end
+# is dropped. XXXXXX is mkstemp's for files; links, devices and symlinks have up to six digits there.
+#
+# `migrator-native copy` makes a file under `.migrator-copy-HEX` and puts the ranges of a big one into `.migrator-part-HEX`,
+# both in the directory of NAME, HEX being the BLAKE2b digest of 16 bytes of NAME (`copy_places.c`), with marks of the
+# ranges that have arrived in `.migrator-marks-HEX`. A part file and its marks are no leftovers while their file may still
+# be finished from them: the chunk of files that it belongs to renames or removes them.
+
+
+_STEM_LIMIT_BYTES = 246
+_SUFFIX = re.compile(rb"\.([A-Za-z0-9]{6}|[0-9]{1,6})\Z")
+_COPY_PREFIX = b".migrator-copy-"
+_PART_PREFIX = b".migrator-part-"
+_MARKS_PREFIX = b".migrator-marks-"
+_HASH_BYTES = 16
+_DESCRIPTOR_COPY = re.compile(re.escape(TEMPORARY_PREFIX) + rb"[0-9a-f]+\Z")
+
+
+def temporary_stem(name: bytes) -> bytes:
+    """What stands between the leading dot and the suffix in the temporary name of a file of this name."""
+    kept = name[1:] if name.startswith(b".") else name
+    stem = kept[:_STEM_LIMIT_BYTES]
+    if len(kept) > _STEM_LIMIT_BYTES and kept[_STEM_LIMIT_BYTES] & 0x80:
+        stem = stem.rstrip(bytes(range(0x80, 0x100)))
+    return stem[:-1] if stem.endswith(b".") else stem
+
+
+def copy_name(name: bytes) -> bytes:
+    """Under which name `migrator-native copy` makes a file of this name."""
+    return _COPY_PREFIX + _hash(name)
+
+
+def part_name(name: bytes) -> bytes:
+    """Under which name the ranges of a file of this name come together."""
+    return _PART_PREFIX + _hash(name)
+
+
+def marks_name(name: bytes) -> bytes:
+    """Under which name it is told which ranges of a file of this name have arrived."""
+    return _MARKS_PREFIX + _hash(name)
+
+
+def temporary_marks(name: bytes) -> tuple[bytes, ...]:
+    """What `is_leftover` knows the temporary files of a name by, whichever engine made them."""
+    return temporary_stem(name), copy_name(name)
+
+
+def is_leftover(candidate: bytes, marks: Collection[bytes]) -> bool:
+    """Whether a name looks like the temporary file of one of the names that have these marks, or of a copy by
+    descriptor. Only a look at the source tells whether it is a user's file all the same.
+    """
+    return bool(_DESCRIPTOR_COPY.match(candidate)) or is_stream_leftover(candidate, marks)
+
+
+def is_stream_leftover(candidate: bytes, marks: Collection[bytes]) -> bool:
+    """As `is_leftover`, of streams alone: copies by descriptor may be under way in the same directory."""
+    if candidate.startswith(_COPY_PREFIX) and candidate in marks:
+        return True
+    suffix = _SUFFIX.search(candidate)
+    return candidate.startswith(b".") and suffix is not None and candidate[1 : suffix.start()] in marks
+
+
+def _hash(name: bytes) -> bytes:
+    return hashlib.blake2b(name, digest_size=_HASH_BYTES).hexdigest().encode("ascii")
+
+
+# ---
+# When a copy will be done, from what is left and how fast it went of late.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """How much had been done at one moment (monotonic seconds)."""
+
+    at_s: float
+    files: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """Seconds left, None where nothing supports a figure, and what the figure rests on, in words."""
+
+    left_s: float | None
+    basis: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """How fast it goes over a span of time."""
+
+    files_per_s: float
+    bytes_per_s: float
+    over_s: float
+
+
+def rate_over(points: Sequence[Point], window_s: float) -> Rate | None:
+    """The rate between the newest point and the oldest within the window; None below two points or without time."""
+    if len(points) < 2:
+        return None
+    last = points[-1]
+    first = next(point for point in points if last.at_s - point.at_s <= window_s)
+    over_s = last.at_s - first.at_s
+    if over_s <= 0:
+        return None
+    return Rate(
+        files_per_s=max(last.files - first.files, 0) / over_s,
+        bytes_per_s=max(last.size_bytes - first.size_bytes, 0) / over_s,
+        over_s=over_s,
+    )
+
+
+def estimate(*, left_files: int, left_bytes: int, recent: Rate | None, whole: Rate | None) -> Estimate:
+    """Seconds left: the slower of files and bytes counts, since many small files are bound by files per second.
+
+    The rate of late is used where it moves what is left, the rate of the whole run otherwise.
+    """
+    if left_files <= 0 and left_bytes <= 0:
+        return Estimate(left_s=0.0, basis="nothing is left")
+    for rate, words in ((recent, "the last"), (whole, "the whole run,")):
+        if rate is None:
+            continue
+        left_s = _left_s(left_files, left_bytes, rate)
+        if left_s is not None:
+            span = format_duration(rate.over_s)
+            speed = f"{format_rate(rate.bytes_per_s)} and {rate.files_per_s:.0f} files/s"
+            return Estimate(left_s=left_s, basis=f"{words} {span}: {speed}; the slower of the two counts")
+    return Estimate(left_s=None, basis="nothing has been copied yet")
+
+
+def _left_s(left_files: int, left_bytes: int, rate: Rate) -> float | None:
+    needed: list[float] = []
+    for left, per_s in ((left_files, rate.files_per_s), (left_bytes, rate.bytes_per_s)):
+        if left <= 0:
+            continue
+        if per_s <= 0:
+            return None
+        needed.append(left / per_s)
+    return max(needed)
+
+
+# ---
+# Adding up what streams brought, by one thing at a time. Pure.
+
+
+BY: Mapping[str, Callable[[StreamSum], str]] = {
+    "size of files": lambda one: one.size_class.value,
+    "host": lambda one: one.host,
+    "brick": lambda one: one.brick or "the mount",
+    "engine": lambda one: one.engine,
+}
+"""What the sums can be told apart by."""
+
+
+def added_up(sums: Sequence[StreamSum], by: str) -> Sequence[tuple[str, StreamSum]]:
+    """The sums of all that are alike in one thing; sizes from the smallest, everything else by name."""
+    name_of, found = BY[by], dict[str, StreamSum]()
+    for one in sums:
+        name = name_of(one)
+        so_far = found.get(name)
+        found[name] = one if so_far is None else _together(so_far, one)
+    order = [size_class.value for size_class in SizeClass]
+    return sorted(found.items(), key=lambda item: (order.index(item[0]) if item[0] in order else 0, item[0]))
+
+
+def _together(one: StreamSum, other: StreamSum) -> StreamSum:
+    return replace(
+        one,
+        attempts=one.attempts + other.attempts,
+        files=one.files + other.files,
+        size_bytes=one.size_bytes + other.size_bytes,
+        stream_s=one.stream_s + other.stream_s,
+    )

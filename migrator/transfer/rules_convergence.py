@@ -1,0 +1,492 @@
+"""Whether another delta pass is worth while, and how long the freeze will be. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+from typing import assert_never
+
+from migrator.core.states import PassKind
+from migrator.core.units import HOUR_S, format_count, format_duration, format_size, several
+from migrator.delta.model import SENT, ChangeKind, TreeChanges
+from migrator.plan.model import ASSUMED_RATE_BYTES_PER_S, TransferCost
+from migrator.plan.rules_forecast import copy_s
+from migrator.transfer.model import (
+    ConvergenceOutcome,
+    Decision,
+    FreezeCheck,
+    PassFacts,
+    PassLimits,
+    Prediction,
+    TreeChurn,
+)
+from migrator.verify.model import VerificationRecord
+
+# ---
+# How long the next delta pass and the freeze take.
+#
+# Every pass k was made from a scan that began at S(k), so its changes happened between S(k-1) and S(k). With
+#
+# - churn: the changes of a pass divided by S(k) - S(k-1), averaged over the last `LAST_PASSES` passes; each counts
+#   `WEIGHT_OF_EARLIER` of the one after it, however long its time was. The time before the first delta pass is by far the
+#   longest, and what changes many times in it counts once: weighted by time it would hide what happens now;
+# - scan: how long the scans took, averaged in the same way;
+# - fixed + factor * copy: what the rest of a pass took, a line over what the cost of attempts says for the files and bytes
+#   sent (`decide.forecast.copy_s`; the cost is what the ledger fitted from attempts, or the assumed one). `fixed` is
+#   comparison, looks at what is gone, start of streams, sync; `factor` is what streams together cost of what they cost one
+#   by one (see `_rest_of_a_pass`);
+#
+# the prediction is, for a scan that begins now, at time t after S(last):
+#
+#     next pass = scan + fixed + factor * copy(churn * t + unsettled)
+#     freeze    = MARGIN * next pass + verification of what must be, and of what the final pass brings
+#
+# The freeze is the one that begins at once. Where the users are frozen later, a delta pass has to go before it, and what
+# counts is that one's prediction. Unsettled paths are sent with every pass anew: they do not grow with time. A rename or
+# a path that is gone costs what a file without bytes costs. Files that change all the time (logs, databases) cannot be told
+# from others by one delta pass after a long time: until there are two or three, the freeze that they cost is predicted too
+# short.
+#
+# The form of the formula (last round = dirty rate * length of the round before) is that of pre-copy live migration (Clark
+# et al., "Live Migration of Virtual Machines", NSDI 2005).
+
+
+LAST_PASSES = 4
+"""Passes that the churn is averaged over: earlier ones weigh less than a tenth, and tell of another time of day."""
+
+WEIGHT_OF_EARLIER = 0.5
+"""What a pass counts of the one after it."""
+
+MARGIN = 1.25
+"""On the final pass: too long a freeze announced costs a pass more, too short a one costs users' trust."""
+
+_SHORTEST_S = 1.0
+"""A clock that was set back must not make the churn endless."""
+
+_SPREAD = 2.0
+_FACTORS = (0.1, 10.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Churn:
+    """Per second; moves are renames and paths that are gone. `unsettled` ones are counted a pass."""
+
+    files: float = 0.0
+    size_bytes: float = 0.0
+    moves: float = 0.0
+    unsettled_files: float = 0.0
+    unsettled_bytes: float = 0.0
+
+
+def predict(
+    passes: Sequence[PassFacts],
+    *,
+    at_s: float,
+    cost: TransferCost,
+    check: FreezeCheck,
+    changed_in: Sequence[PassFacts] | None = None,
+) -> Prediction | None:
+    """The next pass and the freeze, if either began at `at_s`; None before there is a delta pass to go by.
+
+    `changed_in` are the same passes with a part of their changes, those of one tree, say: then only those are expected
+    again, and what a pass takes is learnt from all of them.
+    """
+    pairs = _last_pairs(passes)
+    if not pairs:
+        return None
+    changed_pairs = pairs if changed_in is None else _last_pairs(changed_in)
+    weights = _weights(len(pairs))
+    deltas = [later for _, later in pairs]
+    scan_s = _mean([max(one.scan_s, 0.0) for one in deltas], weights)
+    fixed_s, factor = _rest_of_a_pass(deltas, weights, cost)
+    churn = _churn(changed_pairs, weights)
+    window_s = max(at_s - passes[-1].scanned_at_s, 0.0)
+    files = churn.files * window_s + churn.unsettled_files
+    size_bytes = churn.size_bytes * window_s + churn.unsettled_bytes
+    next_pass_s = scan_s + fixed_s + factor * copy_s(files + churn.moves * window_s, size_bytes, cost)
+    return Prediction(
+        next_pass_s=next_pass_s,
+        freeze_s=MARGIN * next_pass_s + _check_s(check, files, size_bytes),
+        least_freeze_s=MARGIN * (scan_s + fixed_s) + _check_s(check, 0.0, 0.0),
+        churn_files_per_h=churn.files * HOUR_S,
+        churn_bytes_per_h=churn.size_bytes * HOUR_S,
+        trees=_by_tree(changed_pairs, weights),
+    )
+
+
+def _last_pairs(passes: Sequence[PassFacts]) -> list[tuple[PassFacts, PassFacts]]:
+    """The last passes that were made from a comparison, each behind the one before it; the newest first."""
+    pairs = [(earlier, later) for earlier, later in pairwise(passes) if later.kind is not PassKind.SEED]
+    return pairs[: -LAST_PASSES - 1 : -1]
+
+
+def _weights(count: int) -> list[float]:
+    """They add up to 1; the first, the newest pass's, is the largest."""
+    raw = [WEIGHT_OF_EARLIER**age for age in range(count)]
+    return [one / sum(raw) for one in raw]
+
+
+def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    return sum(value * weight for value, weight in zip(values, weights, strict=True))
+
+
+def _between_scans_s(earlier: PassFacts, later: PassFacts) -> float:
+    return max(later.scanned_at_s - earlier.scanned_at_s, _SHORTEST_S)
+
+
+def _churn(pairs: Sequence[tuple[PassFacts, PassFacts]], weights: Sequence[float]) -> _Churn:
+    files = size_bytes = moves = unsettled_files = unsettled_bytes = 0.0
+    for (earlier, later), weight in zip(pairs, weights, strict=True):
+        per_s = weight / _between_scans_s(earlier, later)
+        for kind, tally in later.changes.items():
+            changed = tally.paths - tally.directories
+            if kind is ChangeKind.UNSETTLED:
+                unsettled_files += weight * changed
+                unsettled_bytes += weight * tally.size_bytes
+            elif kind in SENT:
+                files += per_s * changed
+                size_bytes += per_s * tally.size_bytes
+        moves += per_s * (later.renames + later.gone)
+    return _Churn(
+        files=files,
+        size_bytes=size_bytes,
+        moves=moves,
+        unsettled_files=unsettled_files,
+        unsettled_bytes=unsettled_bytes,
+    )
+
+
+def _by_tree(pairs: Sequence[tuple[PassFacts, PassFacts]], weights: Sequence[float]) -> tuple[TreeChurn, ...]:
+    """Only over the passes that know it; trees without a change are left out."""
+    known = [
+        (pair, weight) for pair, weight in zip(pairs, weights, strict=True) if pair[1].trees or pair[1].nothing_changed
+    ]
+    total = sum(weight for _, weight in known)
+    files: dict[bytes, float] = {}
+    size_bytes: dict[bytes, float] = {}
+    for (earlier, later), weight in known:
+        per_h = weight / total * HOUR_S / _between_scans_s(earlier, later)
+        for tree in later.trees:
+            changed_files, changed_bytes = _changed(tree)
+            files[tree.tree] = files.get(tree.tree, 0.0) + per_h * changed_files
+            size_bytes[tree.tree] = size_bytes.get(tree.tree, 0.0) + per_h * changed_bytes
+    found = [
+        TreeChurn(tree=tree, files_per_h=files[tree], bytes_per_h=size_bytes[tree]) for tree in files if files[tree] > 0
+    ]
+    return tuple(sorted(found, key=lambda one: (-one.bytes_per_h, -one.files_per_h, one.tree)))
+
+
+def _changed(tree: TreeChanges) -> tuple[int, int]:
+    tallies = [tree.tally(kind) for kind in SENT if kind is not ChangeKind.UNSETTLED]
+    return (
+        sum(tally.paths - tally.directories for tally in tallies),
+        sum(tally.size_bytes for tally in tallies),
+    )
+
+
+def _rest_of_a_pass(deltas: Sequence[PassFacts], weights: Sequence[float], cost: TransferCost) -> tuple[float, float]:
+    """What passes take beside their scans, as a line over what copying is said to cost: `fixed` seconds, and `factor`.
+
+    The slope is that of least squares, within sane bounds, where one pass sent at least twice what another one did.
+    Where they are all alike they cannot tell the two apart: then attempts are believed (factor 1), but for the part by
+    which they would have taken longer than the passes did. `fixed` is then the weighted median of what is left: one pass
+    that somebody disturbed does not count.
+    """
+    said_s = [copy_s(one.sent_files + one.renames + one.gone, one.sent_bytes, cost) for one in deltas]
+    took_s = [max(one.finished_at_s - one.scanned_at_s - one.scan_s - one.paused_s, 0.0) for one in deltas]
+    mean_said_s, mean_took_s = _mean(said_s, weights), _mean(took_s, weights)
+    if max(said_s) >= _SPREAD * min(said_s) and max(said_s) - min(said_s) >= 1.0:
+        spread = _mean([(said - mean_said_s) ** 2 for said in said_s], weights)
+        together = _mean(
+            [(said - mean_said_s) * (took - mean_took_s) for said, took in zip(said_s, took_s, strict=True)], weights
+        )
+        factor = together / spread
+    else:
+        factor = min(mean_took_s / mean_said_s, 1.0) if mean_said_s > 0 else 1.0
+    factor = min(max(factor, _FACTORS[0]), _FACTORS[1])
+    left_s = [max(took - factor * said, 0.0) for said, took in zip(said_s, took_s, strict=True)]
+    return _median(left_s, weights), factor
+
+
+def _median(values: Sequence[float], weights: Sequence[float]) -> float:
+    """The least value that at least half of the weight does not exceed."""
+    ordered = sorted(zip(values, weights, strict=True))
+    reached = accumulate(weight for _, weight in ordered)
+    return next(value for (value, _), weight in zip(ordered, reached, strict=True) if weight >= 0.5)
+
+
+def _check_s(check: FreezeCheck, files: float, size_bytes: float) -> float:
+    return check.fixed_s + (check.files + files) * check.s_per_file + (check.size_bytes + size_bytes) * check.s_per_byte
+
+
+# ---
+# Whether another delta pass is worth while, and the sentence that says so.
+#
+# Delta passes end when the predicted freeze (`decide.freeze_forecast`) is short enough, when nothing changed any more, when
+# their limit is reached, or when the freeze no longer shrinks: what is left is then what users change while a scan and a
+# pass go on, and another pass finds as much. These are the ends of pre-copy live migration (Clark et al., "Live Migration of
+# Virtual Machines", NSDI 2005).
+
+
+SHRINKS_BY = 0.1
+"""A predicted freeze has to become shorter by this share, or another pass is not worth while."""
+
+ENOUGH_DELTAS = 2
+"""Fewer delta passes do not show whether the freeze shrinks."""
+
+
+def decide(
+    passes: Sequence[PassFacts],
+    *,
+    batch: int,
+    at_s: float,
+    cost: TransferCost,
+    check: FreezeCheck,
+    limits: PassLimits,
+    made: int,
+    earlier_freeze_s: float | None,
+) -> Decision:
+    """Whether to make another delta pass of a batch, with the sentence that says it.
+
+    `passes` are all that have ended, the seed pass first, in order of time. `at_s` is now. `made` counts the delta
+    passes that the limit is for (those of this run), `earlier_freeze_s` is the freeze that was predicted after the pass
+    before the last one; None where none was. May be called any number of times.
+    """
+    prediction = predict(passes, at_s=at_s, cost=cost, check=check)
+    outcome = _outcome(passes, prediction, limits=limits, made=made, earlier_freeze_s=earlier_freeze_s)
+    return Decision(
+        outcome=outcome,
+        prediction=prediction,
+        sentence=_sentence(passes, prediction, outcome, batch=batch, limits=limits),
+    )
+
+
+def _outcome(
+    passes: Sequence[PassFacts],
+    prediction: Prediction | None,
+    *,
+    limits: PassLimits,
+    made: int,
+    earlier_freeze_s: float | None,
+) -> ConvergenceOutcome:
+    if prediction is not None:
+        if passes[-1].kind is not PassKind.SEED and passes[-1].nothing_changed:
+            return ConvergenceOutcome.NOTHING_CHANGED
+        if prediction.freeze_s <= limits.max_freeze_s:
+            return ConvergenceOutcome.CONVERGED
+    if made >= limits.max_delta_passes:
+        return ConvergenceOutcome.LIMIT_OF_PASSES
+    deltas = sum(one.kind is PassKind.DELTA for one in passes)
+    if prediction is None or earlier_freeze_s is None or deltas < ENOUGH_DELTAS:
+        return ConvergenceOutcome.GO_ON
+    shrinks = prediction.freeze_s < (1.0 - SHRINKS_BY) * earlier_freeze_s
+    return ConvergenceOutcome.GO_ON if shrinks else ConvergenceOutcome.NO_LONGER_SHRINKS
+
+
+def _sentence(
+    passes: Sequence[PassFacts],
+    prediction: Prediction | None,
+    outcome: ConvergenceOutcome,
+    *,
+    batch: int,
+    limits: PassLimits,
+) -> str:
+    what = f"batch {batch}"
+    if passes:
+        last = passes[-1]
+        number = "" if last.kind is PassKind.SEED else f" {last.number}"
+        what = f"{what}, {last.kind.value} pass{number}: {_moved(last)} in {format_duration(last.elapsed_s)}"
+    parts = [what]
+    if prediction is not None:
+        parts.append(
+            f"{churn_words(prediction.churn_files_per_h)}, {format_size(prediction.churn_bytes_per_h)}/h are changing"
+        )
+        parts.append(
+            f"a freeze would take about {format_duration(prediction.freeze_s)} "
+            f"(at most {format_duration(limits.max_freeze_s)} wanted)"
+        )
+    return f"{'; '.join(parts)}: {_outcome_words(outcome, prediction, limits)}"
+
+
+def _moved(last: PassFacts) -> str:
+    parts = [several(last.sent_files, "file"), format_size(last.sent_bytes)]
+    if last.renames:
+        parts.append(f"{format_count(last.renames)} renamed")
+    if last.gone:
+        parts.append(f"{format_count(last.gone)} gone")
+    return ", ".join(parts)
+
+
+def churn_words(files_per_h: float) -> str:
+    """How many files change in an hour, rounded; little is not nothing."""
+    return "less than 1 file/h" if 0 < files_per_h < 1 else f"{several(round(files_per_h), 'file')}/h"
+
+
+def _outcome_words(outcome: ConvergenceOutcome, prediction: Prediction | None, limits: PassLimits) -> str:
+    match outcome:
+        case ConvergenceOutcome.GO_ON:
+            return "another delta pass follows" if prediction is not None else "the first delta pass follows"
+        case ConvergenceOutcome.CONVERGED:
+            return "converged"
+        case ConvergenceOutcome.NO_LONGER_SHRINKS:
+            return f"it no longer shrinks{_least(prediction, limits)}"
+        case ConvergenceOutcome.LIMIT_OF_PASSES:
+            if limits.max_delta_passes == 0:
+                return "no delta pass is wanted"
+            return f"the limit of {several(limits.max_delta_passes, 'delta pass', 'delta passes')} is reached"
+        case ConvergenceOutcome.NOTHING_CHANGED:
+            return f"nothing changed any more{_least(prediction, limits)}"
+        case _:
+            assert_never(outcome)
+
+
+def _least(prediction: Prediction | None, limits: PassLimits) -> str:
+    if prediction is None or prediction.least_freeze_s <= limits.max_freeze_s:
+        return ""
+    return f", for a scan and a verification without any change take about {format_duration(prediction.least_freeze_s)}"
+
+
+# ---
+# How long the freeze of one tree of a batch will be. Pure.
+
+
+def predict_freeze(
+    passes: Sequence[PassFacts], tree: bytes, *, at_s: float, cost: TransferCost, check: FreezeCheck
+) -> float | None:
+    """Seconds, as `predict` says it of a batch, by the changes of this tree alone; None before a delta pass over it.
+
+    Scans and what a pass takes whatever it sends count in full, though a final pass goes over one tree: it is rather said
+    too long than too short.
+    """
+    over_it = [one for one in passes if one.kind is PassKind.SEED or _changes_of(one, tree) is not None]
+    alone = [_alone(one, tree) for one in over_it]
+    found = predict(over_it, at_s=at_s, cost=cost, check=check, changed_in=alone)
+    return None if found is None else found.freeze_s
+
+
+def _changes_of(one: PassFacts, tree: bytes) -> TreeChanges | None:
+    return next((changes for changes in one.trees if changes.tree == tree), None)
+
+
+def _alone(one: PassFacts, tree: bytes) -> PassFacts:
+    """A pass as if nothing but this tree had changed."""
+    changes = _changes_of(one, tree)
+    if changes is None:
+        return one
+    return replace(
+        one,
+        changes={kind: changes.tally(kind) for kind in ChangeKind},
+        renames=min(one.renames, changes.tally(ChangeKind.RENAMED).paths),
+        gone=min(one.gone, changes.tally(ChangeKind.VANISHED).paths),
+        trees=(changes,),
+    )
+
+
+# ---
+# What verifying in the freeze costs, from the verifications before it. Pure.
+#
+# The verification in the freeze looks at every path, and reads the content of what no manifest covers: all of a tree that was
+# never verified, and of others what has changed since. What the final pass itself brings comes on top (`freeze_forecast`).
+
+
+ASSUMED_S_PER_PATH = 0.0005
+"""Until something was measured. rsync looks at 50,000 unchanged files through a Gluster mount in 15.6 s, both sides; with
+ACLs, attributes and a manifest it is rather more."""
+
+FIXED_S = 5.0
+"""Guards before and after, two syncs, earlier catalogs, the manifest: whatever there is to compare."""
+
+_LAST = 10
+_FREEZE_CHECK_SPREAD = 0.25
+_PART = 0.05
+_FREEZE_CHECK_FACTORS = (0.01, 100.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeToCheck:
+    """A tree, as a plan counts it, and what is known of it: `proven_share` of its bytes lie in a manifest that can be carried
+    over, and `changed_bytes` were sent since that was made.
+    """
+
+    paths: int
+    size_bytes: int
+    proven_share: float = 0.0
+    changed_bytes: int = 0
+
+
+def freeze_check(
+    verifications: Sequence[VerificationRecord], trees: Iterable[TreeToCheck], *, share: float = 1.0
+) -> FreezeCheck:
+    """The cost for these trees together, where `share` of the files have to have their content compared. `verifications`
+    are all that have ended, oldest first; without any the cost is an assumed one.
+    """
+    trees = tuple(trees)
+    s_per_path, s_per_byte = _cost(verifications)
+    return FreezeCheck(
+        s_per_file=s_per_path,
+        s_per_byte=s_per_byte * share,
+        files=sum(tree.paths for tree in trees),
+        size_bytes=sum(_to_read_bytes(tree, share) for tree in trees),
+        fixed_s=FIXED_S,
+    )
+
+
+def _to_read_bytes(tree: TreeToCheck, share: float) -> int:
+    """Of which `share` is read."""
+    if share <= 0.0:
+        return 0
+    missing = max(share - tree.proven_share, 0.0) / share
+    return min(round(tree.size_bytes * missing) + tree.changed_bytes, max(tree.size_bytes, tree.changed_bytes))
+
+
+def _cost(verifications: Sequence[VerificationRecord]) -> tuple[float, float]:
+    """Seconds per path and per byte read: those assumed, each with a factor by which the last verifications took longer.
+
+    Every verification gives what it took of what was assumed, and which part of that was paths and which bytes. Where
+    these parts differ enough the two factors are those of least squares; otherwise both are the same one, but a part that
+    was hardly there tells nothing, and stays as assumed.
+    """
+    assumed_s_per_byte = 1.0 / ASSUMED_RATE_BYTES_PER_S
+    rows: list[tuple[float, float, float]] = []
+    for record in verifications:
+        if record.finished_at_s is None or record.paths <= 0:
+            continue
+        elapsed_s = record.finished_at_s - record.started_at_s
+        if elapsed_s > 0:
+            # Where hardly anything was compared the fixed part may be less than it is said to be.
+            took_s = max(elapsed_s - FIXED_S, elapsed_s / 2)
+            rows.append((record.paths * ASSUMED_S_PER_PATH, record.digested_bytes * assumed_s_per_byte, took_s))
+    by_paths, by_bytes = _factors(rows[-_LAST:])
+    return ASSUMED_S_PER_PATH * by_paths, assumed_s_per_byte * by_bytes
+
+
+def _factors(rows: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
+    if not rows:
+        return 1.0, 1.0
+    parts = [(paths_s / (paths_s + bytes_s), took_s / (paths_s + bytes_s)) for paths_s, bytes_s, took_s in rows]
+    if max(part for part, _ in parts) - min(part for part, _ in parts) >= _FREEZE_CHECK_SPREAD:
+        found = _least_squares(parts)
+        if min(found) > 0.0:
+            return _bounded(found[0]), _bounded(found[1])
+    all_paths_s, all_bytes_s, all_took_s = (sum(column) for column in zip(*rows, strict=True))
+    all_s = all_paths_s + all_bytes_s
+    factor = _bounded(all_took_s / all_s)
+    return (
+        factor if all_paths_s >= _PART * all_s else 1.0,
+        factor if all_bytes_s >= _PART * all_s else 1.0,
+    )
+
+
+def _least_squares(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Factors a and b with `took = a * part + b * (1 - part)`, a line over the part of the paths."""
+    count = len(parts)
+    mean_part = sum(part for part, _ in parts) / count
+    mean_took = sum(took for _, took in parts) / count
+    slope = sum((part - mean_part) * (took - mean_took) for part, took in parts) / sum(
+        (part - mean_part) ** 2 for part, _ in parts
+    )
+    by_bytes = mean_took - slope * mean_part
+    return by_bytes + slope, by_bytes
+
+
+def _bounded(factor: float) -> float:
+    return min(max(factor, _FREEZE_CHECK_FACTORS[0]), _FREEZE_CHECK_FACTORS[1])

@@ -1,0 +1,458 @@
+"""How many streams may run now, on each host and in all, and why. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import sqrt
+from statistics import fmean, stdev
+from types import MappingProxyType
+
+from migrator.core.probe import OVER_PROBES, UNDER_PROBES, UNDER_SHARE, ProbeSide
+from migrator.core.units import several
+from migrator.core.windows import Opening
+from migrator.report.model import Blocker
+from migrator.transfer.model import Bound, Controls, Gate, GoverningFacts, Limits, StreamsBy
+
+# ---
+# Fewer streams where users or a host feel them, and more again when they do not. Pure.
+#
+# Readings come one by one: the latency of a probe, the load of a host. Some in a row beyond the limit take streams away; more in
+# a row well below it give a few back. Between the two nothing changes, and so it is while nothing is read.
+
+
+KEPT_SHARE = 0.7
+"""What is left of the streams, whenever a limit was passed so often in a row."""
+_BACK = 4
+"""A quarter more comes back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brake:
+    """At most `cap` streams on a host (None: it does not brake), after so many readings in a row beyond the limit, or well
+    below it.
+    """
+
+    cap: int | None = None
+    over: int = 0
+    under: int = 0
+
+
+def braked(
+    brake: Brake,
+    reading: float,
+    *,
+    limit: float,
+    streams: int,
+    ceiling: int,
+    over: int = OVER_PROBES,
+    under: int = UNDER_PROBES,
+) -> Brake:
+    """The brake after one more reading, in whatever unit `limit` has; `streams` are allowed on a host now. `over` readings in
+    a row beyond the limit lower the cap, `under` ones well below it raise it. It is never below 1.
+    """
+    if reading > limit:
+        count = brake.over + 1
+        if count < over:
+            return Brake(cap=brake.cap, over=count)
+        return Brake(cap=max(min(int(streams * KEPT_SHARE), streams - 1), 1))
+    if brake.cap is None or reading >= UNDER_SHARE * limit:
+        return Brake(cap=brake.cap)
+    count = brake.under + 1
+    if count < under:
+        return Brake(cap=brake.cap, under=count)
+    cap = brake.cap + max(brake.cap // _BACK, 1)
+    return Brake(cap=None if cap >= ceiling else cap)
+
+
+# ---
+# How many streams throughput rises with, found by trying. Pure.
+#
+# Throughput with a number of streams is measured for a while, then with another number, and what the streams between the two
+# brought is held against what they would have brought if each of them did as much as those before. More streams are kept where
+# that share is large enough, fewer where it is small: so the number comes to rest near the knee of the curve, and not at its
+# end, where every further stream only makes users wait. What the mean of the samples cannot tell for their noise is measured
+# for longer; what stays unclear is left as it was.
+#
+# A unit of work is what a stream does in one second by the measured cost of files and bytes, so that a part of the migration
+# with small files is not taken for a loss of speed.
+
+
+FIRST_LEVEL = 8
+"""So many streams a host gets at once, where its limit is larger; then twice as many as long as that helps."""
+
+KEEP_MORE = 0.3
+"""More streams stay where they bring at least this share of what as many streams before brought."""
+KEEP_FEWER = 0.15
+"""Fewer streams stay where no more than this share was lost. Between the two nothing changes, so that it does not swing."""
+
+_STEP = 4
+"""After the doubling: a quarter more or fewer."""
+_LONGEST_LOOKS = 3
+"""What is unclear is measured for so many times `settle_s` at most."""
+_FEWEST_SAMPLES = 3
+REST_S = 600.0
+"""After a try in both directions that changed nothing: so long nothing is tried; twice as long each time."""
+LONGEST_REST_S = 4 * REST_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """Work that was done over an interval, while all hosts that had work had as many streams as they may have."""
+
+    interval_s: float
+    work: float
+
+    @property
+    def rate(self) -> float:
+        """Work per second."""
+        return self.work / self.interval_s if self.interval_s > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What was measured with a number of streams: the mean rate, and its standard error."""
+
+    level: int
+    rate: float
+    error: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Climb:
+    """Where the search stands. `level` is how many streams a host may have by it; `base` what it is tried against."""
+
+    level: int
+    flows: tuple[Flow, ...] = ()
+    base: Measured | None = None
+    up: bool = True
+    doubling: bool = True
+    fruitless: int = 0
+    rest_left_s: float = 0.0
+
+    @property
+    def trying(self) -> bool:
+        """Whether the level is another one than that which is known to be good."""
+        return self.base is not None and self.base.level != self.level
+
+
+def first_climb(ceiling: int) -> Climb:
+    """At the beginning of a run, or when the limit has changed."""
+    return Climb(level=max(min(ceiling, FIRST_LEVEL), 1))
+
+
+def limited(climb: Climb, ceiling: int) -> Climb:
+    """The search under a limit that was lowered: what was measured above it says nothing any more."""
+    ceiling = max(ceiling, 1)
+    return climb if climb.level <= ceiling else Climb(level=ceiling, doubling=False)
+
+
+def climbed(climb: Climb, flow: Flow, *, ceiling: int, settle_s: float) -> Climb:
+    """The search after one more sample, taken at its level. The level is never beyond the ceiling, and never below 1."""
+    climb = limited(climb, ceiling)
+    if climb.rest_left_s > 0:
+        return replace(climb, rest_left_s=max(climb.rest_left_s - flow.interval_s, 0.0))
+    climb = replace(climb, flows=(*climb.flows, flow))
+    measured_s = sum(one.interval_s for one in climb.flows)
+    if measured_s < settle_s or len(climb.flows) < _FEWEST_SAMPLES:
+        return climb
+    found = _measured(climb)
+    if climb.base is None or climb.base.level == climb.level:
+        return _try_another(replace(climb, base=found, flows=()), ceiling)
+    return _judge(climb, found, climb.base, ceiling, last=measured_s >= _LONGEST_LOOKS * settle_s)
+
+
+def _judge(climb: Climb, found: Measured, base: Measured, ceiling: int, *, last: bool) -> Climb:
+    if base.rate <= 0:
+        return _back(climb, base) if climb.level > base.level else replace(climb, base=found, flows=())
+    share = (found.rate / base.rate - 1) / (found.level / base.level - 1)
+    error = abs(_ratio_error(found, base) / (found.level / base.level - 1))
+    more = climb.level > base.level
+    border = KEEP_MORE if more else KEEP_FEWER
+    if abs(share - border) < error and not last:
+        return climb
+    # What is unclear to the end is left as it was.
+    kept = share - error >= border if more else share + error <= border
+    if not last:
+        kept = share >= border if more else share <= border
+    if kept:
+        return _try_another(replace(climb, base=found, flows=(), fruitless=0), ceiling)
+    return _back(climb, base)
+
+
+def _back(climb: Climb, base: Measured) -> Climb:
+    """To the number before; the next try goes the other way, after two in vain only after a rest."""
+    fruitless = climb.fruitless + 1
+    rest_s = min(REST_S * 2.0 ** (fruitless // 2 - 1), LONGEST_REST_S) if fruitless % 2 == 0 else 0.0
+    return Climb(level=base.level, up=not climb.up, doubling=False, fruitless=fruitless, rest_left_s=rest_s)
+
+
+def _try_another(climb: Climb, ceiling: int) -> Climb:
+    """One step in its direction; where there is none, in the other; where there is none either, the same is measured anew."""
+    level = climb.level
+    more = min(2 * level if climb.doubling else level + max(level // _STEP, 1), ceiling)
+    fewer = max(level - max(level // _STEP, 1), 1)
+    if climb.up and more > level:
+        return replace(climb, level=more)
+    if fewer < level:
+        return replace(climb, level=fewer, up=False, doubling=False)
+    if more > level:
+        return replace(climb, level=more, up=True)
+    return replace(climb, rest_left_s=REST_S, base=None)
+
+
+def _measured(climb: Climb) -> Measured:
+    rates = [flow.rate for flow in climb.flows]
+    error = stdev(rates) / sqrt(len(rates))
+    return Measured(level=climb.level, rate=fmean(rates), error=error)
+
+
+def _ratio_error(one: Measured, other: Measured) -> float:
+    """The standard error of the ratio of two rates."""
+    if one.rate <= 0 or other.rate <= 0:
+        return 0.0
+    return one.rate / other.rate * sqrt((one.error / one.rate) ** 2 + (other.error / other.rate) ** 2)
+
+
+# ---
+# How many streams may be at work now, on each host and in all, and why. Pure.
+#
+# What people set comes first (pause, windows, limits), then what users and hosts feel (brakes), then what measured throughput
+# says (the climb): the smallest number counts, and where chunks may be begun at all it is never below 1 on a host that has
+# streams.
+
+
+OVER_LOADS = 2
+UNDER_LOADS = 4
+"""A load average is one of a minute already: fewer readings in a row count than of probes."""
+
+NOTHING: Mapping[str, int] = MappingProxyType({})
+"""No host has streams at work, or none that is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What holds now. `hosts` has how many streams each host may have, 0 for one that only watches."""
+
+    gate: Gate
+    hosts: Mapping[str, int]
+    limits: Limits
+
+    @property
+    def ceiling(self) -> int:
+        """The most streams that any host may have."""
+        return max(self.hosts.values(), default=0)
+
+    @property
+    def most(self) -> int:
+        """How many streams the limits would let be at work in all."""
+        return sum(self.hosts.values())
+
+
+def settings_now(hosts: Mapping[str, int], given: Limits, controls: Controls, opening: Opening) -> Settings:
+    """What holds: what was given at the start (site.toml, the command line), in whose place comes what was tuned since, and
+    the limits of the windows that hold now, which are never passed.
+    """
+    tuned = controls.tuned.limits if controls.tuned is not None else Limits()
+    jobs = {host: _smaller(tuned.jobs or own, opening.jobs) or 0 if own else 0 for host, own in hosts.items()}
+    limits = Limits(
+        bwlimit_bytes_per_s=_smaller(
+            tuned.bwlimit_bytes_per_s or given.bwlimit_bytes_per_s, opening.bwlimit_bytes_per_s
+        ),
+        max_latency_s=tuned.max_latency_s or given.max_latency_s,
+        # A load of 0 is a limit too: as few streams as there can be.
+        max_load=given.max_load if tuned.max_load is None else tuned.max_load,
+    )
+    gate = Gate.PAUSED if controls.hold is not None else Gate.OPEN if opening.open else Gate.OUTSIDE_WINDOWS
+    return Settings(gate=gate, hosts=jobs, limits=limits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GovernorState:
+    """What was learned so far. `readings` are the newest figures that brakes went by, for the reason."""
+
+    climb: Climb
+    by: StreamsBy = StreamsBy.MEASURED
+    latencies: Mapping[ProbeSide, Brake] = field(default_factory=dict)
+    loads: Mapping[str, Brake] = field(default_factory=dict)
+    latency_s: Mapping[ProbeSide, float] = field(default_factory=dict)
+    load: Mapping[str, float] = field(default_factory=dict)
+
+
+def first_state(settings: Settings, by: StreamsBy = StreamsBy.MEASURED) -> GovernorState:
+    """Before anything is measured."""
+    return GovernorState(climb=first_climb(settings.ceiling), by=by)
+
+
+def changed(state: GovernorState, before: Settings, now: Settings) -> GovernorState:
+    """After limits have changed: a limit that is gone brakes no more, and another number of streams is looked for anew."""
+    if now.limits.max_latency_s is None:
+        state = replace(state, latencies={}, latency_s={})
+    if now.limits.max_load is None:
+        state = replace(state, loads={}, load={})
+    if now.ceiling > before.ceiling:
+        return replace(state, climb=first_climb(now.ceiling))
+    return replace(state, climb=limited(state.climb, now.ceiling))
+
+
+def after_flow(state: GovernorState, flow: Flow, settings: Settings, *, settle_s: float) -> GovernorState:
+    """After a sample of throughput, taken with as many streams as are allowed. One under a brake says nothing."""
+    if state.by is StreamsBy.FIXED or settings.gate is not Gate.OPEN or _braked_now(state, settings):
+        return state
+    return replace(state, climb=climbed(state.climb, flow, ceiling=settings.ceiling, settle_s=settle_s))
+
+
+def after_probe(
+    state: GovernorState, side: ProbeSide, latency_s: float, settings: Settings, *, at_work: Mapping[str, int] = NOTHING
+) -> GovernorState:
+    """After a probe that says something. `at_work` is how many streams each host really has: where those that may not be any
+    more have still to end, a latency beyond the limit tells of them, and nothing of those that may.
+    """
+    limit_s = settings.limits.max_latency_s
+    if limit_s is None or settings.ceiling < 1:
+        return state
+    allowed = streams_on_hosts(state, settings)
+    state = replace(state, latency_s={**state.latency_s, side: latency_s})
+    if latency_s > limit_s and _still_to_end(at_work, allowed, settings):
+        return state
+    brake = braked(
+        state.latencies.get(side, Brake()),
+        latency_s,
+        limit=limit_s,
+        streams=max(allowed.values(), default=1),
+        ceiling=settings.ceiling,
+    )
+    return replace(state, latencies={**state.latencies, side: brake})
+
+
+def after_load(
+    state: GovernorState, host: str, load: float, settings: Settings, *, at_work: Mapping[str, int] = NOTHING
+) -> GovernorState:
+    """After the load of a host was read; `at_work` as in `after_probe`."""
+    limit, own = settings.limits.max_load, settings.hosts.get(host, 0)
+    if limit is None or own < 1:
+        return state
+    streams = streams_on_hosts(state, settings)[host]
+    state = replace(state, load={**state.load, host: load})
+    if load > limit and at_work.get(host, 0) > streams:
+        return state
+    brake = braked(
+        state.loads.get(host, Brake()),
+        load,
+        limit=limit,
+        streams=streams,
+        ceiling=own,
+        over=OVER_LOADS,
+        under=UNDER_LOADS,
+    )
+    return replace(state, loads={**state.loads, host: brake})
+
+
+def _still_to_end(at_work: Mapping[str, int], allowed: Mapping[str, int], settings: Settings) -> bool:
+    """Whether what was taken away last has shown nowhere yet: no host that was bound has come down to what it may have. One
+    that has is enough: another may have lost its connection with all of its streams.
+    """
+    over = {host: count > allowed.get(host, 0) for host, count in at_work.items()}
+    bound = [host for host in at_work if over[host] or allowed.get(host, 0) < settings.hosts.get(host, 0)]
+    return bool(bound) and all(over[host] for host in bound)
+
+
+def streams_on_hosts(state: GovernorState, settings: Settings) -> Mapping[str, int]:
+    """How many streams each host may have while chunks may be begun; 0 only for hosts that have none at all."""
+    caps = [brake.cap for brake in state.latencies.values() if brake.cap is not None]
+    found: dict[str, int] = {}
+    for host, own in settings.hosts.items():
+        brake = state.loads.get(host, Brake())
+        numbers = [own, *caps, *([brake.cap] if brake.cap is not None else [])]
+        if state.by is StreamsBy.MEASURED:
+            numbers.append(state.climb.level)
+        found[host] = max(min(numbers), 1) if own else 0
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What may be at work now, and why, as a sentence without its full stop."""
+
+    gate: Gate
+    bound: Bound
+    hosts: Mapping[str, int]
+    most: int
+    bwlimit_bytes_per_s: int | None
+    reason: str
+
+    @property
+    def streams(self) -> int:
+        """In all."""
+        return sum(self.hosts.values())
+
+
+def decide(state: GovernorState, settings: Settings, controls: Controls) -> Decision:
+    """What may be at work now."""
+    hosts = streams_on_hosts(state, settings)
+    bound, reason = _why(state, settings, hosts)
+    if settings.gate is Gate.PAUSED:
+        hold = controls.hold
+        words = f": {hold.reason}" if hold is not None and hold.reason else ""
+        bound, reason = Bound.PAUSE, f"paused by {hold.by if hold is not None else 'somebody'}{words}"
+    elif settings.gate is Gate.OUTSIDE_WINDOWS:
+        bound, reason = Bound.WINDOWS, "outside the windows of [transfer]"
+    if settings.gate is not Gate.OPEN:
+        hosts = dict.fromkeys(hosts, 0)
+    return Decision(
+        gate=settings.gate,
+        bound=bound,
+        hosts=hosts,
+        most=settings.most,
+        bwlimit_bytes_per_s=settings.limits.bwlimit_bytes_per_s,
+        reason=reason,
+    )
+
+
+def _why(state: GovernorState, settings: Settings, hosts: Mapping[str, int]) -> tuple[Bound, str]:
+    """What binds most."""
+    slow = [(brake.cap, side) for side, brake in state.latencies.items() if brake.cap is not None]
+    highest = max(hosts.values(), default=0)
+    if slow and min(slow)[0] <= highest:
+        _, side = min(slow)
+        limit_s = settings.limits.max_latency_s or 0.0
+        took = f"{1000.0 * state.latency_s.get(side, 0.0):,.0f} ms"
+        return Bound.LATENCY, (
+            f"small operations on the {side.value} take long: the newest probe took {took}, the limit is "
+            f"{1000.0 * limit_s:,.0f} ms"
+        )
+    busy = sorted(host for host, brake in state.loads.items() if brake.cap is not None)
+    if busy:
+        loads = ", ".join(f"{host} {state.load.get(host, 0.0):.1f}" for host in busy)
+        return Bound.LOAD, f"hosts have much to do: load of {loads}, the limit is {settings.limits.max_load:g}"
+    if state.by is StreamsBy.FIXED or highest >= settings.ceiling:
+        return Bound.JOBS, "as many as the limits permit"
+    if state.climb.trying:
+        return Bound.TRYING, f"measuring what {several(highest, 'stream')} on a host bring"
+    return Bound.THROUGHPUT, f"more than {several(highest, 'stream')} on a host bring little"
+
+
+def _braked_now(state: GovernorState, settings: Settings) -> bool:
+    free = replace(state, latencies={}, loads={})
+    return streams_on_hosts(state, settings) != streams_on_hosts(free, settings)
+
+
+def _smaller(one: int | None, other: int | None) -> int | None:
+    given = [number for number in (one, other) if number is not None]
+    return min(given, default=None)
+
+
+# ---
+# What waits because people or windows keep it from beginning. Pure.
+
+
+def governing_blockers(governing: GoverningFacts) -> Iterator[Blocker]:
+    """A pause, and the time outside of windows while a run waits for the next one."""
+    hold, record = governing.controls.hold, governing.governor
+    if hold is not None:
+        why = f": {hold.reason}" if hold.reason else ""
+        yield Blocker(subject="runs and cutovers", on=f"paused by {hold.by}{why}", hint="migrator resume")
+    elif governing.at_work and record is not None and record.gate is Gate.OUTSIDE_WINDOWS:
+        yield Blocker(
+            subject="run",
+            on="it is outside the windows of [transfer]",
+            hint="none needed: it goes on with the next one",
+        )

@@ -1,0 +1,285 @@
+"""What follows from an attempt: done, retried, split, given up, or a stop of the pool."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from migrator.catalog.rules_packing import Paths, divisible, halves, set_apart, total_bytes
+from migrator.core.events import EventKind, Severity
+from migrator.core.paths import show
+from migrator.core.states import AttemptState, ChunkKind, ChunkState
+from migrator.hosts.model import ProcessIdentity
+from migrator.plan.model import Chunk, ListedPath
+from migrator.transfer.attempt import BY_DESCRIPTOR, Attempt, Result
+from migrator.transfer.context import LOG, PassUnderWay
+from migrator.transfer.meter import Meter
+from migrator.transfer.model import ChunkRecord, FileProblem, FileProblemKind, StopReason, StreamCounters, Verdict
+from migrator.transfer.rules import NextStep, after_failure, delay_s, is_lasting
+
+# ---
+# What follows from how an attempt ended: done, again, apart, split, given up, or a stop of everything.
+
+
+_SHOWN_STDERR_BYTES = 300
+
+
+class Settlement:
+    """Records what became of attempts and chunks. Nothing is awaited here: no cancellation can come between the parts."""
+
+    def __init__(self, under_way: PassUnderWay, meter: Meter) -> None:
+        self._pass = under_way
+        self._world = under_way.world
+        self._passes = under_way.world.ledger.passes
+        self._meter = meter
+
+    def follow(self, chunk: ChunkRecord, paths: Sequence[ListedPath], attempt: Attempt, result: Result) -> float | None:
+        """Record an attempt's result and what follows from it. Nothing is awaited here: no cancellation can come
+        between the parts.
+        """
+        outcome = {"verdict": result.verdict.value, "exit_code": result.exit_code, "said": result.message}
+        LOG.info("attempt ended", extra={**attempt.facts, **outcome})
+        if result.verdict is Verdict.STOP and result.stop is not None:
+            self.finish(attempt.id, AttemptState.INTERRUPTED, ChunkState.PENDING, result, result.bad)
+            self._meter.file_bad(len(result.bad))
+            self._pass.stop(*result.stop)
+            return None
+        if result.verdict is Verdict.INTERRUPTED:
+            count = self._pass.interruptions[chunk.id] = self._pass.interruptions.get(chunk.id, 0) + 1
+            if count <= self._pass.request.retry.interruptions:
+                self.finish(attempt.id, AttemptState.INTERRUPTED, ChunkState.PENDING, result)
+                if not result.told:
+                    self.retried(chunk, f"its stream was ended by something else: {result.message}")
+                return delay_s(count, self._pass.request.retry)
+        if result.verdict is not Verdict.DONE:
+            return self._failed(chunk, paths, attempt, result)
+        bad = (*result.bad, *result.again)
+        if not bad:
+            told = (*result.vanished, *result.changed)
+            self.finish(attempt.id, AttemptState.SUCCEEDED, ChunkState.DONE, result, told)
+            if arrived := [listed.path for listed in paths if listed.path in self._pass.known_io_errors]:
+                self._passes.clear_attention(self._pass.pass_id, arrived)
+            self._done(chunk, paths)
+            return None
+        return self._with_bad_files(chunk, paths, attempt, result, bad)
+
+    def _with_bad_files(
+        self,
+        chunk: ChunkRecord,
+        paths: Sequence[ListedPath],
+        attempt: Attempt,
+        result: Result,
+        bad: Sequence[FileProblem],
+    ) -> float | None:
+        """Bad files do not sink their chunk: they are set apart in one of their own, and what is left is done. What a
+        brick did not give is read through the mount next: there is no other proof that a file is bad, or has moved.
+        """
+        rest, apart = set_apart(paths, {problem.path for problem in bad})
+        if rest and apart:
+            parts = ((rest, chunk.brick), (apart, None))
+            done, waiting = self.divide(chunk, attempt.id, AttemptState.SUCCEEDED, result, parts)
+            LOG.info("chunk %s: bad files set apart in chunk %s: %s", chunk.number, waiting.number, len(bad))
+            settled = self.intend_without_stream(done)
+            in_rest = {listed.path for listed in rest}
+            told = tuple(problem for problem in (*result.vanished, *result.changed) if problem.path in in_rest)
+            self.finish(settled, AttemptState.SUCCEEDED, ChunkState.DONE, None, told)
+            self._done(done, rest)
+            return None
+        if chunk.brick is not None:
+            self._through_mount(chunk, paths, attempt, result, f"{show(bad[0].path)}: {bad[0].reason}")
+            return None
+        failures = self._count_failure(chunk)
+        if failures < self._pass.request.retry.tries and not all(is_lasting(problem) for problem in bad):
+            self.finish(attempt.id, AttemptState.FAILED, ChunkState.PENDING, result)
+            self.retried(chunk, f"{show(bad[0].path)}: {bad[0].reason}")
+            return delay_s(failures, self._pass.request.retry)
+        self.finish(attempt.id, AttemptState.FAILED, ChunkState.FAILED, result, (*bad, *result.vanished))
+        self.bad(bad)
+        return None
+
+    def _failed(
+        self, chunk: ChunkRecord, paths: Sequence[ListedPath], attempt: Attempt, result: Result
+    ) -> float | None:
+        """An attempt failed and blamed no file."""
+        failures = self._count_failure(chunk)
+        policy = self._pass.request.retry
+        if chunk.brick is not None and failures >= policy.tries:
+            self._through_mount(chunk, paths, attempt, result, result.message)
+            return None
+        step = after_failure(failures, policy, divisible=divisible(paths), is_part=chunk.list_path is not None)
+        match step:
+            case NextStep.RETRY:
+                self.finish(attempt.id, AttemptState.FAILED, ChunkState.PENDING, result)
+                self.retried(chunk, result.message)
+                return delay_s(failures, policy)
+            case NextStep.SPLIT:
+                first, second = self.divide(
+                    chunk, attempt.id, AttemptState.FAILED, result, [(half, chunk.brick) for half in halves(paths)]
+                )
+                message = f"chunk {chunk.number} keeps failing ({result.message}): split into {first.number} and {second.number}"
+                self._say(EventKind.CHUNK_SPLIT, Severity.WARNING, chunk, message)
+                return None
+            case NextStep.GIVE_UP:
+                said = show(result.stderr_tail[-_SHOWN_STDERR_BYTES:].strip())
+                reason = f"{result.message}; {said}" if said else result.message
+                bad = tuple(
+                    FileProblem(path=listed.path, kind=FileProblemKind.BAD, errno=None, reason=reason)
+                    for listed in paths
+                )
+                self.finish(attempt.id, AttemptState.FAILED, ChunkState.FAILED, result, bad)
+                self._say(EventKind.CHUNK_FAILED, Severity.ERROR, chunk, f"chunk {chunk.number} failed: {reason}")
+                self.bad(bad)
+                return None
+
+    def interrupted(self, attempt: Attempt) -> None:
+        """An attempt was ended from outside: its chunk waits again, and the record says how far it came."""
+        how_far = Result(
+            verdict=Verdict.INTERRUPTED,
+            counters=attempt.counters,
+            exit_code=attempt.exit_code,
+            stderr_tail=attempt.stderr_tail,
+        )
+        self.finish(attempt.id, AttemptState.INTERRUPTED, ChunkState.PENDING, how_far)
+
+    def _through_mount(
+        self, chunk: ChunkRecord, paths: Sequence[ListedPath], attempt: Attempt, result: Result, why: str
+    ) -> None:
+        """What its brick does not give is read through the mount: by a chunk in the place of this one."""
+        (instead,) = self.divide(chunk, attempt.id, AttemptState.FAILED, result, [(tuple(paths), None)])
+        message = f"chunk {chunk.number} is read through the mount, as chunk {instead.number}: {why}"
+        self._say(EventKind.CHUNK_RETRIED, Severity.INFO, chunk, message)
+
+    def intend_without_stream(self, chunk: ChunkRecord) -> int:
+        """An attempt for the record alone: nothing is started."""
+        attempt_id = self._passes.intend(
+            chunk_id=chunk.id,
+            token=self._world.tokens(),
+            host=self._world.own_host,
+            engine=BY_DESCRIPTOR,
+            argv=(),
+            at_s=self._world.clock.now_s(),
+        )
+        own = ProcessIdentity(pid=self._pass.request.pid, start_ticks=0, boot_id="")
+        self._passes.started(attempt_id, own)
+        return attempt_id
+
+    def divide(
+        self,
+        chunk: ChunkRecord,
+        attempt_id: int,
+        state: AttemptState,
+        result: Result | None,
+        parts: Sequence[tuple[Paths, str | None]],
+        *,
+        problems: Sequence[FileProblem] = (),
+    ) -> Sequence[ChunkRecord]:
+        """Replace a chunk by parts, each with the brick that it is read from (None: the mount).
+
+        Lists first, then the ledger: a list that no chunk names does no harm.
+        """
+        number = self._passes.next_chunk_number(self._pass.pass_id)
+        written: list[tuple[Chunk, str]] = []
+        for offset, (part, brick) in enumerate(parts):
+            piece = Chunk(
+                number=number + offset,
+                kind=chunk.kind,
+                tree=chunk.tree,
+                files=_files(chunk, part),
+                size_bytes=total_bytes(part),
+                brick=brick,
+            )
+            written.append((piece, self._world.chunk_lists.write_split(self._pass.pass_id, piece, part)))
+        replaced = self._passes.split(chunk.id, written)
+        self.finish(attempt_id, state, ChunkState.SPLIT, result, problems)
+        return replaced
+
+    def finish(
+        self,
+        attempt_id: int,
+        state: AttemptState,
+        chunk_state: ChunkState,
+        result: Result | None,
+        problems: Sequence[FileProblem] = (),
+    ) -> None:
+        self._passes.finish(
+            attempt_id,
+            at_s=self._world.clock.now_s(),
+            state=state.value,
+            exit_code=result.exit_code if result else None,
+            counters=result.counters if result else StreamCounters(),
+            stderr_tail=result.stderr_tail if result else b"",
+            chunk_state=chunk_state,
+            problems=problems,
+        )
+
+    def _done(self, chunk: ChunkRecord, paths: Sequence[ListedPath]) -> None:
+        files, size_bytes = _files(chunk, paths), total_bytes(paths)
+        self._pass.tally.add(chunk, files, size_bytes)
+        self._meter.chunk_done(chunk, files, size_bytes)
+        self._pass.failures.pop(chunk.id, None)
+
+    def bad(self, problems: Sequence[FileProblem]) -> None:
+        self._meter.file_bad(len(problems))
+        for problem in problems:
+            self._pass.invocation.say(
+                EventKind.FILE_BAD, Severity.WARNING, show(problem.path), f"{show(problem.path)}: {problem.reason}"
+            )
+
+    def retried(self, chunk: ChunkRecord, why: str) -> None:
+        self._say(EventKind.CHUNK_RETRIED, Severity.INFO, chunk, f"chunk {chunk.number} is tried again: {why}")
+
+    def _count_failure(self, chunk: ChunkRecord) -> int:
+        count = self._pass.failures[chunk.id] = self._pass.failures.get(chunk.id, 0) + 1
+        return count
+
+    def _say(self, kind: EventKind, severity: Severity, chunk: ChunkRecord, message: str) -> None:
+        subject = f"batch {self._pass.batch.number}, chunk {chunk.number}"
+        self._pass.invocation.say(kind, severity, subject, message)
+
+    def tree_gone(self, chunk: ChunkRecord) -> None:
+        if chunk.tree not in self._pass.trees_gone:
+            self._pass.trees_gone.add(chunk.tree)
+            message = f"the user tree {show(chunk.tree)} has vanished since the scan: nothing of it can be copied"
+            self._say(EventKind.FILE_BAD, Severity.WARNING, chunk, message)
+
+
+def _files(chunk: ChunkRecord, paths: Sequence[ListedPath]) -> int:
+    """How many files these paths of a chunk count for: a file in ranges counts where it is put in place."""
+    return 0 if chunk.kind is ChunkKind.RANGES else len(paths)
+
+
+# ---
+# What becomes of an attempt where storage of the target is lost or full.
+
+
+_HELD_REASONS = frozenset({StopReason.TARGET_STUCK, StopReason.IO_ERROR, StopReason.DISCONNECTED})
+"""What a server that is down is seen as: in a pass that can wait these stop nothing."""
+
+
+async def because_of_storage(
+    under_way: PassUnderWay, settle: Settlement, chunk: ChunkRecord, attempt: Attempt, result: Result
+) -> tuple[float | None, Result]:
+    """Where storage of the target is lost, its chunks are not to blame: the attempt is settled, and its chunk waits, for so
+    long at least (None: not settled). What stops the pool all the same names the storage target.
+    """
+    watch, reason = under_way.storage, result.stop[0] if result.stop else None
+    if watch is None or (result.verdict is Verdict.DONE and not result.bad):
+        return None, result
+    if reason is StopReason.TARGET_FULL:
+        return None, _with_words(result, await watch.full_words())
+    if result.verdict is Verdict.STOP and reason not in _HELD_REASONS:
+        return None, result
+    lost = await watch.look()
+    if not lost:
+        return None, result
+    if not under_way.waits_for_storage:
+        return None, _with_words(result, "; ".join(lost))
+    settle.interrupted(attempt)
+    settle.retried(chunk, f"storage of the target is lost ({'; '.join(lost)})")
+    return delay_s(1, under_way.request.retry), result
+
+
+def _with_words(result: Result, words: str) -> Result:
+    """A stop that says more."""
+    if result.stop is None or not words:
+        return result
+    reason, detail = result.stop
+    return replace(result, stop=(reason, f"{detail}; {words}" if detail else words))

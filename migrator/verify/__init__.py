@@ -1,0 +1,1 @@
+"""`verify`: compare both sides of a batch and write the manifest."""

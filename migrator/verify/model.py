@@ -1,0 +1,206 @@
+"""What a verification found, and which digests may be carried over. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from migrator.core.entry import Entry, EntryType
+from migrator.core.units import NS_PER_S
+
+# ---
+# What a comparison of both sides found.
+
+
+class DifferenceKind(StrEnum):
+    """How a path of the source and of the target differ."""
+
+    MISSING = "missing"
+    EXTRA = "extra"
+    TYPE = "type"
+    SIZE = "size"
+    CONTENT = "content"
+    MTIME = "mtime"
+    OWNER = "owner"
+    MODE = "mode"
+    SYMLINK_TARGET = "symlink-target"
+    DEVICE = "device"
+    ACL = "acl"
+    XATTR = "xattr"
+    HARD_LINKS = "hard-links"
+    SPARSENESS = "sparseness"
+    UNREADABLE = "unreadable"
+    CHANGED = "changed-while-read"
+    UNPROVEN = "unproven"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One difference at one path, both sides in words."""
+
+    path: bytes
+    kind: DifferenceKind
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DigestPolicy:
+    """Which files have their content compared: `share` of them (1.0: all), chosen by a seeded hash of the path."""
+
+    algorithm: str
+    share: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideFacts:
+    """What a file of one side was when it was listed, as far as every change of its content changes it."""
+
+    ino: int
+    size_bytes: int
+    mtime_ns: int
+    ctime_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContentReading:
+    """Which verification really read content, and what the clock of each side showed before that side was synced, which
+    was before anything was read. None: it is not known.
+    """
+
+    verification: int
+    source_clock_ns: int | None
+    target_clock_ns: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadContent:
+    """A file whose content was read on both sides and was equal: what both sides were then, and the digest."""
+
+    source: SideFacts
+    target: SideFacts
+    digest: bytes
+    reading: ContentReading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerificationRecord:
+    """The closing facts of one verification. `whole` needs both sides read without error and the source healthy.
+
+    `expected` counts, by kind, what the target is known not to keep: no difference, and no silence either.
+
+    `paths` are all that were compared, `files` the regular files among them, `equal_paths` those without a difference.
+    A file with several names counts once in `size_bytes` and `digested_bytes`. `differences_file` lists every
+    difference; `examples` are the first of each kind, and only as long as the verification's result is at hand: they
+    are not in the ledger.
+
+    `trees` are the user trees that it covered; empty: all of the batch. `digested_files` had their content read on both
+    sides by this verification, and it was equal. Of `carried_files` an earlier one had read it, and nothing has changed
+    since on either side.
+    """
+
+    id: int
+    plan: str
+    batch: int
+    started_at_s: float
+    finished_at_s: float | None
+    policy: DigestPolicy
+    paths: int
+    size_bytes: int
+    digested_files: int
+    digested_bytes: int
+    proven_gone: int
+    differences: Mapping[str, int]
+    expected: Mapping[str, int]
+    whole: bool
+    reasons: tuple[str, ...]
+    manifest: str | None
+    manifest_digest: str | None
+    files: int = 0
+    equal_paths: int = 0
+    differences_file: str | None = None
+    trees: tuple[bytes, ...] = ()
+    carried_files: int = 0
+    carried_bytes: int = 0
+    examples: tuple[Difference, ...] = field(default=(), compare=False)
+
+    @property
+    def percent_content(self) -> float | None:
+        """Percent of the bytes whose content is proven to be equal, not only their attributes; None where there are no
+        bytes.
+
+        Rounded down to one digit: 100 is all of them.
+        """
+        if self.size_bytes <= 0:
+            return None
+        return min(self.proven_bytes * 1000 // self.size_bytes, 1000) / 10
+
+    @property
+    def proven_bytes(self) -> int:
+        """Bytes whose content is proven to be equal, by this verification or by an earlier one."""
+        return self.digested_bytes + self.carried_bytes
+
+    def covers(self, tree: bytes) -> bool:
+        """Whether a tree of its batch was compared."""
+        return not self.trees or tree in self.trees
+
+
+# ---
+# Whether the content of a file has to be read again, or is what an earlier verification read. Pure.
+#
+# Whatever changes the content of a file gives it a new ctime, and nobody but the kernel sets a ctime. So a file whose
+# inode, size, mtime and ctime are what they were when its content was read holds what it held then, if two things are
+# seen to:
+#
+# - the clock that ctimes come from is coarse (from milliseconds to two seconds), and those of the clients of a volume differ a
+#   little. A change right after the reading could get the very ctime that was recorded. So the recorded ctime has to lie
+#   `CTIME_MARGIN_NS` before the reading.
+# - who writes to mapped memory gets a new ctime only with the first write to a page that is clean. So the side has to have
+#   been synced between that moment and the reading.
+#
+# Both are seen to by comparing with what the side's own clock showed before that sync. Where it is not known what that was,
+# the content is read again; that is what every doubt comes to.
+
+
+CTIME_MARGIN_NS = 2 * NS_PER_S
+
+
+def is_carried_over(earlier: ReadContent, source: Entry, target: Entry) -> bool:
+    """Whether both sides of a path hold what they held when their content was read and found to be equal."""
+    reading = earlier.reading
+    return (
+        _is_the_same(earlier.source, source)
+        and _is_the_same(earlier.target, target)
+        and _lasts(earlier.source, reading.source_clock_ns)
+        and _lasts(earlier.target, reading.target_clock_ns)
+    )
+
+
+def facts_of(entry: Entry) -> SideFacts:
+    """What must not change while its content is to count as read."""
+    return SideFacts(ino=entry.ino, size_bytes=entry.size_bytes, mtime_ns=entry.mtime_ns, ctime_ns=entry.ctime_ns)
+
+
+def earlier_verifications(records: Iterable[VerificationRecord], policy: DigestPolicy) -> Sequence[VerificationRecord]:
+    """Those whose manifests may be asked, the best first: the newest of those that read as large a share as is wanted
+    now. One that is not whole proves nothing.
+    """
+    usable = [
+        record
+        for record in records
+        if record.whole
+        and record.finished_at_s is not None
+        and record.manifest is not None
+        and record.manifest_digest is not None
+        and record.policy.algorithm == policy.algorithm
+        and record.policy.share > 0.0
+    ]
+    return sorted(usable, key=lambda record: (min(record.policy.share, policy.share), record.id), reverse=True)
+
+
+def _is_the_same(earlier: SideFacts, now: Entry) -> bool:
+    return now.type is EntryType.FILE and earlier == facts_of(now)
+
+
+def _lasts(facts: SideFacts, clock_ns: int | None) -> bool:
+    return clock_ns is not None and facts.ctime_ns + CTIME_MARGIN_NS <= clock_ns

@@ -1,0 +1,626 @@
+"""`verify`: guards, walk, earlier catalogs, guards again, manifest, record."""
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from migrator.beegfs.tool import StorageTargets
+from migrator.catalog.model import CatalogRecord
+from migrator.catalog.ports import ClosedManifest, Examples, ManifestDraft, Manifests
+from migrator.core.clock import Clock
+from migrator.core.entry import EntryType
+from migrator.core.errors import ExitCode, Interrupted, MigratorError, Refused, UsageError
+from migrator.core.events import Event, EventKind, Severity
+from migrator.core.paths import parent, show
+from migrator.core.progress import Progress, VerifyProgress
+from migrator.core.states import BatchState
+from migrator.core.units import NS_PER_S, format_count, format_size, several
+from migrator.fs.model import TargetCapabilities
+from migrator.fs.ports import SourceFileSystem, TargetFileSystem
+from migrator.gluster.model import SourceHealth
+from migrator.ledger.model import SiteRecord
+from migrator.plan.model import Batch, Plan
+from migrator.plan.rules import after_verification
+from migrator.reap.archive import ProvenArchives
+from migrator.reap.ports import ReapIndex, ReapLists
+from migrator.site.guards import mounts_not_recorded
+from migrator.site.rules_guards import health_problems
+from migrator.verify.model import ContentReading, Difference, DifferenceKind, DigestPolicy, VerificationRecord
+from migrator.verify.walk import (
+    HELD_ENTRIES,
+    Absences,
+    Carrying,
+    StorageWait,
+    Tally,
+    TreeComparison,
+    compare_links,
+    error_problem,
+)
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+
+# ---
+# Whatever any scan saw in the trees is in the manifest, is reported, or is proven gone.
+
+
+async def compare_with_catalogs(
+    scans: Sequence[CatalogRecord],
+    draft: ManifestDraft,
+    comparison: TreeComparison,
+    tally: Tally,
+    *,
+    trees: tuple[bytes, ...],
+    workers: int,
+) -> tuple[str, ...]:
+    """Account for every path that any of the scans saw in the trees; returns why a catalog could not be asked.
+
+    A directory that the walk missed is walked after all, and the rest asked for again: there may be more in it than any
+    scan saw.
+    """
+    catalogs = [scan.name for scan in scans]
+    kept = [scan.name for scan in scans if scan.finished_at_s is not None or not _is_taken_away(scan)]
+    problems = await asyncio.to_thread(draft.catalog_problems, kept)
+    while True:
+        tally.proven_gone = 0
+        pieces = draft.unaccounted(catalogs, trees)
+        while piece := await asyncio.to_thread(_next_piece, pieces):
+            await _account_piece(piece, comparison, tally, workers)
+        if not comparison.late_directories:
+            return problems
+        comparison.late_directories.clear()
+        await comparison.run()
+
+
+async def _account_piece(piece: Sequence[bytes], comparison: TreeComparison, tally: Tally, workers: int) -> None:
+    """From the outermost paths inwards: what lies in a directory that is to be walked waits for that."""
+    left = set(piece)
+    while left := {path for path in left if not _has_above(path, comparison.late_directories)}:
+        outermost = sorted(path for path in left if not _has_above(path, left))
+        share = -(-len(outermost) // max(workers, 1))
+        parts = [outermost[start : start + share] for start in range(0, len(outermost), share)]
+        await asyncio.gather(*(asyncio.to_thread(_account, part, comparison, tally) for part in parts))
+        left.difference_update(outermost)
+
+
+def _account(paths: Sequence[bytes], comparison: TreeComparison, tally: Tally) -> None:
+    """Each path is compared after all, or proven gone; what is neither is unproven."""
+    for path in paths:
+        try:
+            if not comparison.compare_late(path):
+                tally.gone()
+        except OSError as error:
+            words = f"cannot be looked at: {error_problem(path, 'look', error).reason}"
+            tally.found(
+                Difference(path=path, kind=DifferenceKind.UNPROVEN, source=words, target="an earlier scan saw it")
+            )
+
+
+def _is_taken_away(scan: CatalogRecord) -> bool:
+    """Whether a scan's catalog is taken away where it is stopped before its end: nothing could go on with it."""
+    return bool(scan.scope) or scan.via == "bricks"
+
+
+def _next_piece(pieces: Iterator[Sequence[bytes]]) -> Sequence[bytes]:
+    return next(pieces, ())
+
+
+def _has_above(path: bytes, directories: Container[bytes]) -> bool:
+    """Whether one of the directories is above the path."""
+    while path := parent(path):
+        if path in directories:
+            return True
+    return False
+
+
+# ---
+# What has to hold before a verification reads anything, and after it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guards:
+    """The guards of one verification: both mounts, and the health of the source. `say` is told of a refusal."""
+
+    site: SiteRecord
+    source: SourceFileSystem
+    target: TargetFileSystem
+    say: Callable[[EventKind, Severity, str], None]
+
+    async def before(self) -> SourceHealth:
+        """Refuse before anything is read: with a brick down the mount shows fewer files and no error.
+
+        Returns the health then. Raises Refused.
+        """
+        problems = await self._mounts()
+        health = await self.source.health()
+        problems += health.problems
+        if problems:
+            message = "nothing was verified: " + "; ".join(problems)
+            self.say(EventKind.GUARD_REFUSED, Severity.ERROR, message)
+            raise Refused(
+                message,
+                cause="a brick or a mount is not as it has to be, so what it shows may not be all",
+                hint="mend it, check with `migrator doctor`, then verify again",
+            )
+        return health
+
+    async def afterwards(self, before: SourceHealth) -> tuple[str, ...]:
+        """Why what was read in between may not be all; nothing where it is."""
+        after = await self.source.health()
+        return (*await self._mounts(), *health_problems(before, after))
+
+    async def _mounts(self) -> tuple[str, ...]:
+        return await asyncio.to_thread(mounts_not_recorded, self.site, self.source, self.target)
+
+
+# ---
+# What is to be verified, and whether it fits plan and ledger.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyRequest:
+    """What to verify: a batch of a plan that was read (and so checked), how, and with how many worker threads.
+
+    `trees` are the user trees of the batch to compare; empty: all. With `carry` the content of a file is not read again
+    where an earlier verification of this site read it and nothing has changed since on either side (`decide.carrying`).
+    `held_entries` bounds how many names of one directory a worker holds in memory at a time.
+    """
+
+    plan: Plan
+    batch: int
+    policy: DigestPolicy
+    trees: tuple[bytes, ...] = ()
+    carry: bool = False
+    workers: int = 4
+    held_entries: int = HELD_ENTRIES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A request that fits: the site, what its target keeps, the batch with the trees to compare alone, and its state.
+
+    `trees` are those trees where they are not all of the batch; empty otherwise.
+    """
+
+    site: SiteRecord
+    capabilities: TargetCapabilities
+    batch: Batch
+    state: BatchState
+    trees: tuple[bytes, ...]
+
+
+def check_request(request: VerifyRequest, ledger: "Ledger") -> Checked:
+    """Raises UsageError where plan, batch or trees do not fit, Refused where there is nothing to verify yet."""
+    plan, number = request.plan, request.batch
+    site = ledger.site.read()
+    if site is None:
+        raise UsageError("the ledger knows no site yet", hint="run `migrator init` first")
+    if plan.site_id != site.site_id:
+        raise Refused(
+            f"plan {plan.name!r} was made for another site ({plan.site})",
+            cause="the plans directory or site.toml belongs to another migration",
+            hint="run `migrator plan` for this site",
+        )
+    batch = next((batch for batch in plan.batches if batch.number == number), None)
+    known = ledger.plans.read(plan.name)
+    if batch is None:
+        last = max((batch.number for batch in plan.batches), default=0)
+        raise UsageError(f"plan {plan.name!r} has no batch {number}", hint=f"its batches are numbered from 1 to {last}")
+    state = None if known is None else known.batches.get(number)
+    if state is None or state is BatchState.PLANNED:
+        raise Refused(
+            f"batch {number} of plan {plan.name!r} has not been run",
+            hint=f"run `migrator run --user-batch {number}` first",
+        )
+    if site.capabilities is None:
+        raise Refused(
+            "what the target can keep is not known",
+            cause="it is probed by `migrator doctor`, which has not been run, or could not write there",
+            hint="run `migrator doctor`",
+        )
+    trees = _chosen_trees(request, batch)
+    narrowed = _narrowed(plan, batch, trees) if trees else batch
+    return Checked(site=site, capabilities=site.capabilities, batch=narrowed, state=state, trees=trees)
+
+
+def _chosen_trees(request: VerifyRequest, batch: Batch) -> tuple[bytes, ...]:
+    """In the plan's order; empty where all of the batch is meant, also by name. Raises UsageError."""
+    existing = [tree.path for tree in batch.trees]
+    unknown = [tree for tree in request.trees if tree not in existing]
+    if unknown:
+        raise UsageError(
+            f"batch {batch.number} of plan {request.plan.name!r} has no user tree {', '.join(map(show, unknown))}",
+            hint=f"see what it has: `migrator status --plan {request.plan.name}`",
+        )
+    chosen = tuple(tree for tree in existing if tree in request.trees)
+    return chosen if len(chosen) < len(existing) else ()
+
+
+def _narrowed(plan: Plan, batch: Batch, trees: Container[bytes]) -> Batch:
+    """A batch with some of its trees alone, and what the plan says that these hold."""
+    usages = [usage for usage in plan.ranking if usage.tree.path in trees]
+    return replace(
+        batch,
+        trees=tuple(tree for tree in batch.trees if tree.path in trees),
+        size_bytes=sum(usage.size_bytes for usage in usages),
+        files=sum(usage.files for usage in usages),
+        # The ranking counts the tree's own directory, a batch does not.
+        directories=sum(usage.directories - 1 for usage in usages),
+    )
+
+
+# ---
+# What people are told of a verification: how far it is, what it found, and what the shell sees.
+
+
+_SHOW_EVERY_S = 0.5
+
+
+def exit_code(record: VerificationRecord) -> ExitCode:
+    """What the shell sees. A verification that is not whole proves nothing, whatever it found: refused. One that is
+    whole and found differences has files that need attention; expected losses are none.
+    """
+    if not record.whole:
+        return ExitCode.REFUSED
+    return ExitCode.ATTENTION if record.differences else ExitCode.DONE
+
+
+class Telling:
+    """Events and progress of one verification, from when this is made."""
+
+    def __init__(self, ledger: "Ledger", progress: Progress, clock: Clock, *, batch: int) -> None:
+        self._ledger = ledger
+        self._progress = progress
+        self._clock = clock
+        self._subject = f"batch {batch}"
+        self._began_s = clock.monotonic_s()
+
+    def event(self, kind: EventKind, severity: Severity, message: str) -> None:
+        """Say something, and keep it."""
+        event = Event(at_s=self._clock.now_s(), kind=kind, severity=severity, subject=self._subject, message=message)
+        self._ledger.events.add(event)
+        self._progress.event(event)
+
+    def began(self, batch: Batch) -> None:
+        """Something is read from now on."""
+        of = f"{several(_path_count(batch), 'path')} of {several(len(batch.trees), 'user tree')}"
+        self.event(EventKind.VERIFY_STARTED, Severity.INFO, f"comparing {of}")
+
+    async def show_again_and_again(self, batch: Batch, tally: Tally) -> None:
+        """How far it is, until it is cancelled."""
+        while True:
+            self.show(batch, tally)
+            await self._clock.sleep(_SHOW_EVERY_S)
+
+    def show(self, batch: Batch, tally: Tally) -> None:
+        """How far it is."""
+        # The plan counts what lies in the trees; what users added since is no more than a whole either.
+        paths, size_bytes = tally.paths, tally.size_bytes
+        self._progress.show(
+            VerifyProgress(
+                batch=batch.number,
+                elapsed_s=self._clock.monotonic_s() - self._began_s,
+                paths=paths,
+                total_paths=max(_path_count(batch), paths),
+                size_bytes=size_bytes,
+                total_bytes=max(batch.size_bytes, size_bytes),
+                differences=tally.difference_count,
+                digested_bytes=tally.digested_bytes,
+                carried_bytes=tally.carried_bytes,
+            )
+        )
+
+    def result(self, record: VerificationRecord, examples: Examples) -> None:
+        """What was found, kind by kind with an example, and the sum of it."""
+        for difference in examples.differences:
+            count = record.differences.get(difference.kind.value, 0)
+            words = f"{format_count(count)} x {difference.kind.value}, as {show(difference.path)}"
+            detail = f"source {difference.source}, target {difference.target}"
+            self.event(EventKind.FILE_BAD, Severity.WARNING, f"{words} ({detail})")
+        for loss in examples.losses:
+            count = record.expected.get(loss.kind.value, 0)
+            words = f"{format_count(count)} x {loss.kind.value}, as {show(loss.path)} ({loss.detail})"
+            self.event(EventKind.VERIFY_FINISHED, Severity.INFO, f"the target cannot keep, as expected: {words}")
+        severity = Severity.INFO if exit_code(record) is ExitCode.DONE else Severity.WARNING
+        self.event(EventKind.VERIFY_FINISHED, severity, _summary(record))
+
+
+def _path_count(batch: Batch) -> int:
+    """What a verification compares: also the trees' own directories, which a plan does not count."""
+    return batch.files + batch.directories + len(batch.trees)
+
+
+def _summary(record: VerificationRecord) -> str:
+    content = f"content of {format_size(record.digested_bytes)} of {format_size(record.size_bytes)} read"
+    if record.carried_files:
+        content += f", that of {format_size(record.carried_bytes)} had been read before and has not changed since"
+    checked = f"{several(record.paths, 'path')} compared, {content}"
+    arrived = f"{format_count(record.equal_paths)} are equal and in the manifest"
+    if not record.whole:
+        return f"{checked}; not whole: {'; '.join(record.reasons)}"
+    total = sum(record.differences.values())
+    return f"{checked}; {arrived}; {several(total, 'difference')}" if total else f"{checked}; {arrived}; all equal"
+
+
+# ---
+# The stage: guards, walk of both sides, hard links, earlier catalogs, guards again, manifest, record.
+
+
+EXAMPLES_PER_KIND = 3
+"""How many differences of each kind are shown with the result; the list beside the manifest has them all."""
+
+
+async def verify(
+    request: VerifyRequest,
+    *,
+    source: SourceFileSystem,
+    target: TargetFileSystem,
+    manifests: Manifests,
+    ledger: "Ledger",
+    progress: Progress,
+    clock: Clock,
+    reap_lists: ReapLists | None = None,
+    archived: ProvenArchives | None = None,
+    storage: StorageTargets | None = None,
+) -> VerificationRecord:
+    """Compare both sides of a batch as they are now, and write the manifest of what arrived.
+
+    The caller holds the lock `run`, and gives file systems that were opened for this call. The batch becomes verified
+    only when the verification is whole and found no difference; one that was verified and is not any more goes back
+    to seeded. `archived` is what archives hold that were read back; without it the plan's reap list alone is believed of what
+    is not at its place, as for a user who goes back to the source. One of some trees alone never makes it verified, and takes that away only where it finds differences. With
+    `storage` it waits for storage of the target that is lost, and reads again what could not be read meanwhile. May be
+    called again at any time: every call is a verification and a manifest of its own.
+
+    Raises UsageError where plan or batch do not fit the site, Refused where a guard trips before anything is read
+    (what trips later makes the record not whole), Interrupted on cancellation, and MigratorError where the manifest
+    cannot be written.
+    """
+    stage = _Verification(
+        request,
+        source=source,
+        target=target,
+        manifests=manifests,
+        ledger=ledger,
+        progress=progress,
+        clock=clock,
+        reap_lists=reap_lists,
+        archived=archived,
+        storage=storage,
+    )
+    return await stage.run()
+
+
+class _Verification:
+    def __init__(
+        self,
+        request: VerifyRequest,
+        *,
+        source: SourceFileSystem,
+        target: TargetFileSystem,
+        manifests: Manifests,
+        ledger: "Ledger",
+        progress: Progress,
+        clock: Clock,
+        reap_lists: ReapLists | None,
+        archived: ProvenArchives | None,
+        storage: StorageTargets | None,
+    ) -> None:
+        self._request = request
+        self._storage = storage
+        self._waiting: StorageWait | None = None
+        self._archived = archived
+        self._reap_lists = reap_lists
+        self._source = source
+        self._target = target
+        self._manifests = manifests
+        self._ledger = ledger
+        self._clock = clock
+        self._telling = Telling(ledger, progress, clock, batch=request.batch)
+        self._reasons: list[str] = []
+        self._trees: tuple[bytes, ...] = ()
+
+    async def run(self) -> VerificationRecord:
+        """The whole stage."""
+        checked = check_request(self._request, self._ledger)
+        site, batch, self._trees = checked.site, checked.batch, checked.trees
+        if self._storage is not None:
+            self._waiting = StorageWait(self._storage, self._clock, self._telling.event)
+            await self._wait_for_storage(self._waiting)
+        guards = Guards(site=site, source=self._source, target=self._target, say=self._telling.event)
+        before = await guards.before()
+        number = self._ledger.verifications.start(
+            plan=self._request.plan.name, batch=batch.number, at_s=self._clock.now_s()
+        )
+        started_at_s = self._clock.now_s()
+        self._telling.began(batch)
+        name = f"{self._request.plan.name}-batch-{batch.number:04d}-{number:06d}"
+        draft = await asyncio.to_thread(self._manifests.create, name, algorithm=self._request.policy.algorithm)
+        tally = Tally(draft)
+        try:
+            manifest = await self._compare(batch, checked.capabilities, draft, tally, number)
+        except asyncio.CancelledError:
+            raise Interrupted(
+                f"the verification was stopped after {several(tally.paths, 'path')}",
+                hint="run the same command again: it starts over",
+            ) from None
+        except OSError as error:
+            raise MigratorError(
+                f"the verification could not be finished: {error.strerror or error}",
+                cause="the state directory cannot be written, or the target cannot be synced",
+                hint="make room there, check with `migrator doctor`, then verify again",
+            ) from error
+        finally:
+            draft.abandon()
+        self._reasons += await guards.afterwards(before)
+        record = self._record(number, started_at_s, tally, manifest)
+        self._ledger.verifications.finish(record)
+        self._set_batch_state(checked.state, record)
+        self._telling.result(record, self._manifests.examples(manifest.file, per_kind=1))
+        return record
+
+    @staticmethod
+    async def _wait_for_storage(waiting: StorageWait) -> None:
+        """A look at a mount whose servers do not answer may hang."""
+        try:
+            await waiting.until_back()
+        except asyncio.CancelledError:
+            raise Interrupted(
+                "the verification was stopped while it waited for storage of the target",
+                hint="bring the server back, then run the same command again",
+            ) from None
+
+    async def _compare(
+        self, batch: Batch, capabilities: TargetCapabilities, draft: ManifestDraft, tally: Tally, number: int
+    ) -> ClosedManifest:
+        reading = await asyncio.to_thread(self._begin_reading, number)
+        carrying = await asyncio.to_thread(self._open_earlier, batch) if self._request.carry else None
+        try:
+            return await self._compare_trees(batch, capabilities, draft, tally, reading=reading, carrying=carrying)
+        finally:
+            if carrying is not None:
+                carrying.close()
+
+    def _begin_reading(self, number: int) -> ContentReading:
+        """Sync both sides, and note what their clocks showed before that (`decide.carrying` says what for)."""
+        source_clock_ns: int | None = int(self._clock.now_s() * NS_PER_S)
+        try:
+            target_clock_ns: int | None = self._target.clock_ns()
+        except OSError:
+            target_clock_ns = None
+        try:
+            self._source.sync()
+        except OSError:
+            # Somebody's writes to the source failed. It can be read all the same, and will be again.
+            source_clock_ns = None
+        # What is not on the disks yet cannot be read from them: the digests are read with cold caches.
+        self._target.sync()
+        return ContentReading(verification=number, source_clock_ns=source_clock_ns, target_clock_ns=target_clock_ns)
+
+    def _open_earlier(self, batch: Batch) -> Carrying:
+        carrying = Carrying(self._manifests, self._ledger.verifications, self._request.policy)
+        carrying.open([tree.path for tree in batch.trees])
+        for problem in carrying.problems:
+            self._telling.event(EventKind.VERIFY_STARTED, Severity.WARNING, f"{problem}; its files are read again")
+        return carrying
+
+    async def _compare_trees(
+        self,
+        batch: Batch,
+        capabilities: TargetCapabilities,
+        draft: ManifestDraft,
+        tally: Tally,
+        *,
+        reading: ContentReading,
+        carrying: Carrying | None,
+    ) -> ClosedManifest:
+        comparison = TreeComparison(
+            self._source,
+            self._target,
+            tally,
+            capabilities=capabilities,
+            policy=self._request.policy,
+            root_owner=(os.geteuid(), os.getegid()),
+            workers=self._request.workers,
+            reading=reading,
+            carrying=carrying,
+            held_entries=self._request.held_entries,
+            absences=await asyncio.to_thread(self._absences, batch, capabilities),
+            storage=self._waiting,
+        )
+        trees = await asyncio.to_thread(self._find_trees, batch, comparison, tally)
+        ticker = asyncio.create_task(self._telling.show_again_and_again(batch, tally))
+        try:
+            await comparison.run()
+            scans = await asyncio.to_thread(self._ledger.scans.all)
+            self._reasons += await compare_with_catalogs(
+                scans, draft, comparison, tally, trees=trees, workers=self._request.workers
+            )
+            # Last, since what only a catalog knew of may be a name of a file too.
+            await asyncio.to_thread(compare_links, draft, tally, capabilities)
+            manifest = await asyncio.to_thread(draft.close)
+        finally:
+            ticker.cancel()
+        self._telling.show(batch, tally)
+        if tally.unread:
+            self._reasons.append(f"{several(tally.unread, 'path')} could not be read: see the differences")
+        return manifest
+
+    def _absences(self, batch: Batch, capabilities: TargetCapabilities) -> Absences:
+        trees = tuple(tree.path for tree in batch.trees)
+        found = Absences(capabilities, trees, reaped=self._reap_index(batch), archived=self._archived)
+        found.load()
+        return found
+
+    def _reap_index(self, batch: Batch) -> ReapIndex | None:
+        """What the plan's reap list has of these trees, for what is not on the target. Raises Refused."""
+        reap = self._request.plan.reap
+        if self._reap_lists is None or reap is None or reap.reap_list is None:
+            return None
+        self._reap_lists.checked(reap.reap_list, reap.digest or "")
+        return self._reap_lists.index(reap.reap_list, trees=[tree.path for tree in batch.trees])
+
+    def _find_trees(self, batch: Batch, comparison: TreeComparison, tally: Tally) -> tuple[bytes, ...]:
+        """The trees that are on the source; what became of the others is a reason not to be whole."""
+        found: list[bytes] = []
+        for tree in batch.trees:
+            try:
+                root = self._source.look(tree.path)
+            except OSError as error:
+                tally.unreadable(error_problem(tree.path, "look", error), on_source=True)
+                continue
+            if root is None:
+                self._reasons.append(
+                    f"user tree {show(tree.path)} is no longer on the source: "
+                    "was it renamed or removed since the scan? Scan and plan again"
+                )
+            elif root.type is not EntryType.DIRECTORY:
+                self._reasons.append(f"user tree {show(tree.path)} is a {root.type.value} on the source now")
+            else:
+                comparison.add_tree(root)
+                found.append(tree.path)
+        return tuple(found)
+
+    def _record(self, number: int, started_at_s: float, tally: Tally, manifest: ClosedManifest) -> VerificationRecord:
+        reasons = tuple(dict.fromkeys(self._reasons))
+        return VerificationRecord(
+            id=number,
+            plan=self._request.plan.name,
+            batch=self._request.batch,
+            started_at_s=started_at_s,
+            finished_at_s=self._clock.now_s(),
+            policy=self._request.policy,
+            paths=tally.paths,
+            size_bytes=tally.size_bytes,
+            digested_files=tally.digested_files,
+            digested_bytes=tally.digested_bytes,
+            carried_files=tally.carried_files,
+            carried_bytes=tally.carried_bytes,
+            trees=self._trees,
+            proven_gone=tally.proven_gone,
+            differences=_counts(tally.differences),
+            expected=_counts(tally.expected),
+            whole=not reasons,
+            reasons=reasons,
+            manifest=manifest.file,
+            manifest_digest=manifest.digest,
+            files=tally.files,
+            equal_paths=manifest.rows,
+            differences_file=manifest.differences_file,
+            examples=self._manifests.examples(manifest.file, per_kind=EXAMPLES_PER_KIND).differences,
+        )
+
+    def _set_batch_state(self, state: BatchState, record: VerificationRecord) -> None:
+        if record.trees and not record.differences:
+            return
+        kinds = [one.kind for one in self._ledger.passes.of_batch(record.plan, record.batch)]
+        wanted = after_verification(state, kinds, proven=record.whole and not record.differences)
+        if wanted is not state:
+            self._ledger.plans.set_batch_state(record.plan, record.batch, wanted)
+
+
+def _counts(counter: Counter[str]) -> Mapping[str, int]:
+    return dict(sorted(counter.items()))

@@ -1,0 +1,1038 @@
+"""Walking both sides of user trees with several threads and comparing every path."""
+
+import asyncio
+import errno
+import re
+import threading
+import zlib
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from migrator.beegfs.tool import StorageTargets, look_at_storage
+from migrator.catalog.model import ScanProblem
+from migrator.catalog.ports import (
+    EarlierManifest,
+    LinkedPath,
+    LinkFinding,
+    LinkFindingKind,
+    ManifestDraft,
+    Manifests,
+    VerifiedPath,
+)
+from migrator.core.clock import Clock
+from migrator.core.entry import Entry, EntryType
+from migrator.core.errors import Refused
+from migrator.core.events import EventKind, Severity
+from migrator.core.paths import name, parent, show
+from migrator.fs.model import TargetCapabilities
+from migrator.fs.ports import Digest, FileSystem
+from migrator.fs.rules import TEMPORARY_PREFIX, Comparison, Loss, absence, compare, compare_tree_root, is_sampled
+from migrator.plan.model import SurpriseKind
+from migrator.reap.archive import ProvenArchives
+from migrator.reap.model import ArchivedMember, ReapAction, is_archive_path, same_file
+from migrator.reap.ports import ReapIndex
+from migrator.verify.model import (
+    ContentReading,
+    Difference,
+    DifferenceKind,
+    DigestPolicy,
+    ReadContent,
+    earlier_verifications,
+    is_carried_over,
+)
+
+if TYPE_CHECKING:
+    from migrator.ledger.plans import VerificationRecords
+
+# ---
+# Waiting for storage of the target that is lost: what lies there cannot be read meanwhile, and is no difference.
+
+
+_LOOK_EVERY_S = 10.0
+_STOP_WITHIN_S = 1.0
+
+
+class StorageWait:
+    """Asks for the storage targets of one target. A look that fails says nothing: then nothing is waited for.
+
+    To be made in the event loop that the verification runs in. `say` is told what is lost, and that it is back.
+    """
+
+    def __init__(self, storage: StorageTargets, clock: Clock, say: Callable[[EventKind, Severity, str], None]) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._say = say
+        self._loop = asyncio.get_running_loop()
+        self._told = False
+
+    async def until_back(self, *, stopped: Callable[[], bool] = lambda: False) -> bool:
+        """Wait as long as a storage or metadata target is lost; whether one was. Ends soon where the work is `stopped`."""
+        was_lost = False
+        while not stopped() and (lost := (await look_at_storage(self._storage)).lost):
+            was_lost = True
+            if not self._told:
+                self._told = True
+                message = f"storage of the target is lost, the verification waits for it: {'; '.join(lost)}"
+                self._say(EventKind.STORAGE_LOST, Severity.ERROR, message)
+            waited_s = 0.0
+            while waited_s < _LOOK_EVERY_S and not stopped():
+                await self._clock.sleep(_STOP_WITHIN_S)
+                waited_s += _STOP_WITHIN_S
+        if was_lost and self._told and not stopped():
+            self._told = False
+            self._say(EventKind.STORAGE_BACK, Severity.INFO, "all storage targets of the target answer again")
+        return was_lost
+
+    def was_lost(self, *, stopped: Callable[[], bool]) -> bool:
+        """The same, from another thread: whether it is worth while to read again."""
+        waiting = self.until_back(stopped=stopped)
+        return asyncio.run_coroutine_threadsafe(waiting, self._loop).result() and not stopped()
+
+
+# ---
+# Proving that a path is gone from the source: doubt is no proof.
+
+
+def look_or_prove_gone(file_system: FileSystem, path: bytes) -> Entry | None:
+    """The entry that is there now; None where it is proven that there is none.
+
+    A directory on the way that is a file or a symlink by now proves it too. Raises OSError in doubt.
+    """
+    try:
+        return file_system.look(path)
+    except OSError as error:
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+            raise
+        if not _leads_nowhere(file_system, path):
+            raise
+        return None
+
+
+def _leads_nowhere(file_system: FileSystem, path: bytes) -> bool:
+    components = path.split(b"/")
+    for depth in range(1, len(components)):
+        ancestor = file_system.look(b"/".join(components[:depth]))
+        if ancestor is None or ancestor.type is not EntryType.DIRECTORY:
+            return True
+    return False
+
+
+# ---
+# Worker threads over two stacks of work, with memory that stays flat.
+
+
+_STOP_GRACE_S = 5.0
+"""How long a stopped pool waits for its threads. One that reads a huge file is left behind: it only reads."""
+_WAITING_PER_WORKER = 4
+
+Wide = TypeVar("Wide")
+Narrow = TypeVar("Narrow")
+
+
+class WorkPool(Generic[Wide, Narrow]):
+    """Threads that take `Wide` tasks (directories), which make more of both kinds, and `Narrow` ones (files to read).
+
+    Narrow tasks go first and are bounded in number: where too many wait, whoever makes one does it at once. Wide ones
+    are taken last in, first out, so that as few as possible wait.
+    """
+
+    def __init__(self, workers: int, *, do_wide: Callable[[Wide], None], do_narrow: Callable[[Narrow], None]) -> None:
+        self._workers = max(workers, 1)
+        self._do_wide = do_wide
+        self._do_narrow = do_narrow
+        self._wide: list[Wide] = []
+        self._narrow: deque[Narrow] = deque()
+        self._busy = 0
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._failure: BaseException | None = None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the work is to end early; long tasks ask now and then."""
+        return self._stopped
+
+    def put_wide(self, task: Wide) -> None:
+        """More to do, later."""
+        with self._changed:
+            self._wide.append(task)
+            self._changed.notify()
+
+    def put_narrow(self, task: Narrow) -> None:
+        """More to do, soon: now, by the caller, where many wait already."""
+        with self._changed:
+            if len(self._narrow) < self._workers * _WAITING_PER_WORKER:
+                self._narrow.append(task)
+                self._changed.notify()
+                return
+        self._do_narrow(task)
+
+    async def run(self) -> None:
+        """Work until nothing is left. Raises what a task raised; when cancelled, stops soon and leaves threads that
+        are inside a long read to end by themselves.
+        """
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        left = self._workers
+
+        def one_ended() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                ended.set()
+
+        def work() -> None:
+            try:
+                self._work()
+            except BaseException as error:  # noqa: BLE001 (supervision: raised again by `run`)
+                self._stop(error)
+            finally:
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(one_ended)
+
+        for number in range(self._workers):
+            threading.Thread(target=work, name=f"verify-{number}", daemon=True).start()
+        try:
+            await ended.wait()
+        except asyncio.CancelledError:
+            self._stop(None)
+            await asyncio.wait([asyncio.ensure_future(ended.wait())], timeout=_STOP_GRACE_S)
+            raise
+        if self._failure is not None:
+            raise self._failure
+
+    def _stop(self, failure: BaseException | None) -> None:
+        with self._changed:
+            self._stopped = True
+            self._failure = self._failure or failure
+            self._changed.notify_all()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while not (self._stopped or self._narrow or self._wide) and self._busy:
+                    self._changed.wait()
+                if self._stopped or not (self._narrow or self._wide):
+                    self._changed.notify_all()
+                    return
+                self._busy += 1
+                narrow = self._narrow.popleft() if self._narrow else None
+                wide = self._wide.pop() if narrow is None else None
+            try:
+                if narrow is not None:
+                    self._do_narrow(narrow)
+                elif wide is not None:
+                    self._do_wide(wide)
+            finally:
+                with self._changed:
+                    self._busy -= 1
+                    self._changed.notify_all()
+
+
+# ---
+# Counting what a verification finds, from many threads, and handing it to the manifest.
+
+
+class LinkedBytes:
+    """Bytes of files, each counted once however many names it has: every name adds its part of the size.
+
+    Exact where all names of a file are counted, and never more than that. Memory is flat.
+    """
+
+    def __init__(self) -> None:
+        self._by_names: Counter[int] = Counter()
+
+    def add(self, entry: Entry) -> None:
+        """One name of a file."""
+        self._by_names[max(entry.nlink, 1)] += entry.size_bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """The sum so far."""
+        return sum(size_bytes // names for names, size_bytes in self._by_names.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """The digest of content that both sides have, who really read it, and whether that was an earlier verification."""
+
+    digest: bytes
+    reading: ContentReading
+    carried: bool = False
+
+
+class Tally:
+    """The counters of one verification. Thread-safe; each method may be called by any worker."""
+
+    def __init__(self, draft: ManifestDraft) -> None:
+        self._draft = draft
+        self._lock = threading.Lock()
+        self.paths = 0
+        self.files = 0
+        self.digested_files = 0
+        self.carried_files = 0
+        self._compared = LinkedBytes()
+        self._digested = LinkedBytes()
+        self._proven = LinkedBytes()
+        self.proven_gone = 0
+        self.unread = 0
+        self.differences: Counter[str] = Counter()
+        self.expected: Counter[str] = Counter()
+
+    @property
+    def size_bytes(self) -> int:
+        """What the compared files hold; one with several names counts once."""
+        with self._lock:
+            return self._compared.size_bytes
+
+    @property
+    def digested_bytes(self) -> int:
+        """What those of them hold whose content was read on both sides and is equal."""
+        with self._lock:
+            return self._digested.size_bytes
+
+    @property
+    def carried_bytes(self) -> int:
+        """What those hold whose content an earlier verification had read."""
+        with self._lock:
+            # Not summed up by itself, so that both together are exact, also where names of one file were proven apart.
+            return self._proven.size_bytes - self._digested.size_bytes
+
+    @property
+    def difference_count(self) -> int:
+        """How many differences there are so far."""
+        with self._lock:
+            return self.differences.total()
+
+    def compared(
+        self,
+        source: Entry,
+        differences: Sequence[Difference],
+        losses: Sequence[Loss],
+        *,
+        target: Entry,
+        content: Content | None = None,
+        link: LinkedPath | None = None,
+    ) -> None:
+        """One path was compared to its end; what has no difference goes into the manifest."""
+        self._count(source, differences, losses)
+        if content is not None:
+            self._count_content(source, content)
+        verified = VerifiedPath(
+            source=source,
+            target=target,
+            digest=None if content is None else content.digest,
+            reading=None if content is None else content.reading,
+        )
+        self._draft.add(
+            verified=() if differences else (verified,),
+            differences=differences,
+            losses=losses,
+            links=() if link is None else (link,),
+        )
+
+    def missing(self, source: Entry, loss: Loss | None, link: LinkedPath | None) -> None:
+        """A path is not on the target: expected where the target cannot have it, a difference otherwise."""
+        losses = () if loss is None else (loss,)
+        difference = Difference(path=source.path, kind=DifferenceKind.MISSING, source=source.type.value, target="none")
+        differences = () if losses else (difference,)
+        self._count(source, differences, losses)
+        self._draft.add(differences=differences, losses=losses, links=() if link is None else (link,))
+
+    def archived(self, source: Entry, loss: Loss, member: ArchivedMember, link: LinkedPath | None) -> None:
+        """A path is not at its place on the target, but in an archive that was read back: the manifest says in which."""
+        self._count(source, (), (loss,))
+        self._draft.add(
+            verified=(VerifiedPath(source=source, target=None, archived=member),),
+            losses=(loss,),
+            links=() if link is None else (link,),
+        )
+
+    def found(self, difference: Difference) -> None:
+        """A difference that is about no path of the source, or that came up later."""
+        with self._lock:
+            self.differences[difference.kind.value] += 1
+        self._draft.add(differences=(difference,))
+
+    def lost(self, loss: Loss) -> None:
+        """An expected loss that came up later."""
+        with self._lock:
+            self.expected[loss.kind.value] += 1
+        self._draft.add(losses=(loss,))
+
+    def unreadable(self, problem: ScanProblem, *, on_source: bool) -> None:
+        """A path could not be read on one side: the verification is not whole."""
+        words = f"{problem.operation}: {problem.reason}"
+        with self._lock:
+            self.unread += 1
+        self.found(
+            Difference(
+                path=problem.path,
+                kind=DifferenceKind.UNREADABLE,
+                source=words if on_source else "not compared",
+                target="not compared" if on_source else words,
+            )
+        )
+
+    def gone(self, count: int = 1) -> None:
+        """Paths that an earlier catalog saw are proven to be no more."""
+        with self._lock:
+            self.proven_gone += count
+
+    def _count_content(self, source: Entry, content: Content) -> None:
+        with self._lock:
+            self._proven.add(source)
+            if content.carried:
+                self.carried_files += 1
+            else:
+                self.digested_files += 1
+                self._digested.add(source)
+
+    def _count(self, source: Entry, differences: Sequence[Difference], losses: Sequence[Loss]) -> None:
+        with self._lock:
+            self.paths += 1
+            if source.type is EntryType.FILE:
+                self.files += 1
+                self._compared.add(source)
+            self.differences.update(difference.kind.value for difference in differences)
+            self.unread += sum(difference.kind is DifferenceKind.UNREADABLE for difference in differences)
+            self.expected.update(loss.kind.value for loss in losses)
+
+
+def error_problem(path: bytes, operation: str, error: OSError) -> ScanProblem:
+    """An error of the kernel at a path, as a problem."""
+    reason = error.strerror or show(str(error).encode("utf-8", "surrogateescape"))
+    return ScanProblem(path=path, operation=operation, errno=error.errno, reason=reason)
+
+
+# ---
+# Comparing the content of two files by digest, each read once however many names it has.
+
+
+_REMEMBERED_FILES = 4096
+
+NOT_COMPARED = "not compared"
+"""What is said of the side that is not to blame where a file could not be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Both sides of one path, and what their attributes showed."""
+
+    source: Entry
+    target: Entry
+    comparison: Comparison
+
+
+class _Digests:
+    """Digests of one side; of files with several names the latest ones are remembered. Thread-safe."""
+
+    def __init__(self, file_system: FileSystem, algorithm: str) -> None:
+        self._file_system = file_system
+        self._algorithm = algorithm
+        self._lock = threading.Lock()
+        self._remembered: OrderedDict[tuple[int, ...], Digest] = OrderedDict()
+
+    def of(self, entry: Entry) -> Digest:
+        """The digest of the file as it is now. Raises OSError."""
+        if entry.nlink <= 1:
+            return self._file_system.digest(entry.path, self._algorithm)
+        key = (entry.ino, entry.size_bytes, entry.mtime_ns, entry.ctime_ns)
+        with self._lock:
+            known = self._remembered.get(key)
+        if known is not None:
+            return known
+        digest = self._file_system.digest(entry.path, self._algorithm)
+        if not digest.changed:
+            with self._lock:
+                self._remembered[key] = digest
+                if len(self._remembered) > _REMEMBERED_FILES:
+                    self._remembered.popitem(last=False)
+        return digest
+
+
+class ContentComparison:
+    """Compares content. Thread-safe."""
+
+    def __init__(self, source: FileSystem, target: FileSystem, algorithm: str) -> None:
+        self._source = source
+        self._target = target
+        self._source_digests = _Digests(source, algorithm)
+        self._target_digests = _Digests(target, algorithm)
+
+    def compare(self, pair: Pair) -> tuple[bytes | None, Difference | None]:
+        """The digest that both sides have, or the difference: content, changed while it was read, or unreadable."""
+        try:
+            source = self._source_digests.of(pair.source)
+        except OSError as error:
+            return None, self._unread(pair.source, error, on_source=True)
+        if source.changed or source.size_bytes != pair.source.size_bytes:
+            return None, _changed(pair.source, "changed while it was read", "")
+        try:
+            target = self._target_digests.of(pair.target)
+        except OSError as error:
+            return None, self._unread(pair.target, error, on_source=False)
+        if target.changed or target.size_bytes != pair.target.size_bytes:
+            return None, _changed(pair.source, "", "changed while it was read")
+        if source.value == target.value:
+            return source.value, None
+        if self._changed_since(self._source, pair.source):
+            return None, _changed(pair.source, "changed since it was listed", "")
+        difference = Difference(
+            path=pair.source.path,
+            kind=DifferenceKind.CONTENT,
+            source=source.value.hex(),
+            target=target.value.hex(),
+        )
+        return None, difference
+
+    def _unread(self, entry: Entry, error: OSError, *, on_source: bool) -> Difference:
+        file_system = self._source if on_source else self._target
+        if self._changed_since(file_system, entry):
+            words = "replaced or removed while it was read"
+            return _changed(entry, words if on_source else "", "" if on_source else words)
+        words = f"read: {error_problem(entry.path, 'read', error).reason}"
+        return Difference(
+            path=entry.path,
+            kind=DifferenceKind.UNREADABLE,
+            source=words if on_source else NOT_COMPARED,
+            target=NOT_COMPARED if on_source else words,
+        )
+
+    @staticmethod
+    def _changed_since(file_system: FileSystem, entry: Entry) -> bool:
+        """Whether a file is not what was listed any more; where that cannot be seen it counts as unread."""
+        try:
+            now = look_or_prove_gone(file_system, entry.path)
+        except OSError:
+            return False
+        if now is None or now.type is not EntryType.FILE:
+            return True
+        return _content_facts(now) != _content_facts(entry)
+
+
+def _content_facts(entry: Entry) -> tuple[int, ...]:
+    return entry.ino, entry.size_bytes, entry.mtime_ns, entry.ctime_ns
+
+
+def _changed(entry: Entry, source: str, target: str) -> Difference:
+    return Difference(
+        path=entry.path,
+        kind=DifferenceKind.CHANGED,
+        source=source or "unchanged",
+        target=target or "unchanged",
+    )
+
+
+# ---
+# Taking over what an earlier verification read, where nothing has changed since on either side.
+
+
+class Carrying:
+    """The manifests of earlier verifications, each tree's own. Thread-safe; `close` may be called again.
+
+    `problems` says which manifests could not be asked: what only they knew is read again.
+    """
+
+    def __init__(self, manifests: Manifests, records: "VerificationRecords", policy: DigestPolicy) -> None:
+        self._manifests = manifests
+        self._records = records
+        self._policy = policy
+        self._opened: dict[int, EarlierManifest | None] = {}
+        self._by_tree: dict[bytes, EarlierManifest] = {}
+        self.problems: list[str] = []
+
+    def open(self, trees: Sequence[bytes]) -> None:
+        """Open the best manifest of each tree that is what the ledger says it was. Reads each of them once. Blocking."""
+        for tree in trees:
+            for record in earlier_verifications(self._records.covering(tree), self._policy):
+                manifest = self._open(record.id, record.manifest or "", record.manifest_digest or "")
+                if manifest is not None:
+                    self._by_tree[tree] = manifest
+                    break
+
+    def find(self, pairs: Sequence[Pair]) -> Mapping[bytes, ReadContent]:
+        """Those of the pairs, all of one directory, whose content need not be read again."""
+        manifest = self._of_tree(pairs[0].source.path) if pairs else None
+        if manifest is None:
+            return {}
+        known = manifest.find([pair.source.path for pair in pairs])
+        return {
+            pair.source.path: known[pair.source.path]
+            for pair in pairs
+            if pair.source.path in known and is_carried_over(known[pair.source.path], pair.source, pair.target)
+        }
+
+    def close(self) -> None:
+        """Release the manifests; nothing is found any more."""
+        for manifest in self._opened.values():
+            if manifest is not None:
+                manifest.close()
+
+    def _open(self, number: int, manifest: str, digest: str) -> EarlierManifest | None:
+        if number not in self._opened:
+            try:
+                self._opened[number] = self._manifests.open_earlier(manifest, digest=digest)
+            except (Refused, OSError) as error:
+                self._opened[number] = None
+                words = error.cause if isinstance(error, Refused) else error.strerror
+                self.problems.append(
+                    f"verification {number} cannot be asked what it read: {words or show(str(error).encode())}"
+                )
+        return self._opened[number]
+
+    def _of_tree(self, path: bytes) -> EarlierManifest | None:
+        while path:
+            if path in self._by_tree:
+                return self._by_tree[path]
+            path = parent(path)
+        return None
+
+
+# ---
+# Hard links of both sides: which names are the same file here, and not there.
+
+
+def compare_links(draft: ManifestDraft, tally: Tally, capabilities: TargetCapabilities) -> None:
+    """Tally what the draft's names of linked files tell: the same files on both sides, or not."""
+    # Rows that were added before are on disk by now, so findings may be added while they are read.
+    for finding in draft.link_findings():
+        _take_link_finding(finding, tally, capabilities)
+
+
+def _take_link_finding(finding: LinkFinding, tally: Tally, capabilities: TargetCapabilities) -> None:
+    other = show(finding.other)
+    match finding.kind:
+        case LinkFindingKind.SPLIT if not capabilities.keeps_hard_links:
+            tally.lost(Loss(path=finding.path, kind=SurpriseKind.LOSS_HARD_LINK, detail=f"a copy beside {other}"))
+        case LinkFindingKind.SPLIT:
+            _links_differ(tally, finding.path, f"the same file as {other}", "a file of its own")
+        case LinkFindingKind.MERGED:
+            _links_differ(tally, finding.path, "a file of its own", f"the same file as {other}")
+        case LinkFindingKind.OUTSIDE if tally.unread:
+            # Its other names may be among what could not be read, for which the record is not whole anyway.
+            pass
+        case LinkFindingKind.OUTSIDE:
+            names = f"{finding.names} names in this batch"
+            _links_differ(tally, finding.path, names, f"{finding.nlink} names, {finding.names} of them in this batch")
+        case LinkFindingKind.BROKEN:
+            detail = f"{finding.nlink} names, {finding.names} of them in this batch: a copy of its own here"
+            tally.lost(Loss(path=finding.path, kind=SurpriseKind.HARD_LINKS_BROKEN, detail=detail))
+
+
+def _links_differ(tally: Tally, path: bytes, source: str, target: str) -> None:
+    tally.found(Difference(path=path, kind=DifferenceKind.HARD_LINKS, source=source, target=target))
+
+
+# ---
+# Paths that need not be at their place on the target: what it cannot keep, and what the plan reaped.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absence:
+    """Why a path need not be at its place; `member` is it in an archive, None where it is on the source alone."""
+
+    loss: Loss
+    member: ArchivedMember | None = None
+
+
+class Absences:
+    """Says which absences are expected. Thread-safe.
+
+    `reaped` is the plan's reap list of the `trees`, None where it reaps nothing. `archived` is asked for what it archives:
+    only what a proven archive holds as it is now on the source is expected not to be there. None: the list alone is believed,
+    for a user who goes back to the source, where all of it is.
+    """
+
+    def __init__(
+        self,
+        capabilities: TargetCapabilities,
+        trees: Iterable[bytes],
+        *,
+        reaped: ReapIndex | None,
+        archived: ProvenArchives | None,
+    ) -> None:
+        self._capabilities = capabilities
+        self._trees = frozenset(trees)
+        self._reaped = reaped
+        self._archived = archived
+
+    def load(self) -> None:
+        """Read what is known of the archives. Raises Refused where one is missing or is not the one that was proven."""
+        if self._archived is not None and self._reaped is not None:
+            for tree in sorted(self._trees):
+                self._archived.of_block(tree, ())
+
+    def is_archive(self, path: bytes) -> bool:
+        """Whether a path of the target is where archives lie: nothing that came from the source."""
+        return any(is_archive_path(tree, path) for tree in self._trees)
+
+    def impossible(self, source: Entry) -> Loss | None:
+        """Why the target cannot have a path at all."""
+        return absence(source, self._capabilities)
+
+    def of(self, source: Entry) -> Absence | None:
+        """Why a path that is not there need not be; None: it is missing. Raises Refused as `load`."""
+        lost = self.impossible(source)
+        if lost is not None:
+            return Absence(loss=lost)
+        if self._reaped is None or source.type is not EntryType.FILE:
+            return None
+        action = self._reaped.action(
+            source.path, size_bytes=source.size_bytes, mtime_ns=source.mtime_ns, ctime_ns=source.ctime_ns
+        )
+        if action is None or action is ReapAction.LIST:
+            return None
+        member = self._member(source)
+        if member is not None:
+            words = f"it is in archive {member.archive}"
+            return Absence(loss=_loss(source, SurpriseKind.ARCHIVED, words), member=member)
+        if action is ReapAction.SKIP:
+            return Absence(loss=_loss(source, SurpriseKind.SKIPPED, "the plan skips it"))
+        if self._archived is None:
+            return Absence(loss=_loss(source, SurpriseKind.ARCHIVED, "the plan archives it"))
+        return None
+
+    def _member(self, source: Entry) -> ArchivedMember | None:
+        if self._archived is None:
+            return None
+        tree = parent(source.path)
+        while tree and tree not in self._trees:
+            tree = parent(tree)
+        member = self._archived.of_block(tree, (source.path,)).get(source.path) if tree else None
+        return member if member is not None and same_file(member, source) else None
+
+
+def _loss(source: Entry, kind: SurpriseKind, detail: str) -> Loss:
+    return Loss(path=source.path, kind=kind, detail=detail)
+
+
+# ---
+# Walking both sides of user trees, directory by directory, and comparing every path.
+
+
+HELD_ENTRIES = 20_000
+"""Of a larger directory only a part of the names is held in memory at a time, and the directory read several times."""
+
+_FILES_IN_TASK = 64
+_RSYNC_TEMPORARY = re.compile(rb"\..+\.[0-9A-Za-z]{6}", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryTask:
+    """A directory to compare; where it is on one side only, all in it is missing or extra."""
+
+    path: bytes
+    on_source: bool = True
+    on_target: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Share:
+    """The names of a directory that are looked at in one reading: those whose hash falls to `index` of `count`."""
+
+    index: int
+    count: int
+
+    def has(self, path: bytes) -> bool:
+        return self.count == 1 or zlib.crc32(path) % self.count == self.index
+
+
+@dataclass(slots=True, kw_only=True)
+class _SourceSide:
+    """What the source has of a share; `whole` is False where not everything of the directory could be read."""
+
+    share: _Share
+    entries: dict[bytes, Entry] = field(default_factory=dict)
+    troubled: set[bytes] = field(default_factory=set)
+    whole: bool = True
+
+
+class TreeComparison:
+    """Compares trees with worker threads; what is found goes to the tally."""
+
+    def __init__(
+        self,
+        source: FileSystem,
+        target: FileSystem,
+        tally: Tally,
+        *,
+        capabilities: TargetCapabilities,
+        policy: DigestPolicy,
+        root_owner: tuple[int, int],
+        workers: int,
+        reading: ContentReading,
+        carrying: Carrying | None = None,
+        held_entries: int = HELD_ENTRIES,
+        absences: Absences,
+        storage: StorageWait | None = None,
+    ) -> None:
+        self._absences = absences
+        self._storage = storage
+        self._source = source
+        self._target = target
+        self._tally = tally
+        self._capabilities = capabilities
+        self._policy = policy
+        self._root_owner = root_owner
+        self._held_entries = held_entries
+        self._reading = reading
+        self._carrying = carrying
+        self._content = ContentComparison(source, target, policy.algorithm)
+        self.late_directories: set[bytes] = set()
+        """What `compare_late` found to be a directory: another `run` is to compare what lies in it."""
+        self._pool: WorkPool[DirectoryTask, tuple[Pair, ...]] = WorkPool(
+            workers, do_wide=self._compare_directory, do_narrow=self._compare_content
+        )
+
+    def add_tree(self, root: Entry) -> None:
+        """Compare the root of a tree, as it was just looked at on the source, and whatever lies in it. Blocking."""
+        try:
+            target = self._target.look(root.path)
+        except OSError as error:
+            self._tally.unreadable(error_problem(root.path, "look", error), on_source=False)
+            return
+        if target is None:
+            self._tally.missing(root, None, None)
+            self._pool.put_wide(DirectoryTask(path=root.path, on_target=False))
+            return
+        comparison = compare_tree_root(root, target, owner=self._root_owner)
+        self._tally.compared(root, comparison.differences, comparison.losses, target=target)
+        both = target.type is EntryType.DIRECTORY
+        self._pool.put_wide(DirectoryTask(path=root.path, on_target=both))
+
+    async def run(self) -> None:
+        """Compare all that was added. May be called again. Raises what is no error of a single path."""
+        await self._pool.run()
+
+    def compare_late(self, path: bytes) -> bool:
+        """Compare one path that the walk did not come across; False where it is proven gone. Raises OSError."""
+        source = look_or_prove_gone(self._source, path)
+        if source is None:
+            return False
+        target = look_or_prove_gone(self._target, path)
+        if EntryType.DIRECTORY in (source.type, target.type if target else None):
+            self.late_directories.add(path)
+        if target is None:
+            self._missing(source)
+            if source.type is EntryType.DIRECTORY:
+                self._pool.put_wide(DirectoryTask(path=path, on_target=False))
+        else:
+            files = _FilesToRead(self._compare_content)
+            self._compare_pair(source, target, files)
+            files.flush()
+        return True
+
+    def _compare_directory(self, task: DirectoryTask) -> None:
+        files = _FilesToRead(self._pool.put_narrow)
+        index, count = 0, 1
+        while index < count and not self._pool.stopped:
+            side = self._read_source(task, _Share(index=index, count=count))
+            count = side.share.count
+            self._compare_with_target(task, side, files)
+            index += 1
+        files.flush()
+
+    def _read_source(self, task: DirectoryTask, share: _Share) -> _SourceSide:
+        """The source's entries of a share. The first reading finds out how many shares it takes."""
+        side = _SourceSide(share=share)
+        if not task.on_source:
+            return side
+        for block in self._source.read_directory(task.path):
+            for problem in block.problems:
+                if problem.path == task.path:
+                    side.whole = False
+                    self._tally.unreadable(problem, on_source=True)
+                elif side.share.has(problem.path):
+                    side.troubled.add(problem.path)
+                    self._tally.unreadable(problem, on_source=True)
+            for entry in block.entries:
+                if side.share.has(entry.path) and entry.path not in side.troubled:
+                    side.entries[entry.path] = entry
+            while side.share.index == 0 and len(side.entries) > self._held_entries:
+                side.share = smaller = _Share(index=0, count=side.share.count * 2)
+                side.entries = {path: entry for path, entry in side.entries.items() if smaller.has(path)}
+            if self._pool.stopped:
+                break
+        return side
+
+    def _compare_with_target(self, task: DirectoryTask, side: _SourceSide, files: "_FilesToRead") -> None:
+        whole = True
+        for block in self._target.read_directory(task.path) if task.on_target else ():
+            problems = {problem.path: problem for problem in block.problems}
+            if task.path in problems:
+                whole = False
+                self._tally.unreadable(problems.pop(task.path), on_source=False)
+            for path, problem in problems.items():
+                if side.share.has(path) and path not in side.troubled:
+                    self._target_trouble(side.entries.pop(path, None), problem)
+            for entry in block.entries:
+                if entry.path in problems or entry.path in side.troubled or not side.share.has(entry.path):
+                    continue
+                source = side.entries.pop(entry.path, None)
+                if source is not None:
+                    self._compare_pair(source, entry, files)
+                elif side.whole:
+                    self._target_alone(task, entry, files)
+            if self._pool.stopped:
+                return
+        if whole:
+            for source in side.entries.values():
+                self._source_alone(task, source, files)
+
+    def _missing(self, source: Entry) -> None:
+        """A path that is not at its place on the target."""
+        found, link = self._absences.of(source), _linked(source, None)
+        if found is not None and found.member is not None:
+            self._tally.archived(source, found.loss, found.member, link)
+        else:
+            self._tally.missing(source, None if found is None else found.loss, link)
+
+    def _target_trouble(self, source: Entry | None, problem: ScanProblem) -> None:
+        """A path of the target cannot be read; expected where it is a symlink too long to be read back."""
+        loss = None if source is None else self._absences.impossible(source)
+        if source is not None and loss is not None:
+            self._tally.missing(source, loss, None)
+            return
+        self._tally.unreadable(problem, on_source=False)
+        if source is not None and source.type is EntryType.DIRECTORY:
+            self._pool.put_wide(DirectoryTask(path=source.path))
+
+    def _target_alone(self, task: DirectoryTask, target: Entry, files: "_FilesToRead") -> None:
+        """The listing of the source did not have it: a look tells (listings under renames miss names)."""
+        if task.on_source:
+            try:
+                source = look_or_prove_gone(self._source, target.path)
+            except OSError as error:
+                self._tally.unreadable(error_problem(target.path, "look", error), on_source=True)
+                return
+            if source is not None:
+                self._compare_pair(source, target, files)
+                return
+        if self._absences.is_archive(target.path):
+            return
+        self._tally.found(
+            Difference(path=target.path, kind=DifferenceKind.EXTRA, source="none", target=_extra_words(target))
+        )
+        if target.type is EntryType.DIRECTORY:
+            self._pool.put_wide(DirectoryTask(path=target.path, on_source=False))
+
+    def _source_alone(self, task: DirectoryTask, source: Entry, files: "_FilesToRead") -> None:
+        """The listing of the target did not have it: a look at both sides tells, the source may have lost it since."""
+        if task.on_target:
+            try:
+                target = look_or_prove_gone(self._target, source.path)
+            except OSError as error:
+                self._tally.unreadable(error_problem(source.path, "look", error), on_source=False)
+                return
+            if target is not None:
+                self._compare_pair(source, target, files)
+                return
+        try:
+            if look_or_prove_gone(self._source, source.path) is None:
+                return
+        except OSError as error:
+            self._tally.unreadable(error_problem(source.path, "look", error), on_source=True)
+            return
+        self._missing(source)
+        if source.type is EntryType.DIRECTORY:
+            self._pool.put_wide(DirectoryTask(path=source.path, on_target=False))
+
+    def _compare_pair(self, source: Entry, target: Entry, files: "_FilesToRead") -> None:
+        comparison = compare(source, target, self._capabilities)
+        if source.type is not target.type:
+            self._tally.compared(source, comparison.differences, comparison.losses, target=target)
+            if source.type is EntryType.DIRECTORY:
+                self._pool.put_wide(DirectoryTask(path=source.path, on_target=False))
+            elif target.type is EntryType.DIRECTORY:
+                self._pool.put_wide(DirectoryTask(path=source.path, on_source=False))
+            return
+        if source.type is EntryType.DIRECTORY:
+            self._pool.put_wide(DirectoryTask(path=source.path))
+        same_size = all(difference.kind is not DifferenceKind.SIZE for difference in comparison.differences)
+        if source.type is EntryType.FILE and same_size and is_sampled(source.path, self._policy):
+            files.add(Pair(source=source, target=target, comparison=comparison))
+        else:
+            self._record(source, target, comparison, None)
+
+    def _compare_content(self, pairs: tuple[Pair, ...]) -> None:
+        known = {} if self._carrying is None else self._carrying.find(pairs)
+        for pair in pairs:
+            if self._pool.stopped:
+                return
+            earlier = known.get(pair.source.path)
+            if earlier is None:
+                content = self._read(pair)
+            else:
+                content = Content(digest=earlier.digest, reading=earlier.reading, carried=True)
+            self._record(pair.source, pair.target, pair.comparison, content)
+
+    def _read(self, pair: Pair) -> Content | None:
+        digest, difference = self._content.compare(pair)
+        while difference is not None and self._may_be_back(difference):
+            digest, difference = self._content.compare(pair)
+        if difference is not None:
+            pair.comparison.differences.append(difference)
+        return None if digest is None else Content(digest=digest, reading=self._reading)
+
+    def _may_be_back(self, difference: Difference) -> bool:
+        """Whether the target's file could not be read because storage of the target was lost, which is back."""
+        if (
+            self._storage is None
+            or difference.kind is not DifferenceKind.UNREADABLE
+            or difference.target == NOT_COMPARED
+        ):
+            return False
+        return self._storage.was_lost(stopped=lambda: self._pool.stopped)
+
+    def _record(self, source: Entry, target: Entry, comparison: Comparison, content: Content | None) -> None:
+        self._tally.compared(
+            source,
+            comparison.differences,
+            comparison.losses,
+            target=target,
+            content=content,
+            link=_linked(source, target),
+        )
+
+
+class _FilesToRead:
+    """Collects files of one directory until there are enough for a task."""
+
+    def __init__(self, hand_out: Callable[[tuple[Pair, ...]], None]) -> None:
+        self._hand_out = hand_out
+        self._pairs: list[Pair] = []
+
+    def add(self, pair: Pair) -> None:
+        self._pairs.append(pair)
+        if len(self._pairs) >= _FILES_IN_TASK:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._pairs:
+            pairs, self._pairs = tuple(self._pairs), []
+            self._hand_out(pairs)
+
+
+def _linked(source: Entry, target: Entry | None) -> LinkedPath | None:
+    if source.type is EntryType.DIRECTORY:
+        return None
+    target_nlink = 0 if target is None else target.nlink
+    if source.nlink <= 1 and target_nlink <= 1:
+        return None
+    return LinkedPath(
+        path=source.path,
+        source_ino=source.ino,
+        source_nlink=source.nlink,
+        target_ino=None if target is None else target.ino,
+        target_nlink=target_nlink,
+    )
+
+
+def _extra_words(target: Entry) -> str:
+    last = name(target.path)
+    if target.type is EntryType.FILE and (last.startswith(TEMPORARY_PREFIX) or _RSYNC_TEMPORARY.fullmatch(last)):
+        return f"{target.type.value}, looks like what an interrupted stream left behind"
+    return target.type.value

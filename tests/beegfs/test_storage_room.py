@@ -1,0 +1,115 @@
+"""How BeeGFS fills its storage targets, and what room follows."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.beegfs.model import CapacityPool, Reachability, StorageSeen, StorageTarget, TargetKind
+from migrator.beegfs.rules import best_pool, even_room, filled, low_limit, room_of
+from migrator.core.units import GIB, TIB
+from migrator.fs.model import Capacity
+from tests.support.schedules import fill
+
+NORMAL, LOW, EMERGENCY = CapacityPool
+
+
+def target(
+    free: int | None, pool: CapacityPool | None = NORMAL, state: Reachability = Reachability.ONLINE
+) -> StorageTarget:
+    return StorageTarget(
+        kind=TargetKind.STORAGE,
+        number=1,
+        name="t",
+        node="n",
+        reachability=state,
+        consistency=None,
+        pool=pool,
+        total_bytes=40 * TIB,
+        free_bytes=free,
+    )
+
+
+@pytest.mark.parametrize(
+    ("targets", "limit"),
+    [
+        # The default of version 7, of version 8, and neither: then nobody can tell.
+        ([target(2 * TIB), target(30 * TIB)], TIB),
+        ([target(700 * GIB), target(30 * TIB)], 512 * GIB),
+        ([target(100 * GIB), target(30 * TIB)], 0),
+        # One that is passed over tells more than a default.
+        ([target(3 * TIB, LOW), target(30 * TIB)], 3 * TIB),
+        ([target(100 * GIB, LOW), target(30 * TIB)], TIB),
+        ([target(80 * GIB, EMERGENCY), target(100 * GIB)], 80 * GIB),
+        # It lacks inodes, not room.
+        ([target(3 * TIB, LOW), target(2 * TIB)], 0),
+        ([target(5 * GIB, LOW), target(6 * GIB, LOW)], 0),
+        ([target(2 * TIB, None), target(30 * TIB, None)], 0),
+        ([target(2 * TIB), target(None)], 0),
+        ([target(GIB, NORMAL, Reachability.OFFLINE), target(30 * TIB)], TIB),
+        ([], 0),
+    ],
+)
+def test_from_which_room_on_a_target_is_passed_over(targets: Sequence[StorageTarget], limit: int) -> None:
+    assert low_limit(targets) == limit
+
+
+def test_new_files_go_to_the_best_pool_of_those_that_are_there() -> None:
+    normal, low, gone = target(5), target(4, LOW), target(9, NORMAL, Reachability.PROBABLY_OFFLINE)
+    assert best_pool([normal, low, gone]) == [normal]
+    assert best_pool([low, gone]) == [low]
+    assert best_pool([gone]) == [gone]
+    assert best_pool([]) == []
+
+
+def test_the_room_is_the_fullest_ones_times_their_number_where_no_limit_is_known() -> None:
+    assert even_room([20, 100], 0) == 40
+    assert even_room([0, 100], 0) == 0
+    assert even_room([], 0) == 0
+
+
+def test_where_targets_are_passed_over_all_of_it_counts_but_for_the_limit() -> None:
+    assert even_room([20, 100], 5) == 110
+    assert even_room([4, 100], 5) == 95
+    assert even_room([6, 6], 5) == 12
+    assert even_room([4, 3], 5) == 6
+
+
+def test_guards_take_what_is_passed_over_later_into_account() -> None:
+    # Eight that are nearly full, and a brick that joined: 1 TiB stays on each.
+    joined = [*(replace(target(2 * TIB), number=number) for number in range(8)), target(39 * TIB)]
+    df = Capacity(total_bytes=400 * TIB, free_bytes=55 * TIB, total_inodes=9, free_inodes=9)
+    assert room_of(df, StorageSeen(targets=tuple(joined))).free_bytes == 46 * TIB
+    assert room_of(df, StorageSeen(targets=tuple(replace(one, pool=LOW) for one in joined))).free_bytes == 18 * TIB
+    off = replace(joined[0], reachability=Reachability.OFFLINE, free_bytes=0)
+    assert room_of(df, StorageSeen(targets=(off, *joined[1:]))).free_bytes == 45 * TIB
+
+
+rooms = st.lists(st.integers(0, 1000), min_size=1, max_size=6)
+
+
+@given(rooms, st.integers(0, 300), st.floats(0, 1))
+def test_what_is_said_to_fit_fits(free: list[int], low: int, share: float) -> None:
+    taken = even_room(free, low) * share
+    left = filled(free, taken, low)
+    assert all(one >= -1e-6 for one in left)
+    assert sum(free) - sum(left) == pytest.approx(taken)
+    assert left == pytest.approx(fill(free, taken, low), abs=1e-5)
+
+
+@given(rooms, st.integers(0, 300), st.floats(0, 1))
+def test_what_was_said_to_fit_still_does_on_the_way(free: list[int], low: int, share: float) -> None:
+    """To look again never shows less than was promised, and no more either as long as nothing is passed over."""
+    whole = even_room(free, low)
+    again = even_room(filled(free, whole * share, low), low)
+    assert again >= whole * (1 - share) - 1e-6
+    if not low:
+        assert again == pytest.approx(whole * (1 - share), abs=1e-6)
+
+
+@given(rooms, st.integers(1, 300))
+def test_one_more_target_that_is_not_low_never_takes_away_what_is_passed_over(free: list[int], low: int) -> None:
+    normal = [one for one in free if one > low]
+    assert even_room([*free, low + 1], low) >= sum(one - low for one in normal) + 1

@@ -1,0 +1,400 @@
+"""The contract of `StorageTargets`, by recorded answers of `beegfs` 8 and tables in the form of `beegfs-ctl` 7: whichever
+tool is there, the same questions have the same answers.
+"""
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator.beegfs import version7 as quotas7
+from migrator.beegfs.model import CapacityPool, StorageTarget, StripeSettings, TargetKind, UserQuota
+from migrator.beegfs.rules import lost_targets
+from migrator.beegfs.tool import BeegfsTargets, CallTimes
+from migrator.core.errors import ToolFailed
+from migrator.hosts.ports import Command, Completed
+from migrator.hosts.process import LocalProcesses
+from tests.support.beegfs_tool import FIXTURES, QUOTAS, VERSIONS, fake_tool, recorded, targets
+
+MIB = 1 << 20
+MOUNT = b"/mnt/beegfs"
+TREE = b"/mnt/beegfs/home/alice"
+DEADLINE_S = 600.0
+_CTL = """#!/bin/sh
+cd {directory} || exit 9
+echo "$*" >>asked
+case "$*" in
+--mount*|*--mount=/mnt/beegfs*) ;;
+*) exit 9 ;;
+esac
+case "$1 $2" in
+"--listtargets --nodetype=meta") name=meta ;;
+"--listtargets --nodetype=storage") name=storage ;;
+--listnodes*) [ -e deaf ] && exec sleep 600; cat reached; exit 0 ;;
+--getentryinfo*) cat getentryinfo; exit 0 ;;
+--setpattern*)
+    chunk=${{2#--chunksize=}}
+    sed -e "s/Chunksize: .*/Chunksize: $((chunk / 1024))K/" -e "s/desired: .*/desired: ${{3#--numtargets=}}/" \\
+        getentryinfo >new && mv new getentryinfo; exit 0 ;;
+--getquota*) [ "$3" = --list ] && [ -e quotas ] && {{ cat quotas; exit 0; }}; echo "quota is not enabled" >&2; exit 1 ;;
+*) exit 9 ;;
+esac
+case "$*" in
+*--spaceinfo*) [ -e slow ] && exec sleep 600; cat $name; [ -e $name.err ] && {{ cat $name.err >&2; exit 1; }}; exit 0 ;;
+*) cat $name-states ;;
+esac
+"""
+
+
+class Asked:
+    """A port over a fake tool of one version, which can be put into some states."""
+
+    def __init__(self, directory: Path, version: str) -> None:
+        self.directory = directory / "bin"
+        self.version = version
+        if version == "7":
+            self.directory.mkdir()
+            program = self.directory / "beegfs-ctl"
+            program.write_text(_CTL.format(directory=self.directory))
+            program.chmod(0o755)
+            shutil.copy(FIXTURES / "7" / "getentryinfo.out", self.directory / "getentryinfo")
+            (self.directory / "reached").write_text("")
+            for kind in ("meta", "storage"):
+                shutil.copy(FIXTURES / "7" / f"listtargets-{kind}-states.out", self.directory / f"{kind}-states")
+            self.put("")
+        else:
+            self.tool = fake_tool(self.directory)
+            self.put("")
+        self.port = BeegfsTargets(
+            processes=LocalProcesses(), mount=MOUNT, root=MOUNT, path=f"{self.directory}:/usr/bin:/bin"
+        )
+
+    def put(self, state: str) -> None:
+        """Healthy (empty), `down` or `tight`."""
+        if self.version != "7":
+            name = {"down": "stopped-offline", "tight": "cap-emergency"}.get(state, "")
+            # 8.3.1 without its licence library says all and ends with 1.
+            unlicensed = self.version == "8.3.1"
+            self.tool.tell(targets(name, self.version), code=1 if unlicensed else 0)
+            if unlicensed:
+                shutil.copy(FIXTURES / "8.3.1" / "target-list-all-raw.ndjson.err", self.directory / "targets.err")
+            return
+        name = {"down": "-server-down", "tight": "-sick"}.get(state, "")
+        shutil.copy(FIXTURES / "7" / "listtargets-meta.out", self.directory / "meta")
+        shutil.copy(FIXTURES / "7" / f"listtargets-storage{name}.out", self.directory / "storage")
+        if state == "down":
+            shutil.copy(FIXTURES / "7" / "listtargets-storage-server-down.err", self.directory / "storage.err")
+
+    def count_quotas(self) -> None:
+        """The target has quotas."""
+        if self.version == "7":
+            shutil.copy(QUOTAS / "7.out", self.directory / "quotas")
+        else:
+            self.tool.count_quotas()
+
+    def look(self) -> dict[int, StorageTarget]:
+        """By number the storage targets; those of metadata by the negative number."""
+        found = asyncio.run(self.port.look()).targets
+        return {one.number if one.kind is TargetKind.STORAGE else -one.number: one for one in found}
+
+
+@pytest.fixture(params=["7", *VERSIONS])
+def asked(request: pytest.FixtureRequest, tmp_path: Path) -> Asked:
+    return Asked(tmp_path, request.param)
+
+
+def test_every_target_is_told_with_its_states_and_its_room(asked: Asked) -> None:
+    found = asked.look()
+    assert {-1, -2, 101, 201} <= set(found)
+    assert asyncio.run(asked.port.problems()) == ()
+    for one in found.values():
+        assert one.pool is CapacityPool.NORMAL
+        assert one.answers is not False
+        assert one.free_bytes is not None
+        assert one.total_bytes is not None
+        assert one.free_inodes is not None
+        assert 0 < one.free_bytes < one.total_bytes
+        assert (one.storage_pool == 1) == (one.kind is TargetKind.STORAGE)
+
+
+def test_a_server_that_is_down_is_told_by_the_name_of_its_target(asked: Asked) -> None:
+    asked.put("down")
+    (problem,) = asyncio.run(asked.port.problems())
+    assert "201" in problem
+    assert "ffline" in problem
+
+
+def test_a_target_that_is_nearly_full_is_in_another_pool(asked: Asked) -> None:
+    asked.put("tight")
+    found = asked.look()
+    assert found[201].pool is CapacityPool.EMERGENCY
+    assert found[101].pool is CapacityPool.NORMAL
+
+
+def test_stripe_settings_are_given_and_looked_at(asked: Asked) -> None:
+    before = asyncio.run(asked.port.directory(TREE))
+    asyncio.run(asked.port.set_stripe(TREE, StripeSettings(targets=2, chunk_bytes=MIB)))
+    after = asyncio.run(asked.port.directory(TREE))
+    asyncio.run(asked.port.set_stripe(TREE, StripeSettings(targets=3)))
+    last = asyncio.run(asked.port.directory(TREE))
+    assert (before.stripe.targets, before.stripe.chunk_bytes, before.storage_pool) == (4, MIB // 2, 1)
+    assert after.stripe == StripeSettings(targets=2, chunk_bytes=MIB)
+    assert last.stripe == StripeSettings(targets=3, chunk_bytes=MIB)
+
+
+def test_quotas_that_cannot_be_asked_are_told_with_the_reason(asked: Asked) -> None:
+    problem = asyncio.run(asked.port.quota_problem())
+    assert problem is not None
+    assert "uota" in problem
+
+
+def test_what_users_take_up_and_may_is_told(asked: Asked) -> None:
+    asked.count_quotas()
+    found = asyncio.run(asked.port.quotas([1001, 1002, 1003, 1004, 1005]))
+    gib = 1 << 30
+    assert found == {
+        1001: UserQuota(
+            uid=1001, used_bytes=8 * gib, used_chunk_files=900, limit_bytes=10 * gib, limit_chunk_files=1000
+        ),
+        1002: UserQuota(uid=1002, used_bytes=gib, used_chunk_files=None, limit_bytes=5 * gib, limit_chunk_files=500),
+        1003: UserQuota(uid=1003, used_bytes=0, used_chunk_files=0, limit_bytes=2 * gib, limit_chunk_files=500),
+        1004: UserQuota(uid=1004, used_bytes=0, used_chunk_files=0, limit_bytes=5 * gib, limit_chunk_files=500),
+        1005: UserQuota(uid=1005, used_bytes=5, used_chunk_files=5),
+    }
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_without_quotas_nobody_has_one(tmp_path: Path, version: str) -> None:
+    asked = Asked(tmp_path, version)
+    (asked.directory / "quota.err").write_bytes(recorded("quota-list-usage-unlicensed.json.err", version))
+    assert asyncio.run(asked.port.quotas([1001])) == {}
+
+
+def test_a_user_of_several_storage_pools_has_the_quota_of_the_one_that_trees_lie_in(tmp_path: Path) -> None:
+    asked = Asked(tmp_path, "8.2.2")
+    asked.count_quotas()
+    asked.tool.tell(targets("", changes={"target_storage_201": {"storage_pool": "s:2"}}))
+    defaults = asked.directory / "quota-defaults"
+    other = defaults.read_text().replace('"num_id":1', '"num_id":2').replace("storage_pool_default", "fast")
+    defaults.write_text(defaults.read_text() + other)
+    assert asyncio.run(asked.port.quotas([1001]))[1001].limit_chunk_files == 1000
+
+
+_SPOILED_QUOTAS = {
+    "7": [("files", "inodes"), ("900", "some"), (",1000", ""), ("1001", "")],
+    "8.2.2": [('"pool"', '"where"'), ("900/", "9.0k/"), ('"id":1001', '"id":null')],
+}
+
+
+@pytest.mark.parametrize(
+    ("version", "spoil"), [(version, spoil) for version, spoils in _SPOILED_QUOTAS.items() for spoil in spoils]
+)
+def test_quotas_of_another_form_are_refused(tmp_path: Path, version: str, spoil: tuple[str, str]) -> None:
+    asked = Asked(tmp_path, version)
+    asked.count_quotas()
+    file = asked.directory / ("quotas" if version == "7" else "quota-usage")
+    file.write_text(file.read_text().replace(*spoil))
+    with pytest.raises(ToolFailed):
+        asyncio.run(asked.port.quotas([1001]))
+
+
+def test_version_7_is_asked_for_the_users_and_the_pool_by_name(tmp_path: Path) -> None:
+    asked = Asked(tmp_path, "7")
+    asked.count_quotas()
+    found = asyncio.run(asked.port.quotas(range(1001, 1002 + quotas7.AT_ONCE)))
+    calls = [call for call in (asked.directory / "asked").read_text().splitlines() if "--getquota" in call]
+    assert len(calls) == 2
+    assert calls[0].startswith("--getquota --uid --list 1001,1002,")
+    assert "--storagepoolid" not in calls[0]
+    assert set(found) == {1001, 1002, 1003, 1004, 1005}
+
+
+def test_the_mount_is_named_to_the_tool(asked: Asked) -> None:
+    asked.look()
+    asyncio.run(asked.port.directory(TREE))
+    calls = (asked.directory / "asked").read_text().splitlines()
+    assert len(calls) > 1
+    assert all(MOUNT.decode() in call and "mount" in call for call in calls)
+
+
+def test_a_missing_tool_says_what_is_not_known(tmp_path: Path) -> None:
+    port = BeegfsTargets(processes=LocalProcesses(), mount=MOUNT, root=MOUNT, path=str(tmp_path))
+    (problem,) = asyncio.run(port.problems())
+    assert "not known" in problem
+    assert "missing" in problem
+    with pytest.raises(ToolFailed, match="missing"):
+        asyncio.run(port.look())
+
+
+def test_a_named_tool_is_asked_and_no_other(tmp_path: Path) -> None:
+    tool = fake_tool(tmp_path / "bin")
+    named = tool.program.rename(tool.directory / "of-this-target")
+    port = BeegfsTargets(processes=LocalProcesses(), mount=MOUNT, root=MOUNT, command=str(named))
+    assert port.tool == str(named)
+    assert asyncio.run(port.problems()) == ()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["err-mgmtd-unreachable-host.err", "err-bad-auth.err", "err-missing-cert.err", "err-nonroot-target-list.err"],
+)
+def test_what_the_tool_says_of_its_failure_is_told(tmp_path: Path, name: str) -> None:
+    tool = fake_tool(tmp_path / "bin")
+    said = recorded(name)
+    tool.refuse(said)
+    port = BeegfsTargets(processes=LocalProcesses(), mount=MOUNT, root=MOUNT, path=str(tool.directory))
+    (problem,) = asyncio.run(port.problems())
+    assert said.decode().strip() in problem
+
+
+Spoil = Callable[[bytes], bytes]
+_SPOILED: dict[str, Spoil] = {
+    "empty": lambda _: b"",
+    "cut off": lambda whole: whole[:-40],
+    "a table": lambda _: b"ID  TYPE\nm:1 meta\n",
+    "a list": lambda whole: b"[" + b",".join(whole.split(b"\n")[:-1]) + b"]\n",
+    "rounded": lambda whole: whole.replace(b'"4227858432"', b'"3.9GiB"', 1),
+    "another type": lambda whole: whole.replace(b'"node_type":3', b'"node_type":9', 1),
+    "without a state": lambda whole: whole.replace(b'"reachability"', b'"reached"', 1),
+}
+
+
+@pytest.mark.parametrize("how", _SPOILED)
+def test_an_answer_that_is_not_whole_is_none(tmp_path: Path, how: str) -> None:
+    tool = fake_tool(tmp_path / "bin")
+    tool.tell(_SPOILED[how](targets("")))
+    port = BeegfsTargets(processes=LocalProcesses(), mount=MOUNT, root=MOUNT, path=str(tool.directory))
+    with pytest.raises(ToolFailed):
+        asyncio.run(port.look())
+
+
+def test_a_failure_after_a_part_of_the_answer_is_one(tmp_path: Path) -> None:
+    tool = fake_tool(tmp_path / "bin")
+    tool.tell(targets(""), code=1)
+    port = BeegfsTargets(processes=LocalProcesses(), mount=MOUNT, root=MOUNT, path=str(tool.directory))
+    with pytest.raises(ToolFailed, match="exit code 1"):
+        asyncio.run(port.look())
+
+
+def test_what_is_not_a_number_at_all_is_not_known(tmp_path: Path) -> None:
+    tool = fake_tool(tmp_path / "bin")
+    nothing = {"space": "(n/a)", "space_free": "(n/a)", "inodes": "-", "inodes_free": "-", "cap_pool": "(n/a)"}
+    tool.tell(targets("", changes={"target_storage_101": nothing | {"reachability": "Unheard-of"}}))
+    port = BeegfsTargets(processes=LocalProcesses(), mount=MOUNT, root=MOUNT, path=str(tool.directory))
+    found = {one.number: one for one in asyncio.run(port.look()).targets}[101]
+    assert (found.total_bytes, found.free_bytes, found.free_inodes, found.pool, found.reachability) == (None,) * 5
+
+
+class Patient(LocalProcesses):
+    """Only what is made to wait here runs into its time limit, and nothing else on a slow machine."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(grace_s=1.0)
+        self.directory = directory
+
+    async def run(self, command: Command) -> Completed:
+        is_deaf = (self.directory / "deaf").exists() and b"--listnodes" in command.argv
+        is_slow = b"--nodetype=storage" in command.argv and b"--spaceinfo" in command.argv
+        return await super().run(command if is_deaf or is_slow else replace(command, timeout_s=DEADLINE_S))
+
+
+class SilentServer:
+    """Version 7, with a storage server that makes the tool wait; `states` are what the management service says meanwhile."""
+
+    def __init__(self, directory: Path, *, states: str, reached: str) -> None:
+        asked = Asked(directory, "7")
+        # The servers of metadata answer: only the tool that is asked for storage waits.
+        program = asked.directory / "beegfs-ctl"
+        program.write_text(program.read_text().replace("[ -e slow ] &&", '[ -e "slow-$name" ] &&'))
+        (asked.directory / "slow-storage").touch()
+        (asked.directory / "storage-states").write_text(states)
+        (asked.directory / "reached").write_text(reached)
+        self.directory = asked.directory
+        self.port = BeegfsTargets(
+            processes=Patient(asked.directory),
+            mount=MOUNT,
+            root=MOUNT,
+            path=asked.port.path,
+            times=CallTimes(room_s=0.5, states_s=2.0),
+        )
+
+    def lost(self) -> tuple[str, ...]:
+        return lost_targets(asyncio.run(self.port.look()))
+
+
+STATES_7 = (FIXTURES / "7" / "listtargets-storage-states.out").read_text()
+ALL_ONLINE_7 = STATES_7.replace("Probably-offline", "          Online")
+REACHED_7 = (FIXTURES / "7" / "listnodes-storage-reachable.out").read_text()
+
+
+def test_version_7_names_the_server_that_makes_it_wait_while_all_count_as_online(tmp_path: Path) -> None:
+    server = SilentServer(tmp_path, states=ALL_ONLINE_7, reached=REACHED_7)
+    (lost,) = server.lost()
+    assert lost.startswith("storage target 201 (201, on 2): ")
+    assert "does not answer" in lost
+    (problem,) = asyncio.run(server.port.problems())
+    assert problem == lost
+
+
+@pytest.mark.parametrize("told", ["all are reached", "nothing", "no answer"])
+def test_version_7_holds_streams_also_where_it_is_not_known_which_server_is_silent(tmp_path: Path, told: str) -> None:
+    reached = "" if told == "nothing" else REACHED_7.replace("<no>", "<yes>")
+    server = SilentServer(tmp_path, states=ALL_ONLINE_7, reached=reached)
+    if told == "no answer":
+        (server.directory / "deaf").touch()
+    (lost,) = server.lost()
+    assert lost.startswith("a storage server: ")
+    assert "which one is not known" in lost
+
+
+def test_version_7_names_what_is_offline_and_no_other_where_a_server_makes_it_wait(tmp_path: Path) -> None:
+    server = SilentServer(tmp_path, states=STATES_7, reached="")
+    (problem,) = asyncio.run(server.port.problems())
+    assert "201" in problem
+    assert len(server.lost()) == 1
+
+
+def test_what_is_lost_is_told_although_the_pool_of_the_root_cannot_be_asked(tmp_path: Path) -> None:
+    tool = fake_tool(tmp_path / "bin")
+    apart = {"target_storage_201": {"storage_pool": "s:2", "last_contact": "61s ago"}}
+    tool.tell(targets("", changes=apart))
+    (tool.directory / "entry").write_text("a metadata server does not answer")
+    port = BeegfsTargets(processes=LocalProcesses(), mount=MOUNT, root=MOUNT, path=str(tool.directory))
+    assert len(lost_targets(asyncio.run(port.look()))) == 1
+
+
+def test_version_7_has_targets_without_states_and_resyncs(tmp_path: Path) -> None:
+    asked = Asked(tmp_path, "7")
+    asked.put("tight")
+    found = asked.look()
+    assert found[301].reachability is None
+    resync, unknown = asyncio.run(asked.port.problems())
+    assert "Needs-resync" in resync
+    assert "301" in unknown
+
+
+def test_version_7_rounds_and_the_least_counts(tmp_path: Path) -> None:
+    found = Asked(tmp_path, "7").look()
+    assert found[101].free_bytes == (2 * 30522 - 1) * (1 << 30) // 20
+    assert found[-1].free_inodes == 60_250_000
+
+
+@pytest.mark.parametrize("spoil", [("Cap. Pool", "Pool"), ("GiB", "TiB"), ("201", "two"), ("NodeID", "Node")])
+def test_a_table_of_version_7_with_another_form_is_refused(tmp_path: Path, spoil: tuple[str, str]) -> None:
+    asked = Asked(tmp_path, "7")
+    file = asked.directory / "storage"
+    file.write_text(file.read_text().replace(*spoil))
+    with pytest.raises(ToolFailed):
+        asked.look()
+
+
+def test_where_there_are_several_pools_the_one_of_the_root_counts(tmp_path: Path) -> None:
+    tool = fake_tool(tmp_path / "bin")
+    tool.tell(targets("", changes={"target_storage_201": {"storage_pool": "s:2"}}))
+    port = BeegfsTargets(processes=LocalProcesses(), mount=MOUNT, root=MOUNT, path=str(tool.directory))
+    assert asyncio.run(port.look()).storage_pool == 1
+    assert json.dumps(tool.asked[-1]).count("entry") == 1

@@ -1,0 +1,116 @@
+"""Benchmarks on directories of this machine: real hosts, a real ledger, and what tests change on the way."""
+
+import asyncio
+import secrets
+import shutil
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec import structs
+
+from migrator.app.doctor import benchmark_script
+from migrator.bench.hosts import HostWorkloads, RootSeen, WorkDirectory
+from migrator.bench.model import HostRun, Place, Step
+from migrator.bench.stage import BenchmarkWorld
+from migrator.hosts.local import LocalHost
+from migrator.hosts.ports import Host
+from migrator.ledger.ledger import Ledger
+from migrator.ledger.locks import FlockLocks
+from tests.support.fakes import FakeProgress
+from tests.support.scan_site import WallClock
+
+TOKEN = secrets.token_hex(16)
+"""Of this process alone: what carries it is ended."""
+OPTIONAL = ("mdtest", "ior")
+
+
+class LocalHosts:
+    """This machine under several names."""
+
+    def __init__(self) -> None:
+        self._hosts: dict[str, LocalHost] = {}
+
+    async def reach(self, name: str) -> Host:
+        return self._hosts.setdefault(name, LocalHost(name=name))
+
+    async def close(self) -> None:
+        for host in self._hosts.values():
+            await host.close()
+
+
+class TestedWorkloads(HostWorkloads):
+    """The real ones. Caches are dropped only where a test is about that: it slows whatever else the machine does."""
+
+    __test__ = False
+
+    def __init__(self, *, really_drop: bool = False) -> None:
+        super().__init__(LocalHosts(), benchmark_script)
+        self.really_drop = really_drop
+        self.dropped = True
+        # Where they are installed they run.
+        self.missing = frozenset(name for name in OPTIONAL if shutil.which(name) is None)
+        self.change: Callable[[RootSeen], RootSeen] = lambda seen: seen
+        self.before: Callable[[WorkDirectory, Step], None] = lambda _directory, _step: None
+        self.removing: Callable[[], object] = lambda: None
+        self.starts: list[tuple[str, str, float | None]] = []
+
+    async def look(self, host: str, root: bytes, programs: Collection[str]) -> RootSeen:
+        seen = await super().look(host, root, programs)
+        return self.change(structs.replace(seen, programs=seen.programs - self.missing))
+
+    async def drop_caches(self, directory: WorkDirectory, step: Step) -> bool:
+        return await super().drop_caches(directory, step) if self.really_drop else self.dropped
+
+    async def remove(self, directory: WorkDirectory) -> None:
+        self.removing()
+        # A cancellation comes at the next wait.
+        await asyncio.sleep(0)
+        await super().remove(directory)
+
+    async def perform(
+        self, directory: WorkDirectory, step: Step, *, seed: int, start_at_s: float | None, token: str
+    ) -> HostRun:
+        self.before(directory, step)
+        self.starts.append((directory.host, step.name, start_at_s))
+        return await super().perform(directory, step, seed=seed, start_at_s=start_at_s, token=token)
+
+
+@dataclass
+class BenchSite:
+    """Two file systems, or two directories of one."""
+
+    ledger: Ledger
+    places: tuple[Place, ...]
+    workloads: TestedWorkloads
+    progress: FakeProgress
+    locks: FlockLocks
+    problems: tuple[str, ...] = ()
+    absent: frozenset[str] = frozenset()
+
+    @property
+    def world(self) -> BenchmarkWorld:
+        return BenchmarkWorld(
+            workloads=self.workloads,
+            records=self.ledger.benchmarks,
+            locks=self.locks,
+            progress=self.progress,
+            clock=WallClock(),
+            not_expected=lambda place: self.problems if place.label == "source" else (),
+            not_there=self._not_there,
+            tokens=lambda: TOKEN,
+        )
+
+    async def _not_there(self, host: str, place: Place) -> str | None:
+        return f"{place.label} is not mounted" if host in self.absent else None
+
+
+def bench_site(ledger: Ledger, directory: Path, *roots: bytes) -> BenchSite:
+    labels = ("source", "target", "third")
+    return BenchSite(
+        ledger=ledger,
+        places=tuple(Place(label=label, root=root) for label, root in zip(labels, roots, strict=False)),
+        workloads=TestedWorkloads(),
+        progress=FakeProgress(),
+        locks=FlockLocks(directory / "locks", WallClock()),
+    )

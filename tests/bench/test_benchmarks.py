@@ -1,0 +1,177 @@
+"""The benchmarks run: at a scale that shows nothing of speed, and everything of whether they still fit the program."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.options import parse_options
+from bench.page import PAGE_NAME, write_page
+from bench.results import JSON_NAME, Section, Table, read_results, section_document, write_results
+from bench.throttle import throttle_kind, throttled
+from bench.timing import Contestant, ContestantFailed, Run, Series, alternate, best_of, ratio
+from bench.trees import Tally, churn, fill, small_users, tally
+from migrator.lab.machine import loops_beneath, mounts_beneath, why_no_cluster
+
+pytestmark = pytest.mark.exhaustive
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "bench", *arguments],
+        cwd=REPOSITORY,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def series(name: str, *times_s: float) -> Series:
+    return Series(name=name, runs=[Run(elapsed_s=time_s, load_before=0.5) for time_s in times_s])
+
+
+def test_planning_over_a_synthetic_catalog_lists_every_row(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    done = bench("plan-scale", "--rows", "5000", "--work", str(tmp_path), "--output", str(figures))
+    assert figures.exists(), done.stderr
+    found = json.loads(figures.read_text())
+    assert found["listed_files"] + found["listed_directories"] == found["rows"] == 5000
+
+
+def test_an_unknown_benchmark_is_refused_with_those_that_exist() -> None:
+    done = bench("sprint")
+    assert done.returncode == 2
+    assert "bulk" in done.stderr
+    assert "scaling" in done.stderr
+
+
+def test_contestants_take_turns_and_one_that_fails_has_no_figure() -> None:
+    order: list[str] = []
+
+    def contestant(name: str, *, fails_after: int = 99, rounds: int | None = None) -> Contestant:
+        def work() -> dict[str, float]:
+            order.append(name)
+            if order.count(name) > fails_after:
+                raise ContestantFailed("no more")
+            return {"part_s": 1.0}
+
+        return Contestant(name=name, work=work, rounds=rounds)
+
+    found = alternate([contestant("a"), contestant("b", fails_after=1), contestant("c", rounds=2)], 3)
+    assert order == ["a", "b", "c", "a", "b", "c", "a"]
+    assert [len(one.runs) for one in found] == [3, 0, 2]
+    assert [one.failure for one in found] == [None, "no more", None]
+
+
+def test_ratios_pair_the_rounds() -> None:
+    slow, quick = series("slow", 10, 30, 8), series("quick", 1, 2, 2)
+    (found,) = ratio("slow against quick", slow.times_s, quick.times_s, at_least=9)
+    assert (found.median, found.lowest, found.highest, found.pairs) == (10, 4, 15, 3)
+    assert ratio("against nothing", slow.times_s, []) == []
+    assert best_of([slow, series("other", 20, 20, 20), series("once", 9), Series(name="failed", failure="why")]) == [
+        9,
+        20,
+        8,
+    ]
+
+
+def test_the_page_keeps_other_sections_and_says_what_was_missed_but_not_where(tmp_path: Path) -> None:
+    options = parse_options(["--output", str(tmp_path), "--dir", str(tmp_path / "labs")], None)
+    slow, quick = series("slow", 10, 12), series("quick", 2, 3)
+    table = Table(
+        title="Copies",
+        series=[slow, quick, Series(name="broken", failure="ended with 1")],
+        ratios=[*ratio("quick against slow", slow.times_s, quick.times_s, at_least=10)],
+    )
+    section = Section(name="bulk", title="Bulk", facts={"files": "many"}, tables=[table], left_out={"fpart": "none"})
+    assert section.failures == ["broken: ended with 1"]
+    assert [one.name for one in section.missed] == ["quick against slow"]
+    write_results(tmp_path, {"scan": section_document(section, options)})
+    write_results(tmp_path, {**read_results(tmp_path), "bulk": section_document(section, options)})
+    write_page(tmp_path, read_results(tmp_path), ("scan", "bulk"))
+    page = (tmp_path / PAGE_NAME).read_text()
+    assert page.count("## Bulk") == 2
+    assert "| quick against slow | 4.50 | 4.00 to 5.00 | 10 (missed) |" in page
+    assert "| broken | failed | | | |" in page
+    assert "Left out: fpart (none)." in page
+    for text in (page, (tmp_path / JSON_NAME).read_text()):
+        assert socket.gethostname() not in text or len(socket.gethostname()) < 4
+        assert str(tmp_path) not in text
+        assert str(REPOSITORY) not in text
+
+
+@pytest.mark.needs_root
+def test_equal_seeds_make_equal_trees_and_churn_changes_what_it_says(scratch: Path) -> None:
+    users = small_users("small", 120, seed=3, users=2)
+    for name in ("one", "two"):
+        place = scratch / name
+        place.mkdir()
+        fill(place, users)
+    first, second = (_contents(scratch / name) for name in ("one", "two"))
+    assert first == second
+    assert tally(scratch / "one" / "small") == Tally(
+        files=120,
+        directories=sum(path.is_dir() for path in (scratch / "one" / "small").rglob("*")),
+        size_bytes=sum(path.lstat().st_size for path in (scratch / "one").rglob("*") if not path.is_dir()),
+    )
+    changed = churn(scratch / "one", users, number=1, share=0.1)
+    after = _contents(scratch / "one")
+    assert 0 < sum(after[path] != first.get(path) for path in after) <= 2 * changed  # a hard link shows twice
+    assert set(first) <= set(after)
+
+
+def _contents(root: Path) -> dict[str, object]:
+    return {
+        str(path.relative_to(root)): path.readlink() if path.is_symlink() else path.read_bytes()
+        for path in root.rglob("*")
+        if not path.is_dir() or path.is_symlink()
+    }
+
+
+@pytest.mark.needs_root
+def test_a_throttle_takes_processes_in_and_leaves_nothing_behind() -> None:
+    if throttle_kind() is None:
+        pytest.skip("this kernel cannot limit what is read from a device")
+    device = next(
+        os.makedev(*map(int, (disk / "dev").read_text().split(":"))) for disk in sorted(Path("/sys/block").iterdir())
+    )
+    with throttled([device], 100 * 1024 * 1024) as throttle:
+        limits = [file.read_text() for file in throttle.group.iterdir() if file.name in _LIMITS]
+        assert any(f"{os.major(device)}:{os.minor(device)}" in limit and "104857600" in limit for limit in limits)
+        child = subprocess.Popen(["sleep", "60"], preexec_fn=throttle.join)  # noqa: PLW1509
+        try:
+            assert str(child.pid) in (throttle.group / "cgroup.procs").read_text().split()
+        finally:
+            child.kill()
+            child.wait()
+    assert not throttle.group.exists()
+
+
+_LIMITS = ("blkio.throttle.read_bps_device", "io.max")
+
+
+@pytest.mark.cluster
+def test_bulk_and_scans_are_measured_on_labs_that_are_gone_afterwards(scratch: Path) -> None:
+    if reason := why_no_cluster():
+        pytest.skip(f"needs a Gluster cluster: {reason}")
+    options = ["--dir", str(scratch / "lab"), "--output", str(scratch / "out"), "--scale", "0.002", "--repeat", "1"]
+    done = bench("scan", "bulk", *options, "--warm")
+    assert done.returncode == 0, done.stderr
+    found = json.loads((scratch / "out" / JSON_NAME).read_text())["sections"]
+    assert set(found) == {"scan", "bulk"}
+    for section in found.values():
+        for table in section["tables"]:
+            assert all(len(one["runs"]) == 1 and one["failure"] is None for one in table["series"])
+            assert any(one["name"].startswith("migrator") for one in table["series"])
+            assert table["ratios"]
+    assert mounts_beneath(os.fsencode(scratch)) == ()
+    assert loops_beneath(os.fsencode(scratch)) == ()
+    assert [path.name for path in scratch.iterdir()] == ["out"]
+    assert str(scratch) not in (scratch / "out" / PAGE_NAME).read_text()

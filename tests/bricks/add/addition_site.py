@@ -1,0 +1,185 @@
+"""Everything that an addition works with: a real ledger over a simulated volume, whose tasks users feel."""
+
+import asyncio
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from migrator.bricks.add.add import add_bricks
+from migrator.bricks.add.model import (
+    AdditionRequest,
+    AdditionSide,
+    AdditionState,
+    AdditionSummary,
+    NewPlace,
+    TargetRoom,
+    Wish,
+)
+from migrator.bricks.add.stage import AdditionWorld, Scan
+from migrator.bricks.model import BrickRoom
+from migrator.bricks.shared import THROTTLE_OPTION, ThrottleRules
+from migrator.core.errors import ToolFailed
+from migrator.core.probe import Probe, ProbeSide
+from migrator.fs.model import TargetCapabilities
+from migrator.gluster.model import TaskProgress, VolumeState, VolumeTask
+from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.ledger.model import SiteRecord
+from tests.bricks.add.addition_commands import NothingAsked
+from tests.bricks.add.addition_world import NEW, ROOM, World
+from tests.support.deaths import Killed
+from tests.support.fake_filesystem import IDENTITY
+from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
+from tests.support.kills import DoingHooks
+
+LOOKS = 9
+"""How often the task is looked at before it has come to its end."""
+
+
+@dataclass
+class Glusterd(NothingAsked):
+    """The `AdditionCommands` port over the simulated volume. Whenever a task is looked at, somebody has probed. `dead_for`: for so many
+    looks at a rebalance nothing is moved, nor does its run time go on.
+    """
+
+    volume: World
+    ledger: Ledger
+    clock: VirtualClock
+    latency_s: float = 0.2
+    options: dict[str, str] = field(default_factory=dict)
+    history: list[str | None] = field(default_factory=list)
+    breaks: bool = False
+    cannot_balance: int = 0
+    dead_for: int = 0
+    looks: int = 0
+    heals_asked: int = 0
+    killed_at: tuple[int, bool] | None = None
+
+    async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
+        seen = self.volume.see()
+        assert seen.state is not None
+        assert seen.tasks is not None
+        return replace(seen.state, options=tuple(self.options.items())), tuple(seen.tasks)
+
+    async def rooms(self) -> Mapping[str, BrickRoom]:
+        return dict.fromkeys(self.volume.inside, ROOM)
+
+    async def owners(self) -> Mapping[str, str]:
+        return dict.fromkeys(self.volume.inside, "vol1")
+
+    async def progress(self, task: VolumeTask) -> TaskProgress | None:
+        moved = self.volume.task
+        if self.dead_for and moved is not None and not moved.fix_layout:
+            self.dead_for -= 1
+            return self.volume.see().progress
+        if moved is not None:
+            moved.ran_s += 1.0
+        self.looks += 1
+        probe = Probe(side=ProbeSide.SOURCE, at_s=self.clock.now_s(), waited_s=self.latency_s)
+        self.ledger.probes.add(probe)
+        if self.looks % LOOKS == 0:
+            if self.breaks:
+                self.volume.breaks()
+            elif self.cannot_balance and self.volume.task is not None and not self.volume.task.fix_layout:
+                self.volume.moves_all_but(self.cannot_balance)
+            else:
+                self.volume.moves()
+        found = self.volume.see().progress
+        assert found is None or found.task_id == task.id
+        return found
+
+    async def add(self, bricks: Sequence[str]) -> None:
+        assert tuple(bricks) == (NEW,)
+        self.volume.add()
+
+    async def heal(self) -> None:
+        self.heals_asked += 1
+        raise ToolFailed("gluster says: the volume has no copies")
+
+    async def fix_layout(self) -> str:
+        return self.volume.begin(fix_layout=True)
+
+    async def rebalance(self) -> str:
+        return self.volume.begin(fix_layout=False)
+
+    async def set_option(self, name: str, value: str | None) -> None:
+        assert name == THROTTLE_OPTION
+        at = len(self.history) + 1
+        if self.killed_at == (at, False):
+            raise Killed
+        notes = [record.notes.options for record in self.ledger.additions.all()]
+        assert any(notes), "an option was changed that nothing is written down of"
+        self.history.append(value)
+        self.options.pop(name, None)
+        if value is not None:
+            self.options[name] = value
+        if self.killed_at == (at, True):
+            raise Killed
+
+
+@dataclass
+class Site:
+    """Everything that an addition works with."""
+
+    ledger: Ledger
+    volume: World = field(default_factory=lambda: World(mounted=True))
+    clock: VirtualClock = field(default_factory=VirtualClock)
+    throttle: str | None = "aggressive"
+    scan: Scan | None = None
+    hooks: DoingHooks | None = None
+
+    def __post_init__(self) -> None:
+        self.glusterd = Glusterd(self.volume, self.ledger, self.clock)
+
+    def add(self) -> AdditionSummary:
+        async def versions(hosts: Collection[str]) -> Mapping[str, str | None]:
+            return dict.fromkeys(hosts, "11.1")
+
+        async def places(_: Sequence[str]) -> Mapping[str, NewPlace]:
+            return {NEW: self.volume.place}
+
+        async def room() -> TargetRoom:
+            raise AssertionError("nothing goes to the target")
+
+        world = AdditionWorld(
+            volume=self.glusterd,
+            source_root=b"/mnt/gl",
+            target_root=b"/mnt/beegfs",
+            places=places,
+            versions=versions,
+            target_room=room,
+            back_up=lambda _: None,
+            hooks=self.hooks,
+            ledger=self.ledger,
+            locks=FakeLocks(),
+            files=FakeRunFiles(),
+            progress=FakeProgress(),
+            clock=self.clock,
+            blocking=inline,
+            tokens=(lambda: "token") if self.hooks is None else self.hooks.new_token,
+            throttle=ThrottleRules(throttle=self.throttle, windows=(), local_time=lambda _: (0, 0), max_latency_s=0.05),
+            scan=self.scan,
+        )
+        request = AdditionRequest(bricks=(NEW,), side=AdditionSide.SOURCE, pid=1, wish=Wish(), poll_s=60.0)
+        return asyncio.run(add_bricks(request, world))
+
+    @property
+    def states(self) -> list[AdditionState]:
+        return [record.state for record in self.ledger.additions.all()]
+
+
+@contextmanager
+def addition_site(tmp_path: Path) -> Iterator[Site]:
+    with open_ledger(tmp_path / "ledger.db", create=True) as ledger:
+        ledger.site.create(
+            SiteRecord(
+                site_id="s",
+                name="test",
+                created_at_s=1.0,
+                source=IDENTITY,
+                target=IDENTITY,
+                capabilities=TargetCapabilities(),
+                capabilities_probed_at_s=1.0,
+            )
+        )
+        yield Site(ledger)

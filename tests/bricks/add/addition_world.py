@@ -1,0 +1,196 @@
+"""A volume that a brick is added to, simulated, and what may happen to it meanwhile. It shares no code with the decision."""
+
+from dataclasses import dataclass, field, replace
+
+from migrator.bricks.add.model import (
+    ADDITION_TRANSITIONS,
+    AdditionAct,
+    AdditionNotes,
+    AdditionRecord,
+    AdditionSeen,
+    AdditionSide,
+    AdditionState,
+    AdditionStep,
+    NewPlace,
+)
+from migrator.bricks.model import BrickRoom
+from migrator.core.units import GIB
+from migrator.gluster.model import Brick, TaskCounters, TaskKind, TaskProgress, TaskStatus, VolumeState, VolumeTask
+
+S, A, T = AdditionState, AdditionStep, TaskStatus
+OLD, NEW = "gl1:/srv/b/data", "gl2:/srv/b/data"
+EMPTY = NewPlace(name=NEW, mount="/srv/b", own=True, filesystem="xfs", total_bytes=40 * GIB, free_inodes=10**6)
+ROOM = BrickRoom(filesystem="xfs", total_bytes=40 * GIB, free_bytes=20 * GIB)
+
+
+class Died(Exception):
+    """The program was killed."""
+
+
+@dataclass(slots=True)
+class Task:
+    """A fix-layout or a rebalance as glusterd has it."""
+
+    id: str
+    fix_layout: bool
+    status: TaskStatus = T.IN_PROGRESS
+    failures: int = 0
+    ran_s: float = 0.0
+
+
+@dataclass(slots=True)
+class World:
+    """Everything there is."""
+
+    inside: set[str] = field(default_factory=lambda: {OLD})
+    place: NewPlace = EMPTY
+    mounted: bool = False
+    layout_right: bool = True
+    even: bool = True
+    task: Task | None = None
+    tasks_made: int = 0
+    asks: bool = True
+    peer_up: bool = True
+    hooks_right: bool = True
+    now_s: float = 100.0
+    added: int = 0
+    record: AdditionRecord = field(
+        default_factory=lambda: AdditionRecord(
+            id=1,
+            side=AdditionSide.SOURCE,
+            volume="vol1",
+            volume_id="v",
+            bricks=(NEW,),
+            attempt=1,
+            state=S.PLANNED,
+            times={S.PLANNED: 100.0},
+        )
+    )
+
+    # What Gluster does.
+
+    def add(self) -> None:
+        assert self.mounted, "glusterd refuses a place that is on the root"
+        assert not self.place.stale, "glusterd refuses what was a brick"
+        assert not self.place.entries, "old directories would be listed twice"
+        assert not self.moving, "glusterd refuses it while files are moved"
+        self.inside.add(NEW)
+        self.added += 1
+        self.layout_right = self.even = False
+        self.place = replace(self.place, exists=True, volume_id="76", gfid="01", has_gluster_directory=True)
+
+    @property
+    def moving(self) -> bool:
+        return self.task is not None and self.task.status is T.IN_PROGRESS
+
+    def begin(self, *, fix_layout: bool) -> str:
+        assert not self.moving, "glusterd refuses two tasks at once"
+        self.tasks_made += 1
+        self.task = Task(id=f"t{self.tasks_made}", fix_layout=fix_layout)
+        return self.task.id
+
+    def moves(self) -> None:
+        if self.task is not None and self.task.status is T.IN_PROGRESS:
+            self.task.status = T.COMPLETED
+            self.layout_right = self.layout_right or NEW in self.inside
+            self.even = self.even or (not self.task.fix_layout and NEW in self.inside)
+
+    def breaks(self) -> None:
+        if self.task is not None and self.task.status is T.IN_PROGRESS:
+            self.task.status, self.task.failures = T.FAILED, 3
+
+    def moves_all_but(self, failures: int) -> None:
+        """The task comes to its end, as `moves` has it, and could not move that many."""
+        self.moves()
+        assert self.task is not None
+        self.task.failures = failures
+
+    # What the program sees.
+
+    def see(self) -> AdditionSeen:
+        if not self.asks:
+            return AdditionSeen(state=None, tasks=None)
+        bricks = tuple(
+            Brick(name=name, host=name[:3], path=b"/srv/b/data", online=self.peer_up) for name in sorted(self.inside)
+        )
+        state = VolumeState(
+            volume="vol1",
+            volume_id="v",
+            type="Distribute",
+            started=True,
+            bricks=bricks,
+            options=(),
+            tasks=(),
+            peers_down=() if self.peer_up else ("gl1",),
+            heals=(),
+        )
+        tasks: tuple[VolumeTask, ...] = ()
+        progress = None
+        if self.task is not None:
+            task = self.task
+            tasks = (VolumeTask(kind=TaskKind.REBALANCE, name="Rebalance", id=task.id, status=task.status, bricks=()),)
+            counters = TaskCounters(
+                host="localhost",
+                host_id="h",
+                files=1,
+                size_bytes=1,
+                lookups=1,
+                failures=task.failures,
+                skipped=1,
+                status=task.status,
+                fix_layout=task.fix_layout,
+                runtime_s=task.ran_s,
+            )
+            progress = TaskProgress(task_id=task.id, counters=(counters,) if self.peer_up else ())
+        place = self.place if self.mounted else replace(EMPTY, mount="/", own=False)
+        return AdditionSeen(
+            state=state,
+            tasks=tasks,
+            progress=progress,
+            owners=dict.fromkeys(self.inside, "vol1"),
+            places={NEW: place},
+            rooms=dict.fromkeys(self.inside, ROOM),
+            versions={"gl1": "11.1", "gl2": "11.1"},
+        )
+
+    # What the program does. `dies`: where it is killed.
+
+    def carry_out(self, act: AdditionAct, *, dies: str = "", fails: bool = False) -> None:
+        if dies == "before":
+            raise Died
+        notes = self.record.notes
+        if act.task_before is not None:
+            notes = replace(notes, task_before=act.task_before, task_id=None)
+        if act.task_id is not None:
+            notes = replace(notes, task_id=act.task_id)
+        self._enter(act.intent, notes)
+        if dies == "intended":
+            raise Died
+        if fails:
+            return
+        if not act.seen_done:
+            self._do(act, dies)
+        if dies == "done":
+            raise Died
+        self._enter(act.result, self.record.notes)
+
+    def _do(self, act: AdditionAct, dies: str) -> None:
+        if act.step is A.PREPARE:
+            self.mounted = self.mounted or self.hooks_right
+            if self.hooks_right and NEW not in self.inside:
+                self.place = EMPTY
+        elif act.step is A.ADD:
+            self.add()
+        elif act.step in (A.LAY_OUT, A.BALANCE):
+            task_id = self.begin(fix_layout=act.step is A.LAY_OUT)
+            if dies == "begun":
+                raise Died
+            self._enter(self.record.state, replace(self.record.notes, task_id=task_id))
+        elif act.step is A.WATCH:
+            self.moves()
+
+    def _enter(self, state: AdditionState, notes: AdditionNotes) -> None:
+        self.now_s += 1.0
+        before = self.record.state
+        assert state is before or state in ADDITION_TRANSITIONS[before], f"{before} cannot become {state}"
+        self.record = replace(self.record, state=state, notes=notes, times={**self.record.times, state: self.now_s})

@@ -1,0 +1,431 @@
+"""Directories that lose owner and mode while bricks are added: a simulated volume, whose copies change between the walks."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from migrator.bricks.add.directories import (
+    forget_directories,
+    keeping_right,
+    know_directories,
+    look_at_listed,
+    put_right,
+    put_right_everywhere,
+)
+from migrator.bricks.add.model import AdditionNotes, AdditionSide, AdditionState
+from migrator.bricks.add.stage import DirectoryWorld
+from migrator.core.errors import ToolFailed
+from migrator.gluster.model import Brick, DirectoryFacts
+from tests.support.fakes import VirtualClock, inline
+
+OLD, NEW, ARBITER = "gl1:/b", "gl9:/b", "gl3:/b"
+
+
+def directory(path: bytes, *, mode: int = 0o755, uid: int = 1001, at: int = 1, **more: Any) -> DirectoryFacts:
+    above = path.rpartition(b"/")[0]
+    return DirectoryFacts(
+        path=path,
+        gfid=path.ljust(16, b"."),
+        above=above.ljust(16, b".") if above else b"",
+        mode=mode,
+        uid=uid,
+        gid=uid,
+        changed_ns=at,
+        modified_ns=at,
+        **more,
+    )
+
+
+def shut(one: DirectoryFacts) -> DirectoryFacts:
+    return replace(one, mode=0, uid=0, gid=0)
+
+
+HOME, ONE, TWO = directory(b"home"), directory(b"home/one", mode=0o2750), directory(b"home/two", uid=1002)
+
+
+class Memory:
+    """What is known, in a dictionary; what is kept without an end is forgotten."""
+
+    def __init__(self) -> None:
+        self.lasting: dict[bytes, DirectoryFacts] = {}
+        self.removed = False
+
+    @contextmanager
+    def opened(self, addition_id: int) -> Iterator["Memory"]:
+        assert addition_id == 7
+        self.kept: dict[bytes, DirectoryFacts] = {}
+        yield self
+
+    @property
+    def whole(self) -> bool:
+        return bool(self.lasting)
+
+    def of(self, gfids: Sequence[bytes]) -> Mapping[bytes, DirectoryFacts]:
+        known = self.lasting | self.kept
+        return {gfid: known[gfid] for gfid in gfids if gfid in known}
+
+    def keep(self, found: Sequence[DirectoryFacts]) -> None:
+        self.kept |= {one.gfid: one for one in found}
+
+    def done(self) -> None:
+        self.lasting |= self.kept
+
+    def remove(self) -> None:
+        self.removed = True
+
+
+@dataclass
+class Volume:
+    """Its directories, as every copy has them; and where that differs, as the copies on the new brick have them, and as the mount
+    shows them.
+    """
+
+    directories: dict[bytes, DirectoryFacts]
+    copies: dict[bytes, DirectoryFacts] = field(default_factory=dict)
+    shown: dict[bytes, DirectoryFacts] = field(default_factory=dict)
+    broken: set[str] = field(default_factory=set)
+    walked: list[str] = field(default_factory=list)
+    refuses: OSError | None = None
+    options: tuple[tuple[str, str], ...] = ()
+    between: Callable[[], None] = lambda: None
+    bricks: tuple[Brick, ...] = tuple(
+        Brick(name=name, host=name[:3], path=b"/b", online=True, arbiter=name == ARBITER)
+        for name in (ARBITER, OLD, NEW)
+    )
+
+    def set(self, *found: DirectoryFacts) -> None:
+        self.directories |= {one.gfid: one for one in found}
+
+    async def state_and_tasks(self) -> tuple[Any, tuple[()]]:
+        return SimpleNamespace(
+            bricks=self.bricks, volume_id="v", replica_count=1, stripe_count=1, disperse_count=0, options=self.options
+        ), ()
+
+    async def walk(
+        self,
+        brick: Brick,
+        *,
+        volume_id: str,
+        take: Callable[[Sequence[DirectoryFacts]], None],
+        only: Sequence[bytes] | None = None,
+    ) -> int:
+        assert volume_id == "v"
+        found = sorted(self.directories.values(), key=lambda one: one.path)
+        if brick.name == NEW:
+            found = [self.copies.get(one.gfid, one) for one in found]
+        if only is not None:
+            take([one for one in found if one.path in only])
+            return 0
+        self.walked.append(brick.name)
+        take(found[:2])
+        if brick.name in self.broken:
+            raise ToolFailed("torn")
+        take(found[2:])
+        self.between()
+        return 0
+
+    def look(self, path: bytes, gfid: bytes) -> DirectoryFacts | None:
+        one = self.shown.get(gfid) or self.directories.get(gfid)
+        return one if one is not None and one.path == path else None
+
+    def put_back(self, seen: DirectoryFacts, wanted: DirectoryFacts) -> DirectoryFacts | None:
+        if self.refuses is not None:
+            raise self.refuses
+        mended = replace(wanted, path=seen.path, changed_ns=99, modified_ns=seen.modified_ns)
+        self.set(mended)
+        self.copies.pop(seen.gfid, None)
+        self.shown.pop(seen.gfid, None)
+        return mended
+
+
+@dataclass
+class Site:
+    volume: Volume
+    memory: Memory = field(default_factory=Memory)
+    words: list[str] = field(default_factory=list)
+    clock: VirtualClock = field(default_factory=VirtualClock)
+    record: Any = field(
+        default_factory=lambda: SimpleNamespace(
+            id=7, side=AdditionSide.SOURCE, instead_of=None, bricks=(NEW,), shown_bricks=NEW, notes=AdditionNotes()
+        )
+    )
+
+    @property
+    def call(self) -> Any:
+        volume: Any = self.volume
+        memory: Any = self.memory
+        return SimpleNamespace(
+            world=SimpleNamespace(
+                volume=volume,
+                directories=DirectoryWorld(walks=volume, memory=memory, mender=volume, mount=b"/mnt/gl"),
+                blocking=inline,
+                clock=self.clock,
+                ledger=SimpleNamespace(additions=SimpleNamespace(read=lambda _: self.record, note=self.note)),
+            ),
+            say=lambda _kind, _severity, _subject, message: self.words.append(message),
+        )
+
+    def note(self, _: int, notes: AdditionNotes) -> Any:
+        self.record.notes = notes
+        return self.record
+
+    @property
+    def listed(self) -> list[bytes]:
+        return [one.path for one in self.record.notes.directories or ()]
+
+    def knows(self) -> None:
+        asyncio.run(know_directories(self.call, self.record))
+
+    def puts_right(self) -> bool:
+        return asyncio.run(put_right(self.call, self.record))
+
+
+@pytest.fixture
+def site() -> Site:
+    made = Site(Volume({}))
+    made.volume.set(HOME, ONE, TWO)
+    made.knows()
+    return made
+
+
+def test_what_was_taken_is_given_back_also_under_another_name_and_below_another_one(site: Site) -> None:
+    renamed = replace(shut(TWO), path=b"home/three", changed_ns=5)
+    site.volume.set(shut(HOME), shut(ONE), renamed)
+    assert site.puts_right()
+    got = site.volume.directories
+    assert [(got[one.gfid].mode, got[one.gfid].uid) for one in (HOME, ONE, TWO)] == [
+        (one.mode, one.uid) for one in (HOME, ONE, TWO)
+    ]
+    (told,) = site.words
+    assert told.startswith("3 directories had lost owner or mode")
+    assert "home/three" in told
+    assert site.listed == []
+    assert not site.puts_right()
+    assert len(site.words) == 1
+
+
+def test_what_was_given_back_and_is_taken_again_was_taken_by_nobody_else(site: Site) -> None:
+    site.volume.set(shut(ONE))
+    assert site.puts_right()
+    given = site.volume.directories[ONE.gfid]
+    assert given.changed_ns != ONE.changed_ns
+    # Giving it back has set its time as a user would have.
+    site.volume.set(replace(given, mode=0o750))
+    assert site.puts_right()
+    assert site.volume.directories[ONE.gfid].mode == 0o2750
+    assert site.listed == []
+
+
+def test_what_is_seen_is_given_back_also_where_a_new_brick_cannot_be_read(site: Site) -> None:
+    site.volume.broken = {NEW}
+    site.volume.set(shut(ONE))
+    asyncio.run(put_right_everywhere(site.call, site.record))
+    assert site.volume.directories[ONE.gfid].mode == 0o2750
+    assert any("not every copy" in words for words in site.words)
+
+
+def test_what_people_changed_counts_from_then_on(site: Site) -> None:
+    closed = replace(ONE, mode=0o700, changed_ns=5)
+    site.volume.set(closed)
+    assert not site.puts_right()
+    site.volume.set(shut(closed))
+    assert site.puts_right()
+    assert site.volume.directories[ONE.gfid].mode == 0o700
+
+
+def test_one_that_was_made_since_is_known_from_the_first_walk_that_has_seen_it(site: Site) -> None:
+    new = directory(b"home/new", uid=1003)
+    site.volume.set(new)
+    site.puts_right()
+    site.volume.set(shut(new))
+    assert site.puts_right()
+    assert site.volume.directories[new.gfid].uid == 1003
+
+
+def test_one_that_was_never_seen_open_waits_until_it_is_put_right_or_gone(site: Site) -> None:
+    first, second = shut(directory(b"home/new")), shut(directory(b"home/newer"))
+    site.volume.set(first, second)
+    assert not site.puts_right()
+    assert site.listed == [b"home/new", b"home/newer"]
+    assert (
+        site.record.notes.directories[0].command
+        == "chown --reference=/mnt/gl/home /mnt/gl/home/new && chmod 0700 /mnt/gl/home/new"
+    )
+    assert "home/new, home/newer" in site.words[-1]
+    said = len(site.words)
+    forget_directories(site.call, site.record)
+    assert not site.memory.removed
+    site.volume.set(replace(first, mode=0o700, uid=1))
+    site.volume.directories.pop(second.gfid)
+    site.puts_right()
+    assert site.listed == []
+    assert len(site.words) == said
+    forget_directories(site.call, site.record)
+    assert site.memory.removed
+
+
+def test_what_may_be_of_people_is_listed_and_not_touched(site: Site) -> None:
+    doubtful = replace(ONE, mode=0o750, changed_ns=5, modified_ns=5)
+    site.volume.set(doubtful)
+    assert not site.puts_right()
+    assert site.volume.directories[ONE.gfid] == doubtful
+    (listed,) = site.record.notes.directories
+    assert listed.command == "chown 1001:1001 /mnt/gl/home/one && chmod 2750 /mnt/gl/home/one"
+
+
+def test_another_copy_may_tell_that_no_user_has_done_it(site: Site) -> None:
+    site.volume.set(replace(ONE, mode=0o750, changed_ns=5, modified_ns=5))
+    site.volume.copies[ONE.gfid] = replace(ONE, mode=0o750)
+    assert site.puts_right()
+    assert site.volume.directories[ONE.gfid].mode == 0o2750
+    assert site.listed == []
+
+
+def test_what_nobody_would_have_made_so_is_not_given_back_by_equal_times(site: Site) -> None:
+    site.volume.set(replace(ONE, mode=0o700))
+    assert not site.puts_right()
+    assert site.listed == [b"home/one"]
+
+
+def test_times_that_nobody_keeps_tell_nothing(site: Site) -> None:
+    site.volume.options = (("features.ctime", "off"),)
+    site.puts_right()
+    site.volume.set(replace(ONE, mode=0o700), replace(TWO, gid=1001))
+    assert not site.puts_right()
+    assert site.listed == [b"home/two"]
+    site.volume.set(replace(TWO, mode=0o711), shut(ONE))
+    assert site.puts_right()
+    assert site.volume.directories[ONE.gfid].mode == 0o700
+
+
+def test_what_cannot_be_given_back_is_listed_with_the_reason(site: Site) -> None:
+    site.volume.refuses = OSError(30, "Read-only file system")
+    site.volume.set(shut(ONE))
+    assert not site.puts_right()
+    (listed,) = site.record.notes.directories
+    assert "(Read-only file system)" in listed.reason
+    site.volume.refuses = None
+    assert site.puts_right()
+    assert site.listed == []
+
+
+def test_what_changes_between_the_walk_and_the_look_is_left_to_the_next_walk(site: Site) -> None:
+    site.volume.set(shut(ONE))
+    site.volume.between = lambda: site.volume.set(replace(ONE, mode=0o711, changed_ns=7))
+    assert not site.puts_right()
+    assert site.volume.directories[ONE.gfid].mode == 0o711
+    assert site.listed == []
+
+
+def test_copies_on_new_bricks_are_written_anew_once_the_layout_is_done(site: Site) -> None:
+    site.volume.copies[TWO.gfid] = replace(TWO, default=b"inherited")
+    assert not site.puts_right()
+    assert site.volume.copies
+    asyncio.run(put_right_everywhere(site.call, site.record))
+    assert not site.volume.copies
+    # Looked at again, as something was done.
+    assert site.volume.walked[-4:] == [OLD, NEW, OLD, NEW]
+
+
+def test_a_mount_that_shows_such_a_copy_is_no_hindrance(site: Site) -> None:
+    copy = replace(TWO, default=b"inherited")
+    site.volume.copies[TWO.gfid] = copy
+    site.volume.shown[TWO.gfid] = copy
+    asyncio.run(put_right_everywhere(site.call, site.record))
+    assert not site.volume.copies
+
+
+def test_what_has_lost_its_mode_and_inherits_an_acl_on_another_copy_gets_both_back(site: Site) -> None:
+    site.volume.set(replace(HOME, default=b"default", changed_ns=5))
+    site.puts_right()
+    taken = replace(ONE, mode=0o750)
+    site.volume.set(taken)
+    site.volume.shown[ONE.gfid] = replace(taken, access=b"access", default=b"default")
+    assert site.puts_right()
+    assert site.volume.directories[ONE.gfid].mode == 0o2750
+    # Another ACL is none that was inherited: somebody has set it since.
+    site.volume.set(replace(site.volume.directories[ONE.gfid], mode=0o750))
+    site.volume.shown[ONE.gfid] = replace(taken, access=b"access", default=b"another")
+    assert not site.puts_right()
+    assert site.volume.directories[ONE.gfid].mode == 0o750
+
+
+def test_what_a_user_does_between_the_walks_is_no_such_copy(site: Site) -> None:
+    closed = replace(TWO, mode=0o700, changed_ns=5)
+
+    def closes() -> None:
+        if site.volume.walked[-1] == OLD:
+            site.volume.copies[TWO.gfid] = closed
+        else:
+            site.volume.set(closed)
+
+    site.volume.between = closes
+    asyncio.run(put_right_everywhere(site.call, site.record))
+    assert site.volume.walked[-2:] == [OLD, NEW]
+    assert site.volume.directories[TWO.gfid] == closed
+
+
+def test_no_arbiter_and_no_new_brick_tells_what_is_right(site: Site) -> None:
+    assert site.volume.walked == [OLD]
+    site.volume.broken = {OLD}
+    with pytest.raises(ToolFailed, match="no brick tells"):
+        site.knows()
+    site.volume.set(shut(ONE))
+    assert not site.puts_right()
+    assert "cannot be seen (no brick tells" in site.words[-1]
+
+
+def test_another_brick_tells_owners_but_no_times(site: Site) -> None:
+    other = Brick(name="gl2:/b", host="gl2", path=b"/b", online=True)
+    site.volume.bricks += (other,)
+    site.volume.broken = {OLD}
+    # By the first brick, which breaks off before it, this was a user: what he did last was no file.
+    site.volume.set(replace(TWO, gid=1001, changed_ns=5))
+    assert not site.puts_right()
+    assert site.listed == [b"home/two"]
+
+
+def test_a_walk_that_broke_off_leaves_what_was_known(site: Site) -> None:
+    site.volume.set(replace(HOME, mode=0o711, changed_ns=5))
+    site.volume.broken = {OLD}
+    site.puts_right()
+    assert site.memory.lasting[HOME.gfid] == HOME
+
+
+@pytest.mark.parametrize(("state", "pause_s"), [(AdditionState.LAYOUT, 1.0), (AdditionState.BALANCING, 30.0)])
+def test_while_gluster_works_it_is_looked_again_and_again(site: Site, state: AdditionState, pause_s: float) -> None:
+    async def work() -> None:
+        async with keeping_right(site.call, site.record):
+            await asyncio.wait_for(seen.wait(), timeout=60.0)
+
+    seen = asyncio.Event()
+    site.record.state = state
+    site.volume.between = lambda: seen.set() if len(site.volume.walked) == 4 else None
+    began_s = site.clock.monotonic_s()
+    asyncio.run(work())
+    assert 2 * pause_s <= site.clock.monotonic_s() - began_s < 4 * pause_s
+
+
+def test_of_an_addition_that_is_over_what_is_shut_stays_listed(site: Site) -> None:
+    still, opened = shut(directory(b"home/new")), shut(directory(b"home/newer"))
+    site.volume.set(still, opened)
+    site.puts_right()
+    site.volume.set(replace(opened, mode=0o700))
+    record = asyncio.run(look_at_listed(site.call, site.record))
+    assert [one.path for one in record.notes.directories or ()] == [b"home/new"]
+
+
+@pytest.mark.parametrize("change", [{"side": AdditionSide.TARGET}, {"instead_of": "gl1:/old"}])
+def test_only_new_bricks_of_the_source_cost_a_directory_anything(change: dict[str, Any]) -> None:
+    site = Site(Volume({}))
+    site.record = SimpleNamespace(**{**vars(site.record), **change})
+    site.knows()
+    assert not site.puts_right()
+    asyncio.run(put_right_everywhere(site.call, site.record))
+    forget_directories(site.call, site.record)
+    assert (site.volume.walked, site.words, site.memory.removed) == ([], [], False)

@@ -1,0 +1,78 @@
+"""The site's hooks around an addition, over a simulated volume: those that people are told by when it has failed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from migrator.bricks.add.model import AdditionEnding, AdditionState
+from migrator.bricks.add.stage import ADD_STEPS
+from migrator.hooks.model import HookCall, HookResult, HookStep
+from tests.bricks.add.addition_site import Site, addition_site
+from tests.support.deaths import Killed
+from tests.support.kills import DoingHooks
+
+
+@pytest.fixture
+def hooks() -> DoingHooks:
+    return DoingHooks(dict.fromkeys(ADD_STEPS, lambda: None))
+
+
+@pytest.fixture
+def site(memory: Path, hooks: DoingHooks) -> Iterator[Site]:
+    with addition_site(memory) as made:
+        made.hooks = hooks
+        yield made
+
+
+def test_a_rebalance_that_breaks_off_is_told_once_and_nothing_is_stopped_by_that(site: Site, hooks: DoingHooks) -> None:
+    site.glusterd.breaks, hooks.exit_codes = True, {"post-fail": 1}
+    assert site.add().ending is AdditionEnding.HALTED
+    assert site.states == [AdditionState.FAILED]
+    assert hooks.called() == [("pre-add", ""), ("post-fail", "failed")]
+    ((stage, failed, reason),) = hooks.reasons
+    assert (stage, failed) == ("post-fail", "add")
+    assert reason
+    site.glusterd.breaks = False
+    assert site.add().ending is AdditionEnding.DONE
+    assert hooks.called() == [("post-add", "done")]
+    assert site.add().ending is AdditionEnding.DONE
+    assert hooks.called() == []
+    assert not site.ledger.hooks.unfinished(ADD_STEPS)
+
+
+def test_a_few_files_that_could_not_be_moved_are_told_and_no_failure(site: Site, hooks: DoingHooks) -> None:
+    site.glusterd.cannot_balance = 2
+    for _ in range(2):
+        added = site.add()
+        assert (added.ending, added.failures) == (AdditionEnding.DONE, 2)
+        assert "2 files could not be moved, and stay where they are" in added.words
+    assert hooks.called() == [("pre-add", ""), ("post-add", "done")]
+
+
+def test_what_a_killed_call_could_not_tell_the_next_one_tells_first(
+    site: Site, hooks: DoingHooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.glusterd.breaks = True
+    answers = hooks.call
+
+    async def dies(call: HookCall) -> HookResult:
+        if call.hook.stage.step is HookStep.FAIL:
+            raise Killed
+        return await answers(call)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hooks, "call", dies)
+        with pytest.raises(Killed):
+            site.add()
+    assert site.states == [AdditionState.FAILED]
+    assert hooks.called() == [("pre-add", "")]
+    site.glusterd.breaks = False
+    assert site.add().ending is AdditionEnding.DONE
+    assert hooks.called() == [("post-fail", "failed"), ("post-add", "done")]
+
+
+def test_guards_before_anything_is_changed_ring_nobody(site: Site, hooks: DoingHooks) -> None:
+    site.volume.peer_up = False
+    assert site.add().ending is AdditionEnding.HALTED
+    assert hooks.called() == []

@@ -1,0 +1,180 @@
+"""Additions with their hooks, to the source and to the target, killed before every call of anything that they work with."""
+
+import asyncio
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.bricks.add.add import add_bricks
+from migrator.bricks.add.model import (
+    AdditionEnding,
+    AdditionRequest,
+    AdditionSide,
+    AdditionState,
+    AdditionSummary,
+    NewPlace,
+    TargetRoom,
+    Wish,
+)
+from migrator.bricks.add.stage import AdditionWorld
+from migrator.bricks.shared import ThrottleRules
+from migrator.core.units import GIB
+from migrator.gluster.model import TaskProgress, VolumeTask
+from migrator.hooks.model import HookStep
+from migrator.ledger.ledger import Ledger
+from tests.bricks.add.addition_site import Glusterd
+from tests.bricks.add.addition_world import EMPTY, NEW, World
+from tests.support.deaths import Death, Killed, dying
+from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
+from tests.support.kills import DoingHooks, Left, copied, deaths, new_ledger, ticking
+
+pytestmark = pytest.mark.exhaustive
+
+S = AdditionState
+STALE = replace(EMPTY, exists=True, volume_id="76", entries=("home",))
+
+
+class Quick(Glusterd):
+    """Whatever is begun has come to its end at the second look."""
+
+    async def progress(self, task: VolumeTask) -> TaskProgress | None:
+        found = self.volume.see().progress
+        self.volume.moves()
+        return found
+
+
+@dataclass
+class Site:
+    """What an addition works with. What a brick has left is on the place of the new one until a hook makes a file system."""
+
+    ledger: Ledger
+    wish: Wish = field(default_factory=Wish)
+    side: AdditionSide = AdditionSide.SOURCE
+    volume: World = field(default_factory=lambda: World(mounted=True, place=STALE))
+    locks: FakeLocks = field(default_factory=FakeLocks)
+    given: set[str] = field(default_factory=set)
+    hooks: DoingHooks = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.hooks = DoingHooks({HookStep.ADD: self._hook})
+        self.clock = VirtualClock()
+        self.glusterd = Quick(self.volume, self.ledger, self.clock)
+
+    def _hook(self) -> None:
+        if self.side is AdditionSide.TARGET:
+            # As the lab's own hook: what was given is not given twice.
+            self.given.add(NEW)
+            return
+        assert NEW not in self.volume.inside, "a file system was made on a brick that is in use"
+        self.volume.place = EMPTY
+
+    def add(self, death: Death | None = None) -> AdditionSummary:
+        death = death or Death(left=1 << 30)
+
+        async def versions(hosts: Collection[str]) -> Mapping[str, str | None]:
+            return dict.fromkeys(hosts, "11.1")
+
+        async def places(_: Sequence[str]) -> Mapping[str, NewPlace]:
+            return {NEW: self.volume.place}
+
+        async def room() -> TargetRoom:
+            return TargetRoom(total_bytes=50 * GIB, storage_targets=3 + len(self.given))
+
+        world = AdditionWorld(
+            volume=dying(self.glusterd, death),
+            source_root=b"/mnt/gl",
+            target_root=b"/mnt/beegfs",
+            places=ticking(places, death),
+            versions=ticking(versions, death),
+            target_room=ticking(room, death),
+            back_up=ticking(lambda _: None, death),
+            hooks=dying(self.hooks, death),
+            ledger=dying(self.ledger, death),
+            locks=self.locks,
+            files=FakeRunFiles(),
+            progress=FakeProgress(),
+            clock=self.clock,
+            blocking=inline,
+            tokens=self.hooks.new_token,
+            throttle=ThrottleRules(throttle="normal", windows=(), local_time=lambda _: (0, 0), max_latency_s=None),
+        )
+        request = AdditionRequest(bricks=(NEW,), side=self.side, pid=1, wish=self.wish, poll_s=1.0)
+        return asyncio.run(add_bricks(request, world))
+
+    @property
+    def state(self) -> AdditionState | None:
+        record = self.ledger.additions.latest("v", (NEW,), self.side)
+        return None if record is None else record.state
+
+    def killed(self, death: Death) -> AdditionState | None:
+        """The state that it was killed in."""
+        with suppress(Killed):
+            self.add(death)
+        return self.state
+
+    def has_left(self) -> tuple[object, ...]:
+        """What is simulated, as it lies there."""
+        return (self.volume, self.glusterd.options, self.hooks, sorted(self.given))
+
+    def comes_to_its_end(self) -> None:
+        """By the same command."""
+        done = self.add()
+        assert (done.ending, self.state) == (AdditionEnding.DONE, S.SETTLED), done
+        assert self.glusterd.options == {}
+        assert self.locks.held == set()
+        (record,) = self.ledger.additions.all()
+        assert not record.notes.options
+        assert self.hooks.told() == ["post-add"]
+        assert not self.ledger.hooks.unfinished((HookStep.ADD,))
+
+
+def every_remains(memory: Path, died_in: set[AdditionState | None], **of: Any) -> Iterator[Site]:
+    """A site for everything that a killed addition can leave; the states that they died in are added to the set."""
+    prepared, left = new_ledger(memory / "prepared.db"), Left()
+    for death in deaths():
+        with copied(prepared, memory / "ledger.db") as ledger:
+            site = Site(ledger, **of)
+            died_in.add(site.killed(death))
+            if left.is_new(memory / "ledger.db", *site.has_left()):
+                yield site
+
+
+@pytest.mark.parametrize("rebalance", [True, False])
+def test_killed_before_any_call_a_brick_is_added_once_and_used(memory: Path, rebalance: bool) -> None:
+    died_in: set[AdditionState | None] = set()
+    for site in every_remains(memory, died_in, wish=Wish(rebalance=rebalance)):
+        site.comes_to_its_end()
+        assert site.volume.added == 1
+        assert site.volume.layout_right
+        assert site.volume.even is rebalance
+    balanced = {S.BALANCING, S.BALANCED} if rebalance else set()
+    assert died_in >= {S.PLANNED, S.PREPARING, S.PREPARED, S.ADDING, S.ADDED, S.LAYOUT, S.LAID_OUT, *balanced}
+
+
+def test_killed_before_any_call_a_disk_is_given_to_the_target(memory: Path) -> None:
+    died_in: set[AdditionState | None] = set()
+    for site in every_remains(memory, died_in, side=AdditionSide.TARGET):
+        site.comes_to_its_end()
+        assert (site.given, site.volume.added) == ({NEW}, 0)
+        # What the target had before it was given anything is known, whenever the program died.
+        (record,) = site.ledger.additions.all()
+        assert record.notes.room_before == TargetRoom(total_bytes=50 * GIB, storage_targets=3)
+    assert died_in >= {S.PLANNED, S.PREPARING, S.PREPARED, S.HANDING, S.SEEN}
+
+
+def test_killed_again_and_again_one_call_later_each_time_it_is_added_once(memory: Path) -> None:
+    with copied(new_ledger(memory / "prepared.db"), memory / "ledger.db") as ledger:
+        site, lives = Site(ledger), 0
+        for death in deaths():
+            lives += 1
+            site.killed(death)
+        assert lives > len(S)
+        site.comes_to_its_end()
+        assert (site.volume.added, site.volume.even) == (1, True)
+        before = list(site.hooks.calls)
+        site.comes_to_its_end()
+        assert site.hooks.calls == before, "nothing is left to be done"

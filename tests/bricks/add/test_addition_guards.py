@@ -1,0 +1,313 @@
+"""What speaks against adding bricks, as sentences."""
+
+from dataclasses import replace
+
+import pytest
+
+from migrator.bricks.add.model import (
+    AdditionAct,
+    AdditionNotes,
+    AdditionRecord,
+    AdditionSeen,
+    AdditionSide,
+    AdditionState,
+    Halt,
+    NewPlace,
+    TargetRoom,
+    Wish,
+)
+from migrator.bricks.add.rules import grown, next_step, problems_before
+from migrator.bricks.model import BrickRoom
+from migrator.catalog.model import StrangeFiles
+from migrator.core.units import GIB, TIB
+from migrator.gluster.model import Brick, BrickHeal, TaskKind, TaskStatus, VolumeState, VolumeTask
+
+S = AdditionState
+WISH = Wish()
+
+
+def brick(host: int, *, arbiter: bool = False, online: bool | None = True) -> Brick:
+    return Brick(name=f"gl{host}:/srv/b/data", host=f"gl{host}", path=b"/srv/b/data", online=online, arbiter=arbiter)
+
+
+def volume(count: int = 2, *, replica: int = 1, disperse: int = 0, arbiter: bool = False) -> VolumeState:
+    bricks = tuple(brick(number, arbiter=arbiter and number % replica == 0) for number in range(1, count + 1))
+    heals = tuple(BrickHeal(brick=one.name, status="Connected", entries=0) for one in bricks)
+    return VolumeState(
+        volume="vol1",
+        volume_id="aa-bb",
+        type="Any",
+        started=True,
+        bricks=bricks,
+        options=(),
+        tasks=(),
+        replica_count=replica,
+        disperse_count=disperse,
+        heals=heals if replica > 1 or disperse > 1 else (),
+        peers_down=(),
+    )
+
+
+def place(name: str, **facts: object) -> NewPlace:
+    known = {"mount": "/srv/b", "own": True, "filesystem": "xfs", "total_bytes": 40 * TIB, **facts}
+    return NewPlace(name=name, **known)  # type: ignore[arg-type]
+
+
+def record(*names: str, side: AdditionSide = AdditionSide.SOURCE, instead_of: str | None = None) -> AdditionRecord:
+    return AdditionRecord(
+        id=1,
+        side=side,
+        volume="vol1",
+        volume_id="aa-bb",
+        bricks=names or ("gl9:/srv/b/data",),
+        instead_of=instead_of,
+        attempt=1,
+        state=S.PLANNED,
+        times={S.PLANNED: 1.0},
+    )
+
+
+def seen(one: AdditionRecord, state: VolumeState | None = None, **facts: object) -> AdditionSeen:
+    state = volume() if state is None else state
+    room = BrickRoom(filesystem="xfs", total_bytes=40 * TIB)
+    known: dict[str, object] = {
+        "state": state,
+        "tasks": (),
+        "owners": {member.name: "vol1" for member in state.bricks},
+        "places": {name: place(name) for name in one.bricks},
+        "rooms": {member.name: room for member in state.bricks},
+        "versions": dict.fromkeys(("gl9", "gl8", "gl7", *(member.host for member in state.bricks)), "10.3"),
+        "target": TargetRoom(total_bytes=TIB, storage_targets=3),
+        **facts,
+    }
+    return AdditionSeen(**known)  # type: ignore[arg-type]
+
+
+def problems(one: AdditionRecord, look: AdditionSeen, wish: Wish = WISH) -> list[str]:
+    return list(problems_before(one, look, wish, prepared=True))
+
+
+def only(one: AdditionRecord, look: AdditionSeen, wish: Wish = WISH) -> str:
+    (problem,) = problems(one, look, wish)
+    return problem
+
+
+def test_nothing_speaks_against_a_new_brick_on_a_healthy_volume() -> None:
+    assert problems(record(), seen(record())) == []
+
+
+def test_files_that_were_put_on_bricks_past_gluster_speak_against_it() -> None:
+    found = StrangeFiles(brick="gl2:/b", files=2, paths=(b"home/placed",))
+    assert "2 files without a gfid were put on gl2:/b" in only(record(), seen(record(), strange=(found,)))
+    assert problems(record(), seen(record(), strange=None)) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"own": False, "mount": "/"}, "not on one of its own"),
+        ({"mount": "/srv/b/data"}, "is a mount point: name a directory in it"),
+        ({"served_by": (17,)}, "pid 17"),
+        ({"entries": ("home",)}, "is not empty: it holds what is left (home)"),
+        ({"entries": ("home",), "volume_id": "aabb"}, "of an old brick"),
+        ({"others": ("/srv/b/lost",)}, "other things lie on the same file system"),
+        ({"unread": "host gl9 cannot be reached"}, "cannot be reached"),
+        ({"marked_above": ("/srv/b",), "gfid": "01"}, "directories above"),
+        ({"filesystem": "ext4"}, "the other bricks are xfs"),
+        ({"total_bytes": 31 * TIB}, "it would be full first"),
+        ({"total_bytes": None}, "as large as the other bricks is not known"),
+    ],
+)
+def test_a_place_that_gluster_must_not_have(facts: dict[str, object], words: str) -> None:
+    one = record()
+    assert words in only(one, seen(one, places={one.bricks[0]: place(one.bricks[0], **facts)}))
+
+
+def test_marks_are_explained_with_the_command_only_where_nothing_has_the_brick() -> None:
+    one = record("gl9:/srv/it's/data")
+    name = one.bricks[0]
+    marked = place(name, volume_id="aabb", gfid="01", has_gluster_directory=True, mount="/srv/it's")
+    told = only(one, seen(one, places={name: marked}))
+    assert "was a brick of this volume" in told
+    assert "`setfattr -x trusted.glusterfs.volume-id '/srv/it'\\''s/data' && setfattr -x trusted.gfid " in told
+    other = only(one, seen(one, places={name: replace(marked, volume_id="ccdd")}))
+    assert "of a volume that this pool may not know" in other
+    for look in (
+        seen(one, places={name: marked}, owners=None),
+        seen(one, places={name: marked}, owners={name: "vol2"}),
+        seen(one, places={name: replace(marked, served_by=(3,))}),
+        seen(one, places={name: replace(marked, entries=("home",))}),
+    ):
+        assert problems(one, look)
+        assert not any("setfattr" in problem for problem in problems(one, look))
+
+
+def test_what_is_unlike_the_others_can_be_accepted_by_name_and_nothing_else_can() -> None:
+    one = record()
+    small = {one.bricks[0]: place(one.bricks[0], total_bytes=GIB, filesystem="ext4")}
+    assert len(problems(one, seen(one, places=small))) == 2
+    assert problems(one, seen(one, places=small), Wish(accept_unlike=True)) == []
+    full = {one.bricks[0]: place(one.bricks[0], entries=("home",))}
+    assert problems(one, seen(one, places=full), Wish(accept_unlike=True))
+
+
+def test_sets_come_whole_and_on_different_hosts() -> None:
+    three = volume(3, replica=3)
+    one = record("gl7:/srv/b/data", "gl8:/srv/b/data")
+    assert "whole replica sets of 3 bricks, and 2 were named" in problems(one, seen(one, three))[0]
+    same = record("gl7:/srv/b/data", "gl7:/srv/c/data", "gl8:/srv/b/data")
+    places = {name: place(name, mount=name.rpartition("/")[0]) for name in same.bricks}
+    assert "2 bricks of one set are on gl7" in only(same, seen(same, three, places=places))
+    whole = record("gl7:/srv/b/data", "gl8:/srv/b/data", "gl9:/srv/b/data")
+    assert problems(whole, seen(whole, three)) == []
+    # The arbiter of a set may be small; a brick of data may not.
+    arbiters = volume(3, replica=3, arbiter=True)
+    sizes = {name: place(name, total_bytes=GIB if name.startswith("gl9") else 40 * TIB) for name in whole.bricks}
+    assert problems(whole, seen(whole, arbiters, places=sizes)) == []
+    assert any("differ in size" in problem for problem in problems(whole, seen(whole, three, places=sizes)))
+
+
+def test_a_dispersed_volume_grows_by_whole_sets_alone() -> None:
+    dispersed = volume(3, disperse=3)
+    one = record()
+    assert "a brick by itself holds nothing that can be read" in only(one, seen(one, dispersed))
+    whole = record("gl7:/srv/b/data", "gl8:/srv/b/data", "gl9:/srv/b/data")
+    assert problems(whole, seen(whole, dispersed)) == []
+
+
+def test_a_volume_that_is_not_well_or_busy() -> None:
+    one, state = record(), volume()
+    down = replace(state, bricks=(brick(1, online=False), brick(2, online=None)), peers_down=("gl2",))
+    assert len(problems(one, seen(one, down))) == 3
+    assert "is not known" in only(one, seen(one, replace(state, peers_down=None)))
+    task = VolumeTask(
+        kind=TaskKind.REMOVE_BRICK, name="Remove brick", id="t", status=TaskStatus.COMPLETED, bricks=("b",)
+    )
+    assert "commit it or stop it" in only(one, seen(one, tasks=(task,)))
+    assert "has not come to rest" in only(one, seen(one, drains=("gl1:/b",)))
+    assert "is a brick of volume vol2" in only(one, seen(one, owners={one.bricks[0]: "vol2"}))
+    sharded = replace(state, options=(("features.shard", "on"),))
+    assert "striped or sharded" in only(one, seen(one, sharded))
+
+
+@pytest.mark.parametrize("version", ["11.0", None, "unheard of"])
+def test_a_version_that_loses_files_adds_only_without_a_rebalance(version: str | None) -> None:
+    one = record()
+    for host in ("gl1", "gl2", "gl9"):
+        versions = {**dict.fromkeys(("gl1", "gl2", "gl9"), "11.1"), host: version}
+        (problem,) = problems(one, seen(one, versions=versions))
+        assert f"on {host}" in problem
+        assert "--no-rebalance" in problem
+        assert problems(one, seen(one, versions=versions), Wish(rebalance=False)) == []
+
+
+def test_a_host_whose_version_was_not_asked_counts_as_not_known() -> None:
+    one = record()
+    assert "on gl2 is not known" in only(one, seen(one, versions={"gl1": "11.1", "gl9": "11.1"}))
+    assert "not known" in only(one, seen(one, versions=None))
+
+
+def test_a_brick_takes_the_place_of_another_only_where_there_is_another_copy() -> None:
+    old, three = "gl3:/srv/b/data", volume(3, replica=3)
+    one = record("gl9:/srv/b/data", instead_of=old)
+    assert problems(one, seen(one, three)) == []
+    broken = replace(
+        three, bricks=(*three.bricks[:2], brick(3, online=False)), heals=three.heals[:2] if three.heals else ()
+    )
+    assert problems(one, seen(one, broken)) == []
+    alone = replace(three, bricks=tuple(brick(number, online=False) for number in (1, 2, 3)))
+    assert any("nothing to fill the new brick from" in problem for problem in problems(one, seen(one, alone)))
+    distribute = record("gl9:/srv/b/data", instead_of="gl2:/srv/b/data")
+    assert "only copy" in only(distribute, seen(distribute))
+    beside = record("gl1:/srv/c/data", instead_of=old)
+    assert "lies on gl1 already" in only(beside, seen(beside, three))
+    dispersed = record("gl9:/srv/b/data", instead_of=old)
+    assert "dispersed" in only(dispersed, seen(dispersed, volume(3, disperse=3)))
+    unknown = record("gl9:/srv/b/data", instead_of="gl8:/b")
+    assert "has no brick gl8:/b" in only(unknown, seen(unknown, three))
+
+
+def test_the_target_gets_no_brick_of_a_volume_and_has_to_tell_its_size() -> None:
+    one = record(side=AdditionSide.TARGET)
+    assert problems(one, seen(one)) == []
+    assert "is a brick of volume vol1" in only(one, seen(one, owners={one.bricks[0]: "vol1"}))
+    assert "how large the target is" in only(one, seen(one, target=TargetRoom(total_bytes=None, storage_targets=None)))
+    assert "pid 5" in only(one, seen(one, places={one.bricks[0]: place(one.bricks[0], served_by=(5,))}))
+    first = next_step(one, seen(one), WISH)
+    assert isinstance(first, AdditionAct)
+    assert first.result is S.PREPARED
+    # Hooks are called again after a crash: what grew meanwhile may be somebody else's work.
+    handing = replace(
+        one, state=S.HANDING, notes=AdditionNotes(room_before=TargetRoom(total_bytes=1, storage_targets=3))
+    )
+    again = next_step(handing, seen(one), WISH)
+    assert isinstance(again, AdditionAct)
+    assert not again.seen_done
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "size_bytes", "seen_it"),
+    [
+        (TargetRoom(total_bytes=100, storage_targets=3), TargetRoom(total_bytes=100, storage_targets=4), None, True),
+        (TargetRoom(total_bytes=100, storage_targets=3), TargetRoom(total_bytes=900, storage_targets=3), 100, False),
+        (
+            TargetRoom(total_bytes=100, storage_targets=None),
+            TargetRoom(total_bytes=180, storage_targets=None),
+            100,
+            True,
+        ),
+        (
+            TargetRoom(total_bytes=100, storage_targets=None),
+            TargetRoom(total_bytes=179, storage_targets=None),
+            100,
+            False,
+        ),
+        (TargetRoom(total_bytes=100, storage_targets=3), TargetRoom(total_bytes=200, storage_targets=None), 100, True),
+        (
+            TargetRoom(total_bytes=100, storage_targets=None),
+            TargetRoom(total_bytes=101, storage_targets=None),
+            None,
+            True,
+        ),
+        (
+            TargetRoom(total_bytes=100, storage_targets=None),
+            TargetRoom(total_bytes=100, storage_targets=None),
+            None,
+            False,
+        ),
+        (TargetRoom(total_bytes=None, storage_targets=None), TargetRoom(total_bytes=900, storage_targets=9), 1, False),
+        (None, TargetRoom(total_bytes=900, storage_targets=9), 1, False),
+    ],
+)
+def test_when_the_target_shows_what_it_was_given(
+    before: TargetRoom | None, now: TargetRoom, size_bytes: int | None, seen_it: bool
+) -> None:
+    assert grown(before, now, bricks=1, size_bytes=size_bytes) is seen_it
+
+
+def test_another_volume_and_half_a_set_are_left_alone() -> None:
+    one = record("gl1:/srv/b/data", "gl9:/srv/b/data")
+    half = next_step(one, seen(one), WISH)
+    assert isinstance(half, Halt)
+    assert "somebody else" in half.words
+    other = next_step(one, seen(one, replace(volume(), volume_id="cc")), WISH)
+    assert isinstance(other, Halt)
+    assert "another one" in other.words
+
+
+def test_a_copy_counts_as_filled_only_when_the_new_brick_itself_says_so() -> None:
+    three = volume(3, replica=3)
+    one = replace(record("gl9:/srv/b/data", instead_of="gl3:/srv/b/data"), state=S.HEALING)
+    inside = replace(three, bricks=(*three.bricks[:2], brick(9)))
+    unlisted = next_step(one, seen(one, inside), WISH)
+    assert isinstance(unlisted, AdditionAct)
+    assert not unlisted.seen_done
+    of_new = BrickHeal(brick="gl9:/srv/b/data", status="Connected", entries=0)
+    listed = replace(inside, heals=(*(three.heals or ())[:2], of_new))
+    done = next_step(one, seen(one, listed), WISH)
+    assert isinstance(done, AdditionAct)
+    assert (done.seen_done, done.result) == (True, S.HEALED)
+    waiting = replace(listed, heals=(replace(of_new, entries=3),))
+    still = next_step(one, seen(one, waiting), WISH)
+    assert isinstance(still, AdditionAct)
+    assert not still.seen_done

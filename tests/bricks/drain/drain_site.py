@@ -1,0 +1,303 @@
+"""Everything that a drain works with: a real ledger over a simulated volume, whose calls may be killed."""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from migrator.bricks.drain.drain import drain_bricks, stop_drain
+from migrator.bricks.drain.model import (
+    BrickContent,
+    BrickMarks,
+    DrainRequest,
+    DrainState,
+    DrainSummary,
+    PlaceSeen,
+    TreeOnBricks,
+)
+from migrator.bricks.drain.stage import DrainWorld
+from migrator.bricks.model import BrickRoom
+from migrator.core.entry import UserTree
+from migrator.core.errors import ToolFailed
+from migrator.core.units import GIB
+from migrator.core.windows import Window
+from migrator.fs.model import MountIdentity
+from migrator.gluster.model import Brick, TaskKind, TaskProgress, TaskStatus, VolumeState, VolumeTask
+from migrator.gluster.rules import LOOKUP_OPTION
+from migrator.gluster.walks import BrickHello, BrickListener, BrickTotals
+from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.ledger.model import SiteRecord
+from migrator.plan.document import PlanFiles
+from tests.bricks.drain.drain_world import LAZY, LEAVING
+from tests.bricks.drain.drain_world import World as Volume
+from tests.support.catalogs import whole_catalog
+from tests.support.deaths import Death, Killed, dying
+from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
+
+S = DrainState
+VOLUME_ID = "v"
+REQUEST = DrainRequest(bricks=(LEAVING,), pid=1, poll_s=1.0)
+IDENTITY = MountIdentity(filesystem="x", mounted_from="x", device=1, fsid=1, root_ino=1, sentinel="s")
+
+
+@dataclass
+class Glusterd:
+    """The `DrainCommands` port over the simulated volume. `layouts` are the fix-layouts by their ids; `loses_layouts`: what works
+    at one has ended without a word. `meanwhile` happens once Gluster moves files, one thing before each look.
+    """
+
+    volume: Volume
+    layouts: dict[str, TaskStatus] = field(default_factory=dict)
+    loses_layouts: bool = False
+    before_commit: Callable[[], None] | None = None
+    dies_of: str | None = None
+    meanwhile: list[Callable[[], None]] = field(default_factory=list)
+
+    async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
+        if self.meanwhile and self.volume.task is not None:
+            self.meanwhile.pop(0)()
+        seen = self.volume.seen()
+        if seen.state is None or seen.tasks is None:
+            raise ToolFailed("glusterd does not answer")
+        layouts = tuple(
+            VolumeTask(kind=TaskKind.REBALANCE, name="Rebalance", id=one, status=status, bricks=())
+            for one, status in self.layouts.items()
+        )
+        return seen.state, (*seen.tasks, *layouts)
+
+    async def rooms(self) -> Mapping[str, BrickRoom]:
+        free = 100 * GIB if self.volume.room else GIB
+        return {
+            name: BrickRoom(total_bytes=100 * GIB, free_bytes=free, total_inodes=10_000, free_inodes=9_000)
+            if name != LEAVING
+            else BrickRoom(total_bytes=100 * GIB, free_bytes=90 * GIB, total_inodes=10_000, free_inodes=9_990)
+            for name in self.volume.inside
+        }
+
+    async def option(self, name: str) -> str:
+        return {"cluster.min-free-disk": "10%", LOOKUP_OPTION: self.volume.lookups}[name]
+
+    async def progress(self, task: VolumeTask) -> TaskProgress | None:
+        seen = self.volume.seen()
+        if task.id in self.layouts:
+            counters = self.volume.layout()
+            status = self.layouts[task.id]
+            if not self.loses_layouts:
+                self.layouts[task.id] = TaskStatus.COMPLETED
+            return (
+                None
+                if counters is None
+                else replace(
+                    counters, task_id=task.id, counters=tuple(replace(one, status=status) for one in counters.counters)
+                )
+            )
+        self.volume.moves_files()
+        return seen.progress
+
+    async def start(self, bricks: Sequence[str]) -> str:
+        assert tuple(bricks) == (LEAVING,)
+        assert self.volume.lookups == "off"
+        self.volume.start()
+        assert self.volume.task is not None
+        return self.volume.task.id
+
+    async def stop(self, bricks: Sequence[str]) -> TaskProgress:
+        progress = self.volume.seen().progress
+        if progress is None:
+            raise ToolFailed("Brick ops failed on gl3")
+        self.volume.stop()
+        return progress
+
+    async def commit(self, bricks: Sequence[str]) -> None:
+        if self.before_commit is not None:
+            self.before_commit()
+        assert self.volume.lookups == "off"
+        self.volume.commit()
+
+    async def fix_layout(self) -> str:
+        if TaskStatus.IN_PROGRESS in self.layouts.values():
+            raise ToolFailed("Rebalance is already started")
+        self.volume.layout_id, self.volume.layout_right = self.volume.new_id(), True
+        self.layouts[self.volume.layout_id] = TaskStatus.IN_PROGRESS
+        return self.volume.layout_id
+
+    async def set_option(self, name: str, value: str | None) -> None:
+        if name == LOOKUP_OPTION:
+            self.volume.lookups = str(value)
+            return
+        if value is not None and value == self.dies_of:
+            raise Killed
+        if value is None:
+            self.volume.options.pop(name, None)
+        else:
+            self.volume.options[name] = value
+
+
+@dataclass
+class Walks:
+    """The brick, walked."""
+
+    volume: Volume
+    hosts: Collection[str] = ("gl1", "gl2", "gl3")
+
+    async def reach(self, host: str) -> None: ...
+
+    async def walk(self, brick: Brick, *, listener: BrickListener, **_: Any) -> BrickTotals:
+        await listener.hello(BrickHello(volume_id=VOLUME_ID, root_gfid=bytes(15) + b"\1", pending_heals=0, device=7))
+        left = len(self.volume.bricks[brick.name])
+        if left:
+            await listener.rows(memoryview(bytes(left)))
+        return BrickTotals(rows=left, directories=1, problems=0)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a catalog says."""
+
+    trees: tuple[TreeOnBricks, ...] = ()
+
+    def content(self, catalog: str, bricks: Sequence[str]) -> BrickContent | None:
+        assert tuple(bricks) == (LEAVING,)
+        return BrickContent(
+            files=5,
+            size_bytes=5,
+            allocated_bytes=5 * 4096,
+            largest_bytes=4096,
+            linked_symlinks=(b"home/a/link",),
+            trees=self.trees,
+        )
+
+
+class Source:
+    """Where the symlink with several names was put right since."""
+
+    root = b"/mnt/gl"
+
+    def look(self, path: bytes) -> None:
+        assert path == b"home/a/link"
+
+    def read_directory(self, path: bytes) -> tuple[object, ...]:
+        assert path == b""
+        return ()
+
+
+@dataclass
+class Site:
+    """Everything that a drain works with."""
+
+    ledger: Ledger
+    volume: Volume = field(default_factory=Volume)
+    locks: FakeLocks = field(default_factory=FakeLocks)
+    progress: FakeProgress = field(default_factory=FakeProgress)
+    backups: list[str] = field(default_factory=list)
+    throttle: str | None = LAZY
+    windows: tuple[Window, ...] = ()
+    minute: int = 0
+    max_latency_s: float | None = None
+    version: str | None = "10.3"
+    open_files: int | None = 0
+    trees: tuple[TreeOnBricks, ...] = ()
+    plans: PlanFiles | None = None
+    marks: tuple[BrickMarks, ...] | None = ()
+    begins_at_s: float = 1000.0
+
+    def __post_init__(self) -> None:
+        self.glusterd = Glusterd(self.volume)
+
+    def world(self, death: Death) -> DrainWorld:
+        async def versions(names: Collection[str]) -> Mapping[str, str | None]:
+            return dict.fromkeys(names, self.version)
+
+        async def open_files(_: Sequence[Brick], __: Sequence[bytes]) -> int | None:
+            return self.open_files
+
+        async def places(_: Sequence[Brick], __: str) -> Mapping[str, PlaceSeen]:
+            return self.volume.places()
+
+        async def marks(_: Sequence[Brick], volume_id: str) -> tuple[BrickMarks, ...] | None:
+            assert volume_id == VOLUME_ID
+            return self.marks
+
+        clock = VirtualClock()
+        clock.at_s = self.begins_at_s
+        ledger: Any = _Ledger(self.ledger, dying(self.ledger.drains, death))
+        return DrainWorld(
+            volume=dying(self.glusterd, death),
+            source=Source(),  # type: ignore[arg-type]
+            target_root=b"/mnt/beegfs",
+            walks=Walks(self.volume),
+            read_block=lambda payload, most: (len(payload), (b"left",) * min(len(payload), most)),
+            contents=lambda: Contents(self.trees),
+            versions=versions,
+            open_files=open_files,
+            places=places,
+            back_up=self.backups.append,
+            throttle=self.throttle,
+            windows=self.windows,
+            local_time=lambda _: (0, self.minute),
+            max_latency_s=self.max_latency_s,
+            hooks=None,
+            ledger=ledger,
+            locks=self.locks,
+            files=FakeRunFiles(),
+            progress=self.progress,
+            clock=clock,
+            blocking=inline,
+            tokens=lambda: "token",
+            plans=self.plans,
+            retain_s=60.0,
+            marks=marks,
+        )
+
+    def drain(self, *, death: Death | None = None, **changes: Any) -> DrainSummary:
+        world = self.world(death or Death(left=1 << 30))
+        return asyncio.run(drain_bricks(replace(REQUEST, **changes), world))
+
+    def stop(self, *, death: Death | None = None) -> DrainSummary:
+        return asyncio.run(stop_drain(REQUEST, self.world(death or Death(left=1 << 30))))
+
+    def came_to(self, *states: DrainState) -> bool:
+        """Whether the drain is in one of these states."""
+        return self.state in states
+
+    @property
+    def state(self) -> DrainState | None:
+        record = self.ledger.drains.latest(VOLUME_ID, (LEAVING,))
+        return None if record is None else record.state
+
+
+@dataclass
+class _Ledger:
+    """The ledger, whose drains may be killed."""
+
+    ledger: Ledger
+    drains: Any
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.ledger, name)
+
+
+@contextmanager
+def drain_site(directory: Path) -> Iterator[Site]:
+    """With a ledger that knows the site and a whole catalog, for the length of the block."""
+    with open_ledger(directory / "ledger.db", create=True) as ledger:
+        ledger.site.create(
+            SiteRecord(
+                site_id="site-0001",
+                name="test",
+                created_at_s=1.0,
+                source=IDENTITY,
+                target=IDENTITY,
+                capabilities=None,
+                capabilities_probed_at_s=None,
+            )
+        )
+        scan = ledger.scans.start(catalog="c1", via="bricks", at_s=1.0)
+        ledger.scans.finish(
+            whole_catalog(
+                scan_id=scan, site_id="site-0001", trees=(UserTree(path=b"home/a", user="a"),), rows=5, files=5
+            )
+        )
+        yield Site(ledger)

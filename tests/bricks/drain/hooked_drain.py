@@ -1,0 +1,68 @@
+"""A drain over a simulated volume with the site's hooks around its steps, whose every part may be killed."""
+
+from dataclasses import dataclass, field, replace
+
+from migrator.bricks.drain.model import DrainState, PlaceSeen
+from migrator.bricks.drain.rules_progress import wipe_word
+from migrator.bricks.drain.stage import DRAIN_STEPS, DrainWorld
+from migrator.core.events import EventKind
+from migrator.core.units import DAY_S
+from migrator.hooks.model import HookStep
+from tests.bricks.drain.drain_site import Site
+from tests.bricks.drain.drain_world import LEAVING
+from tests.support.deaths import Death, dying
+from tests.support.kills import DoingHooks, ticking
+
+S = DrainState
+EVERYTHING = set(range(1, 10))
+WORD = wipe_word("s", "v", (LEAVING,))
+
+
+@dataclass
+class HookedSite(Site):
+    """One hook on either side of every step of a drain."""
+
+    given: int = 0
+    hooks: DoingHooks = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        deeds = dict.fromkeys(DRAIN_STEPS, lambda: None)
+        self.hooks = DoingHooks(deeds | {HookStep.WIPE: self._wipe, HookStep.HAND_OVER: self._give})
+
+    def _wipe(self) -> None:
+        # The volume is asked by the simulation: nothing is wiped that is in it, or has a file.
+        self.volume.wipe()
+
+    def _give(self) -> None:
+        assert self.volume.place is PlaceSeen.EMPTY
+        self.given += 1
+
+    def world(self, death: Death) -> DrainWorld:
+        world = super().world(death)
+        # A call is made later than the one before.
+        self.begins_at_s += DAY_S
+        assert world.marks is not None
+        return replace(
+            world,
+            walks=dying(world.walks, death),
+            versions=ticking(world.versions, death),
+            open_files=ticking(world.open_files, death),
+            places=ticking(world.places, death),
+            marks=ticking(world.marks, death),
+            back_up=ticking(world.back_up, death),
+            hooks=dying(self.hooks, death),
+            ledger=dying(self.ledger, death),
+            tokens=self.hooks.new_token,
+        )
+
+    def owes_nothing(self) -> bool:
+        """Whether no step with hooks is open, and no call without an end."""
+        record = self.ledger.drains.latest("v", (LEAVING,))
+        keys = () if record is None else (f"drain {record.id}", *(f"drain {record.id}: {step}" for step in DRAIN_STEPS))
+        still = [key for key in keys for step in DRAIN_STEPS if self.ledger.hooks.open_since(step, key)]
+        return not still and not self.ledger.hooks.unfinished(DRAIN_STEPS)
+
+    def warnings(self) -> list[str]:
+        """What was said of hooks that failed."""
+        return [one.message for one in self.ledger.events.latest(500) if one.kind is EventKind.HOOK_FAILED]

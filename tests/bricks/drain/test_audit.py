@@ -1,0 +1,123 @@
+"""What an audit of drained bricks counts: blocks of names as a walk hands them out."""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from migrator.bricks.drain.audit import LeftList, audit_bricks
+from migrator.bricks.drain.model import AuditSeen, DrainAct, DrainRecord, DrainState, DrainStep, PlaceSeen
+from migrator.bricks.drain.rules_progress import MOST_EXAMPLES
+from migrator.bricks.drain.steps import DrainActor
+from migrator.bricks.view import LeftListFile
+from migrator.core.errors import ToolFailed
+from migrator.core.paths import percent_unescape
+from migrator.gluster.model import Brick
+from migrator.gluster.walks import BrickHello, BrickListener, BrickTotals
+from tests.support.fakes import VirtualClock
+
+VOLUME_ID = "v"
+BRICK = Brick(name="gl3:/b", host="gl3", path=b"/b", online=True)
+
+
+class Walks:
+    """Bricks with these names. The `BrickWalks` port. `wiped` are bricks no more."""
+
+    wiped: Collection[str] = ()
+
+    hosts: Collection[str] = ("gl3",)
+
+    def __init__(self, *names: bytes) -> None:
+        self._names = names
+
+    async def reach(self, host: str) -> None: ...
+
+    async def walk(self, brick: Brick, *, listener: BrickListener, own: bool = False, **_: Any) -> BrickTotals:
+        if brick.name in self.wiped:
+            raise ToolFailed(f"{brick.name} is no root of a brick")
+        await listener.hello(BrickHello(volume_id=VOLUME_ID, root_gfid=bytes(15) + b"\1", pending_heals=0, device=7))
+        names = [name for name in self._names if own or not name.startswith(b".migrator-")]
+        if names:
+            await listener.rows(memoryview(b"\0".join(names)))
+        return BrickTotals(rows=len(names), directories=1, problems=0)
+
+
+def block(payload: memoryview, most: int) -> tuple[int, tuple[bytes, ...]]:
+    names = bytes(payload).split(b"\0")
+    return len(names), tuple(names[:most])
+
+
+def audited(names: Sequence[bytes], left: LeftList | None = None) -> AuditSeen:
+    return asyncio.run(
+        audit_bricks(
+            (BRICK,), volume_id=VOLUME_ID, walks=Walks(*names), read_block=block, clock=VirtualClock(), left=left
+        )
+    )
+
+
+def test_what_a_purge_has_kept_is_left_as_everything_else() -> None:
+    kept = b".migrator-purge/cutover-000001/tree/thesis"
+    audit = audited((kept, b".migrator-bench/0123/file", b".migrator-sentinel"))
+    assert (audit.left, audit.clean) == (3, False)
+    assert kept in audit.examples
+
+
+def test_probes_are_not_left_whatever_else_lies_with_them_is() -> None:
+    probes = [b".migrator-probe/%s-%02d" % (kind, number) for kind in (b"entry", b"probe") for number in range(16)]
+    assert audited((*probes, b".migrator-probe/complete")).clean
+    many = [b"home/%d" % number for number in range(2 * MOST_EXAMPLES)]
+    assert audited((*probes, *many)).left == len(many)
+    audit = audited((*probes, b".migrator-probe/thesis"))
+    assert (audit.left, audit.examples) == (1, (b".migrator-probe/thesis",))
+
+
+def test_all_that_is_left_is_written_down_and_only_the_first_are_shown(tmp_path: Path) -> None:
+    assert audited((), LeftListFile(str(tmp_path))).list_file is None
+    assert list(tmp_path.iterdir()) == []
+    names = [b"home/\xff %d\n" % number for number in range(5 * MOST_EXAMPLES)]
+    audit = audited((*names, b".migrator-probe/entry-00"), LeftListFile(str(tmp_path)))
+    assert len(audit.examples) == MOST_EXAMPLES
+    assert audit.list_file == str(tmp_path / "left.tsv")
+    lines = [line.split("\t") for line in (tmp_path / "left.tsv").read_text().splitlines()]
+    assert {(brick, kind) for brick, kind, _ in lines} == {("gl3:/b", "file")}
+    assert [percent_unescape(path) for *_, path in lines] == names
+    # A later audit of the same run says what is left now.
+    assert audited((b"one",), LeftListFile(str(tmp_path))).left == 1
+    assert len((tmp_path / "left.tsv").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "other", "clean"),
+    [
+        (DrainState.WIPING, PlaceSeen.EMPTY, True),
+        (DrainState.WIPING, PlaceSeen.UNMOUNTED, True),
+        (DrainState.WIPING, PlaceSeen.UNKNOWN, False),
+        (DrainState.WIPING, PlaceSeen.BRICK, False),
+        (DrainState.COMMITTED, PlaceSeen.EMPTY, False),
+    ],
+)
+def test_a_wipe_that_was_killed_between_two_bricks_goes_on(state: DrainState, other: PlaceSeen, clean: bool) -> None:
+    names = ("gl3:/b", "gl4:/b")
+    walks = Walks()
+    walks.wiped = names[1:]
+
+    async def places(bricks: Sequence[Brick], volume_id: str) -> Mapping[str, PlaceSeen]:
+        return dict(zip(names, (PlaceSeen.BRICK, other), strict=True))
+
+    async def volume() -> None:
+        return None
+
+    world = SimpleNamespace(places=places, walks=walks, read_block=block, clock=VirtualClock())
+    call: Any = SimpleNamespace(world=world, request=SimpleNamespace(recover=False), left_list=lambda: None)
+    looker: Any = SimpleNamespace(volume=volume, audit=None)
+    throttle: Any = None
+    hooks: Any = None
+    record = DrainRecord(
+        id=1, volume="vol1", volume_id=VOLUME_ID, bricks=names, attempt=1, state=state, times={state: 1.0}
+    )
+    act = DrainAct(step=DrainStep.AUDIT, intent=state, result=state)
+    asyncio.run(DrainActor(call=call, looker=looker, throttle=throttle, hooks=hooks).carry_out(act, record))
+    assert looker.audit.clean is clean

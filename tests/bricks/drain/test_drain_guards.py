@@ -1,0 +1,138 @@
+"""What is asked before a drain begins, over a simulated volume: guards, sources that are purged first, a dry run."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator.bricks.drain.model import BrickMarks, DrainEnding, TreeOnBricks
+from migrator.core.entry import UserTree
+from migrator.core.errors import Refused, UsageError
+from migrator.core.units import GIB
+from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverState, CutoverStep
+from migrator.ledger.ledger import Ledger
+from migrator.plan.document import PlanFiles
+from migrator.schedule.model import BatchStep, OrderSchedule, Outcome, Schedule, ScheduleOrder, SubvolumeStep
+from tests.bricks.drain.drain_site import Site, drain_site
+from tests.bricks.drain.drain_world import LEAVING, STAYING
+from tests.support.plans import small_plan
+
+ALICE, BOB = (UserTree(path=f"home/{user}".encode(), user=user) for user in ("alice", "bob"))
+
+TO_THE_TARGET = (
+    (CutoverStep.FREEZE, CutoverState.FREEZING, CutoverState.FROZEN),
+    (CutoverStep.FINAL_PASS, CutoverState.FINAL_PASS, CutoverState.FINAL_PASS),
+    (CutoverStep.VERIFY, CutoverState.VERIFYING, CutoverState.VERIFIED),
+    (CutoverStep.SWITCH, CutoverState.SWITCHING, CutoverState.SWITCHED),
+    (CutoverStep.THAW, CutoverState.THAWING, CutoverState.THAWED),
+)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with drain_site(tmp_path) as made:
+        yield made
+
+
+def test_what_the_plan_has_purged_first_is_not_moved_for_nothing(site: Site, tmp_path: Path) -> None:
+    site.plans = PlanFiles(tmp_path / "plans", site_id="site-0001")
+    plan = replace(small_plan(trees=(ALICE, BOB)), site_id="site-0001", schedule=schedule_of(LEAVING))
+    path, checksum = site.plans.write(plan)
+    site.ledger.plans.record(plan, path=path, checksum=checksum)
+    site.trees = tuple(TreeOnBricks(tree=tree.path, files=2, size_bytes=GIB) for tree in (ALICE, BOB))
+    # Nobody works on the target yet: whatever lies there is moved because it has to be.
+    assert site.drain(dry_run=True).ending is DrainEnding.PLANNED
+    for tree, batch in ((ALICE, 1), (BOB, 2)):
+        cut_over(site.ledger, tree, batch)
+    (reason,) = (refused := site.drain()).reasons
+    assert (refused.ending, site.state) == (DrainEnding.HALTED, None)
+    assert "2 files (1.0 GiB) of 1 user" in reason
+    assert "`migrator purge --plan plan --user alice --dry-run`" in reason
+    assert refused.check is not None
+    assert [(one.user, one.purge_planned_first) for one in refused.check.retained or ()] == [
+        ("alice", True),
+        ("bob", False),
+    ]
+    Path(path).write_text("{}")
+    (reason,) = site.drain().reasons
+    assert "is not known" in reason
+    assert site.drain(accept_retained=True).ending is DrainEnding.DONE
+
+
+def schedule_of(brick: str) -> Schedule:
+    """Alice is purged before the brick is drained, and bob after it."""
+    steps = tuple(
+        BatchStep(batch=number, begins_day=0.0, moved_day=0.0, freed_day=day, waited_days=0.0)
+        for number, day in ((1, 5.0), (2, 50.0))
+    )
+    drained = SubvolumeStep(subvolume=1, bricks=(brick,), drain_begins_day=5.0, cleared_day=9.0, moved_bytes=1)
+    outcome = Outcome(done_day=60.0, obstacle=None, batches=steps, subvolumes=(drained,), hosts=())
+    return Schedule(problem=None, orders=(OrderSchedule(order=ScheduleOrder.PLANNED, outcome=outcome),))
+
+
+def cut_over(ledger: Ledger, tree: UserTree, batch: int) -> None:
+    """He works on the target."""
+    record = ledger.cutovers.plan(plan="plan", batch=batch, tree=tree, predicted_freeze_s=None, at_s=1.0)
+    notes = CutoverNotes(frozen_top="{}", frozen_target_top="{}")
+    for step, intent, result in TO_THE_TARGET:
+        made = ledger.cutovers.intend(
+            record.id, CutoverAct(step=step, intent=intent, result=result), at_s=2.0, notes=notes
+        )
+        ledger.cutovers.finish(made, result, at_s=3.0)
+
+
+def test_marks_are_asked_for_before_a_drain_and_not_once_it_has_set_some_itself(site: Site) -> None:
+    site.marks = (BrickMarks(brick=LEAVING, files=1, examples=(b"home/a",)),)
+    refused = site.drain()
+    assert refused.ending is DrainEnding.HALTED
+    assert "the mark of an earlier drain" in refused.reasons[0]
+    assert site.volume.task is None
+    site.marks = ()
+    site.volume.unmovable = {5}
+    assert site.drain().ending is not DrainEnding.DONE
+    site.marks, site.volume.unmovable = (BrickMarks(brick=LEAVING, files=1, examples=(b"home/a",)),), set()
+    assert site.drain().ending is DrainEnding.DONE
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("version", "11.0", "11.0"),
+        ("version", None, "not known"),
+        ("open_files", 3, "3 files are open"),
+        ("open_files", None, "how many files are open"),
+    ],
+)
+def test_a_guard_stops_it_before_anything_is_written_down(site: Site, name: str, value: object, words: str) -> None:
+    setattr(site, name, value)
+    done = site.drain()
+    assert (done.ending, int(done.exit_code), site.state) == (DrainEnding.HALTED, 4, None)
+    assert any(words in reason for reason in done.reasons), done.reasons
+    assert (site.volume.task, site.volume.options) == (None, {})
+    if name == "open_files":
+        assert site.drain(accept_open_files=True).ending is DrainEnding.DONE
+
+
+def test_no_room_stops_it(site: Site) -> None:
+    site.volume.room = False
+    done = site.drain()
+    assert any(f"{STAYING} has 0 B beyond cluster.min-free-disk" in reason for reason in done.reasons), done.reasons
+
+
+def test_a_dry_run_changes_nothing_and_says_the_word(site: Site) -> None:
+    done = site.drain(dry_run=True)
+    assert (done.ending, site.state, site.volume.task) == (DrainEnding.PLANNED, None, None)
+    assert done.check is not None
+    assert (done.check.problems, done.check.linked_symlinks, done.check.catalog) == ((), (), "c1")
+    assert done.confirm is not None
+    with pytest.raises(Refused, match="word to confirm"):
+        site.drain(confirm="other")
+    assert site.drain(confirm=done.confirm).ending is DrainEnding.DONE
+
+
+def test_unknown_bricks_and_drains_are_told(site: Site) -> None:
+    with pytest.raises(UsageError, match="has no brick gl9:/x"):
+        site.drain(bricks=("gl9:/x",))
+    with pytest.raises(UsageError, match="no drain of"):
+        site.stop()

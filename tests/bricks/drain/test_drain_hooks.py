@@ -1,0 +1,235 @@
+"""The site's hooks around the steps of a drain, over a simulated volume: what they may stop, what they are told, what is told once."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from migrator.bricks.drain.model import DrainEnding
+from migrator.core.errors import Refused
+from migrator.hooks.model import HookCall, HookResult
+from migrator.ledger.ledger import open_ledger
+from tests.bricks.drain.drain_world import LEAVING
+from tests.bricks.drain.hooked_drain import EVERYTHING, WORD, HookedSite, S
+from tests.support.deaths import Killed
+from tests.support.kills import new_ledger
+
+TOLD_OF_THE_WAY_OUT = [
+    ("pre-drain", ""),
+    ("pre-audit", ""),
+    ("post-audit", "done"),
+    ("pre-commit", ""),
+    ("post-commit", "done"),
+    ("post-drain", "done"),
+]
+
+
+@pytest.fixture
+def site(memory: Path) -> Iterator[HookedSite]:
+    with open_ledger(new_ledger(memory / "ledger.db")) as ledger:
+        yield HookedSite(ledger)
+
+
+def test_every_step_has_its_hooks_in_order(site: HookedSite) -> None:
+    assert site.drain(confirm=WORD).ending is DrainEnding.DONE
+    handed = [("pre-wipe", ""), ("post-wipe", "done"), ("pre-hand-over", ""), ("post-hand-over", "done")]
+    assert site.hooks.called() == [*TOLD_OF_THE_WAY_OUT, *handed]
+    assert site.owes_nothing()
+
+
+@pytest.mark.parametrize("code", [1, 62])
+def test_a_hook_before_the_audit_stops_the_call_and_the_same_command_goes_on(site: HookedSite, code: int) -> None:
+    site.hooks.exit_codes = {"pre-audit": code}
+    for _ in range(2):
+        with pytest.raises(Refused, match=r"the audit of gl3:/b is .*pre-audit.d/50-do"):
+            site.drain()
+        # What goes on in Gluster is as it was, and passes may work.
+        assert (site.state, site.volume.task is not None, site.locks.held) == (S.AUDITING, True, set())
+    assert site.hooks.called() == [("pre-drain", ""), ("pre-audit", ""), ("pre-audit", "")]
+    site.hooks.exit_codes = {}
+    assert site.drain().ending is DrainEnding.DONE
+    assert site.hooks.called() == TOLD_OF_THE_WAY_OUT[1:]
+
+
+def test_an_audit_that_finds_something_is_told_to_be_refused_and_why(site: HookedSite) -> None:
+    site.volume.unmovable, site.volume.silent_failures = {5}, True
+    assert (site.drain().ending, site.state) == (DrainEnding.HALTED, S.FAILED)
+    told = [("pre-drain", ""), ("pre-audit", ""), ("post-audit", "refused"), ("post-fail", "failed")]
+    assert site.hooks.called() == told
+    left = "1 file left on the bricks (left)"
+    assert site.hooks.reasons == [("post-audit", "", left), ("post-fail", "drain", left)]
+
+
+def test_an_audit_without_a_commit_has_its_hooks_and_so_has_the_one_of_the_next_call(site: HookedSite) -> None:
+    assert site.drain(commit=False).ending is DrainEnding.WAITS
+    assert site.hooks.called() == TOLD_OF_THE_WAY_OUT[:3]
+    assert site.drain().ending is DrainEnding.DONE
+    assert site.hooks.called() == TOLD_OF_THE_WAY_OUT[1:]
+
+
+def test_hooks_after_a_step_that_fail_are_a_warning_and_no_more(site: HookedSite) -> None:
+    site.hooks.exit_codes = dict.fromkeys(("post-audit", "post-commit", "post-drain"), 1)
+    assert site.drain().ending is DrainEnding.DONE
+    assert site.hooks.called() == TOLD_OF_THE_WAY_OUT
+    assert [words.partition(" failed")[0] for words in site.warnings()] == [
+        f"the hook post-{step}.d/50-do after the {step} of {LEAVING}" for step in ("drain", "commit", "audit")
+    ]
+    assert site.owes_nothing()
+
+
+def test_a_pager_that_fails_is_a_warning_too(site: HookedSite) -> None:
+    site.volume.unmovable, site.volume.silent_failures = {5}, True
+    site.hooks.exit_codes = {"post-fail": 3}
+    done = site.drain()
+    assert (done.ending, site.state) == (DrainEnding.HALTED, S.FAILED)
+    assert any(
+        words.startswith("the hook post-fail.d/50-do after the failure of the drain") for words in site.warnings()
+    )
+    site.volume.unmovable = set()
+    assert site.drain().ending is DrainEnding.DONE
+
+
+@pytest.mark.parametrize("code", [1, 62])
+def test_a_hook_before_a_drain_is_taken_back_leaves_gluster_at_work(site: HookedSite, code: int) -> None:
+    site.drain(commit=False)
+    site.hooks.called()
+    site.hooks.exit_codes = {"pre-stop": code}
+    with pytest.raises(Refused, match=r"taking back the drain of gl3:/b is .*pre-stop.d/50-do"):
+        site.stop()
+    assert (site.state, site.volume.task is not None) == (S.AUDITED, True)
+    site.hooks.exit_codes = {}
+    assert site.stop().ending is DrainEnding.TAKEN_BACK
+    assert site.hooks.called() == [
+        ("pre-stop", ""),
+        ("pre-stop", ""),
+        ("post-stop", "done"),
+        ("post-drain", "stopped"),
+    ]
+    # There is nothing to take back any more, and nobody to be asked.
+    assert site.stop().ending is DrainEnding.TAKEN_BACK
+    assert site.hooks.called() == []
+
+
+def test_a_drain_that_goes_on_after_all_tells_who_was_asked_to_take_it_back(
+    site: HookedSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.drain(commit=False)
+    site.hooks.called()
+    answers = site.hooks.call
+
+    async def dies(call: HookCall) -> HookResult:
+        await answers(call)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(site.hooks, "call", dies)
+        with pytest.raises(Killed):
+            site.stop()
+    assert site.state is S.AUDITED
+    assert site.drain().ending is DrainEnding.DONE
+    assert site.hooks.called() == [("pre-stop", ""), ("post-stop", "failed"), *TOLD_OF_THE_WAY_OUT[1:]]
+    assert site.owes_nothing()
+
+
+def test_what_a_killed_audit_owes_is_told_when_the_drain_is_taken_back(
+    site: HookedSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+
+        async def dies(*_: object, **__: object) -> None:
+            raise Killed
+
+        patch.setattr("migrator.bricks.drain.steps.audit_bricks", dies)
+        with pytest.raises(Killed):
+            site.drain()
+    assert site.state is S.AUDITING
+    assert site.stop().ending is DrainEnding.TAKEN_BACK
+    assert site.hooks.called() == [
+        ("pre-drain", ""),
+        ("pre-audit", ""),
+        ("pre-stop", ""),
+        ("post-stop", "done"),
+        ("post-audit", "stopped"),
+        ("post-drain", "stopped"),
+    ]
+    assert site.owes_nothing()
+
+
+def test_a_drain_that_somebody_stops_by_hand_is_taken_back_without_asking(site: HookedSite) -> None:
+    def stops() -> None:
+        site.glusterd.meanwhile = []
+        site.volume.stop()
+
+    site.glusterd.meanwhile = [stops]
+    assert site.drain().ending is DrainEnding.TAKEN_BACK
+    assert site.hooks.called() == [("pre-drain", ""), ("post-drain", "stopped")]
+
+
+def test_what_a_call_puts_right_itself_is_told_to_nobody(site: HookedSite) -> None:
+    site.volume.raced = 3
+    assert site.drain().ending is DrainEnding.DONE
+    assert site.hooks.called() == TOLD_OF_THE_WAY_OUT
+    assert site.volume.reachable() == EVERYTHING
+
+
+def test_a_failure_is_told_once_however_often_the_command_is_given(site: HookedSite) -> None:
+    site.volume.raced, site.volume.fills = 1, True
+    for _ in range(3):
+        assert (site.drain().ending, site.state) == (DrainEnding.HALTED, S.FAILED)
+    assert site.hooks.called() == [("pre-drain", ""), ("post-fail", "failed")]
+    ((stage, failed, reason),) = site.hooks.reasons
+    assert (stage, failed) == ("post-fail", "drain")
+    assert "beyond cluster.min-free-disk" in reason
+    # There is room, and it fails by something else: that is another failure.
+    site.volume.room, site.volume.fills = True, False
+    site.volume.unmovable, site.volume.silent_failures = {5}, True
+    site.volume.bricks[LEAVING].add(5)
+    assert site.drain().ending is DrainEnding.HALTED
+    assert site.hooks.called()[-1] == ("post-fail", "failed")
+    assert [stage for stage, _, _ in site.hooks.reasons].count("post-fail") == 2
+
+
+def test_a_guard_before_the_beginning_is_no_failure(site: HookedSite) -> None:
+    site.open_files = 3
+    assert site.drain().ending is DrainEnding.HALTED
+    assert site.hooks.called() == []
+
+
+def test_a_host_that_stays_away_is_told_once_for_each_watch_that_it_has_ended(site: HookedSite) -> None:
+    def goes() -> None:
+        site.glusterd.meanwhile = []
+        site.volume.peer_up = False
+
+    site.glusterd.meanwhile = [goes]
+    for _ in range(2):
+        assert (site.drain().ending, site.came_to(S.STARTED, S.DRAINING)) == (DrainEnding.HALTED, True)
+    assert site.hooks.called() == [("pre-drain", ""), ("post-fail", "failed")]
+    assert "hosts are missing (gl3)" in site.hooks.reasons[0][2]
+    site.volume.peer_up = True
+    assert site.drain().ending is DrainEnding.DONE
+    assert "post-fail" not in dict(site.hooks.called())
+
+
+def test_a_stop_that_gluster_refuses_is_told_as_that(site: HookedSite) -> None:
+    def goes() -> None:
+        raise Killed
+
+    site.glusterd.meanwhile = [goes]
+    with pytest.raises(Killed):
+        site.drain()
+    site.volume.silent = True
+    assert (site.stop().ending, site.state) == (DrainEnding.STUCK, S.STOPPING)
+    assert site.hooks.called() == [("pre-drain", ""), ("pre-stop", ""), ("post-fail", "failed")]
+    ((_, failed, reason),) = site.hooks.reasons
+    assert failed == "stop"
+    assert "Brick ops failed" in reason
+    site.volume.silent = False
+    assert site.stop().ending is DrainEnding.TAKEN_BACK
+    assert site.hooks.called() == [("post-stop", "done"), ("post-drain", "stopped")]
+
+
+def test_bricks_that_are_out_are_not_taken_back_and_nobody_is_rung_for_the_question(site: HookedSite) -> None:
+    site.drain()
+    site.hooks.called()
+    assert site.stop().ending is DrainEnding.HALTED
+    assert site.hooks.called() == []

@@ -1,0 +1,310 @@
+"""What speaks against a drain before it begins."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from migrator.bricks.add.model import AdditionRecord, AdditionSide, AdditionState
+from migrator.bricks.drain.model import BrickLoad, BrickMarks, DrainFacts, DrainRecord, DrainState
+from migrator.bricks.drain.rules import structure_problems
+from migrator.bricks.drain.rules_preflight import catalog_is_old, drain_problems
+from migrator.bricks.model import BrickRoom
+from migrator.catalog.model import StrangeFiles
+from migrator.core.units import GIB
+from migrator.gluster.model import Brick, BrickHeal, TaskKind, TaskStatus, VolumeState, VolumeTask
+
+
+def volume(count: int = 3, *, replicas: int = 1, **changes: Any) -> VolumeState:
+    state = VolumeState(
+        volume="vol1",
+        volume_id="v",
+        type="Distribute",
+        started=True,
+        bricks=tuple(
+            Brick(name=f"gl{number}:/b", host=f"gl{number}", path=b"/b", online=True) for number in range(1, count + 1)
+        ),
+        options=(),
+        tasks=(),
+        replica_count=replicas,
+        peers_down=(),
+        heals=tuple(BrickHeal(brick=f"gl{n}:/b", status="Connected", entries=0) for n in range(1, count + 1)),
+    )
+    return replace(state, **changes)
+
+
+ROOM = BrickRoom(total_bytes=100 * GIB, free_bytes=50 * GIB, total_inodes=10**6, free_inodes=10**6)
+TASK = VolumeTask(
+    kind=TaskKind.REMOVE_BRICK, name="Remove brick", id="t1", status=TaskStatus.FAILED, bricks=("gl2:/b",)
+)
+GOOD = DrainFacts(
+    bricks=("gl1:/b",),
+    state=volume(),
+    tasks=(),
+    task_of_record=None,
+    rooms={f"gl{number}:/b": ROOM for number in range(1, 7)},
+    load=BrickLoad(files=1000, allocated_bytes=60 * GIB, largest_bytes=GIB),
+    min_free_disk="10%",
+    quorum=(),
+    versions={"gl1": "10.3", "gl2": "10.3", "gl3": "11.1"},
+    open_files=0,
+    open_files_accepted=False,
+    linked_symlinks=(),
+    drains_elsewhere=(),
+)
+
+
+def problems(**changes: Any) -> tuple[str, ...]:
+    return drain_problems(replace(GOOD, **changes))
+
+
+def test_nothing_speaks_against_it() -> None:
+    assert problems() == ()
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(
+        {field.name for field in fields(DrainFacts)}
+        - {"bricks", "task_of_record", "open_files_accepted", "retained_accepted", "unread_plan"}
+    ),
+)
+def test_what_is_not_known_speaks_against_it(name: str) -> None:
+    found = problems(**{name: None})
+    assert found
+    assert all("not known" in problem for problem in found)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"started": False}, "is not started"),
+        ({"peers_down": None}, "connected is not known"),
+        ({"peers_down": ("gl3",)}, "host gl3 is not connected"),
+    ],
+)
+def test_a_volume_that_is_not_well(change: dict[str, Any], words: str) -> None:
+    (problem,) = problems(state=volume(**change))
+    assert words in problem
+
+
+@pytest.mark.parametrize(("online", "words"), [(False, "is down"), (None, "not known to be up")])
+def test_every_brick_has_to_be_up_also_one_that_stays(*, online: bool | None, words: str) -> None:
+    state = volume()
+    bricks = (*state.bricks[:2], replace(state.bricks[2], online=online))
+    (problem,) = problems(state=replace(state, bricks=bricks))
+    assert "gl3:/b" in problem
+    assert words in problem
+
+
+def test_what_waits_to_be_healed() -> None:
+    load = BrickLoad(files=1, allocated_bytes=0, largest_bytes=0)
+    whole: dict[str, Any] = {
+        "load": load,
+        "bricks": tuple(f"gl{n}:/b" for n in (1, 2, 3)),
+        "versions": {f"gl{n}": "10.3" for n in range(1, 7)},
+    }
+    assert problems(state=volume(6, replicas=3), **whole) == ()
+    assert "not known" in problems(state=volume(6, replicas=3, heals=None), **whole)[0]
+    for heal, words in (
+        (BrickHeal(brick="gl5:/b", status="Connected", entries=2), "2 entries wait to be healed on gl5:/b"),
+        (BrickHeal(brick="gl5:/b", status="Transport endpoint is not connected", entries=None), "is not known"),
+    ):
+        (problem,) = problems(state=volume(6, replicas=3, heals=(heal,)), **whole)
+        assert words in problem
+
+
+def test_another_task_and_another_drain() -> None:
+    assert "Remove brick (failed) of gl2:/b" in problems(tasks=(TASK,))[0]
+    assert problems(tasks=(TASK,), task_of_record="t1") == ()
+    ended = replace(TASK, kind=TaskKind.REBALANCE, status=TaskStatus.COMPLETED, bricks=())
+    assert problems(tasks=(ended,)) == ()
+    assert "Remove brick (in-progress)" in problems(tasks=(replace(ended, status=TaskStatus.IN_PROGRESS),))[0]
+    assert "a drain of gl9:/b" in problems(drains_elsewhere=("gl9:/b",))[0]
+
+
+TIMES = {DrainState.STARTED: 100.0, DrainState.DRAINING: 110.0, DrainState.DRAINED: 200.0, DrainState.COMMITTED: 300.0}
+
+
+@pytest.mark.parametrize(
+    ("scanned_at_s", "other", "expected"),
+    [
+        (50.0, True, True),
+        (150.0, True, True),
+        (199.0, True, True),
+        # What was committed had been moved before.
+        (201.0, True, False),
+        # A drain takes files off its own bricks.
+        (50.0, False, False),
+    ],
+)
+def test_a_scan_is_too_old_when_another_drain_moved_files_since(
+    scanned_at_s: float, *, other: bool, expected: bool
+) -> None:
+    drain = DrainRecord(
+        id=1,
+        volume="vol1",
+        volume_id="v",
+        bricks=("gl2:/b",) if other else ("gl1:/b",),
+        attempt=1,
+        state=DrainState.COMMITTED,
+        times=TIMES,
+    )
+    assert catalog_is_old(scanned_at_s, [drain], [], bricks=("gl1:/b",)) is expected
+
+
+def test_a_scan_is_too_old_when_an_addition_balanced_since() -> None:
+    times = {AdditionState.ADDED: 10.0, AdditionState.BALANCING: 20.0, AdditionState.BALANCED: 90.0}
+    addition = AdditionRecord(
+        id=1,
+        side=AdditionSide.SOURCE,
+        volume="vol1",
+        volume_id="v",
+        bricks=("gl4:/b",),
+        attempt=1,
+        state=AdditionState.BALANCED,
+        times=times,
+    )
+    assert catalog_is_old(50.0, [], [addition], bricks=("gl1:/b",))
+    assert not catalog_is_old(91.0, [], [addition], bricks=("gl1:/b",))
+    unbalanced = replace(addition, times={AdditionState.ADDED: 10.0, AdditionState.LAID_OUT: 95.0})
+    assert not catalog_is_old(50.0, [], [unbalanced], bricks=("gl1:/b",))
+
+
+def test_an_old_scan_speaks_against_a_drain() -> None:
+    (problem,) = problems(catalog_is_old=True)
+    assert "migrator scan --via bricks" in problem
+
+
+def test_every_brick_needs_room_for_its_share_and_the_largest_file() -> None:
+    """60 GiB on two bricks with 40 GiB each beyond the 10 %: 31.5 GiB and 1 GiB."""
+    tight = replace(ROOM, free_bytes=42 * GIB)
+    rooms = {**(GOOD.rooms or {}), "gl3:/b": tight}
+    (problem,) = problems(rooms=rooms)
+    assert problem.startswith("gl3:/b has 32.0 GiB beyond cluster.min-free-disk (10%)")
+    assert problems(rooms=rooms, min_free_disk="9%") == ()
+    assert problems(rooms=rooms, min_free_disk="5GB") == ()
+    assert len(problems(load=BrickLoad(files=1, allocated_bytes=0, largest_bytes=41 * GIB))) == 2
+    many = BrickLoad(files=6000, allocated_bytes=0, largest_bytes=0)
+    (problem,) = problems(rooms={**rooms, "gl3:/b": replace(ROOM, free_inodes=3000)}, load=many)
+    assert problem.startswith("gl3:/b has 3,000 free inodes, and needs 3,15")
+
+
+def test_a_larger_brick_gets_more() -> None:
+    """By weight: 300 of 400 GiB get three quarters, whatever their room."""
+    big = BrickRoom(total_bytes=300 * GIB, free_bytes=77 * GIB, total_inodes=10**6, free_inodes=10**6)
+    (problem,) = problems(rooms={**(GOOD.rooms or {}), "gl3:/b": big})
+    assert "47.3 GiB for its share" in problem
+
+
+def test_the_leaving_brick_itself_may_be_full() -> None:
+    assert problems(rooms={**(GOOD.rooms or {}), "gl1:/b": replace(ROOM, free_bytes=0, free_inodes=0)}) == ()
+
+
+@pytest.mark.parametrize("option", ["", "much", "-5%", "101%", "nan%", "inf", "-1", "5 apples"])
+def test_an_option_that_is_not_understood_speaks_against_it(option: str) -> None:
+    found = problems(min_free_disk=option)
+    assert len(found) == 2
+    assert all("not understood" in problem for problem in found)
+
+
+@pytest.mark.parametrize("option", ["10%", "10.0%", "5GB", "5368709120", "5368709120B", "5120MB", " 5GB "])
+def test_options_that_are_understood(option: str) -> None:
+    assert problems(min_free_disk=option) == ()
+
+
+def test_a_brick_whose_room_is_not_told() -> None:
+    rooms = {"gl2:/b": ROOM, "gl3:/b": replace(ROOM, free_inodes=None)}
+    assert problems(rooms=rooms) == ("the room on gl3:/b is not known",)
+    assert problems(rooms={"gl3:/b": ROOM}) == ("the room on gl2:/b is not known",)
+
+
+def test_versions_that_must_not_drain_and_those_not_known() -> None:
+    (problem,) = problems(versions={"gl1": "10.3", "gl2": "11.0", "gl3": "10.3"})
+    assert "GlusterFS 11.0 on gl2" in problem
+    assert "#4148" in problem
+    assert problems(versions={"gl1": "10.3", "gl2": "10.3"}) == (
+        "the version of GlusterFS on gl3 is not known, so its faults are not",
+    )
+    for unknown in (None, "a version"):
+        assert len(problems(versions={"gl1": "10.3", "gl2": unknown, "gl3": "10.3"})) == 1
+    assert len(problems(versions={})) == 1
+
+
+def test_open_files_unless_accepted() -> None:
+    assert "3 files are open" in problems(open_files=3)[0]
+    for open_files in (3, None):
+        assert problems(open_files=open_files, open_files_accepted=True) == ()
+
+
+def test_linked_symlinks_are_listed() -> None:
+    paths = tuple(b"home/\xff%d" % number for number in range(12))
+    (problem,) = problems(linked_symlinks=paths)
+    assert "12 symlinks with several names" in problem
+    assert "home/\\xff0, " in problem
+    assert ", and 2 more" in problem
+
+
+def test_the_quorum() -> None:
+    assert problems(quorum=("only one server of three is there",)) == ("only one server of three is there",)
+
+
+def test_the_last_subvolume_stays() -> None:
+    (problem,) = structure_problems(volume(1), ("gl1:/b",))
+    assert "the last subvolume" in problem
+    (problem,) = structure_problems(volume(3, replicas=3), ("gl1:/b", "gl2:/b", "gl3:/b"))
+    assert "the last subvolume" in problem
+    assert "the last subvolume" in problems(state=volume(1), versions={"gl1": "10.3"})[0]
+
+
+def test_a_set_goes_whole_and_alone() -> None:
+    state = volume(6, replicas=3)
+    assert structure_problems(state, ("gl4:/b", "gl6:/b", "gl5:/b")) == ()
+    (problem,) = structure_problems(state, ("gl4:/b", "gl5:/b"))
+    assert "gl6:/b belongs to it too" in problem
+    (problem,) = structure_problems(volume(4), ("gl1:/b", "gl2:/b"))
+    assert "2 subvolumes at once" in problem
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (volume(6, disperse_count=3), "dispersed"),
+        (volume(4, stripe_count=2), "striped"),
+        (volume(3, options=(("features.shard", "on"),)), "sharded"),
+        (volume(4, replicas=3), "not understood"),
+    ],
+)
+def test_volumes_that_are_never_drained(state: VolumeState, words: str) -> None:
+    found = structure_problems(state, ("gl1:/b",))
+    assert any(words in problem for problem in found)
+
+
+def test_a_brick_that_the_volume_has_not() -> None:
+    for bricks in ((), ("gl9:/b",), ("gl1:/b", "gl9:/b")):
+        assert "has no brick" in structure_problems(volume(), bricks)[0]
+
+
+def test_marks_of_an_earlier_drain_are_told_with_the_command_that_takes_them_off() -> None:
+    clean = BrickMarks(brick="gl2:/b", files=0)
+    assert problems(marks=(clean,)) == ()
+    marked = BrickMarks(brick="gl1:/srv/b 1", files=5, examples=(b"home/a", b"home/b\n", b"home/c", b"home/d"))
+    (problem,) = problems(marks=(marked, clean))
+    assert problem.startswith("5 hard-linked files of gl1:/srv/b 1 carry the mark of an earlier drain")
+    assert "home/c, and 2 more." in problem
+    assert "on gl1: `find '/srv/b 1' -xdev" in problem
+
+
+def test_files_that_were_put_on_a_brick_that_stays_past_gluster_speak_against_it() -> None:
+    (problem,) = problems(strange=(StrangeFiles(brick="gl2:/b", files=1, paths=(b"home/placed",)),))
+    assert "1 file without a gfid was put on gl2:/b past Gluster (home/placed)" in problem
+    assert "move them off the brick" in problem
+    # A leaving brick was read for marks just now, which counts.
+    marks = (BrickMarks(brick="gl1:/b", files=0, strange=2, strange_examples=(b"home/a", b"home/b")),)
+    (problem,) = problems(marks=marks, strange=(StrangeFiles(brick="gl1:/b", files=1, paths=(b"home/a",)),))
+    assert "2 files without a gfid" in problem
+
+
+def test_a_brick_that_was_not_seen_whole_speaks_against_it() -> None:
+    (problem,) = problems(marks=(BrickMarks(brick="gl1:/b", files=0, unseen=1),))
+    assert "1 entry of gl1:/b cannot be looked at" in problem

@@ -1,0 +1,131 @@
+"""Drains driven over a simulated volume: the way out, the way back, and kills at every call."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from migrator.bricks.drain.model import DrainEnding
+from migrator.bricks.shared import read_bricks
+from migrator.core.errors import ExitCode, LockHeld, ToolFailed
+from migrator.gluster.model import TaskStatus
+from tests.bricks.drain.drain_site import REQUEST, S, Site, drain_site
+from tests.bricks.drain.drain_world import LEAVING, NORMAL, THROTTLE
+from tests.support.deaths import Death, Killed
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with drain_site(tmp_path) as made:
+        yield made
+
+
+def test_bricks_are_drained_and_everything_is_put_back(site: Site) -> None:
+    site.volume.options[THROTTLE] = NORMAL
+    done = site.drain()
+    assert (done.ending, site.state) == (DrainEnding.DONE, S.COMMITTED)
+    assert LEAVING not in site.volume.inside
+    assert site.volume.reachable() == set(range(1, 10))
+    assert site.volume.options == {THROTTLE: NORMAL}
+    assert site.backups == ["drain-1-commit"]
+    assert site.locks.held == set()
+    (standing,) = read_bricks(site.ledger).drains
+    assert (standing.files, standing.moved_files, standing.left_files) == (5, 5, 0)
+    assert site.progress.snapshots
+    assert site.drain().ending is DrainEnding.DONE
+
+
+def test_it_goes_on_after_a_kill_at_every_call(site: Site) -> None:
+    """Each call has one more kill than the one before: until the whole way was gone without one."""
+    site.volume.options[THROTTLE] = NORMAL
+    calls = 0
+    while True:
+        calls += 1
+        death = Death(left=calls)
+        try:
+            done = site.drain(death=death)
+        except Killed:
+            assert site.volume.reachable() == set(range(1, 10))
+        else:
+            break
+    assert calls > 10
+    assert done.ending is DrainEnding.DONE
+    assert site.volume.options == {THROTTLE: NORMAL}
+    assert LEAVING not in site.volume.inside
+
+
+@pytest.mark.parametrize("calls", range(1, 45))
+def test_a_drain_that_was_killed_anywhere_is_taken_back_also_with_a_kill_in_that(site: Site, calls: int) -> None:
+    with pytest.raises(Killed):
+        # Begun, and killed while it is watched.
+        site.drain(death=Death(left=28))
+    assert site.came_to(S.STARTED, S.DRAINING, S.STARTING)
+    with suppress(Killed):
+        site.stop(death=Death(left=calls))
+    if not site.came_to(S.STOPPED) or site.volume.options:
+        assert site.stop().ending is DrainEnding.TAKEN_BACK
+    assert site.volume.task is None
+    assert site.volume.layout_right
+    assert site.volume.options == {}
+    assert site.volume.reachable() == set(range(1, 10))
+
+
+def test_what_was_taken_back_already_is_told_and_nothing_is_done(site: Site) -> None:
+    site.drain(commit=False)
+    assert site.stop().ending is DrainEnding.TAKEN_BACK
+    before = site.ledger.runs.latest()
+    again = site.stop()
+    assert (again.ending, again.exit_code) == (DrainEnding.TAKEN_BACK, ExitCode.DONE)
+    assert again.words.startswith("there is nothing to take back")
+    assert site.ledger.runs.latest() == before
+
+
+def test_what_comes_to_the_brick_before_the_commit_is_seen_no_more(site: Site) -> None:
+    """The guard is the last audit: a write after it is Gluster's own business, which sends new files elsewhere."""
+    states: list[bool] = []
+    site.glusterd.before_commit = lambda: states.append("run" in site.locks.held)
+    assert site.drain().ending is DrainEnding.DONE
+    assert states == [True]
+
+
+def test_without_a_commit_it_waits_and_the_lock_of_passes_is_free(site: Site) -> None:
+    site.locks.held.add("run")
+    with pytest.raises(LockHeld):
+        site.drain(commit=False)
+    assert site.volume.task is None
+    site.locks.held.discard("run")
+    done = site.drain(commit=False)
+    assert (done.ending, site.state) == (DrainEnding.WAITS, S.AUDITED)
+    assert LEAVING in site.volume.inside
+    assert site.locks.held == set()
+
+
+def test_glusterd_that_is_away_for_a_while_is_waited_for(site: Site) -> None:
+    with pytest.raises(Killed):
+        site.drain(death=Death(left=28))
+    site.volume.glusterd_up = False
+    with pytest.raises(ToolFailed):
+        site.drain()
+    site.volume.glusterd_up = True
+    assert site.drain().ending is DrainEnding.DONE
+
+
+def nothing() -> None:
+    """A look without anything new."""
+
+
+def test_a_drain_that_nobody_watched_for_long_does_not_stand_still_for_that(site: Site) -> None:
+    def dies() -> None:
+        raise Killed
+
+    site.volume.bricks[LEAVING] |= set(range(10, 40))
+    site.volume.files = 39
+    site.glusterd.meanwhile = [nothing, nothing, dies]
+    with pytest.raises(Killed):
+        site.drain()
+    task, sample = site.volume.task, site.ledger.drains.samples(1)[-1]
+    assert (site.state, sample.status) == (S.DRAINING, TaskStatus.IN_PROGRESS)
+    site.begins_at_s += 10 * REQUEST.stall_s
+    assert site.drain(commit=False).ending is DrainEnding.WAITS
+    assert site.volume.task is task

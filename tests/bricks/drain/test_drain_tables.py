@@ -1,0 +1,200 @@
+"""What people are told of drains."""
+
+from dataclasses import replace
+
+import pytest
+
+from migrator.bricks.add.model import (
+    AdditionEnding,
+    AdditionSide,
+    AdditionStanding,
+    AdditionState,
+    AdditionSummary,
+    BrickStandings,
+    NewPlace,
+)
+from migrator.bricks.drain.model import DrainCheck, DrainEnding, DrainStanding, DrainState, DrainSummary, RetainedSource
+from migrator.bricks.model import BrickRoom
+from migrator.bricks.view import addition_document, brick_standings_document, drain_document
+from migrator.core.progress import DrainProgress
+from migrator.core.units import GIB
+from migrator.render.document import Document
+from migrator.render.progress import snapshot_line
+from migrator.render.text import to_markdown
+
+BRICK = "gl3:/srv/b2/data"
+STANDING = DrainStanding(
+    id=1,
+    volume="vol1",
+    bricks=(BRICK,),
+    attempt=1,
+    state=DrainState.DRAINING,
+    since_s=1_700_000_000.0,
+    started_at_s=1_700_000_000.0,
+    files=1000,
+    size_bytes=10 * GIB,
+    moved_files=400,
+    moved_bytes=4 * GIB,
+    failures=2,
+    skipped=0,
+    files_per_s=4.0,
+    bytes_per_s=GIB / 10,
+    left_s=150.0,
+    looked_at_s=1_700_000_100.0,
+    failure="",
+    changed_options=(),
+)
+ADDITION = AdditionStanding(
+    id=1,
+    side=AdditionSide.SOURCE,
+    volume="vol1",
+    bricks=(BRICK,),
+    instead_of="gl1:/old",
+    attempt=1,
+    state=AdditionState.BALANCING,
+    since_s=1_700_000_000.0,
+    size_bytes=10 * GIB,
+    files=400,
+    lookups=100,
+    moved_files=9,
+    moved_bytes=900,
+    failures=2,
+    skipped=4,
+    files_per_s=0.6,
+    bytes_per_s=60.0,
+    left_s=30.0,
+    looked_at_s=1_700_000_100.0,
+    failure="a host did not answer",
+)
+CHECK = DrainCheck(
+    problems=(),
+    used_bytes=5 * GIB,
+    used_inodes=1200,
+    rooms={"gl1:/srv/b1/data": BrickRoom(total_bytes=20 * GIB, free_bytes=15 * GIB)},
+    min_free_disk="10%",
+    versions={"gl1": "10.3", "gl3": None},
+    open_files=None,
+    catalog="scan-1",
+    catalog_at_s=1_700_000_000.0,
+    files=1000,
+    size_bytes=10 * GIB,
+    largest_bytes=GIB,
+    linked_symlinks=(b"home/a/li\nnk",),
+    retained=(
+        RetainedSource(
+            tree=b"home/alice",
+            user="alice",
+            plan="plan",
+            files=3,
+            size_bytes=GIB,
+            due_in_s=0.0,
+            purge_planned_first=False,
+        ),
+    ),
+)
+SUMMARY = DrainSummary(
+    volume="vol1",
+    bricks=(BRICK,),
+    back=False,
+    dry_run=False,
+    ending=DrainEnding.HALTED,
+    words="the drain has failed",
+    hint="put that right",
+    reasons=("1 file left on the bricks",),
+    left_behind=(b"home/a/x\x1b[31m",),
+    standing=STANDING,
+)
+
+
+def text(document: Document) -> str:
+    return to_markdown(document)
+
+
+def test_leftovers_are_listed_with_what_to_do() -> None:
+    shown = text(drain_document(SUMMARY))
+    for words in ("the drain has failed", "1 file left on the bricks", "home/a/x", "brick stop", "put that right"):
+        assert words in shown
+    assert "\x1b" not in shown
+
+
+def test_a_dry_run_shows_all_that_the_guards_look_at() -> None:
+    shown = text(drain_document(replace(SUMMARY, dry_run=True, check=CHECK, left_behind=(), confirm="abc123")))
+    for words in (
+        "nothing was changed",
+        "10%",
+        "gl3: not known",
+        "scan-1",
+        "gl1:/srv/b1/data",
+        "abc123",
+        "cp -P",
+        "3 files (1.0 GiB) of 1 user",
+    ):
+        assert words in shown
+
+
+def test_how_far_drains_are() -> None:
+    bricks = BrickStandings(drains=(replace(STANDING, failure="no room"),), additions=())
+    shown = text(brick_standings_document(bricks))
+    for words in ("draining", "600", "6.0 GiB", "no room", "2 min 30 s", "No brick was added"):
+        assert words in shown
+    assert "No brick was ever drained" in text(brick_standings_document(replace(bricks, drains=())))
+
+
+def test_how_far_additions_are() -> None:
+    shown = text(brick_standings_document(BrickStandings(drains=(), additions=(ADDITION,))))
+    for words in ("balancing", "gl1:/old", "100 of 400", "9", "60 B/s", "30 s", "the source", "a host did not answer"):
+        assert words in shown
+
+
+@pytest.mark.parametrize(
+    ("ending", "shown"), [(AdditionEnding.DONE, False), (AdditionEnding.PLANNED, True), (AdditionEnding.HALTED, True)]
+)
+def test_what_lies_there_is_not_told_once_the_target_has_the_brick(ending: AdditionEnding, shown: bool) -> None:
+    """By then its file system is mounted elsewhere, and what lies there is something else."""
+    added = AdditionSummary(
+        side=AdditionSide.TARGET,
+        volume="vol1",
+        bricks=(BRICK,),
+        instead_of=None,
+        dry_run=False,
+        ending=ending,
+        state=AdditionState.SETTLED,
+        words="",
+        places=(NewPlace(name=BRICK, mount="/srv", own=True, filesystem="tmpfs"),),
+        moved_files=1,
+    )
+    assert ("tmpfs" in text(addition_document(added))) is shown
+    assert "1 file, 0 B" in text(addition_document(added))
+
+
+def progress(files: int, size_bytes: int, total_files: int | None, total_bytes: int | None) -> str:
+    return snapshot_line(
+        DrainProgress(
+            bricks=(BRICK,),
+            step="draining",
+            elapsed_s=60.0,
+            files=files,
+            size_bytes=size_bytes,
+            total_files=total_files,
+            total_bytes=total_bytes,
+            failures=2,
+            skipped=1,
+            files_per_s=None,
+            bytes_per_s=None,
+            left_s=None,
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ((400, 4 * GIB, 1000, 10 * GIB), "400 of 1,000 files, 4.0 GiB of 10.0 GiB"),
+        ((1, 37, None, None), "1 file, 37 B"),
+        ((1, 37, 0, 0), "1 file, 37 B, with what other bricks had to move"),
+        ((1200, 4 * GIB, 1000, 10 * GIB), "1,200 files, 4.0 GiB, with what other bricks had to move"),
+    ],
+)
+def test_progress_in_one_line(told: tuple[int, int, int | None, int | None], words: str) -> None:
+    """A share of what lay there is not told where more than that was moved."""
+    assert progress(*told) == f"draining {BRICK}: {words}, time left not known yet, 2 failures, 1 skipped, 1 min"

@@ -1,0 +1,217 @@
+"""What is left on a brick, as the script sees it on the brick's host: a brick made by hand on a real file system."""
+
+import asyncio
+import hashlib
+import mmap
+import os
+import socket
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from migrator.bricks.recover.model import BrickLeftovers, Leftover
+from migrator.core.entry import ACL_ACCESS, EntryType
+from migrator.core.errors import ToolFailed
+from migrator.gluster.looks import HostLeftovers
+from migrator.gluster.model import Brick
+from migrator.hosts.local import LocalHost
+from migrator.lab.odd import acl_value
+from tests.conftest import MakeXfs
+from tests.support.hand_brick import LINKTO, HandBrick
+from tests.support.holders import holding
+from tests.support.xfs import run_tool
+
+pytestmark = pytest.mark.needs_root
+
+HOSTILE = "-x\n\udcff y"
+
+
+class OneHost:
+    """The `Hosts` port: this machine."""
+
+    def __init__(self) -> None:
+        self._host = LocalHost()
+
+    async def reach(self, name: str) -> LocalHost:
+        assert name == "gl1"
+        return self._host
+
+    async def close(self) -> None:
+        await self._host.close()
+
+
+@pytest.fixture
+def mounted(make_xfs: MakeXfs) -> Iterator[Path]:
+    """A file system that is mounted in a namespace of its own, as on a host of its own: processes of this machine that nobody
+    may look at do not see it.
+    """
+    path = make_xfs().path
+    with holding("", prefix=("unshare", "-m")) as holder:
+        run_tool("umount", str(path))
+        yield Path(f"/proc/{holder}/root{path}")
+
+
+@pytest.fixture
+def made(mounted: Path) -> HandBrick:
+    """A drained brick: directories, a link-to file, Gluster's own, and what was left."""
+    brick = HandBrick(root=mounted / "brick")
+    brick.make_root()
+    brick.file("home/linkto", b"", mode=0o1000, linkto=True)
+    brick.file("home/deep/er/stale", b"stale mark", linkto=True)
+    os.link(brick.root / "home/deep/er/stale", brick.root / f"home/{HOSTILE}")
+    brick.file("home/moving", b"moving", mode=0o3640, linkto=True)
+    (brick.root / "home/symlink").symlink_to("/etc/passwd")
+    os.link(brick.root / "home/symlink", brick.root / "home/symlink2", follow_symlinks=False)
+    os.mkfifo(brick.root / "home/fifo")
+    brick.adopt()
+    brick.file("home/raw", b"no gfid")
+    return brick
+
+
+def brick_of(made: HandBrick) -> Brick:
+    return Brick(name="gl1:/b", host="gl1", path=os.fsencode(made.root), online=True)
+
+
+def look(made: HandBrick, *, digests: bool = True, volume: int | None = None) -> BrickLeftovers:
+    volume_id = str(uuid.UUID(int=made.seed if volume is None else volume))
+    return asyncio.run(HostLeftovers(OneHost()).look(brick_of(made), volume_id=volume_id, digests=digests))
+
+
+def by_name(found: BrickLeftovers) -> dict[bytes, Leftover]:
+    return {one.names[0]: one for one in found.found}
+
+
+def test_everything_but_directories_and_link_to_files_is_left_with_all_its_names(made: HandBrick) -> None:
+    acl = acl_value(owner=6, group=4, other=0, mask=6, users={20500: 6})
+    os.setxattr(made.root / "home/raw", ACL_ACCESS, acl)
+    os.setxattr(made.root / "home/raw", "user.kept", b"v")
+    found = look(made)
+    assert (found.unseen, found.open_unknown) == ((), ())
+    left = by_name(found)
+    hostile = b"home/" + os.fsencode(HOSTILE)
+    assert set(left) == {hostile, b"home/fifo", b"home/moving", b"home/raw", b"home/symlink"}
+    stale, raw, symlink = left[hostile], left[b"home/raw"], left[b"home/symlink"]
+    assert stale.names == (hostile, b"home/deep/er/stale")
+    assert (stale.link_count, len(stale.gfid), stale.digest) == (2, 16, hashlib.sha256(b"stale mark").digest())
+    assert (raw.gfid, raw.link_count, raw.own_times) == (b"", 1, None)
+    assert raw.xattrs == {ACL_ACCESS: acl, b"user.kept": b"v"}
+    assert (symlink.type, symlink.target, symlink.link_count) == (EntryType.SYMLINK, b"/etc/passwd", 2)
+    assert symlink.digest == hashlib.sha256(b"/etc/passwd").digest()
+    assert (left[b"home/fifo"].type, left[b"home/fifo"].digest) == (EntryType.FIFO, b"")
+    # Gluster's own bits while it moves a file.
+    assert left[b"home/moving"].mode == 0o640
+    assert not any(one.open for one in found.found)
+
+
+def test_probes_are_nobodys_data_and_whatever_else_lies_with_them_is(made: HandBrick) -> None:
+    for name in ("probe-03", "entry-15", "complete", "thesis"):
+        made.file(f".migrator-probe/{name}", b"x")
+    made.file("home/.migrator-probe/probe-03", b"x")
+    left = set(by_name(look(made, digests=False)))
+    assert {name for name in left if b"probe" in name} == {b".migrator-probe/thesis", b"home/.migrator-probe/probe-03"}
+
+
+def test_a_name_that_was_not_found_is_missing_in_the_count(made: HandBrick) -> None:
+    outside = made.root / ".glusterfs/landfill/elsewhere"
+    os.link(made.root / "home/raw", outside)
+    assert by_name(look(made))[b"home/raw"].link_count == 2
+
+
+def test_what_is_open_or_mapped_by_anybody_is_told(made: HandBrick) -> None:
+    with open(made.root / "home/raw", "rb"):
+        assert {name for name, one in by_name(look(made)).items() if one.open} == {b"home/raw"}
+    fd = os.open(made.root / "home/moving", os.O_RDONLY)
+    mapped = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+    os.close(fd)
+    try:
+        # Closed, and mapped still: Python's map keeps a descriptor of its own, which counts as well.
+        assert {name for name, one in by_name(look(made)).items() if one.open} == {b"home/moving"}
+    finally:
+        mapped.close()
+    assert not any(one.open for one in look(made).found)
+
+
+def test_a_descriptor_that_no_process_shows_is_told(made: HandBrick) -> None:
+    """As one that was handed into a container that nobody may look into: the kernel counts it all the same."""
+    here, there = socket.socketpair()
+    with here, there:
+        fd = os.open(made.root / "home/raw", os.O_RDONLY)
+        socket.send_fds(here, [b"-"], [fd])
+        os.close(fd)
+        assert {name for name, one in by_name(look(made)).items() if one.open} == {b"home/raw"}
+    assert not any(one.open for one in look(made).found)
+
+
+def test_what_waits_to_be_healed_is_told_by_counters_that_are_not_zero(made: HandBrick) -> None:
+    nothing, blamed = bytes(12), bytes(11) + b"\1"
+    made.file("home/in/good")
+    for name in ("home/raw", "home/in/good"):
+        os.setxattr(made.root / name, "trusted.afr.vol1-client-1", nothing)
+    # Set whenever somebody works in it.
+    os.setxattr(made.root / "home/in", "trusted.afr.dirty", blamed)
+    found = by_name(look(made))
+    assert [found[name].pending for name in (b"home/raw", b"home/in/good")] == [(), ()]
+    os.setxattr(made.root / "home/raw", "trusted.afr.vol1-client-1", blamed)
+    os.setxattr(made.root / "home/in", "trusted.afr.vol1-client-0", blamed)
+    found = by_name(look(made))
+    assert found[b"home/raw"].pending == ("trusted.afr.vol1-client-1",)
+    assert found[b"home/in/good"].pending == ("trusted.afr.vol1-client-0",)
+
+
+def test_what_a_loop_device_has_is_open(made: HandBrick) -> None:
+    image = made.file("home/image", bytes(1 << 20))
+    device = run_tool("losetup", "--find", "--show", str(image)).strip()
+    try:
+        assert by_name(look(made))[b"home/image"].open
+    finally:
+        run_tool("losetup", "-d", device)
+    assert not by_name(look(made))[b"home/image"].open
+
+
+def test_a_link_to_file_that_has_content_is_told_and_not_passed_over(made: HandBrick) -> None:
+    made.file("home/filling", b"half", mode=0o1000, linkto=True)
+    (reason,) = look(made).unseen
+    assert "home/filling" in reason
+
+
+def test_it_has_to_be_a_brick_of_the_volume(made: HandBrick) -> None:
+    with pytest.raises(ToolFailed, match="no brick of this volume"):
+        look(made, volume=99)
+
+
+def test_content_is_handed_out_only_while_it_is_what_was_seen(made: HandBrick, tmp_path: Path) -> None:
+    left = by_name(look(made))[b"home/raw"]
+    pieces: list[bytes] = []
+
+    async def take(piece: bytes) -> None:
+        pieces.append(piece)
+
+    async def read() -> None:
+        leftovers = HostLeftovers(OneHost())
+        await leftovers.look(brick_of(made), volume_id=str(uuid.UUID(int=made.seed)), digests=False)
+        await leftovers.read(brick_of(made), left, take)
+
+    asyncio.run(read())
+    assert b"".join(pieces) == b"no gfid"
+    path = made.root / "home/raw"
+    path.write_bytes(b"NO GFID")
+    with pytest.raises(ToolFailed, match="it changed"):
+        asyncio.run(read())
+    # Swapped for a symlink that leads out of the brick.
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"secret")
+    path.unlink()
+    path.symlink_to(secret)
+    pieces.clear()
+    with pytest.raises(ToolFailed):
+        asyncio.run(read())
+    assert pieces == []
+
+
+def test_a_directory_that_is_swapped_for_a_symlink_leads_nowhere(made: HandBrick, tmp_path: Path) -> None:
+    (tmp_path / "inner").write_bytes(b"outside")
+    (made.root / "home/outside").symlink_to(tmp_path)
+    assert not any(b"inner" in name for one in look(made).found for name in one.names)
+    assert os.getxattr(made.root / "home/linkto", LINKTO)

@@ -1,0 +1,319 @@
+"""What a drain left is brought back over a simulated volume: killed at every call, opened, changed, contested."""
+
+import asyncio
+import errno
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from migrator.bricks.recover.model import ASIDE, COPIES, BrickLeftovers, Leftover, RecoverySummary, VolumeName
+from migrator.core.entry import EntryType
+from migrator.gluster.model import Brick
+from tests.bricks.recover.recover_world import BRICK, File, Volume, bring_back, gfid, proven, recovery
+from tests.support.deaths import Death, Killed
+from tests.support.fakes import VirtualClock
+
+
+def left_volume() -> Volume:
+    """A symlink with two names, a file of two that the volume does not show, an empty one, and somebody else's."""
+    made = Volume()
+    made.shown(b"nowhere", b"home/s1", b"home/s2", kind=EntryType.SYMLINK)
+    made.shown(b"content", b"home/a")
+    made.hidden(b"raw file", b"home/r1", b"home/r2")
+    made.hidden(b"", b"home/empty")
+    made.names[b"home/other"] = File(b"somebody's", gfid=gfid())
+    return made
+
+
+@pytest.fixture
+def volume() -> Volume:
+    return left_volume()
+
+
+WHOLE = {
+    b"home/s1": b"nowhere",
+    b"home/s2": b"nowhere",
+    b"home/a": b"content",
+    b"home/r1": b"raw file",
+    b"home/r2": b"raw file",
+    b"home/empty": b"",
+    b"home/other": b"somebody's",
+}
+HIDDEN = {b"home/r1", b"home/r2", b"home/empty"}
+
+
+def assert_whole(volume: Volume) -> None:
+    assert volume.tree() == WHOLE
+    assert volume.names[b"home/s1"] is volume.names[b"home/s2"]
+    assert volume.names[b"home/r1"] is volume.names[b"home/r2"]
+    assert not any(file.on_brick for file in volume.names.values())
+    assert set(volume.brick) == HIDDEN
+    assert proven(volume) == HIDDEN
+
+
+def test_everything_comes_back_and_what_stays_is_proven(volume: Volume) -> None:
+    assert proven(volume) == frozenset()
+    summary = bring_back(volume)
+    assert (summary.recovered, summary.names, summary.problems) == (4, 6, ())
+    assert_whole(volume)
+
+
+def test_a_second_call_changes_nothing(volume: Volume) -> None:
+    bring_back(volume)
+    before = {name: file.number for name, file in volume.names.items()}
+    assert bring_back(volume) == RecoverySummary(recovered=0, names=0, problems=())
+    assert {name: file.number for name, file in volume.names.items()} == before
+
+
+def test_a_kill_at_any_call_loses_nothing_and_the_next_call_goes_on(volume: Volume) -> None:
+    contents = set(WHOLE.values())
+    for calls in count(1):
+        world = left_volume()
+        death = Death(left=calls)
+        try:
+            bring_back(world, death)
+        except Killed:
+            assert world.everything() >= contents, calls
+        if not death.happened:
+            break
+        assert bring_back(world).problems == ()
+        assert_whole(world)
+    assert calls > 40
+
+
+def test_two_kills_one_after_the_other_lose_nothing_either() -> None:
+    for first in range(10, 60, 3):
+        for second in range(2, 40, 3):
+            world = Volume()
+            world.shown(b"content", b"home/a", b"home/b")
+            for calls in (first, second):
+                try:
+                    bring_back(world, Death(left=calls))
+                except Killed:
+                    assert b"content" in world.everything()
+            assert bring_back(world).problems == ()
+            assert world.tree() == {b"home/a": b"content", b"home/b": b"content"}
+            assert world.brick == {}
+
+
+def test_what_is_open_or_contested_is_left_alone_and_named(volume: Volume) -> None:
+    volume.brick[b"home/a"].open = True
+    volume.names[b"home/r2"] = theirs = File(b"of the user", gfid=gfid())
+    before = volume.names[b"home/a"]
+    summary = bring_back(volume)
+    assert summary.recovered == 2
+    assert [problem.partition(":")[0] for problem in summary.problems] == ["home/a", "home/r1"]
+    assert volume.names[b"home/a"] is before
+    assert volume.names[b"home/r2"] is theirs
+    assert b"home/r1" not in volume.names
+    assert proven(volume) == {b"home/empty"}
+
+
+@pytest.mark.parametrize("what", ["opened", "written"])
+@pytest.mark.parametrize("look", [2, 3])
+def test_what_is_opened_or_written_meanwhile_gets_its_names_back(what: str, look: int) -> None:
+    volume = Volume()
+    file = volume.shown(b"content", b"home/a", b"home/b")
+    looks = count(1)
+
+    def meddle() -> None:
+        if next(looks) == look:
+            if what == "opened":
+                file.open = True
+            else:
+                file.content = b"CONTENT"
+                file.changes += 1
+                file.open = True
+
+    volume.on_look = meddle
+    summary = bring_back(volume)
+    assert summary.recovered == 0
+    assert summary.problems
+    assert volume.names == {b"home/a": file, b"home/b": file}
+
+
+def test_a_name_that_a_user_takes_while_it_is_set_aside_is_his_and_the_original_waits() -> None:
+    volume = Volume()
+    file = volume.shown(b"content", b"home/a")
+    theirs = File(b"new", gfid=gfid())
+
+    def take() -> None:
+        if ASIDE + b"home/a" in volume.names:
+            volume.names.setdefault(b"home/a", theirs)
+
+    volume.on_look = take
+    summary = bring_back(volume)
+    (problem,) = summary.problems
+    assert ".migrator-recover/aside/home/a" in problem
+    assert volume.names[b"home/a"] is theirs
+    assert volume.names[ASIDE + b"home/a"] is file
+    assert proven(volume) == frozenset()
+
+
+def test_a_copy_that_the_volume_spoils_gets_no_name() -> None:
+    volume = Volume()
+    volume.hidden(b"content", b"home/a")
+    right = volume.end_copy
+
+    def spoil(leftover: Leftover, descriptor: int | None, *, times: tuple[int, int]) -> None:
+        right(leftover, descriptor, times=times)
+        volume.names[COPIES + leftover.key].content = b"CONTENT"
+
+    volume.end_copy = spoil  # type: ignore[method-assign]
+    summary = bring_back(volume)
+    assert summary.recovered == 0
+    assert b"home/a" not in volume.names
+
+
+def test_what_was_put_there_past_gluster_is_named_and_never_asked_for() -> None:
+    volume = Volume()
+    volume.hidden(b"content", b"home/a").gfid = b""
+    summary = bring_back(volume)
+    assert (summary.recovered, len(summary.problems)) == (0, 1)
+    assert "past Gluster" in summary.problems[0]
+    assert set(volume.brick) == {b"home/a"}
+    assert proven(volume) == frozenset()
+
+
+def test_what_is_open_is_not_proven() -> None:
+    volume = Volume()
+    file = volume.hidden(b"content", b"home/a")
+    volume.names[b"home/a"] = File(b"content", gfid=gfid())
+    file.open = True
+    assert proven(volume) == frozenset()
+
+
+def test_the_leftover_itself_is_no_proof_of_itself() -> None:
+    volume = Volume()
+    volume.shown(b"content", b"home/a")
+    assert proven(volume) == frozenset()
+    # Out of the volume, the same gfid is another copy.
+    assert proven(volume, in_volume=False) == {b"home/a"}
+
+
+def test_what_gluster_takes_up_while_it_is_proven_is_not_proven() -> None:
+    volume = Volume()
+    file = volume.hidden(b"content", b"home/a")
+    volume.names[b"home/a"] = File(b"content", gfid=gfid())
+    assert proven(volume) == {b"home/a"}
+    looks = count(1)
+
+    def heal() -> None:
+        if next(looks) == 2:
+            file.gfid = volume.names[b"home/a"].gfid
+            file.changes += 1
+
+    volume.on_look = heal
+    assert proven(volume) == frozenset()
+
+
+def test_what_clients_remember_of_bricks_that_have_just_left_is_no_proof() -> None:
+    volume = Volume()
+    volume.shown(b"content", b"home/a")
+    call = recovery(volume, in_volume=False)
+    clock = call.clock
+    assert isinstance(clock, VirtualClock)
+    right = volume.look
+
+    def remembered(path: bytes) -> VolumeName | None:
+        # The brick is gone: its names are known only until entry-timeout is over.
+        return right(path) if clock.monotonic_s() < began_s + 1.0 else None
+
+    began_s = clock.monotonic_s()
+    volume.look = remembered  # type: ignore[method-assign]
+    assert asyncio.run(call.proven())[BRICK.name] == frozenset()
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_what_was_set_aside_comes_back_where_its_copy_cannot_get_the_name(gone: bool) -> None:
+    volume = Volume()
+    file = volume.shown(b"content", b"home/a", b"home/b")
+
+    def fail(leftover: Leftover, path: bytes) -> None:
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    def lost(path: bytes) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+
+    volume.place = fail  # type: ignore[method-assign]
+    if gone:
+        volume.put_back = lost  # type: ignore[method-assign]
+    (problem,) = bring_back(volume).problems
+    if gone:
+        assert ".migrator-recover/aside/home/a" in problem
+        assert volume.names[ASIDE + b"home/a"] is file
+    else:
+        assert "quota" in problem
+        assert volume.names == {b"home/a": file, b"home/b": file}
+
+
+class OldCopy(Volume):
+    """A set whose bricks tell another content than the volume."""
+
+    OLD = b"CONTENT"
+
+    async def look_at_brick(self, brick: Brick, *, volume_id: str, digests: bool) -> BrickLeftovers:
+        found = await super().look_at_brick(brick, volume_id=volume_id, digests=digests)
+        old = hashlib.sha256(self.OLD).digest() if digests else b""
+        return replace(found, found=tuple(replace(one, digest=old) for one in found.found))
+
+    async def read(self, brick: Brick, leftover: Leftover, take: Callable[[bytes], Awaitable[None]]) -> None:
+        await take(self.OLD)
+
+
+def test_an_old_copy_of_a_set_replaces_nothing() -> None:
+    volume = OldCopy()
+    file = volume.shown(b"content", b"home/a", b"home/b")
+    volume.members = (BRICK, replace(BRICK, name="gl2:/b", host="gl2"))
+    summary = bring_back(volume)
+    assert summary.recovered == 0
+    assert "another content" in summary.problems[0]
+    assert volume.names == {b"home/a": file, b"home/b": file}
+    assert file.content == b"content"
+
+
+SET = (
+    BRICK,
+    Brick(name="gl2:/b", host="gl2", path=b"/b", online=True),
+    Brick(name="gl1:/b", host="gl1", path=b"/b", online=True, arbiter=True),
+)
+
+
+def test_a_leftover_of_a_replica_set_is_brought_back_once(volume: Volume) -> None:
+    volume.members = SET
+    summary = bring_back(volume)
+    assert (summary.recovered, summary.names, summary.problems) == (4, 6, ())
+    assert volume.tree() == WHOLE
+    # The copies of what the volume never showed stay on all of them, proven.
+    found = asyncio.run(recovery(volume).proven())
+    assert set(found) == {brick.name for brick in SET}
+    assert set(map(frozenset, found.values())) == {frozenset({b"home/r1", b"home/r2", b"home/empty"})}
+
+
+def test_what_waits_to_be_healed_is_named_once_and_left_as_it_is(volume: Volume) -> None:
+    volume.members, volume.blamed = SET, b"home/a"
+    summary = bring_back(volume)
+    (problem,) = summary.problems
+    assert problem.startswith("home/a: it waits to be healed")
+    assert volume.names[b"home/a"] is volume.brick[b"home/a"]
+
+
+def test_directories_get_their_times_back(volume: Volume) -> None:
+    bring_back(volume)
+    assert (volume.mtime_ns(b"home"), volume.mtime_ns(b"")) == (1, 1)
+
+
+def test_a_directory_that_somebody_else_changed_keeps_that_time(volume: Volume) -> None:
+    looks = count()
+
+    def change() -> None:
+        if next(looks) == 2:
+            volume.times[b"home"] = 10**9
+
+    volume.on_look = change
+    bring_back(volume)
+    assert volume.mtime_ns(b"home") > 1
+    assert volume.mtime_ns(b"") == 1

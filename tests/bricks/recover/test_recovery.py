@@ -1,0 +1,220 @@
+"""What a drain left on a brick: which names may be touched, and what is proven."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from migrator.bricks.recover.model import ASIDE, COPIES, BrickLeftovers, Leftover, NameState, VolumeName
+from migrator.bricks.recover.rules import (
+    MOST_LEFTOVERS,
+    against,
+    alike,
+    changed,
+    is_done,
+    name_state,
+    originals,
+    times_of,
+    too_many,
+    united,
+    with_open_elsewhere,
+)
+from migrator.core.entry import EntryType
+
+N = NameState
+GFID, OTHER_GFID = bytes(15) + b"\7", bytes(15) + b"\x08"
+LEFT = Leftover(
+    brick="gl1:/b",
+    names=(b"home/a", b"home/b"),
+    type=EntryType.FILE,
+    gfid=GFID,
+    inode=70,
+    link_count=2,
+    mode=0o644,
+    uid=1,
+    gid=2,
+    size_bytes=3,
+    blocks=8,
+    rdev=0,
+    mtime_ns=10,
+    ctime_ns=20,
+    atime_ns=30,
+    own_times=(11, 31),
+    xattrs={b"user.a": b"1"},
+    target=b"",
+    open=False,
+)
+SEEN = VolumeName(type=EntryType.FILE, gfid=OTHER_GFID, inode=5, size_bytes=3, rdev=0)
+ABSENT = dict.fromkeys(LEFT.names, N.ABSENT)
+
+
+def state(
+    leftover: Leftover = LEFT,
+    seen: VolumeName | None = SEEN,
+    *,
+    copy_inode: int | None = None,
+    equal: bool = True,
+    in_volume: bool = True,
+) -> NameState:
+    return name_state(leftover, seen, copy_inode=copy_inode, equal=equal, in_volume=in_volume)
+
+
+def test_what_a_name_is() -> None:
+    assert state(seen=None) is N.ABSENT
+    assert state(copy_inode=5) is N.COPY
+    assert state() is N.EQUAL
+    assert state(equal=False) is N.OTHER
+    assert state(seen=replace(SEEN, gfid=GFID)) is N.ITSELF
+
+
+def test_the_same_gfid_is_no_proof_while_the_brick_is_in_the_volume_and_is_one_when_it_is_out() -> None:
+    same = replace(SEEN, gfid=GFID)
+    assert state(seen=same, in_volume=True) is N.ITSELF
+    assert state(seen=same, in_volume=False) is N.EQUAL
+    assert state(seen=same, in_volume=False, equal=False) is N.OTHER
+
+
+def test_what_tells_no_gfid_is_something_else() -> None:
+    assert state(seen=replace(SEEN, gfid=b"")) is N.OTHER
+    assert state(replace(LEFT, gfid=b""), replace(SEEN, gfid=b"")) is N.OTHER
+    assert state(replace(LEFT, gfid=b"")) is N.EQUAL
+
+
+@pytest.mark.parametrize(
+    ("left", "seen", "expected"),
+    [
+        (LEFT, SEEN, True),
+        (LEFT, replace(SEEN, size_bytes=4), False),
+        (LEFT, replace(SEEN, type=EntryType.SYMLINK), False),
+        (replace(LEFT, type=EntryType.SYMLINK), replace(SEEN, type=EntryType.SYMLINK, size_bytes=9), True),
+        (replace(LEFT, type=EntryType.BLOCK, rdev=1), replace(SEEN, type=EntryType.BLOCK, rdev=1), True),
+        (replace(LEFT, type=EntryType.BLOCK, rdev=1), replace(SEEN, type=EntryType.BLOCK, rdev=2), False),
+    ],
+)
+def test_what_can_be_equal(left: Leftover, seen: VolumeName, expected: bool) -> None:
+    assert alike(left, seen) is expected
+
+
+def test_a_whole_link_group_that_nobody_has_open_may_be_brought_back() -> None:
+    assert against(LEFT, ABSENT) == ()
+    assert against(LEFT, {b"home/a": N.ITSELF, b"home/b": N.ABSENT}) == ()
+    assert against(LEFT, {b"home/a": N.COPY, b"home/b": N.ABSENT}) == ()
+
+
+@pytest.mark.parametrize(
+    ("left", "states", "words"),
+    [
+        (replace(LEFT, open=True), ABSENT, "it is open"),
+        (replace(LEFT, link_count=3), ABSENT, "3 names lead to it on its brick, and 2 were found"),
+        (LEFT, {**ABSENT, b"home/b": N.OTHER}, "something else at home/b"),
+        (LEFT, {b"home/a": N.ABSENT}, "something else at home/b"),
+        (LEFT, {**ABSENT, b"home/b": N.EQUAL}, "home/b is another file in the volume"),
+        (replace(LEFT, names=(COPIES + b"x",), link_count=1), {COPIES + b"x": N.ABSENT}, "where copies are made"),
+    ],
+)
+def test_what_speaks_against_it(left: Leftover, states: dict[bytes, NameState], words: str) -> None:
+    (reason,) = against(left, states)
+    assert words in reason
+
+
+def test_it_is_done_when_every_name_has_the_copy_or_its_equal() -> None:
+    assert is_done({b"a": N.COPY, b"b": N.EQUAL})
+    assert not is_done({b"a": N.COPY, b"b": N.ITSELF})
+    assert not is_done({})
+
+
+def test_a_name_that_is_set_aside_is_still_its_own() -> None:
+    assert originals(replace(LEFT, names=(ASIDE + b"home/a", b"home/a", b"home/b"))) == (b"home/a", b"home/b")
+
+
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        (LEFT, ""),
+        (None, "not on its brick"),
+        (replace(LEFT, open=True), "opened"),
+        (replace(LEFT, size_bytes=4), "changed"),
+        (replace(LEFT, mtime_ns=11), "changed"),
+        (replace(LEFT, ctime_ns=21), "changed"),
+        (replace(LEFT, inode=71), "changed"),
+        (replace(LEFT, gfid=OTHER_GFID), "changed"),
+        (replace(LEFT, xattrs={}), "changed"),
+        (replace(LEFT, uid=7), "changed"),
+        (replace(LEFT, names=(b"home/a",), link_count=1), "names changed"),
+        (replace(LEFT, names=(*LEFT.names, b"home/c"), link_count=3), "names changed"),
+        (replace(LEFT, link_count=3), "names changed"),
+    ],
+)
+def test_whether_it_is_what_it_was(now: Leftover | None, words: str) -> None:
+    assert (words in changed(LEFT, now)) is True
+    assert bool(changed(LEFT, now)) is bool(words)
+
+
+def test_what_was_set_aside_has_another_ctime_and_lies_aside_on_the_brick() -> None:
+    aside = replace(LEFT, names=(ASIDE + b"home/a", b"home/b"), ctime_ns=99)
+    assert changed(LEFT, aside, [b"home/a"]) == ""
+    assert changed(LEFT, replace(aside, mtime_ns=11), [b"home/a"]) == "it changed"
+    # The mount has moved another copy of it, on another brick.
+    assert "another brick" in changed(LEFT, LEFT, [b"home/a"])
+    # A kill between the two steps of putting it back had left both names.
+    both = replace(LEFT, names=(ASIDE + b"home/a", b"home/a", b"home/b"), link_count=3)
+    assert changed(both, aside, [b"home/a"]) == ""
+
+
+def test_times_are_glusters_own_where_it_keeps_them() -> None:
+    assert times_of(LEFT, own=True) == (11, 31)
+    assert times_of(LEFT, own=False) == (10, 30)
+    assert times_of(replace(LEFT, own_times=None), own=True) == (10, 30)
+
+
+def test_what_is_open_on_one_copy_is_open_on_all() -> None:
+    one = BrickLeftovers(brick="gl1:/b", found=(replace(LEFT, open=True),))
+    two = BrickLeftovers(brick="gl2:/b", found=(LEFT, replace(LEFT, gfid=OTHER_GFID), replace(LEFT, gfid=b"")))
+    _, merged = with_open_elsewhere((one, two))
+    assert [left.open for left in merged.found] == [True, False, False]
+
+
+def on(brick: str, **changes: Any) -> BrickLeftovers:
+    return BrickLeftovers(brick=brick, found=(replace(LEFT, brick=brick, **changes),))
+
+
+ARBITER = on("gl3:/b", size_bytes=0, xattrs={}, mtime_ns=99)
+
+
+def test_a_leftover_of_a_whole_set_is_one_and_an_arbiter_is_never_read() -> None:
+    for found in ((on("gl1:/b"), on("gl2:/b", mtime_ns=12, inode=5), ARBITER), (ARBITER, on("gl1:/b"), on("gl2:/b"))):
+        (one,) = united(found, {"gl3:/b"})
+        assert (one.leftover.brick, one.leftover.size_bytes, one.reasons) == ("gl1:/b", 3, ())
+    assert united((ARBITER,), {"gl3:/b"}) == ()
+
+
+@pytest.mark.parametrize(
+    ("second", "third", "words"),
+    [
+        (on("gl2:/b", pending=("trusted.afr.v-client-0",)), ARBITER, "waits to be healed, so gl2:/b"),
+        # The arbiter alone was up when the others changed: it knows whose copy is old.
+        (on("gl2:/b"), on("gl3:/b", pending=("trusted.afr.v-client-1",)), "waits to be healed, so gl3:/b"),
+        (BrickLeftovers(brick="gl2:/b", found=()), ARBITER, "gl2:/b of the same set does not have it"),
+        (on("gl2:/b"), BrickLeftovers(brick="gl3:/b", found=()), "gl3:/b of the same set does not have it"),
+        (on("gl2:/b", names=(b"home/a",)), ARBITER, "other names"),
+        (on("gl2:/b", size_bytes=4), ARBITER, "differ"),
+        (on("gl2:/b", digest=b"other"), ARBITER, "differ"),
+        (on("gl2:/b", xattrs={}), ARBITER, "differ"),
+    ],
+)
+def test_copies_that_do_not_agree_are_left_alone(second: BrickLeftovers, third: BrickLeftovers, words: str) -> None:
+    (one,) = united((on("gl1:/b"), second, third), {"gl3:/b"})
+    (reason,) = one.reasons
+    assert words in reason
+
+
+def test_what_gluster_does_not_know_is_told_once_by_its_name() -> None:
+    strange = replace(LEFT, gfid=b"", names=(b"home/raw",))
+    first, second = (BrickLeftovers(brick=name, found=(strange,)) for name in ("gl1:/b", "gl2:/b"))
+    (one,) = united((first, second))
+    assert one.reasons == ()
+
+
+def test_very_many_are_no_single_files() -> None:
+    assert too_many(MOST_LEFTOVERS) == ""
+    assert "10,001 files are left" in too_many(MOST_LEFTOVERS + 1)

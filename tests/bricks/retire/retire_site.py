@@ -1,0 +1,191 @@
+"""Everything that a retirement works with: a real ledger over a simulated volume."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from migrator.app import new_token
+from migrator.bricks.retire.model import (
+    CatalogedPath,
+    ClientSeen,
+    Endpoint,
+    MovedTree,
+    RetirementState,
+    RetirementSummary,
+    RetireRequest,
+    Uncovered,
+)
+from migrator.bricks.retire.stage import RetirementWorld, WriteList, retire_volume
+from migrator.catalog.model import CatalogRecord, StrangeFiles
+from migrator.core.clock import Clock
+from migrator.core.entry import Entry, EntryType
+from migrator.core.tasks import DaemonThreads
+from migrator.cutover.model import Writers
+from migrator.gluster.model import VolumeState, VolumeTask
+from migrator.hooks.stage import HookPrograms
+from migrator.ledger.ledger import Ledger
+from migrator.purge.model import Proof
+from tests.support.fake_filesystem import FakeFileSystem
+from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
+
+OWN = "10.0.0.1:49151"
+STATE = VolumeState(
+    volume="vol1",
+    volume_id="v",
+    type="Distribute",
+    started=True,
+    bricks=(),
+    options=(),
+    tasks=(),
+    heals=(),
+    peers_down=(),
+)
+
+
+class Rooted(FakeFileSystem):
+    """Its directories are root's alone."""
+
+    def look(self, path: bytes) -> Entry | None:
+        entry = super().look(path)
+        return entry if entry is None or entry.type is not EntryType.DIRECTORY else replace(entry, mode=0o700)
+
+
+class Killed(BaseException):
+    """`kill -9` of the program, here."""
+
+
+def found(path: bytes, *, proof: bool = True, ctime_ns: int = 1) -> tuple[CatalogedPath, Proof | None]:
+    facts = {
+        "size_bytes": 7,
+        "mtime_ns": 1,
+        "uid": 0,
+        "gid": 0,
+        "mode": 0,
+        "symlink_target": None,
+        "rdev": 0,
+        "xattr_digest": None,
+        "ino": 1,
+    }
+    kind = EntryType.FILE
+    row = CatalogedPath(path=path, tree=None, type=kind, ctime_ns=ctime_ns, **facts)  # type: ignore[arg-type]
+    if not proof:
+        return row, None
+    return row, Proof(path=path, type=kind, ctime_ns=1, digest=b"content", algorithm="x", **facts)  # type: ignore[arg-type]
+
+
+@dataclass
+class Volume:
+    """A volume. `fault` is called before and after whatever it does, with the name of it."""
+
+    fault: Callable[[str], None] = lambda _: None
+    state: VolumeState = STATE
+    addresses: tuple[str, ...] = (OWN,)
+    stops: int = 0
+    intents: list[RetirementState | None] = field(default_factory=list)
+    ledger: Ledger | None = None
+
+    async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
+        self.fault("state")
+        return self.state, ()
+
+    async def clients(self) -> tuple[ClientSeen, ...]:
+        self.fault("clients")
+        return tuple(ClientSeen(brick="gl1:/b", address=address) for address in self.addresses)
+
+    async def stop(self) -> None:
+        self.fault("before stop")
+        newest = None if self.ledger is None else self.ledger.retirements.newest()
+        self.intents.append(None if newest is None else newest.state)
+        self.stops += 1
+        self.state = replace(self.state, started=False)
+        self.fault("after stop")
+
+
+@dataclass
+class Site:
+    """What is asked and what is there; `looks` are the paths that one scan after the other finds (the last one again)."""
+
+    ledger: Ledger
+    volume: Volume
+    looks: list[list[tuple[CatalogedPath, Proof | None]]]
+    source: FakeFileSystem = field(default_factory=Rooted)
+    opened: Writers = field(default_factory=Writers)
+    whole: bool = True
+    strange: tuple[StrangeFiles, ...] = ()
+    scans: int = 0
+    locks: FakeLocks = field(default_factory=FakeLocks)
+    clock: Clock = field(default_factory=VirtualClock)
+    hooks: HookPrograms | None = None
+    listed: list[Uncovered] = field(default_factory=list)
+    backups: list[str] = field(default_factory=list)
+
+    async def endpoints(self) -> tuple[Mapping[str, Endpoint], tuple[str, ...]]:
+        return {OWN: Endpoint.OWN_MOUNT}, ()
+
+    async def find_writers(self, trees: Sequence[bytes]) -> Writers:
+        return self.opened
+
+    async def scan(self) -> CatalogRecord:
+        self.volume.fault("scan")
+        self.scans += 1
+        record = CatalogRecord(
+            name=f"c{self.scans}",
+            scan_id=self.ledger.scans.start(catalog=f"c{self.scans}", via="bricks", at_s=self.clock.now_s()),
+            site_id="s",
+            via="bricks",
+            trees=(),
+            parts=(),
+            started_at_s=self.clock.now_s(),
+            finished_at_s=self.clock.now_s(),
+            whole=self.whole,
+            reasons=() if self.whole else ("a directory could not be read",),
+            rows=0,
+            files=0,
+            directories=0,
+            size_bytes=0,
+            problems=0,
+            strange=self.strange,
+        )
+        self.ledger.scans.finish(record)
+        return record
+
+    def paths(self, catalog: str, moved: Sequence[MovedTree]) -> Iterator[Sequence[tuple[CatalogedPath, Proof | None]]]:
+        yield self.looks[min(int(catalog[1:]), len(self.looks)) - 1]
+
+    @contextmanager
+    def list_to(self, directory: str) -> Iterator[tuple[WriteList, str]]:
+        def write(more: Iterable[Uncovered]) -> None:
+            self.listed.extend(more)
+
+        self.listed.clear()
+        yield write, f"{directory}/list"
+
+    def back_up(self, name: str) -> None:
+        self.volume.fault("back up")
+        self.backups.append(name)
+
+    def world(self) -> RetirementWorld:
+        return RetirementWorld(
+            volume=self.volume,
+            source=self.source,
+            target_root=b"/mnt/beegfs",
+            writers=self,
+            endpoints=self.endpoints,
+            scan=self.scan,
+            cover=self,
+            manifests=None,  # type: ignore[arg-type]  # no user was moved: none is asked
+            list_to=self.list_to,
+            back_up=self.back_up,
+            hooks=self.hooks,
+            ledger=self.ledger,
+            locks=self.locks,
+            files=FakeRunFiles(),
+            progress=FakeProgress(),
+            clock=self.clock,
+            blocking=inline if self.hooks is None else DaemonThreads(),
+            tokens=new_token,
+        )
+
+    def retire(self, *, confirm: str | None = "vol1", dry_run: bool = False) -> RetirementSummary:
+        return asyncio.run(retire_volume(RetireRequest(pid=1, confirm=confirm, dry_run=dry_run), self.world()))

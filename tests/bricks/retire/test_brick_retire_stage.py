@@ -1,0 +1,345 @@
+"""`brick retire` as a stage: a real ledger, with a volume that is told what to say, killed and disturbed at every place."""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator.bench.model import BENCH_NAME
+from migrator.bricks.retire.model import RetireEnding, RetirementState, UncoveredKind
+from migrator.catalog.model import StrangeFiles
+from migrator.core.clock import SystemClock
+from migrator.core.errors import LockHeld, Refused, ToolFailed
+from migrator.core.probe import PROBE_NAME
+from migrator.cutover.model import OpenFile, OpenKind, Writers
+from migrator.fs.model import TRASH_NAME, TargetCapabilities
+from migrator.gluster.model import Brick
+from migrator.hooks.stage import HookPrograms
+from migrator.hosts.process import LocalProcesses
+from migrator.ledger.ledger import open_ledger
+from migrator.ledger.model import SiteRecord
+from migrator.purge.model import PURGE_NAME
+from tests.bricks.retire.retire_site import OWN, STATE, Killed, Site, Volume, found
+from tests.support.cli_site import Site as PosixSite
+from tests.support.fake_filesystem import IDENTITY
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with open_ledger(tmp_path / "ledger.db", create=True) as ledger:
+        ledger.site.create(
+            SiteRecord(
+                site_id="s",
+                name="rehearsal",
+                created_at_s=1.0,
+                source=IDENTITY,
+                target=IDENTITY,
+                capabilities=TargetCapabilities(),
+                capabilities_probed_at_s=1.0,
+            )
+        )
+        made = Site(ledger, Volume(ledger=ledger), [[found(b"home/alice/x"), found(b"home/alice/y", ctime_ns=2)]])
+        made.source.add(b"home/alice/y", b"content")
+        yield made
+
+
+def test_a_volume_that_is_covered_is_stopped_once_after_intent_and_backup(site: Site) -> None:
+    done = site.retire()
+    assert (done.ending, site.volume.stops, site.volume.intents) == (RetireEnding.DONE, 1, [RetirementState.STOPPING])
+    assert done.cover is not None
+    assert (done.cover.proven.paths, done.cover.read.paths, done.cover.uncovered) == (2, 1, {})
+    assert done.retirement is not None
+    assert done.retirement.state is RetirementState.RETIRED
+    assert site.backups == [f"retirement-{done.retirement.id}"]
+    assert site.scans == 2, "once before the intent, and once right before the stop"
+    again = site.retire()
+    assert (again.ending, again.exit_code.value, site.volume.stops) == (RetireEnding.DONE_BEFORE, 0, 1)
+
+
+def test_it_is_stopped_only_by_its_name(site: Site) -> None:
+    for confirm in (None, "vol", "vol2"):
+        with pytest.raises(Refused, match="not confirmed"):
+            site.retire(confirm=confirm)
+    assert (site.volume.stops, site.scans) == (0, 0)
+
+
+@pytest.mark.guarantee("retire")
+def test_what_nothing_covers_is_listed_whole_and_nothing_is_touched(site: Site) -> None:
+    strays = [found(b"stray/%03d\n" % number, proof=False) for number in range(50)]
+    site.looks = [[*site.looks[0], *reversed(strays)]]
+    refused = site.retire()
+    assert (refused.exit_code.value, site.volume.stops) == (4, 0)
+    assert refused.cover is not None
+    assert {kind: (one.paths, one.size_bytes) for kind, one in refused.cover.uncovered.items()} == {
+        UncoveredKind.OUTSIDE: (50, 350)
+    }
+    assert [one.path for one in refused.cover.examples] == [row.path for row, _ in strays[:20]]
+    assert {one.path for one in site.listed} == {row.path for row, _ in strays}
+    assert site.ledger.retirements.newest() is None
+
+
+def test_content_that_is_another_one_is_seen_where_only_the_ctime_tells(site: Site) -> None:
+    site.source.nodes[b"home/alice/y"] = replace(site.source.nodes[b"home/alice/y"], content=b"another")
+    refused = site.retire()
+    assert refused.cover is not None
+    assert list(refused.cover.uncovered) == [UncoveredKind.CHANGED]
+    assert site.volume.stops == 0
+
+
+@pytest.mark.guarantee("retire")
+def test_what_comes_between_the_first_look_and_the_stop_stops_it(site: Site) -> None:
+    site.looks.append([*site.looks[0], found(b"new", proof=False)])
+    assert site.retire().exit_code.value == 4
+    newest = site.ledger.retirements.newest()
+    assert newest is not None
+    assert (newest.state, site.volume.stops) == (RetirementState.GIVEN_UP, 0)
+    assert [one.path for one in site.listed] == [b"new"]
+    # It is taken away by hand, and the same command begins another attempt.
+    site.looks = site.looks[:1]
+    assert site.retire().ending is RetireEnding.DONE
+
+
+def _client(site: Site) -> None:
+    site.volume.addresses = (OWN, "10.0.0.9:49150")
+
+
+def _open(site: Site) -> None:
+    one = OpenFile(host="gl1", path=b"/home/x", kind=OpenKind.FILE, writable=False)
+    site.opened = Writers(open_files=(one,))
+
+
+def _not_whole(site: Site) -> None:
+    site.whole = False
+
+
+def _past_gluster(site: Site) -> None:
+    site.strange = (StrangeFiles(brick="gl1:/b", files=1, paths=(b"home/placed",)),)
+
+
+def _sick(site: Site) -> None:
+    site.source.sick = ("brick gl1:/b is down",)
+
+
+def _kept(site: Site) -> None:
+    site.source.add(PURGE_NAME + b"/cutover-000001")
+
+
+def _of_a_bench(site: Site) -> None:
+    site.source.add(BENCH_NAME + b"/thesis", b"of a user, or of a bench that was killed")
+
+
+def _among_probes(site: Site) -> None:
+    site.source.add(PROBE_NAME)
+    site.source.add(PROBE_NAME + b"/thesis", b"of a user")
+
+
+def _a_trash_of_a_user(site: Site) -> None:
+    site.source.add(TRASH_NAME, b"no directory at all")
+
+
+def _a_brick_that_was_not_asked(site: Site) -> None:
+    brick = Brick(name="gl2:/b", host="gl2", path=b"/b", online=True)
+    site.volume.state = replace(site.volume.state, bricks=(brick,))
+
+
+@pytest.mark.parametrize(
+    "disturb",
+    [
+        *(_client, _open, _not_whole, _past_gluster, _sick, _kept),
+        *(_of_a_bench, _among_probes, _a_trash_of_a_user, _a_brick_that_was_not_asked),
+    ],
+)
+def test_a_guard_refuses_it(site: Site, disturb: Callable[[Site], None]) -> None:
+    disturb(site)
+    refused = site.retire()
+    assert (refused.ending, site.volume.stops) == (RetireEnding.HALTED, 0)
+    assert refused.reasons
+    assert site.ledger.retirements.newest() is None
+
+
+def test_a_trash_of_its_own_and_probes_speak_against_nothing(site: Site) -> None:
+    site.source.add(TRASH_NAME + b"/back-000001/home/alice/old", b"old")
+    for name in (b"entry-00", b"probe-15", b"complete"):
+        site.source.add(PROBE_NAME + b"/" + name, b"")
+    assert site.retire().ending is RetireEnding.DONE
+
+
+def test_what_gluster_itself_has_open_is_nobodys(site: Site) -> None:
+    own = OpenFile(host="gl1", path=b"/.glusterfs/00", kind=OpenKind.DIRECTORY, writable=False)
+    site.opened = Writers(open_files=(own,))
+    assert site.retire().ending is RetireEnding.DONE
+
+
+@pytest.mark.parametrize("lock", ["run", "scan", "drain"])
+def test_it_waits_for_nobody_and_disturbs_nobody(site: Site, lock: str) -> None:
+    with site.locks.hold(lock, "something"), pytest.raises(LockHeld):
+        site.retire()
+    assert site.volume.stops == 0
+
+
+def test_a_dry_run_takes_the_decision_by_a_newer_catalog_and_writes_nothing(site: Site) -> None:
+    assert "migrator scan" in site.retire(confirm=None, dry_run=True).reasons[0]
+    asyncio.run(site.scan())
+    planned = site.retire(confirm=None, dry_run=True)
+    assert (planned.ending, planned.cover and planned.cover.catalog) == (RetireEnding.PLANNED, "c1")
+    assert (site.scans, site.volume.stops, site.listed) == (1, 0, [])
+    assert site.ledger.retirements.newest() is None
+    assert site.ledger.runs.latest() is None
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("nth", range(4))
+@pytest.mark.parametrize("place", ["state", "clients", "scan", "back up", "before stop", "after stop"])
+def test_killed_anywhere_the_same_command_brings_it_to_its_end(site: Site, place: str, nth: int) -> None:
+    seen = 0
+
+    def kill(name: str) -> None:
+        nonlocal seen
+        seen += name == place
+        if name == place and seen == nth + 1:
+            raise Killed
+
+    site.volume.fault = kill
+    try:
+        site.retire()
+    except Killed:
+        assert site.locks.held == set()
+    site.volume.fault = lambda _: None
+    ended = site.retire()
+    assert ended.ending in (RetireEnding.DONE, RetireEnding.DONE_BEFORE)
+    assert site.volume.stops == 1
+    assert site.volume.intents == [RetirementState.STOPPING]
+    newest = site.ledger.retirements.newest()
+    assert newest is not None
+    assert (newest.id, newest.state) == (1, RetirementState.RETIRED)
+
+
+def test_an_answer_that_is_lost_is_no_refusal_and_a_refusal_gives_it_up(site: Site) -> None:
+    def fail(place: str) -> Callable[[str], None]:
+        def fault(name: str) -> None:
+            if name == place:
+                raise ToolFailed("gluster says: no")
+
+        return fault
+
+    site.volume.fault = fail("before stop")
+    with pytest.raises(ToolFailed, match="says: no"):
+        site.retire()
+    newest = site.ledger.retirements.newest()
+    assert newest is not None
+    assert (newest.state, newest.failure) == (RetirementState.GIVEN_UP, "gluster says: no")
+    site.volume.fault = fail("after stop")
+    assert site.retire().ending is RetireEnding.DONE
+    assert site.volume.stops == 1
+
+
+def test_a_volume_that_somebody_else_has_stopped_is_not_called_retired(site: Site) -> None:
+    site.volume.state = replace(STATE, started=False)
+    refused = site.retire()
+    assert refused.ending is RetireEnding.HALTED
+    assert "gluster volume start vol1" in refused.hint
+    assert site.ledger.retirements.newest() is None
+
+
+def test_a_retired_volume_may_be_deleted_and_another_one_is_another(site: Site) -> None:
+    assert site.retire().ending is RetireEnding.DONE
+
+    def gone(name: str) -> None:
+        raise ToolFailed("Volume vol1 does not exist")
+
+    site.volume.fault = gone
+    assert site.retire().ending is RetireEnding.DONE_BEFORE
+    site.volume.fault = lambda _: None
+    site.volume.state = replace(STATE, volume_id="w", started=False)
+    assert site.retire().ending is RetireEnding.HALTED
+
+
+def test_what_was_killed_before_the_stop_does_not_stand_for_a_stop_by_others_after_a_refusal(site: Site) -> None:
+    def kill(name: str) -> None:
+        if name == "before stop":
+            raise Killed
+
+    site.volume.fault = kill
+    with pytest.raises(Killed):
+        site.retire()
+    site.volume.fault = lambda _: None
+    site.looks = [[*site.looks[0], found(b"new", proof=False)]]
+    assert site.retire().exit_code.value == 4
+    site.volume.state = replace(STATE, started=False)
+    assert site.retire().ending is RetireEnding.HALTED
+    newest = site.ledger.retirements.newest()
+    assert newest is not None
+    assert newest.state is RetirementState.GIVEN_UP
+
+
+@pytest.mark.parametrize("place", ["back up", "scan"])
+def test_what_was_killed_before_its_last_look_does_not_stand_for_a_stop_by_others(site: Site, place: str) -> None:
+    def kill(name: str) -> None:
+        newest = site.ledger.retirements.newest()
+        if name == place and newest is not None:
+            raise Killed
+
+    site.volume.fault = kill
+    with pytest.raises(Killed):
+        site.retire()
+    site.volume.fault = lambda _: None
+    site.volume.state = replace(STATE, started=False)
+    assert site.retire().ending is RetireEnding.HALTED
+    # Started again, the same attempt goes on.
+    site.volume.state = STATE
+    done = site.retire()
+    assert (done.ending, done.retirement and done.retirement.id) == (RetireEnding.DONE, 1)
+
+
+def test_a_source_without_a_volume_is_told_why_it_cannot_be_retired(tmp_path: Path) -> None:
+    posix = PosixSite(directory=tmp_path, source=tmp_path / "source", target=tmp_path / "target")
+    for path in (posix.source, posix.target):
+        path.mkdir()
+    posix.write()
+    posix.fails(2, "brick", "retire", "--confirm", "vol1", says=("it is no Gluster volume",))
+
+
+def hooked(site: Site, directory: Path, **texts: str) -> Path:
+    """Real hooks that note their calls."""
+    site.clock = SystemClock()
+    site.hooks = HookPrograms(
+        LocalProcesses(grace_s=0.5, one_output=True),
+        directory=os.fsencode(directory / "hooks"),
+        site_file=os.fsencode(directory / "site.toml"),
+        timeout_s=60.0,
+    )
+    calls = directory / "calls"
+    for event, text in texts.items():
+        file = directory / "hooks" / f"{event}-retire.d" / "50-tell"
+        file.parent.mkdir(parents=True, mode=0o755)
+        file.write_text(f'#!/bin/sh\necho "$MIGRATOR_STAGE $MIGRATOR_STATE" >>{calls}\n{text}\n')
+        file.chmod(0o755)
+    return calls
+
+
+def test_hooks_are_called_around_it_and_those_owed_after_a_kill_by_the_next_call(site: Site, tmp_path: Path) -> None:
+    calls = hooked(site, tmp_path, pre="exit 0", post="exit 0")
+
+    def kill(name: str) -> None:
+        if name == "after stop":
+            raise Killed
+
+    site.volume.fault = kill
+    with pytest.raises(Killed):
+        site.retire()
+    site.volume.fault = lambda _: None
+    for _ in range(2):
+        assert site.retire().ending is RetireEnding.DONE_BEFORE
+    assert calls.read_text().splitlines() == ["pre-retire ", "post-retire done"]
+
+
+def test_a_hook_that_refuses_it_leaves_the_volume_alone(site: Site, tmp_path: Path) -> None:
+    hooked(site, tmp_path, pre="echo 'the backup is not done' >&2; exit 1")
+    with pytest.raises(Refused, match="the backup is not done"):
+        site.retire()
+    newest = site.ledger.retirements.newest()
+    assert newest is not None
+    assert (newest.state, site.volume.stops) == (RetirementState.GIVEN_UP, 0)

@@ -1,0 +1,318 @@
+"""Whether the source volume may be retired: what covers each path, what speaks against it, and what is done next."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.bricks.retire.model import (
+    CatalogedPath,
+    ClientSeen,
+    Cover,
+    RetirementRecord,
+    RetirementState,
+    RetireStep,
+    Uncovered,
+    UncoveredKind,
+)
+from migrator.bricks.retire.rules import (
+    OWN_NAMES,
+    RetireFacts,
+    catalog_problem,
+    judge_content,
+    judge_path,
+    manifest_problem,
+    next_step,
+    retire_problems,
+)
+from migrator.core.entry import EntryType, UserTree
+from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState, OpenFile, OpenKind, Writers
+from migrator.gluster.model import Brick, BrickHeal, SourceHealth, TaskKind, TaskStatus, VolumeState, VolumeTask
+from migrator.purge.model import Archive, Proof
+from tests.support.records import verification
+
+ALICE = b"home/alice"
+FOUND = CatalogedPath(
+    path=ALICE + b"/file",
+    tree=ALICE,
+    type=EntryType.FILE,
+    size_bytes=7,
+    mtime_ns=10,
+    ctime_ns=11,
+    uid=1000,
+    gid=100,
+    mode=0o644,
+    symlink_target=None,
+    rdev=0,
+    xattr_digest=b"x",
+    ino=5,
+)
+PROOF = Proof(
+    path=FOUND.path,
+    type=EntryType.FILE,
+    size_bytes=7,
+    mtime_ns=10,
+    ctime_ns=11,
+    uid=1000,
+    gid=100,
+    mode=0o644,
+    symlink_target=None,
+    rdev=0,
+    xattr_digest=b"x",
+    digest=b"d",
+    algorithm="xxh128",
+    ino=5,
+)
+STATE = VolumeState(
+    volume="vol1",
+    volume_id="v",
+    type="Distribute",
+    started=True,
+    bricks=(Brick(name="gl1:/b", host="gl1", path=b"/b", online=True),),
+    options=(),
+    tasks=(),
+    heals=(),
+    peers_down=(),
+)
+FACTS = RetireFacts(
+    mounts=(),
+    health=SourceHealth(problems=(), fingerprint="f", state=STATE),
+    tasks=(),
+    cutovers=(),
+    drains=(),
+    additions=(),
+    clients=(),
+    clients_unseen=(),
+    opened=Writers(),
+    purge_left=False,
+    strange=(),
+)
+
+
+def judged(found: CatalogedPath, proof: Proof | None) -> Cover | UncoveredKind:
+    verdict = judge_path(found, proof, moved={ALICE}, unproven={b"home/bob"})
+    return verdict.kind if isinstance(verdict, Uncovered) else verdict
+
+
+def small(least: int = 0) -> st.SearchStrategy[int]:
+    return st.integers(least, 2)
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> tuple[CatalogedPath, Proof]:
+    """A path and a proof that differ in few facts, or in none."""
+    kinds = st.sampled_from([EntryType.FILE, EntryType.SYMLINK, EntryType.FIFO])
+    facts = {
+        "type": draw(kinds),
+        "size_bytes": draw(small()),
+        "mtime_ns": draw(small()),
+        "ctime_ns": draw(small()),
+        "uid": draw(small()),
+        "gid": draw(small()),
+        "mode": draw(small()),
+        "symlink_target": draw(st.sampled_from([None, b"a", b"b"])),
+        "rdev": draw(small()),
+        "xattr_digest": draw(st.sampled_from([None, b"x", b"y"])),
+        "ino": draw(small(1)),
+    }
+    other = {name: draw(st.just(value) | st.just(value)) for name, value in facts.items()}
+    for name in draw(st.sets(st.sampled_from(sorted(facts)), max_size=2)):
+        other[name] = draw(
+            {
+                "type": kinds,
+                "symlink_target": st.sampled_from([None, b"a", b"b"]),
+                "xattr_digest": st.sampled_from([None, b"x", b"y"]),
+                "ino": small(1),
+            }.get(name, small())
+        )
+    found = CatalogedPath(path=FOUND.path, tree=ALICE, **facts)  # type: ignore[arg-type]
+    digest = draw(st.sampled_from([None, b"d"]))
+    archive = draw(st.none() | st.just(Archive(path=b"a", size_bytes=1)))
+    proof = Proof(path=FOUND.path, digest=digest, algorithm="xxh128", archive=archive, **other)  # type: ignore[arg-type]
+    return found, proof
+
+
+@given(pairs())
+def test_what_is_covered_is_what_was_verified_in_every_fact(pair: tuple[CatalogedPath, Proof]) -> None:
+    found, proof = pair
+    same = all(
+        getattr(found, name) == getattr(proof, name)
+        for name in ("type", "mtime_ns", "uid", "gid", "mode", "symlink_target", "rdev", "xattr_digest")
+    )
+    if found.type is not EntryType.FILE:
+        assert judged(found, proof) is (Cover.PROVEN if same else UncoveredKind.CHANGED)
+        return
+    if not same or found.size_bytes != proof.size_bytes:
+        assert judged(found, proof) is UncoveredKind.CHANGED
+    elif proof.digest is None or proof.archive is not None:
+        assert judged(found, proof) is UncoveredKind.CONTENT
+    else:
+        untouched = (found.ctime_ns, found.ino) == (proof.ctime_ns, proof.ino)
+        assert judged(found, proof) is (Cover.PROVEN if untouched else Cover.READ)
+
+
+@given(st.sampled_from([None, ALICE, b"home/bob", b"home/carol"]), st.binary(min_size=1, max_size=8))
+def test_without_a_proof_nothing_is_covered_but_what_this_program_has_put_into_the_root(
+    tree: bytes | None, name: bytes
+) -> None:
+    kinds = {
+        None: UncoveredKind.OUTSIDE,
+        ALICE: UncoveredKind.NEW,
+        b"home/bob": UncoveredKind.UNPROVEN,
+        b"home/carol": UncoveredKind.NOT_MOVED,
+    }
+    name = name.replace(b"/", b"_")
+    for own in OWN_NAMES:
+        assert judged(replace(FOUND, tree=None, path=own + b"/" + name), None) is Cover.OWN
+        assert judged(replace(FOUND, tree=tree, path=b"home/" + own + b"/" + name), None) is kinds[tree]
+        assert judged(replace(FOUND, tree=tree, path=own + b"_" + name), None) is kinds[tree]
+
+
+def test_what_a_purge_has_kept_is_not_the_programs_own() -> None:
+    assert (
+        judged(replace(FOUND, tree=None, path=b".migrator-purge/cutover-000001/tree/x"), None) is UncoveredKind.OUTSIDE
+    )
+
+
+def test_a_path_outside_every_tree_of_now_is_covered_by_the_manifest_that_has_it() -> None:
+    assert judged(replace(FOUND, tree=None), PROOF) is Cover.PROVEN
+
+
+def test_content_that_was_read_decides() -> None:
+    assert judge_content(FOUND, PROOF, b"d", "") is Cover.PROVEN
+    for digest, problem, kind in (
+        (b"e", "", UncoveredKind.CHANGED),
+        (b"d", "changed while it was read", UncoveredKind.CONTENT),
+        (None, "could not be read: Input/output error", UncoveredKind.CONTENT),
+        (None, "", UncoveredKind.CONTENT),
+    ):
+        verdict = judge_content(FOUND, PROOF, digest, problem)
+        assert isinstance(verdict, Uncovered)
+        assert (verdict.kind, verdict.size_bytes) == (kind, 7)
+
+
+@pytest.mark.parametrize(
+    ("state", "started", "step"),
+    [
+        (None, True, RetireStep.LOOK),
+        (RetirementState.RETIRING, True, RetireStep.LOOK),
+        (RetirementState.RETIRED, True, RetireStep.LOOK),
+        (RetirementState.GIVEN_UP, True, RetireStep.LOOK),
+        (None, False, RetireStep.STOPPED_BY_OTHERS),
+        (RetirementState.GIVEN_UP, False, RetireStep.STOPPED_BY_OTHERS),
+        (RetirementState.RETIRING, False, RetireStep.STOPPED_BY_OTHERS),
+        (RetirementState.STOPPING, True, RetireStep.LOOK),
+        (RetirementState.STOPPING, False, RetireStep.WRITE_DOWN),
+        (RetirementState.RETIRED, False, RetireStep.DONE_BEFORE),
+    ],
+)
+def test_what_gluster_says_decides_what_is_next(state: RetirementState | None, started: bool, step: RetireStep) -> None:
+    record = None
+    if state is not None:
+        record = RetirementRecord(
+            id=1,
+            volume="vol1",
+            volume_id="v",
+            state=state,
+            intended_at_s=1.0,
+            ended_at_s=None,
+            catalog="c",
+            files=0,
+            size_bytes=0,
+        )
+    assert next_step(record, started=started) is step
+
+
+def cutover(state: CutoverState) -> CutoverRecord:
+    return CutoverRecord(
+        id=1,
+        plan="p",
+        batch=1,
+        tree=UserTree(path=ALICE, user="alice"),
+        attempt=1,
+        state=state,
+        times={state: 1.0},
+        predicted_freeze_s=None,
+        notes=CutoverNotes(verification_id=3),
+    )
+
+
+def with_state(change: Callable[[VolumeState], VolumeState]) -> RetireFacts:
+    return replace(FACTS, health=replace(FACTS.health, state=change(STATE)))
+
+
+OPEN = OpenFile(host="gl1", path=b"home/alice/x\n", kind=OpenKind.FILE, writable=False)
+TASK = VolumeTask(
+    id="t", kind=TaskKind.REMOVE_BRICK, name="Remove brick", status=TaskStatus.IN_PROGRESS, bricks=("gl1:/b",)
+)
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        (replace(FACTS, mounts=("the source has no sentinel",)), "sentinel"),
+        (replace(FACTS, health=SourceHealth(problems=("brick gl1:/b is down",), fingerprint="")), "is down"),
+        (replace(FACTS, health=SourceHealth(problems=(), fingerprint="")), "pool"),
+        (with_state(lambda state: replace(state, peers_down=None)), "pool"),
+        (with_state(lambda state: replace(state, peers_down=("gl2",))), "gl2 is not connected"),
+        (with_state(lambda state: replace(state, replica_count=3, heals=None)), "healed is not known"),
+        (
+            with_state(lambda state: replace(state, heals=(BrickHeal(brick="b", status="Connected", entries=2),))),
+            "2 ent",
+        ),
+        (
+            with_state(lambda state: replace(state, heals=(BrickHeal(brick="b", status="no", entries=None),))),
+            "not known",
+        ),
+        (replace(FACTS, tasks=None), "moves files is not known"),
+        (replace(FACTS, tasks=(TASK,)), "is not over"),
+        (replace(FACTS, drains=("gl1:/b",)), "a drain of gl1:/b"),
+        (replace(FACTS, additions=("gl1:/b",)), "an addition of gl1:/b"),
+        (replace(FACTS, cutovers=(cutover(CutoverState.FROZEN),)), "alice may be frozen"),
+        (replace(FACTS, cutovers=(cutover(CutoverState.PURGING),)), "purge of alice"),
+        (replace(FACTS, purge_left=None), "is not known"),
+        (replace(FACTS, purge_left=True), "purge has left"),
+        (replace(FACTS, clients=None), "connected to the bricks is not known"),
+        (replace(FACTS, clients_unseen=("gl1: no answer",)), "gl1: no answer"),
+        (replace(FACTS, clients=(ClientSeen(brick="gl1:/b", address="10.0.0.9:49151"),)), "10.0.0.9 (1 connection)"),
+        (replace(FACTS, opened=Writers(unseen=("brick gl1:/b",))), "open was not seen"),
+        (replace(FACTS, opened=Writers(open_files=(OPEN, OPEN))), "1 path is open: home/alice/x\\x0a"),
+    ],
+)
+def test_each_thing_alone_speaks_against_it(facts: RetireFacts, words: str) -> None:
+    assert any(words in problem for problem in retire_problems(facts))
+
+
+def test_nothing_speaks_against_a_quiet_volume_whose_users_were_moved() -> None:
+    resting = tuple(cutover(state) for state in (CutoverState.RETAINED, CutoverState.PURGED, CutoverState.REVERTED))
+    done = replace(TASK, kind=TaskKind.REBALANCE, name="Rebalance", status=TaskStatus.COMPLETED)
+    assert retire_problems(replace(FACTS, cutovers=resting, tasks=(done,))) == ()
+
+
+def test_only_the_manifest_that_the_cutover_rests_on_counts_as_it_was_written() -> None:
+    proof = partial(verification, trees=(ALICE,))
+    record = cutover(CutoverState.RETAINED)
+    assert manifest_problem(record, proof(), "d") is None
+    for other, digest in (
+        (None, "d"),
+        (proof(manifest=None), None),
+        (proof(finished_at_s=None), "d"),
+        (proof(whole=False), "d"),
+        (proof(trees=(b"home/bob",)), "d"),
+        (proof(), None),
+        (proof(), "e"),
+    ):
+        assert manifest_problem(record, other, digest) is not None
+
+
+def test_a_dry_run_needs_a_whole_catalog_that_is_newer_than_every_change() -> None:
+    def problem(
+        *, name: str | None = "c", whole: bool = True, scope: tuple[bytes, ...] = (), at_s: float = 9.0
+    ) -> str | None:
+        return catalog_problem(name=name, whole=whole, scope=scope, started_at_s=at_s, changed_at_s=8.0)
+
+    assert problem() is None
+    assert all((problem(name=None), problem(whole=False), problem(scope=(ALICE,)), problem(at_s=8.0)))

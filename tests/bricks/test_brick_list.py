@@ -1,0 +1,170 @@
+"""What is told of bricks, from a look and a catalog."""
+
+from dataclasses import replace
+from typing import Any
+
+from migrator.bricks.list import Uses, brick_listing, users_of
+from migrator.bricks.model import BrickListing, BrickRoom, BrickState, BrickUse
+from migrator.catalog.model import CatalogRecord
+from migrator.core.entry import UserTree
+from migrator.gluster.model import Brick, TaskKind, TaskProgress, TaskStatus, VolumeState, VolumeTask
+
+
+def use(user: str | None, files: int, size_bytes: int) -> BrickUse:
+    return BrickUse(user=user, files=files, size_bytes=size_bytes, allocated_bytes=4096)
+
+
+def volume(count: int = 3, *, replicas: int = 1, arbiter: bool = False) -> VolumeState:
+    return VolumeState(
+        volume="vol1",
+        volume_id="id",
+        type="Distribute",
+        started=True,
+        bricks=tuple(
+            Brick(
+                name=f"gl{number}:/b",
+                host=f"gl{number}",
+                path=b"/b",
+                online=True,
+                arbiter=arbiter and number % replicas == 0,
+            )
+            for number in range(1, count + 1)
+        ),
+        options=(),
+        tasks=(),
+        replica_count=replicas,
+        peers_down=(),
+    )
+
+
+CATALOG = CatalogRecord(
+    name="catalog-1",
+    scan_id=1,
+    site_id="s",
+    via="bricks",
+    trees=(UserTree(path=b"home/alice", user="alice"), UserTree(path=b"home/new", user="new")),
+    parts=(),
+    started_at_s=5.0,
+    finished_at_s=6.0,
+    whole=True,
+    reasons=(),
+    rows=0,
+    files=0,
+    directories=0,
+    size_bytes=0,
+    problems=0,
+)
+USES: Uses = {
+    "gl1:/b": (use("alice", 3, 300), use(None, 1, 5)),
+    "gl2:/b": (),
+    "gl3:/b": (use("bob", 2, 20), use("alice", 1, 1)),
+}
+
+
+def listing(state: VolumeState | None = None, **changes: Any) -> BrickListing:
+    facts: dict[str, Any] = {
+        "state": state or volume(),
+        "version": "10.3",
+        "versions": {"gl1": "10.3", "gl2": "10.3", "gl3": "10.3"},
+        "rooms": {},
+        "tasks": (),
+        "progress": {},
+        "catalog": CATALOG,
+        "uses": USES,
+    }
+    return brick_listing(**{**facts, **changes})
+
+
+def test_every_brick_with_what_is_known_of_it() -> None:
+    room = BrickRoom(device="/dev/sda", free_bytes=7)
+    found = listing(rooms={"gl2:/b": room})
+    assert [(brick.name, brick.subvolume, brick.files, brick.size_bytes) for brick in found.bricks] == [
+        ("gl1:/b", 1, 4, 305),
+        ("gl2:/b", 2, 0, 0),
+        ("gl3:/b", 3, 3, 21),
+    ]
+    assert [brick.room for brick in found.bricks] == [BrickRoom(), room, BrickRoom()]
+    assert (found.notes, found.catalog, found.catalog_at_s) == ((), "catalog-1", 5.0)
+
+
+def test_the_faults_of_every_version_in_the_pool_are_told() -> None:
+    mixed = listing(versions={"gl1": "10.3", "gl2": "11.0"})
+    assert any(fault.reference == "#4148" and fault.stops_drain for fault in mixed.faults)
+    assert mixed.faults[0].stops_drain
+    assert len(set(mixed.faults)) == len(mixed.faults)
+    assert any("10.3 on gl1, 11.0 on gl2" in note for note in mixed.notes)
+    assert not any(fault.reference == "#4148" for fault in listing().faults)
+    silent = listing(versions={"gl1": "10.3", "gl2": None})
+    assert any(fault.reference == "#4148" for fault in silent.faults)
+    assert any("on gl2 is not known" in note for note in silent.notes)
+    assert any("[source.hosts]" in note for note in listing(versions={}).notes)
+
+
+def test_up_down_and_not_known() -> None:
+    state = volume()
+    bricks = tuple(replace(brick, online=up) for brick, up in zip(state.bricks, (True, False, None), strict=True))
+    found = listing(replace(state, bricks=bricks))
+    assert [brick.state for brick in found.bricks] == [BrickState.UP, BrickState.DOWN, BrickState.UNKNOWN]
+
+
+def test_who_uses_what() -> None:
+    found = listing(user="alice")
+    assert [brick.uses for brick in found.bricks] == [(use("alice", 3, 300),), (), (use("alice", 1, 1),)]
+    assert found.user == "alice"
+    assert users_of(USES, CATALOG) == {"alice", "bob", "new"}
+    assert users_of({}, None) == frozenset()
+
+
+def test_of_a_replica_set_one_copy_was_read_and_the_others_hold_the_same() -> None:
+    state = volume(6, replicas=3, arbiter=True)
+    found = listing(state, uses={"gl2:/b": (use("alice", 3, 300),), "gl4:/b": ()})
+    first, second, arbiter, *others = found.bricks
+    assert first.uses == second.uses == (use("alice", 3, 300),)
+    assert arbiter.uses == (BrickUse(user="alice", files=3, size_bytes=0, allocated_bytes=0),)
+    assert [brick.uses for brick in others] == [(), (), ()]
+    assert [brick.subvolume for brick in found.bricks] == [1, 1, 1, 2, 2, 2]
+
+
+def test_a_catalog_of_the_mount_tells_no_bricks_and_it_is_said() -> None:
+    found = listing(uses={None: (use("alice", 4, 301),)})
+    assert [brick.uses for brick in found.bricks] == [None] * 3
+    assert [brick.files for brick in found.bricks] == [None] * 3
+    (note,) = found.notes
+    assert "through the mount" in note
+    assert "scan --via bricks" in note
+
+
+def test_no_catalog_one_that_is_not_whole_and_one_of_other_bricks() -> None:
+    assert "nothing was scanned yet" in listing(catalog=None, uses={}).notes[0]
+    assert listing(catalog=None, uses={}).catalog is None
+    assert "is not whole" in listing(catalog=replace(CATALOG, whole=False)).notes[0]
+    (note,) = listing(uses={**USES, "gl9:/b": ()}).notes
+    assert "gl9:/b" in note
+    (note,) = listing(uses={**USES, None: (use("alice", 2, 1),)}).notes
+    assert note.startswith("2 files of catalog catalog-1 were read through the mount")
+
+
+def test_a_brick_that_came_after_the_catalog_is_not_known_to_be_empty() -> None:
+    found = listing(volume(4))
+    assert found.bricks[3].uses is None
+
+
+def test_what_cannot_be_told_is_said() -> None:
+    notes = listing(replace(volume(), started=False), version=None).notes
+    assert any("is not started" in note for note in notes)
+    assert any("every known fault is listed" in note for note in notes)
+    assert any("dispersed" in note for note in listing(replace(volume(3), disperse_count=3)).notes)
+
+
+def test_a_brick_list_that_does_not_divide_is_shown_all_the_same() -> None:
+    assert [brick.subvolume for brick in listing(volume(4, replicas=3)).bricks] == [1, 2, 3, 4]
+
+
+def test_a_drain_with_and_without_counters() -> None:
+    task = VolumeTask(
+        kind=TaskKind.REMOVE_BRICK, name="Remove brick", id="t", status=TaskStatus.IN_PROGRESS, bricks=("gl2:/b",)
+    )
+    found = listing(tasks=(task,), progress={"t": TaskProgress(task_id="t", counters=())})
+    assert [brick.draining for brick in found.bricks] == [False, True, False]
+    assert (found.tasks[0].bricks, found.tasks[0].counters) == (("gl2:/b",), ())
+    assert listing(tasks=(task,)).tasks[0].counters is None

@@ -1,0 +1,207 @@
+"""The throttle of what Gluster moves, over simulated days: what it is when, what is written down, and what is put back."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from migrator.bricks.drain.model import ChangedOption, merged_options
+from migrator.bricks.shared import THROTTLE_OPTION, ThrottleRules, Throttling
+from migrator.core.errors import ToolFailed
+from migrator.core.probe import Probe, ProbeSide, ProbeTimes
+from migrator.core.units import DAY_S, HOUR_S, MINUTE_S
+from migrator.core.windows import Window
+from migrator.gluster.model import VolumeState, VolumeTask
+from migrator.ledger.ledger import Ledger, open_ledger
+
+LIMIT_S = 0.05
+NIGHTS = (Window(days=tuple(range(7)), start_minute=22 * 60, end_minute=6 * 60),)
+BEGIN_S = 1000.0 * DAY_S
+
+
+def probe(latency_s: float, at_s: float, side: ProbeSide = ProbeSide.SOURCE) -> Probe:
+    times = ProbeTimes(create_s=latency_s, write_s=0.0, sync_s=0.0, stat_s=0.0, unlink_s=0.0, readdir_s=0.0)
+    return Probe(side=side, at_s=at_s, times=times)
+
+
+@dataclass
+class Volume:
+    """Options, with all that they were set to."""
+
+    options: dict[str, str] = field(default_factory=dict)
+    history: list[str | None] = field(default_factory=list)
+    known: bool = True
+    told_before: Callable[[], None] = lambda: None
+
+    async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
+        state = VolumeState(
+            volume="vol1",
+            volume_id="v" if self.known else "",
+            type="Distribute",
+            started=True,
+            bricks=(),
+            options=tuple(self.options.items()),
+            tasks=(),
+            peers_down=(),
+            heals=(),
+        )
+        return state, ()
+
+    async def set_option(self, name: str, value: str | None) -> None:
+        assert name == THROTTLE_OPTION
+        self.told_before()
+        self.history.append(value)
+        self.options.pop(name, None)
+        if value is not None:
+            self.options[name] = value
+
+
+@dataclass
+class Moving:
+    """Something that moves files, with what the ledger has of it."""
+
+    ledger: Ledger
+    throttle: str | None = "aggressive"
+    windows: tuple[Window, ...] = ()
+    limit_s: float | None = LIMIT_S
+    volume: Volume = field(default_factory=Volume)
+    now_s: float = BEGIN_S
+    noted: tuple[ChangedOption, ...] = ()
+    left: Sequence[ChangedOption] = ()
+    said: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.volume.told_before = self._check_noted
+        self.begin()
+
+    def _check_noted(self) -> None:
+        assert self.noted, "an option was changed that nothing is written down of"
+
+    def begin(self) -> None:
+        """A process that knows nothing but the ledger."""
+        self.throttling = Throttling(
+            volume=self.volume,
+            rules=ThrottleRules(
+                throttle=self.throttle,
+                windows=self.windows,
+                local_time=lambda at_s: (int(at_s // DAY_S) % 7, int(at_s % DAY_S // MINUTE_S)),
+                max_latency_s=self.limit_s,
+            ),
+            probes=self.ledger.probes,
+            now_s=lambda: self.now_s,
+            note=self._note,
+            say=self.said.append,
+            left=lambda _: self.left,
+        )
+
+    def _note(self, option: ChangedOption) -> None:
+        self.noted = merged_options(self.noted, (option,)) or ()
+
+    def minute(self, latency_s: float | None, side: ProbeSide = ProbeSide.SOURCE) -> str | None:
+        """A minute later, with a probe."""
+        self.now_s += MINUTE_S
+        if latency_s is not None:
+            self.ledger.probes.add(probe(latency_s, self.now_s, side))
+        return self.follow()
+
+    def follow(self) -> str | None:
+        asyncio.run(self.throttling.follow(self.noted))
+        return self.volume.options.get(THROTTLE_OPTION)
+
+    def restore(self) -> tuple[str, ...]:
+        return asyncio.run(self.throttling.restore(self.noted))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with open_ledger(tmp_path / "ledger.db", create=True) as made:
+        yield made
+
+
+def test_it_goes_down_step_by_step_and_up_again_and_is_put_back(ledger: Ledger) -> None:
+    moving = Moving(ledger)
+    shown = [moving.minute(latency_s) for latency_s in [0.01] * 2 + [0.2] * 6 + [0.01] * 10]
+    assert shown == ["aggressive"] * 4 + ["normal"] * 3 + ["lazy"] * 5 + ["normal"] * 5 + ["aggressive"]
+    assert moving.said[0] == f"{THROTTLE_OPTION} is aggressive now"
+    assert moving.said[1].startswith(f"{THROTTLE_OPTION} is normal now: small operations on the source take longer")
+    assert len(moving.said) == 5
+    assert moving.restore() == (THROTTLE_OPTION,)
+    assert moving.volume.options == {}
+    assert moving.volume.history == ["aggressive", "normal", "lazy", "normal", "aggressive", None]
+
+
+@pytest.mark.parametrize("silent", [{"limit_s": None}, {"throttle": None}])
+def test_without_a_limit_or_a_throttle_nothing_gives_way(ledger: Ledger, silent: dict[str, None]) -> None:
+    moving = Moving(ledger, **silent)  # type: ignore[arg-type]
+    assert {moving.minute(9.0) for _ in range(20)} == {moving.throttle}
+    assert len(moving.volume.history) == (moving.throttle is not None)
+
+
+def test_the_target_and_missing_probes_change_nothing(ledger: Ledger) -> None:
+    moving = Moving(ledger)
+    assert {moving.minute(9.0, ProbeSide.TARGET) for _ in range(20)} == {"aggressive"}
+    for _ in range(3):
+        moving.minute(9.0)
+    assert {moving.minute(None) for _ in range(200)} == {"normal"}
+
+
+def test_it_never_goes_above_what_the_window_allows(ledger: Ledger) -> None:
+    moving = Moving(ledger, windows=NIGHTS)
+    shown: dict[float, str | None] = {}
+    for _ in range(2 * 24 * 60):
+        hour = moving.now_s % DAY_S / HOUR_S
+        # Backups make it slow between 0 and 3 o'clock.
+        shown[moving.now_s % DAY_S / HOUR_S] = moving.minute(0.2 if hour < 3 else 0.01)
+    assert {value for hour, value in shown.items() if 6.1 < hour < 21.9} == {"lazy"}
+    assert {value for hour, value in shown.items() if hour > 22.1} == {"aggressive"}
+    assert {value for hour, value in shown.items() if 0.2 < hour < 2.9} == {"lazy"}
+    assert {value for hour, value in shown.items() if 3.5 < hour < 5.9} == {"aggressive"}
+
+
+def test_a_new_process_goes_on_where_a_killed_one_was_and_puts_back_what_that_has_changed(ledger: Ledger) -> None:
+    moving = Moving(ledger)
+    moving.volume.options[THROTTLE_OPTION] = "normal"
+    for _ in range(6):
+        moving.minute(0.2)
+    assert moving.follow() == "lazy"
+    moving.begin()
+    assert moving.follow() == "lazy"
+    assert moving.volume.history[-2:] == ["lazy", "lazy"]
+    moving.begin()
+    assert moving.restore() == (THROTTLE_OPTION,)
+    assert moving.volume.options == {THROTTLE_OPTION: "normal"}
+
+
+def test_probes_count_also_when_a_clock_was_set_back(ledger: Ledger) -> None:
+    moving = Moving(ledger)
+    moving.minute(0.2)
+    moving.now_s -= HOUR_S / 2
+    assert [moving.minute(0.2) for _ in range(2)] == ["aggressive", "normal"]
+
+
+def test_what_somebody_else_has_set_since_stays(ledger: Ledger) -> None:
+    moving = Moving(ledger)
+    moving.minute(0.01)
+    moving.volume.options[THROTTLE_OPTION] = "normal"
+    assert moving.restore() == ()
+    assert moving.volume.options == {THROTTLE_OPTION: "normal"}
+
+
+def test_what_another_one_has_left_does_not_pass_for_what_was_there_before(ledger: Ledger) -> None:
+    moving = Moving(ledger)
+    moving.volume.options[THROTTLE_OPTION] = "lazy"
+    moving.left = (ChangedOption(name=THROTTLE_OPTION, before="normal", given=("aggressive", "lazy")),)
+    moving.minute(0.01)
+    assert moving.noted[0].before == "normal"
+    moving.restore()
+    assert moving.volume.options == {THROTTLE_OPTION: "normal"}
+
+
+def test_nothing_is_changed_while_it_is_not_known_what_the_options_are(ledger: Ledger) -> None:
+    moving = Moving(ledger)
+    moving.volume.known = False
+    with pytest.raises(ToolFailed, match="not known"):
+        moving.follow()
+    assert moving.volume.history == []

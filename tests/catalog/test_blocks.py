@@ -1,0 +1,223 @@
+"""Rows and frames of a walk: what is right is read, whatever is wrong is an error with words and never a crash."""
+
+import io
+import struct
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import accumulate
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.catalog.brick_parts import decode_rows
+from migrator.catalog.files import ROW_SCHEMA
+from migrator.core.errors import MigratorError
+from migrator.gluster import walks as frames
+from migrator.gluster.walks import FrameKind, FrameReader
+
+TREES = (b"home/a", b"home/b\n")
+
+_signed = st.integers(-(2**63), 2**63 - 1)
+_unsigned = st.integers(0, 2**64 - 1)
+_small = st.integers(0, 2**31 - 1)
+_owner = st.integers(0, 2**32 - 1)
+_row = st.tuples(
+    st.integers(0, 6),
+    *[_signed] * 5,
+    _unsigned,
+    _unsigned,
+    _owner,
+    _owner,
+    st.integers(0, 0o7777),
+    st.integers(1, 2**32 - 1),
+    _small,
+    st.integers(0, 63),
+    _small,
+    st.integers(-1, len(TREES) - 1),
+    st.binary(min_size=1, max_size=300),
+    st.binary(min_size=16, max_size=16),
+    st.none() | st.binary(min_size=1, max_size=300),
+    st.none() | st.binary(min_size=16, max_size=16),
+)
+_rows = st.lists(_row, min_size=1, max_size=40)
+
+
+def padded(data: bytes) -> bytes:
+    """Filled up with zeros to a multiple of 8 bytes."""
+    return data + bytes(-len(data) % 8)
+
+
+def column(code: str, values: Sequence[int]) -> bytes:
+    return padded(struct.pack(f"<{len(values)}{code}", *values))
+
+
+def bitmap(values: Sequence[bool]) -> bytes:
+    """One bit a value, the first one lowest."""
+    bits = sum(1 << index for index, value in enumerate(values) if value)
+    return padded(bits.to_bytes((len(values) + 7) // 8, "little"))
+
+
+def payload_of(rows: Sequence[tuple[Any, ...]]) -> bytes:
+    """As the walker writes it: type, seven 64-bit and eight 32-bit numbers, path, gfid, target, digest."""
+    columns = list(zip(*rows, strict=True))
+    types, wide, narrow, variable = columns[0], columns[1:8], columns[8:16], columns[16:20]
+    tree, nlink, gfids, targets, digests = narrow[7], narrow[3], *variable[1:]
+    pieces = [struct.pack("<5Q", len(types), *(sum(len(value) for value in values if value) for values in variable))]
+    pieces += [column("Q" if index >= 5 else "q", values) for index, values in enumerate(wide)]
+    pieces += [column("I" if index in {0, 1, 3} else "i", values) for index, values in enumerate(narrow)]
+    pieces.append(padded(bytes(types)))
+    pieces.append(bitmap([number >= 0 for number in tree]))
+    pieces.append(bitmap([value is not None for value in gfids]))
+    pieces.append(bitmap([count > 1 and kind != 1 for count, kind in zip(nlink, types, strict=True)]))
+    pieces += [bitmap([value is not None for value in values]) for values in (targets, digests)]
+    for values in variable:
+        held = [value or b"" for value in values]
+        pieces += [column("i", [0, *accumulate(map(len, held))]), padded(b"".join(held))]
+    return b"".join(pieces)
+
+
+def decoded(payload: bytes) -> pa.RecordBatch:
+    return decode_rows(memoryview(payload), trees=TREES, brick="host:/brick", dev=2**64 - 1)
+
+
+def frame(kind: int, payload: bytes, *, magic: int = 0x57474D31, length: int | None = None) -> bytes:
+    return struct.pack("<IIQ", magic, kind, len(payload) if length is None else length) + payload
+
+
+@given(_rows)
+def test_rows_are_read_as_they_were_written(rows: list[tuple[Any, ...]]) -> None:
+    batch = decoded(payload_of(rows))
+    batch.validate(full=True)
+    assert batch.schema == ROW_SCHEMA
+    names = ("file", "directory", "symlink", "fifo", "socket", "block", "character")
+    for given_row, row in zip(rows, batch.to_pylist(), strict=True):
+        kind, *wide_and_narrow = given_row[:16]
+        tree, nlink, ino = given_row[15], given_row[11], given_row[7]
+        assert row["type"] == names[kind]
+        assert row["tree"] == (None if tree < 0 else TREES[tree])
+        assert (row["brick"], row["dev"]) == ("host:/brick", 2**64 - 1)
+        assert row["link_group"] == (ino if nlink > 1 and kind != 1 else None)
+        written = ["size", "blocks", "mtime_ns", "atime_ns", "ctime_ns", "rdev", "ino", "uid", "gid", "mode", "nlink"]
+        written += ["xattr_largest_bytes", "xattr_kinds", "acl_entries"]
+        assert [row[name] for name in written] == wide_and_narrow[:14]
+        assert tuple(row[name] for name in ("path", "gfid", "symlink_target", "xattr_digest")) == given_row[16:]
+
+
+@given(_rows, st.data())
+def test_changed_bytes_never_crash(rows: list[tuple[Any, ...]], data: st.DataObject) -> None:
+    payload = bytearray(payload_of(rows))
+    for _ in range(data.draw(st.integers(1, 8))):
+        payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.just(len(payload)) | st.integers(0, len(payload)))
+    try:
+        batch = decoded(bytes(payload[:cut]))
+    except MigratorError:
+        pass
+    else:
+        batch.validate(full=True)
+        batch.to_pylist()
+
+
+@given(st.binary(max_size=400))
+def test_noise_is_no_row(noise: bytes) -> None:
+    try:
+        batch = decoded(noise)
+    except MigratorError:
+        return
+    assert batch.num_rows == 0
+
+
+@pytest.mark.parametrize("field", range(5))
+@pytest.mark.parametrize("claimed", [2**31, 2**62, 2**64 - 1])
+def test_a_head_that_claims_too_much_is_refused(field: int, claimed: int) -> None:
+    payload = bytearray(payload_of([_sample()]))
+    struct.pack_into("<Q", payload, 8 * field, claimed)
+    with pytest.raises(MigratorError, match="shorter than its columns"):
+        decoded(bytes(payload))
+
+
+def test_numbers_beyond_what_is_known_are_refused() -> None:
+    for row in (_sample(kind=7), _sample(tree=len(TREES))):
+        with pytest.raises(MigratorError, match="rows cannot be read"):
+            decoded(payload_of([row]))
+    with pytest.raises(MigratorError, match="longer than its columns"):
+        decoded(payload_of([_sample()]) + bytes(8))
+
+
+def _sample(*, kind: int = 0, tree: int = 0) -> tuple[Any, ...]:
+    return (kind, *[1] * 7, 0, 0, 0o644, 1, 0, 0, 0, tree, b"path", bytes(16), None, None)
+
+
+def pieces(data: bytes, cuts: list[int]) -> Iterator[bytes]:
+    stream = io.BytesIO(data)
+    for cut in cuts:
+        yield stream.read(cut)
+    yield stream.read()
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(FrameKind), st.binary(max_size=90)), max_size=8), st.lists(st.integers(0, 60))
+)
+def test_frames_come_whole_however_they_are_cut(sent: list[tuple[FrameKind, bytes]], cuts: list[int]) -> None:
+    reader = FrameReader()
+    stream = b"".join(frame(kind, payload) for kind, payload in sent)
+    got = [(one.kind, bytes(one.payload)) for piece in pieces(stream, cuts) for one in reader.feed(piece)]
+    assert got == sent
+    reader.finish()
+
+
+@pytest.mark.parametrize(
+    ("stream", "words"),
+    [
+        (b"Welcome to this host!\n", "no frame begins"),
+        (frame(9, b""), "kind 9"),
+        (frame(2, b"", length=2**40), "claims"),
+    ],
+)
+def test_what_is_no_frame_is_refused(stream: bytes, words: str) -> None:
+    with pytest.raises(MigratorError, match=words):
+        list(FrameReader().feed(stream))
+
+
+@pytest.mark.parametrize("end", [1, 15, 16, 20])
+def test_a_stream_that_ends_within_a_frame_is_not_whole(end: int) -> None:
+    reader = FrameReader()
+    assert list(reader.feed(frame(2, b"12345678")[:end])) == []
+    with pytest.raises(MigratorError, match="within a frame"):
+        reader.finish()
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.binary(max_size=50), st.text(max_size=9), st.integers(0, 200), st.text(max_size=9), st.integers(0, 2)
+        ),
+        min_size=1,
+    )
+)
+def test_problems_are_read_as_they_were_written(problems: list[tuple[bytes, str, int, str, int]]) -> None:
+    payload = struct.pack("<Q", len(problems))
+    for path, operation, number, reason, kind in problems:
+        words = (path, operation.encode(), reason.encode())
+        payload += struct.pack("<Iiiii", kind, number, *map(len, words)) + b"".join(words)
+    for kind, found in enumerate(frames.decode_problems(memoryview(payload))):
+        assert [(one.path, one.operation, one.errno or 0, one.reason) for one in found] == [
+            (path, operation, number, reason) for path, operation, number, reason, one in problems if one == kind
+        ]
+
+
+@given(st.binary(max_size=120))
+def test_noise_in_the_other_frames_is_refused_or_read(noise: bytes) -> None:
+    for decode in (frames.decode_problems, frames.decode_hello, frames.decode_end):
+        with suppress(MigratorError):
+            decode(memoryview(noise))
+
+
+def test_another_version_of_the_format_is_refused() -> None:
+    payload = struct.pack("<II16s16sQQ", 1, 7, uuid.uuid4().bytes, bytes(16), 0, 0)
+    with pytest.raises(MigratorError, match="version 1"):
+        frames.decode_hello(memoryview(payload))

@@ -1,0 +1,278 @@
+"""A catalog on disk: parts, what a crash leaves of them, and what is refused."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from migrator.catalog.files import CLOSING_RECORD, ROW_SCHEMA, RecordUnreadable, numbered, open_closed
+from migrator.catalog.model import CatalogRecord, ScanProblem
+from migrator.catalog.ports import OpenCatalog
+from migrator.catalog.writer import CatalogDirectories
+from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree, XattrKinds, xattr_digest
+from migrator.core.errors import Refused, UsageError
+from migrator.scan.mount import Walk
+from migrator.scan.rules import TreeIndex
+from tests.support.scan_site import ScanSite
+
+RECORD = CatalogRecord(
+    name="catalog-1",
+    scan_id=7,
+    site_id="5e1f",
+    via="mount",
+    trees=(UserTree(path=b"home/\xff\n%", user="\\xff"),),
+    parts=(),
+    started_at_s=1.5,
+    finished_at_s=None,
+    whole=False,
+    reasons=(),
+    rows=0,
+    files=0,
+    directories=0,
+    size_bytes=0,
+    problems=0,
+    health_fingerprint="f",
+)
+
+
+def entry(path: bytes, **changes: Any) -> Entry:
+    return replace(
+        Entry(
+            path=path,
+            type=EntryType.FILE,
+            size_bytes=2**40,
+            blocks=8,
+            uid=2**32 - 3,
+            gid=5,
+            mode=0o7777,
+            mtime_ns=-1_500_000_000,
+            atime_ns=2,
+            ctime_ns=3,
+            dev=2**40,
+            rdev=0,
+            ino=2**64 - 1,
+            nlink=1,
+        ),
+        **changes,
+    )
+
+
+def store(directory: Path, max_part_rows: int = 4) -> CatalogDirectories:
+    return CatalogDirectories(directory / "catalogs", temp_dir=directory / "temp", max_part_rows=max_part_rows)
+
+
+def closed_rows(catalogs: CatalogDirectories, name: str = "catalog-1") -> list[dict[str, Any]]:
+    return [row for file in catalogs.closed(name).part_files for row in pq.read_table(file).to_pylist()]
+
+
+def finish(opened: OpenCatalog) -> CatalogRecord:
+    return opened.writer.close(replace(opened.record, finished_at_s=9.0, whole=True, rows=opened.totals.rows))
+
+
+def test_rows_hold_what_the_entries_held(tmp_path: Path) -> None:
+    xattrs = {b"user.a": b"1" * 50, ACL_ACCESS: b"\x02\x00\x00\x00" + bytes(8 * 5)}
+    entries = [
+        entry(b"home/\xff\n%/new\nline", nlink=3, xattrs=xattrs),
+        entry(b"home/\xff\n%/" + b"n" * 255, type=EntryType.SYMLINK, symlink_target=b"\x80"),
+    ]
+    catalogs = store(tmp_path)
+    opened = catalogs.create(RECORD)
+    opened.writer.add(b"home/\xff\n%", entries)
+    opened.writer.add(None, [entry(b"x", type=EntryType.DIRECTORY, nlink=9, gfid=b"g" * 16, brick="h:/b")])
+    finish(opened)
+    first, second, third = closed_rows(catalogs)
+    assert first["path"] == b"home/\xff\n%/new\nline"
+    assert (first["tree"], first["ino"], first["link_group"]) == (b"home/\xff\n%", 2**64 - 1, 2**64 - 1)
+    assert (first["mtime_ns"], first["uid"], first["dev"]) == (-1_500_000_000, 2**32 - 3, 2**40)
+    assert first["xattr_digest"] == xattr_digest(xattrs)
+    assert (first["xattr_largest_bytes"], first["acl_entries"]) == (50, 5)
+    assert first["xattr_kinds"] == int(XattrKinds.USER | XattrKinds.ACL_ACCESS)
+    assert (second["symlink_target"], second["xattr_digest"], second["link_group"]) == (b"\x80", None, None)
+    assert (third["tree"], third["link_group"], third["gfid"], third["brick"]) == (None, None, b"g" * 16, "h:/b")
+    for file in catalogs.closed("catalog-1").part_files:
+        assert pq.read_schema(file).equals(ROW_SCHEMA)
+
+
+def test_parts_are_bounded_in_rows(tmp_path: Path) -> None:
+    catalogs = store(tmp_path, max_part_rows=10)
+    opened = catalogs.create(RECORD)
+    for number in range(25):
+        opened.writer.add(None, [entry(b"d/%d" % number)])
+    assert len(list(tmp_path.rglob("part-*.parquet"))) == 2
+    record = finish(opened)
+    assert record.parts == ("part-000000.parquet", "part-000001.parquet", "part-000002.parquet")
+    assert [pq.read_metadata(file).num_rows for file in catalogs.closed("catalog-1").part_files] == [10, 10, 5]
+
+
+def test_the_closing_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+    catalogs = store(tmp_path)
+    opened = catalogs.create(RECORD)
+    opened.writer.add(None, [entry(b"x")])
+    opened.writer.note([ScanProblem(path=b"\xff", operation="open", errno=None, reason="because")])
+    record = finish(opened)
+    closed = catalogs.closed("catalog-1")
+    assert closed.record == record
+    assert pq.read_table(closed.problem_files[0]).to_pylist() == [
+        {"path": b"\xff", "operation": "open", "errno": None, "reason": "because"}
+    ]
+
+
+def test_a_name_that_is_taken_is_never_written_over(tmp_path: Path) -> None:
+    store(tmp_path).create(RECORD)
+    with pytest.raises(FileExistsError):
+        store(tmp_path).create(RECORD)
+
+
+def test_a_missing_catalog_and_a_half_written_one_are_told_apart(tmp_path: Path) -> None:
+    catalogs = store(tmp_path)
+    with pytest.raises(UsageError, match="no catalog"):
+        catalogs.closed("catalog-1")
+    assert catalogs.resume("catalog-1") is None
+    catalogs.create(RECORD)
+    with pytest.raises(Refused, match="half written") as caught:
+        catalogs.closed("catalog-1")
+    assert "scan" in caught.value.hint
+    assert catalogs.closing_record("catalog-1") is None
+
+
+@pytest.mark.parametrize("harm", ["gone", "torn", "grown"])
+def test_a_closed_catalog_with_a_damaged_part_is_refused(tmp_path: Path, harm: str) -> None:
+    catalogs = store(tmp_path)
+    opened = catalogs.create(RECORD)
+    opened.writer.add(None, [entry(b"x")])
+    finish(opened)
+    part = catalogs.closed("catalog-1").part_files[0]
+    if harm == "gone":
+        part.unlink()
+    elif harm == "torn":
+        os.truncate(part, part.stat().st_size - 1)
+    else:
+        part.write_bytes(part.read_bytes() + b"x")
+    with pytest.raises(Refused, match="is damaged: part-000000"):
+        open_closed(part.parent)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"format": "migrator-catalog/99"}'])
+def test_a_record_that_is_none_is_said(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / CLOSING_RECORD).write_bytes(content)
+    with pytest.raises(RecordUnreadable):
+        open_closed(tmp_path)
+
+
+def test_a_closed_catalog_is_not_gone_on_with(tmp_path: Path) -> None:
+    catalogs = store(tmp_path)
+    finish(catalogs.create(RECORD))
+    with pytest.raises(Refused, match="is closed"):
+        catalogs.resume("catalog-1")
+
+
+@pytest.mark.parametrize(("kind", "harm"), [("part", "gone"), ("part", "torn"), ("done", "torn")])
+def test_a_committed_file_that_is_damaged_is_not_gone_on_with(tmp_path: Path, kind: str, harm: str) -> None:
+    catalogs = store(tmp_path)
+    opened = catalogs.create(RECORD)
+    opened.writer.add(None, [entry(b"x")])
+    opened.writer.directory_done(b"", [])
+    opened.writer.abandon()
+    file = next(iter(numbered(tmp_path / "catalogs" / "catalog-1", kind).values()))
+    if harm == "gone":
+        file.unlink()
+    else:
+        os.truncate(file, file.stat().st_size // 2)
+    with pytest.raises(Refused, match="damaged"):
+        catalogs.resume("catalog-1")
+
+
+def _walk(opened: OpenCatalog, site: ScanSite) -> CatalogRecord:
+    walk = Walk(
+        site.source,
+        opened.writer,
+        TreeIndex(opened.record.trees),
+        frontier=opened.frontier,
+        totals=opened.totals,
+        on_end=lambda: None,
+    )
+    walk.start(2)
+    walk.join()
+    assert walk.failure is None
+    return opened.writer.close(replace(opened.record, rows=walk.tally.rows, problems=walk.tally.problems))
+
+
+def _states(directory: Path) -> Sequence[Sequence[str]]:
+    """The files of a catalog after every rename that its writer did, in order."""
+    files: list[str] = []
+    states: list[list[str]] = [[]]
+    for number in numbered(directory, "done"):
+        for prefix in ("part", "problems", "done"):
+            name = f"{prefix}-{number:06d}.parquet"
+            if (directory / name).exists():
+                files.append(name)
+                states.append([*files])
+    return states
+
+
+def test_from_the_state_after_every_single_rename_the_same_rows_come(tmp_path: Path) -> None:
+    site = ScanSite(tmp_path)
+    try:
+        site.grow(["alice", "bob"], directories=3, files=11)
+        catalogs = store(tmp_path, max_part_rows=6)
+        record = replace(RECORD, trees=(UserTree(path=b"home/alice", user="a"), UserTree(path=b"home/bob", user="b")))
+        whole = _walk(catalogs.create(record), site)
+        expected = sorted(bytes(row["path"]) for row in closed_rows(catalogs))
+        original = tmp_path / "catalogs" / "catalog-1"
+        states = _states(original)
+        assert len(states) > 15
+        for number, files in enumerate(states):
+            name = f"catalog-{number}-again"
+            copy = tmp_path / "catalogs" / name
+            copy.mkdir()
+            for file in ("opening.json", *files):
+                shutil.copy(original / file, copy / file)
+            (copy / "part-000099.parquet.tmp").write_bytes(b"torn")
+            opened = catalogs.resume(name)
+            assert opened is not None
+            again = _walk(opened, site)
+            assert sorted(bytes(row["path"]) for row in closed_rows(catalogs, name)) == expected
+            assert again.rows == whole.rows
+            assert not list(copy.glob("*.tmp"))
+    finally:
+        site.close()
+
+
+def test_a_directory_of_many_parts_that_was_under_way_is_read_again_as_a_whole(tmp_path: Path) -> None:
+    catalogs = store(tmp_path, max_part_rows=4)
+    opened = catalogs.create(RECORD)
+    opened.writer.add(None, [entry(b"big", type=EntryType.DIRECTORY), entry(b"done", type=EntryType.DIRECTORY)])
+    opened.writer.directory_done(b"", [])
+    opened.writer.add(None, [entry(b"done/x")])
+    opened.writer.directory_done(b"done", [])
+    for number in range(9):
+        opened.writer.add(None, [entry(b"big/%d" % number)])
+    opened.writer.abandon()
+    again = catalogs.resume("catalog-1")
+    assert again is not None
+    assert again.frontier == (b"big",)
+    assert (again.totals.rows, again.totals.directories) == (3, 2)
+    again.writer.add(None, [entry(b"big/%d" % number) for number in range(9)])
+    again.writer.directory_done(b"big", [])
+    finish(again)
+    paths = [bytes(row["path"]) for row in closed_rows(catalogs)]
+    assert sorted(paths) == sorted([b"big", b"done", b"done/x", *(b"big/%d" % number for number in range(9))])
+
+
+def test_done_files_say_how_many_rows_their_part_has(tmp_path: Path) -> None:
+    catalogs = store(tmp_path)
+    opened = catalogs.create(RECORD)
+    opened.writer.add(None, [entry(b"x")])
+    opened.writer.directory_done(b"", [])
+    opened.writer.abandon()
+    (done,) = numbered(tmp_path / "catalogs" / "catalog-1", "done").values()
+    table = pq.read_table(done)
+    assert isinstance(table, pa.Table)
+    assert table.to_pylist() == [{"path": b"", "complete": True}]
+    assert (table.schema.metadata or {})[b"migrator.rows"] == b"1"

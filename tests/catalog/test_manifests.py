@@ -1,0 +1,166 @@
+"""Manifests on disk: whole or not there, told from changed ones, and never in the way of the next verification."""
+
+import threading
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.catalog.manifest import ManifestDirectories
+from migrator.catalog.ports import LinkedPath, LinkFindingKind, VerifiedPath
+from migrator.core.errors import Refused
+from migrator.fs.rules import Loss
+from migrator.plan.model import SurpriseKind
+from migrator.verify.model import Difference, DifferenceKind
+from tests.support.entries import entry
+
+
+@pytest.fixture
+def manifests(tmp_path: Path) -> ManifestDirectories:
+    return ManifestDirectories(
+        tmp_path / "manifests", catalogs_dir=tmp_path / "catalogs", temp_dir=tmp_path / "temporary", part_rows=10
+    )
+
+
+def verified(path: bytes, digest: bytes | None = b"d" * 16) -> VerifiedPath:
+    return VerifiedPath(source=entry(path), target=entry(path), digest=digest)
+
+
+def difference(path: bytes, kind: DifferenceKind = DifferenceKind.CONTENT) -> Difference:
+    return Difference(path=path, kind=kind, source="a", target="b")
+
+
+def test_what_was_added_by_many_threads_is_there_once_and_in_order(manifests: ManifestDirectories) -> None:
+    draft = manifests.create("one", algorithm="xxh3_128")
+
+    def add(number: int) -> None:
+        for index in range(100):
+            draft.add(verified=[verified(b"%d/%03d\xff\n" % (number, index), None if index % 2 else b"d" * 16)])
+
+    threads = [threading.Thread(target=add, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    draft.add(differences=[difference(b"1/000\xff\n")])
+    closed = draft.close()
+    table = pq.read_table(closed.file)
+    paths = table.column("path").to_pylist()
+    expected = sorted(b"%d/%03d\xff\n" % (number, index) for number in range(4) for index in range(100))
+    assert paths == [path for path in expected if path != b"1/000\xff\n"]
+    assert closed.rows == 399
+    algorithms = set(zip(table.column("digest").to_pylist(), table.column("algorithm").to_pylist(), strict=True))
+    assert algorithms == {(None, None), (b"d" * 16, "xxh3_128")}
+
+
+def test_an_empty_manifest_is_one(manifests: ManifestDirectories) -> None:
+    closed = manifests.create("empty", algorithm="xxh3_128").close()
+    assert closed.rows == 0
+    assert pq.read_table(closed.file).column_names[0] == "path"
+    assert manifests.examples(closed.file).differences == ()
+
+
+def test_the_same_findings_give_the_same_digest_and_a_change_another(manifests: ManifestDirectories) -> None:
+    digests = []
+    for name in ("one", "two"):
+        draft = manifests.create(name, algorithm="xxh3_128")
+        for path in (b"b", b"a", b"c") if name == "one" else (b"c", b"b", b"a"):
+            draft.add(verified=[verified(path)])
+        closed = draft.close()
+        assert manifests.digest(closed.file) == closed.digest
+        digests.append(closed.digest)
+    assert digests[0] == digests[1]
+    with Path(closed.file).open("ab") as file:
+        file.write(b"x")
+    assert manifests.digest(closed.file) != closed.digest
+
+
+def test_examples_are_some_of_each_kind(manifests: ManifestDirectories) -> None:
+    draft = manifests.create("one", algorithm="xxh3_128")
+    draft.add(differences=[difference(b"%02d\n" % number) for number in range(30)])
+    draft.add(differences=[difference(b"other", DifferenceKind.MODE)])
+    draft.add(losses=[Loss(path=b"%02d" % number, kind=SurpriseKind.LOSS_TIME, detail="x") for number in range(30)])
+    examples = manifests.examples(draft.close().file, per_kind=2)
+    assert [(found.path, found.kind.value) for found in examples.differences] == [
+        (b"00\n", "content"),
+        (b"01\n", "content"),
+        (b"other", "mode"),
+    ]
+    assert [loss.path for loss in examples.losses] == [b"00", b"01"]
+
+
+def test_what_is_missing_is_refused_with_a_way_out(manifests: ManifestDirectories) -> None:
+    closed = manifests.create("one", algorithm="xxh3_128").close()
+    Path(closed.file).with_name("differences.parquet").unlink()
+    with pytest.raises(Refused, match=r"differences\.parquet") as raised:
+        manifests.examples(closed.file)
+    assert raised.value.hint
+    Path(closed.file).unlink()
+    with pytest.raises(Refused, match=r"manifest\.parquet"):
+        manifests.digest(closed.file)
+
+
+def test_what_a_killed_verification_left_is_removed(manifests: ManifestDirectories, tmp_path: Path) -> None:
+    killed = manifests.create("one", algorithm="xxh3_128")
+    killed.add(verified=[verified(b"%d" % number) for number in range(20)])
+    closed = manifests.create("one", algorithm="xxh3_128").close()
+    assert closed.rows == 0
+    assert sorted(path.name for path in (tmp_path / "manifests" / "one").iterdir()) == [
+        "differences.parquet",
+        "expected.parquet",
+        "manifest.parquet",
+    ]
+
+
+def test_an_abandoned_draft_leaves_nothing_and_takes_nothing(manifests: ManifestDirectories, tmp_path: Path) -> None:
+    draft = manifests.create("one", algorithm="xxh3_128")
+    draft.add(verified=[verified(b"a")])
+    for _ in range(2):
+        draft.abandon()
+        draft.add(verified=[verified(b"%d" % number) for number in range(20)])
+    assert list((tmp_path / "manifests").iterdir()) == []
+
+
+def test_a_closed_manifest_is_not_abandoned(manifests: ManifestDirectories) -> None:
+    draft = manifests.create("one", algorithm="xxh3_128")
+    closed = draft.close()
+    draft.abandon()
+    assert Path(closed.file).is_file()
+
+
+GROUPS = st.lists(st.tuples(st.integers(0, 4), st.none() | st.integers(0, 4)), min_size=1, max_size=12)
+
+
+@pytest.fixture(scope="module")
+def shared_manifests(tmp_path_factory: pytest.TempPathFactory) -> ManifestDirectories:
+    directory = tmp_path_factory.mktemp("links")
+    return ManifestDirectories(directory / "m", catalogs_dir=directory / "c", temp_dir=directory / "t")
+
+
+@given(GROUPS)
+def test_hard_links_agree_exactly_where_the_inodes_are_one_to_one(
+    shared_manifests: ManifestDirectories, pairs: list[tuple[int, int | None]]
+) -> None:
+    high = 2**63
+    names = [target for _, target in pairs if target is not None]
+    draft = shared_manifests.create("links", algorithm="xxh3_128")
+    draft.add(
+        links=[
+            LinkedPath(
+                path=b"%02d" % number,
+                source_ino=high + source,
+                source_nlink=sum(other == source for other, _ in pairs),
+                target_ino=None if target is None else high + target,
+                target_nlink=0 if target is None else names.count(target),
+            )
+            for number, (source, target) in enumerate(pairs)
+        ]
+    )
+    found = list(draft.link_findings())
+    draft.abandon()
+    arrived = {(source, target) for source, target in pairs if target is not None}
+    one_to_one = len({source for source, _ in arrived}) == len(arrived) == len({target for _, target in arrived})
+    assert (found == []) is one_to_one
+    assert {finding.kind for finding in found} <= {LinkFindingKind.SPLIT, LinkFindingKind.MERGED}

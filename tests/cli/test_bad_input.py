@@ -1,0 +1,198 @@
+"""What is wrong is said in one clear message with the right exit code, and nothing is lost or changed by it."""
+
+import json
+import os
+import sqlite3
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import MakeXfs
+from tests.support.cli_site import Site
+
+pytestmark = pytest.mark.needs_root
+
+
+def test_no_site_file(site: Site) -> None:
+    site.file.unlink()
+    site.fails(2, "scan", says=("no site file", "migrator init"))
+
+
+def test_a_mistyped_key_and_an_unknown_unit_are_told_together_with_their_lines(site: Site) -> None:
+    site.write(more='[verify]\nsampel = 0.5\n\n[reap]\nsmaller_than = "4 bananas"\n')
+    site.fails(2, "scan", says=("line 23", "sampel", "sample", "line 26", "bananas"))
+
+
+def test_a_source_that_is_not_there(site: Site) -> None:
+    site.write(source="/nowhere/at/all")
+    site.fails(4, "init", says=("the source",))
+
+
+@pytest.mark.guarantee("empty-mount")
+def test_an_empty_directory_in_place_of_the_source_is_refused_and_never_no_files(planned: Site) -> None:
+    planned.works("run", "--user-batch", "1")
+    subprocess.run(["umount", planned.source], check=True)
+    for arguments in (("scan",), ("run", "--user-batch", "2"), ("verify", "--user-batch", "1")):
+        planned.fails(4, *arguments, says=("source",))
+
+
+def test_target_and_source_within_each_other(site: Site) -> None:
+    site.write(target=str(site.source / "home"))
+    site.fails(2, "init", says=("target", "source"))
+    site.write(source=str(site.target / "below"))
+    site.fails(2, "init", says=("target", "source"))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("what", ["bytes", "inodes"])
+def test_a_target_without_room_is_refused_before_anything_is_copied(site: Site, make_xfs: MakeXfs, what: str) -> None:
+    small = make_xfs(size_bytes=32 << 20, max_inodes=640 if what == "inodes" else None)
+    if what == "bytes":
+        (site.source / "home" / "ann" / "big").write_bytes(os.urandom(60 << 20))
+    else:
+        for number in range(900):
+            (site.source / "home" / "ann" / f"tiny-{number}").touch()
+    site.write(target=str(small.path))
+    for verb in ("init", "doctor", "scan"):
+        site.call(verb)
+    planned = site.call("plan")
+    assert planned.returncode == 0, planned.stderr
+    site.fails(4, "run", "--user-batch", "1", says=("target",))
+    assert not (small.path / "home").exists()
+
+
+@pytest.mark.exhaustive
+def test_a_target_that_is_mounted_read_only(planned: Site) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", planned.target], check=True)
+    planned.fails(4, "run", "--user-batch", "1", says=("read-only",))
+
+
+@pytest.mark.guarantee("foreign-plans")
+def test_a_plan_that_was_edited(planned: Site) -> None:
+    file = planned.directory / "plans" / "plan-0001.json"
+    file.write_text(file.read_text().replace('"files": 20', '"files": 21'))
+    planned.fails(4, "run", "--user-batch", "1", says=("plan-0001", "migrator plan"))
+
+
+@pytest.mark.guarantee("foreign-plans")
+def test_a_plan_of_another_site(planned: Site, scratch: Path, make_xfs: MakeXfs) -> None:
+    directory = scratch / "other"
+    directory.mkdir()
+    other_source = make_xfs()
+    (other_source.path / "home" / "eve").mkdir(parents=True)
+    (other_source.path / "home" / "eve" / "file").write_bytes(b"x")
+    other = Site(directory=directory, source=other_source.path, target=make_xfs().path)
+    other.write()
+    for verb in ("init", "doctor", "scan"):
+        other.works(verb)
+    other.works("plan", "--name", "foreign")
+    plans = planned.directory / "plans"
+    subprocess.run(
+        ["cp", "-a", directory / "plans" / "foreign.json", directory / "plans" / "foreign.chunks", plans], check=True
+    )
+    planned.fails(4, "run", "--user-batch", "1", "--plan", "foreign", says=("another site",))
+
+
+def test_a_batch_that_does_not_exist_and_a_plan_that_does_not(planned: Site) -> None:
+    planned.fails(2, "run", "--user-batch", "7", says=("7", "1 to 2"))
+    planned.fails(2, "verify", "--user-batch", "7", says=("7", "1 to 2"))
+    planned.fails(2, "run", says=("--user-batch",))
+    planned.fails(2, "run", "--user-batch", "1", "--plan", "nope", says=("nope",))
+
+
+def test_another_run_holds_the_lock(planned: Site) -> None:
+    holder = subprocess.Popen(
+        [
+            "flock",
+            "--exclusive",
+            planned.directory / "state" / "locks" / "run.lock",
+            "sh",
+            "-c",
+            "echo held; exec sleep 300",
+        ],
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    try:
+        holder.stdout.readline()
+        planned.fails(5, "run", "--user-batch", "1", says=("lock",))
+        planned.fails(5, "verify", "--user-batch", "1", says=("lock",))
+    finally:
+        subprocess.run(["pkill", "-P", str(holder.pid)], check=False)
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
+
+
+def test_a_ledger_of_another_version(planned: Site) -> None:
+    with sqlite3.connect(planned.directory / "state" / "ledger.db") as ledger:
+        ledger.execute("PRAGMA user_version = 9999")
+    ledger.close()
+    for arguments in (("scan",), ("run", "--user-batch", "1"), ("status",), ("report",)):
+        planned.fails(2, *arguments, says=("has schema version 9999",))
+
+
+def test_a_catalog_that_is_half_written(planned: Site) -> None:
+    (catalog,) = (planned.directory / "state" / "catalogs").iterdir()
+    part = next(catalog.glob("part-*.parquet"))
+    part.write_bytes(part.read_bytes()[:-40])
+    planned.fails(4, "plan", says=(catalog.name,))
+    (catalog / "catalog.json").unlink()
+    planned.fails(4, "plan", says=(catalog.name,))
+
+
+@pytest.mark.exhaustive
+def test_where_rsync_is_missing_or_too_old_the_compiled_program_copies_and_doctor_complains(
+    planned: Site, scratch: Path
+) -> None:
+    tools = scratch / "tools"
+    tools.mkdir()
+    for name in ("python3", "mount", "umount"):
+        (tools / name).symlink_to(f"/usr/bin/{name}")
+    done = planned.call("run", "--user-batch", "1", path=str(tools))
+    assert done.returncode == 0, done.stderr
+    found = planned.call("doctor", path=str(tools))
+    assert found.returncode == 1
+    assert "rsync" in found.stdout
+    old = tools / "rsync"
+    old.write_text("#!/bin/sh\necho 'rsync  version 3.0.9  protocol version 30'\n")
+    old.chmod(0o755)
+    done = planned.call("run", "--user-batch", "2", path=str(tools))
+    assert done.returncode == 0, done.stderr
+    found = planned.call("doctor", path=str(tools))
+    assert found.returncode == 1
+    assert "3.0.9" in found.stdout
+    planned.works("verify", "--all")
+
+
+@pytest.mark.exhaustive
+def test_a_user_tree_that_vanished_since_the_scan(planned: Site) -> None:
+    subprocess.run(["rm", "-r", planned.source / "home" / "ann"], check=True)
+    done = planned.call("run", "--all", "--deltas", "0", "--json")
+    assert done.returncode in (0, 3), done.stderr
+    document = json.loads(done.stdout)
+    assert ["home/ann"] in [batch["trees_gone"] for batch in document["batches"]]
+    assert (planned.target / "home" / "bob" / "file-0").exists()
+    verified = planned.call("verify", "--all")
+    assert "home/ann" in verified.stdout + verified.stderr
+
+
+def test_two_trees_that_overlap(site: Site) -> None:
+    site.works("init")
+    site.write(trees='["home/*", "home"]')
+    site.fails(2, "scan", says=("home", "overlap"))
+
+
+def test_an_owner_map_that_is_not_there(site: Site) -> None:
+    site.works("init")
+    site.write(trees='["home/*"]\nmap = "users.csv"')
+    site.fails(2, "scan", says=("users.csv",))
+
+
+def test_errors_are_json_where_json_is_asked_for(planned: Site) -> None:
+    done = planned.call("run", "--user-batch", "7", "--json")
+    assert done.returncode == 2
+    document = json.loads(done.stdout)
+    assert document["exit_code"] == 2
+    assert document["error"]["hint"]

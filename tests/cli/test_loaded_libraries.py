@@ -1,0 +1,76 @@
+"""What scan, plan and run load on a site: each only what it works with. The rest is time before the first file."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_THEN_WRITE_MODULES = """
+import atexit, pathlib, sys
+atexit.register(lambda: pathlib.Path(sys.argv[1]).write_text("\\n".join(sys.modules)))
+from migrator.cli.main import main
+main(sys.argv[2:], prog_name="migrator")
+"""
+_NEVER = {"jinja2", "rich", "pygments", "numpy", "pandas", "pyarrow.compute", "pyarrow.dataset"}
+_REPORTS = {"migrator.report.rules", "migrator.report.status", "migrator.report.view"}
+_SLURM_AND_DRIVERS = {
+    "migrator.hosts.slurm",
+    "migrator.transfer.engines.drivers",
+}
+
+
+@pytest.fixture
+def site_file(tmp_path: Path) -> Path:
+    """A site that is recorded."""
+    (tmp_path / "source/home/alice").mkdir(parents=True)
+    (tmp_path / "source/home/alice/letter").write_text("content")
+    (tmp_path / "target").mkdir()
+    file = tmp_path / "site.toml"
+    file.write_text(
+        f"""
+[site]
+name = "loads"
+state_dir = {json.dumps(str(tmp_path / "state"))}
+[source]
+kind = "posix"
+mount = {json.dumps(str(tmp_path / "source"))}
+[target]
+kind = "posix"
+mount = {json.dumps(str(tmp_path / "target"))}
+[users]
+trees = ["home/*"]
+[transfer]
+reserve = "1MiB"
+"""
+    )
+    loaded(file, "init")
+    return file
+
+
+def loaded(site_file: Path, *words: str) -> set[str]:
+    """The modules that were loaded when the verb had done its work."""
+    modules = site_file.with_name("modules")
+    argv = [sys.executable, "-c", _THEN_WRITE_MODULES, str(modules), "--site", str(site_file), *words, "--json"]
+    subprocess.run(argv, check=True, capture_output=True)
+    return set(modules.read_text().splitlines())
+
+
+def test_each_verb_loads_what_it_works_with_and_no_more(site_file: Path) -> None:
+    scan = loaded(site_file, "scan")
+    assert {"sqlalchemy", "pyarrow.parquet", "migrator.scan.stage"} <= scan
+    assert not scan & (_NEVER | _REPORTS | _SLURM_AND_DRIVERS | {"duckdb", "migrator.transfer.run"})
+
+    plan = loaded(site_file, "plan", "--accept-unknown-inodes")
+    assert {"sqlalchemy", "duckdb", "migrator.plan.stage"} <= plan
+    assert not plan & (_NEVER | _REPORTS | _SLURM_AND_DRIVERS | {"migrator.transfer.run", "migrator.scan.stage"})
+
+    run = loaded(site_file, "run", "--all", "--deltas", "0")
+    assert (site_file.parent / "target/home/alice/letter").read_text() == "content"
+    assert {"sqlalchemy", "pyarrow.parquet", "migrator.transfer.run"} <= run
+    assert not run & (_NEVER | _REPORTS | _SLURM_AND_DRIVERS | {"duckdb", "migrator.scan.stage"})
+
+    delta = loaded(site_file, "run", "--all", "--deltas", "1")
+    assert {"duckdb", "migrator.scan.stage"} <= delta
+    assert not delta & (_NEVER | _REPORTS | _SLURM_AND_DRIVERS)

@@ -1,0 +1,64 @@
+"""What is loaded before a verb begins: libraries that take long belong to the work that needs them."""
+
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from migrator.cli.main import main
+
+LARGE = {"jinja2", "duckdb", "pyarrow", "sqlalchemy", "rich", "pygments"}
+_THEN_PRINT_MODULES = """
+import atexit, sys
+atexit.register(lambda: print("loaded:", *sorted({name.partition(".")[0] for name in sys.modules})))
+from migrator.cli.main import main
+main(sys.argv[1:], prog_name="migrator")
+"""
+
+
+def loaded(*words: str) -> set[str]:
+    """The packages that were loaded when the program had ended."""
+    shown = subprocess.run(
+        [sys.executable, "-c", _THEN_PRINT_MODULES, *words], check=True, capture_output=True, text=True
+    ).stdout
+    assert words[-1] == "--version" or "Usage: migrator" in shown
+    return set(shown.rpartition("loaded:")[2].split())
+
+
+@pytest.mark.parametrize("words", [["--version"], ["run", "--help"], ["scan", "--help"], ["status", "--help"]])
+def test_a_verb_that_does_nothing_loads_no_large_library(words: list[str]) -> None:
+    packages = loaded(*words)
+    assert {"migrator", "click"} <= packages
+    assert not packages & LARGE
+
+
+def test_the_version_is_told_without_any_verb() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "migrator", "--version"], check=True, capture_output=True, text=True
+    )
+    assert "version" in shown.stdout
+    assert "migrator.cli.main" in shown.stderr
+    assert "migrator.app" not in shown.stderr
+
+
+def test_who_gives_the_site_after_the_verb_is_told_where_it_belongs() -> None:
+    words = [sys.executable, "-m", "migrator", "bench", "list", "--site", "site.toml"]
+    shown = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert shown.returncode == 2
+    assert "--site goes before the verb" in shown.stderr
+    assert "migrator bench list" in shown.stderr
+
+
+def test_a_word_that_is_nearly_a_verb_is_answered_with_the_verb() -> None:
+    shown = subprocess.run([sys.executable, "-m", "migrator", "stauts"], capture_output=True, text=True, check=False)
+    assert shown.returncode == 2
+    assert "status" in shown.stderr
+
+
+def test_help_has_every_verb_in_the_order_of_a_migration_and_cuts_no_words_off() -> None:
+    shown = CliRunner().invoke(main, ["--help"], terminal_width=80).output
+    lines = shown.partition("Verbs, in the order in which a migration needs them:\n")[2].splitlines()
+    assert [line.split()[0] for line in lines] == list(main.load())
+    assert not any("..." in line for line in lines)
+    assert max(map(len, lines)) <= 80

@@ -1,0 +1,150 @@
+"""Windows over simulated clocks: edges, nights, the hours that clocks skip and repeat, and clocks that are set."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.core.units import MINUTE_S
+from migrator.core.windows import Opening, Window, opening, opens_at, standings
+
+WORKDAYS = (0, 1, 2, 3, 4)
+NIGHTS = Window(days=WORKDAYS, start_minute=19 * 60, end_minute=7 * 60)
+WEEKEND = Window(days=(5, 6), start_minute=0, end_minute=24 * 60)
+
+
+def clock_of(zone: str) -> Callable[[float], tuple[int, int]]:
+    def local_time(at_s: float) -> tuple[int, int]:
+        found = datetime.fromtimestamp(at_s, ZoneInfo(zone))
+        return found.weekday(), found.hour * 60 + found.minute
+
+    return local_time
+
+
+BERLIN = clock_of("Europe/Berlin")
+
+
+def at(text: str) -> float:
+    """A time in Berlin; an hour that is there twice: the first one."""
+    return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo("Europe/Berlin")).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("time", "is_open"),
+    [
+        ("2026-11-20 18:59:59", False),  # a Friday
+        ("2026-11-20 19:00:00", True),
+        ("2026-11-21 06:59:59", True),  # Friday's night, on Saturday
+        ("2026-11-22 23:59:59", True),
+        ("2026-11-23 00:00:00", False),  # a Monday: Sunday has no night
+        ("2026-11-23 19:00:00", True),
+        ("2026-11-24 06:59:59", True),
+        ("2026-11-24 07:00:00", False),
+    ],
+)
+def test_edges(time: str, is_open: bool) -> None:
+    assert opening((NIGHTS, WEEKEND), at(time), BERLIN).open is is_open
+
+
+def test_without_windows_it_is_always_open() -> None:
+    assert opening((), 0.0, BERLIN) == Opening(open=True)
+
+
+def test_of_several_that_hold_the_smallest_limits_count() -> None:
+    day = Window(days=tuple(range(7)), start_minute=0, end_minute=1440, jobs=8, bwlimit_bytes_per_s=100)
+    noon = Window(days=tuple(range(7)), start_minute=720, end_minute=780, jobs=2)
+    assert opening((day, noon), at("2026-11-20 12:30"), BERLIN) == Opening(open=True, jobs=2, bwlimit_bytes_per_s=100)
+    assert opening((day, noon), at("2026-11-20 13:00"), BERLIN) == Opening(open=True, jobs=8, bwlimit_bytes_per_s=100)
+
+
+@pytest.mark.parametrize(
+    ("now", "then"),
+    [
+        ("2026-11-20 12:00:30", "2026-11-20 19:00"),
+        ("2026-11-23 07:00:00", "2026-11-23 19:00"),
+        ("2026-11-23 18:59:59.999", "2026-11-23 19:00"),
+    ],
+)
+def test_when_it_opens(now: str, then: str) -> None:
+    assert opens_at((NIGHTS, WEEKEND), at(now), BERLIN) == at(then)
+
+
+def test_a_window_of_one_day_is_a_week_away() -> None:
+    mondays = (Window(days=(0,), start_minute=600, end_minute=660),)
+    assert opens_at(mondays, at("2026-11-23 11:00"), BERLIN) == at("2026-11-30 10:00")
+
+
+def test_a_window_within_the_hour_that_the_clock_skips_is_not_there_on_that_day() -> None:
+    skipped = (Window(days=tuple(range(7)), start_minute=130, end_minute=170),)
+    before = at("2026-03-29 01:59")
+    assert not any(opening(skipped, before + MINUTE_S * minute, BERLIN).open for minute in range(12 * 60))
+    assert opens_at(skipped, before, BERLIN) == at("2026-03-30 02:10")
+
+
+def test_a_window_that_begins_in_the_skipped_hour_begins_after_it() -> None:
+    window = (Window(days=(6,), start_minute=150, end_minute=300),)
+    assert opens_at(window, at("2026-03-29 01:00"), BERLIN) == at("2026-03-29 03:00")
+
+
+def test_a_window_in_the_hour_that_comes_twice_holds_twice() -> None:
+    window = (Window(days=(6,), start_minute=130, end_minute=170),)
+    first = at("2026-10-25 02:10")
+    assert opening(window, first, BERLIN).open
+    assert not opening(window, first + 45 * MINUTE_S, BERLIN).open
+    assert opening(window, first + 60 * MINUTE_S, BERLIN).open
+
+
+WINDOWS = st.builds(
+    Window,
+    days=st.sets(st.integers(0, 6), min_size=1).map(lambda days: tuple(sorted(days))),
+    start_minute=st.integers(0, 1439),
+    end_minute=st.integers(0, 1440),
+).filter(lambda window: window.start_minute != window.end_minute)
+FIRST = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+TIMES = st.floats(FIRST, FIRST + timedelta(days=730).total_seconds())
+ZONES = st.sampled_from(("UTC", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Kathmandu"))
+
+
+@given(st.lists(WINDOWS, min_size=1, max_size=3), TIMES, ZONES)
+def test_it_opens_at_the_first_minute_that_a_window_holds(windows: list[Window], at_s: float, zone: str) -> None:
+    local_time = clock_of(zone)
+    if opening(windows, at_s, local_time).open:
+        return
+    then = opens_at(windows, at_s, local_time)
+    assert then is not None
+    assert at_s < then <= at_s + timedelta(days=8).total_seconds()
+    assert opening(windows, then, local_time).open
+    assert not opening(windows, then - 0.001, local_time).open
+    middle = at_s + (then - at_s) / 2
+    assert not opening(windows, middle, local_time).open
+
+
+def test_each_window_is_told_with_when_it_ends_or_begins_next() -> None:
+    always = Window(days=tuple(range(7)), start_minute=0, end_minute=1440, jobs=2, bwlimit_bytes_per_s=9)
+    skipped = Window(days=(6,), start_minute=130, end_minute=170)
+    saturday_s = at("2026-03-28 06:59:30")
+    found = standings((NIGHTS, WEEKEND, always, skipped), saturday_s, BERLIN, lambda at_s: f"{at_s:.0f}")
+    assert [(one.when, one.holds) for one in found] == [
+        ("Mon-Fri 19:00-07:00", True),
+        ("Sat,Sun 00:00-24:00", True),
+        ("00:00-24:00", True),
+        ("Sun 02:10-02:50", False),
+    ]
+    # The last one would begin in the hour that the clock skips on the day after.
+    ends = [at("2026-03-28 07:00"), at("2026-03-30 00:00"), None, at("2026-04-05 02:10")]
+    assert [one.changes_at_s for one in found] == ends
+    assert [one.changes for one in found] == ["" if at_s is None else f"{at_s:.0f}" for at_s in ends]
+    assert [(one.jobs, one.bwlimit_bytes_per_s) for one in found][2:] == [(2, 9), (None, None)]
+
+
+@given(st.lists(WINDOWS, min_size=1, max_size=3), TIMES, ZONES)
+def test_the_first_that_begins_is_when_it_opens(windows: list[Window], at_s: float, zone: str) -> None:
+    local_time = clock_of(zone)
+    found = standings(windows, at_s, local_time, str)
+    assert any(one.holds for one in found) is opening(windows, at_s, local_time).open
+    if not any(one.holds for one in found):
+        begins = min(one.changes_at_s for one in found if one.changes_at_s is not None)
+        assert begins == opens_at(windows, at_s, local_time)

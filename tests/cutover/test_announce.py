@@ -1,0 +1,176 @@
+"""`announce` as its users start it: real hooks, a real ledger."""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.core.entry import UserTree
+from migrator.core.states import PassKind
+from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverState, CutoverStep
+from migrator.ledger.ledger import open_ledger
+from migrator.transfer.model import ConvergenceOutcome, ConvergenceRecord, Prediction
+from tests.support.cli_site import Site
+from tests.support.hook_site import HookSite
+
+BEGINS = "2999-01-31 19:00"
+BOTH = ("--all", "--begins", BEGINS)
+
+
+@dataclass(frozen=True)
+class Announcing:
+    """Two users in a batch each, and hooks that keep what they are told of every user."""
+
+    hooked: HookSite
+
+    @property
+    def directory(self) -> Path:
+        return self.hooked.site.directory
+
+    def announce(self, *words: str) -> tuple[int, list[tuple[str, str]], dict[str, Any]]:
+        """The exit code, what became of each user, and the whole document."""
+        done = self.hooked.site.call("announce", *words, "--json")
+        document = json.loads(done.stdout)
+        told = [(one["tree"]["user"], one["outcome"]) for one in document.get("announcements", ())]
+        return done.returncode, told, document
+
+    def hook(self, where: str, text: str = "exit 0") -> Path:
+        return self.hooked.hook(where, text)
+
+    def told(self, user: str) -> dict[str, Any]:
+        told = json.loads((self.directory / f"told-{user}").read_text())
+        assert isinstance(told, dict)
+        return told
+
+
+@pytest.fixture
+def site(scratch: Path) -> Announcing:
+    hooked = HookSite(Site(scratch, scratch / "source", scratch / "target"))
+    hooked.prepare()
+    made = Announcing(hooked)
+    made.hook("post-announce.d/50-mail", f'cat > "{scratch}/told-$MIGRATOR_USER"')
+    return made
+
+
+def test_every_user_is_told_once_with_the_time(site: Announcing) -> None:
+    code, told, document = site.announce(*BOTH)
+    assert (code, told) == (0, [("alice", "told"), ("bob", "told")])
+    assert document["begins_at_s"] == datetime(2999, 1, 31, 19, tzinfo=UTC).timestamp()
+    alice, bob = site.told("alice"), site.told("bob")
+    assert (alice["user"], alice["trees"]) == ("alice", [{"path": "home/alice", "user": "alice"}])
+    assert (alice["begins_at"], alice["batch"], bob["batch"]) == ("2999-01-31T19:00:00Z", 1, 2)
+    assert (bob["old_path"], bob["new_path"]) == tuple(
+        str(side / "home" / "bob") for side in (site.hooked.site.source, site.hooked.site.target)
+    )
+    assert bob["files"] > 0
+    assert bob["size_bytes"] > 0
+    assert site.hooked.rows("SELECT subject, message FROM events WHERE kind = 'user-told' ORDER BY id") == [
+        (f"{user}: announce", f"{user} was told that the move of home/{user} begins at 2999-01-31 19:00 UTC")
+        for user in ("alice", "bob")
+    ]
+    # The same time is told once, in whatever zone it is given; another one is told, and the same one where it is asked for.
+    same = ("--user", "bob", "--begins", "2999-01-31T20:00+01:00")
+    assert site.announce(*same)[1] == [("bob", "before")]
+    assert site.announce(*same, "--again")[1] == [("bob", "told")]
+    assert site.announce("--user-batch", "2", "--begins", "2999-02-01")[1] == [("bob", "told")]
+    assert site.told("bob")["begins_at"] == "2999-02-01T00:00:00Z"
+    assert site.hooked.copied() == []
+
+
+@pytest.mark.exhaustive
+def test_the_predicted_freeze_is_told(site: Announcing) -> None:
+    with open_ledger(site.directory / "state" / "ledger.db") as ledger:
+        plan = ledger.plans.latest()
+        assert plan is not None
+        catalog = ledger.scans.latest()
+        assert catalog is not None
+        delta = ledger.passes.start(
+            plan=plan.name,
+            batch=1,
+            kind=PassKind.DELTA,
+            number=1,
+            catalog=catalog.name,
+            chunk_list="list",
+            chunks=(),
+            at_s=1.0,
+        )
+        ledger.predictions.record(
+            ConvergenceRecord(
+                pass_id=delta.id,
+                at_s=2.0,
+                batch=1,
+                outcome=ConvergenceOutcome.CONVERGED,
+                max_freeze_s=600.0,
+                prediction=Prediction(
+                    next_pass_s=60.0,
+                    freeze_s=240.0,
+                    least_freeze_s=30.0,
+                    churn_files_per_h=1.0,
+                    churn_bytes_per_h=1.0,
+                ),
+            )
+        )
+    _, _, document = site.announce(*BOTH)
+    assert [one["freeze_s"] for one in document["announcements"]] == [240.0, None]
+    assert [site.told(user)["freeze_s"] for user in ("alice", "bob")] == [240.0, None]
+
+
+def test_a_dry_run_shows_who_would_be_told_and_tells_nobody(site: Announcing) -> None:
+    code, told, _ = site.announce(*BOTH, "--dry-run")
+    assert (code, told) == (0, [("alice", "would-tell"), ("bob", "would-tell")])
+    assert "would be told" in site.hooked.site.call("announce", *BOTH, "-n").stdout
+    assert site.hooked.calls() == []
+    assert site.hooked.rows("SELECT count(*) FROM hook_steps") == [(0,)]
+    assert site.announce(*BOTH)[1] == [("alice", "told"), ("bob", "told")]
+
+
+@pytest.mark.exhaustive
+def test_a_user_of_whom_a_hook_failed_counts_as_not_told(site: Announcing) -> None:
+    mend = site.hook("post-announce.d/60-list", '[ "$MIGRATOR_USER" != alice ] || exit 1')
+    code, told, _ = site.announce(*BOTH)
+    assert (code, told) == (1, [("alice", "failed"), ("bob", "told")])
+    assert [event.partition(":")[0] for event in site.hooked.events()] == ["hook-failed"]
+    assert site.hooked.rows("SELECT count(*) FROM events WHERE kind = 'user-told'") == [(1,)]
+    mend.unlink()
+    assert site.announce(*BOTH)[:2] == (0, [("alice", "told"), ("bob", "before")])
+
+
+@pytest.mark.exhaustive
+def test_a_guard_skips_a_user_or_stops_all(site: Announcing) -> None:
+    guard = site.hook("pre-announce.d/10-guard", '[ "$MIGRATOR_USER" != alice ] || { echo holidays; exit 62; }')
+    code, told, document = site.announce(*BOTH)
+    assert (code, told) == (0, [("alice", "skipped"), ("bob", "told")])
+    assert "holidays" in document["announcements"][0]["reason"]
+    assert not (site.directory / "told-alice").exists()
+    site.hook("pre-announce.d/10-guard", "exit 1")
+    assert site.announce(*BOTH)[0] == 4
+    guard.unlink()
+    assert site.announce(*BOTH)[:2] == (0, [("alice", "told"), ("bob", "before")])
+
+
+def test_nobody_is_told_where_not_everybody_could_be(site: Announcing) -> None:
+    refused = site.hooked.site
+    refused.fails(2, "announce", "--all", "--begins", "2001-01-01", says=("2001-01-01 00:00 UTC is over",))
+    assert refused.call("announce", "--all", "--begins", "soon").returncode == 2
+    (site.directory / "hooks" / "post-announce.d" / "50-mail").rename(site.directory / "50-mail")
+    refused.fails(4, "announce", *BOTH, "--dry-run", says=("nobody would be told",))
+    assert site.hooked.calls() == []
+
+
+@pytest.mark.exhaustive
+def test_whose_cutover_was_begun_is_left_out(site: Announcing) -> None:
+    with open_ledger(site.directory / "state" / "ledger.db") as ledger:
+        plan = ledger.plans.latest()
+        assert plan is not None
+        record = ledger.cutovers.plan(
+            plan=plan.name, batch=1, tree=UserTree(path=b"home/alice", user="alice"), predicted_freeze_s=None, at_s=1.0
+        )
+        freeze = CutoverAct(step=CutoverStep.FREEZE, intent=CutoverState.FREEZING, result=CutoverState.FROZEN)
+        tops = CutoverNotes(frozen_top="{}", frozen_target_top="{}")
+        ledger.cutovers.intend(record.id, freeze, at_s=2.0, notes=tops)
+    code, told, document = site.announce(*BOTH)
+    assert (code, told) == (0, [("alice", "not-due"), ("bob", "told")])
+    assert "freezing" in document["announcements"][0]["reason"]

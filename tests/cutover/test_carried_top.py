@@ -1,0 +1,120 @@
+"""The top on the source after a rollback: what the user changed of it on the target, and nothing else."""
+
+import struct
+from dataclasses import replace
+
+import pytest
+
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
+from migrator.cutover.model import FrozenTop
+from migrator.cutover.rules_back import carried_top
+from migrator.fs.model import TargetCapabilities
+from tests.support.beegfs_like import BEEGFS_CAPABILITIES
+
+TREE = b"home/ann"
+NO_ACLS = replace(BEEGFS_CAPABILITIES, keeps_acls=False)
+
+
+def acl(*entries: tuple[int, int, int]) -> bytes:
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+
+
+NONE = 0xFFFFFFFF
+NAMED = acl((1, 7, NONE), (2, 7, 60005), (4, 5, NONE), (16, 7, NONE), (32, 0, NONE))
+OTHER = acl((1, 7, NONE), (2, 4, 60006), (4, 5, NONE), (16, 5, NONE), (32, 0, NONE))
+
+
+def frozen(
+    uid: int = 60001, gid: int = 60001, mode: int = 0o750, access: bytes | None = None, default: bytes | None = None
+) -> FrozenTop:
+    return FrozenTop(tree=TREE, ino=1, gfid=None, uid=uid, gid=gid, mode=mode, acl_access=access, acl_default=default)
+
+
+def top(mtime_ns: int = 5, **xattrs: bytes) -> Entry:
+    return Entry(
+        path=TREE,
+        type=EntryType.DIRECTORY,
+        size_bytes=0,
+        blocks=0,
+        uid=0,
+        gid=0,
+        mode=0o500,
+        mtime_ns=mtime_ns,
+        atime_ns=0,
+        ctime_ns=9,
+        dev=1,
+        rdev=0,
+        ino=1,
+        nlink=2,
+        xattrs={name.replace("_", ".").encode(): value for name, value in xattrs.items()},
+    )
+
+
+def carried(
+    before: FrozenTop,
+    after: FrozenTop,
+    *,
+    source: Entry | None = None,
+    target: Entry | None = None,
+    capabilities: TargetCapabilities = BEEGFS_CAPABILITIES,
+) -> Entry:
+    return carried_top(
+        source or top(), target or top(), source_before=before, target_before=after, capabilities=capabilities
+    )
+
+
+def test_a_top_that_nobody_touched_is_as_it_was() -> None:
+    before = frozen(mode=0o2770, access=NAMED, default=OTHER)
+    made = carried(before, before)
+    assert (made.uid, made.gid, made.mode) == (60001, 60001, 0o2770)
+    assert made.xattrs == {ACL_ACCESS: NAMED, ACL_DEFAULT: OTHER}
+
+
+@pytest.mark.parametrize(
+    ("after", "facts"),
+    [
+        (frozen(mode=0o700), (60001, 60001, 0o700)),
+        (frozen(gid=60009), (60001, 60009, 0o750)),
+        (frozen(uid=60008), (60008, 60001, 0o750)),
+    ],
+)
+def test_what_the_user_changed_counts(after: FrozenTop, facts: tuple[int, int, int]) -> None:
+    made = carried(frozen(), after)
+    assert (made.uid, made.gid, made.mode) == facts
+
+
+def test_acls_that_the_user_gave_and_took_away_count() -> None:
+    assert carried(frozen(), frozen(access=NAMED, mode=0o770)).xattrs == {ACL_ACCESS: NAMED}
+    assert carried(frozen(access=NAMED, mode=0o770), frozen(access=OTHER)).xattrs == {ACL_ACCESS: OTHER}
+    assert carried(frozen(access=NAMED, mode=0o770), frozen()).xattrs == {}
+
+
+def test_an_acl_that_the_target_could_not_keep_stays_and_the_mode_that_goes_with_it() -> None:
+    before = frozen(access=NAMED, default=OTHER, mode=0o770)
+    opened = frozen(mode=0o750)
+    made = carried(before, opened, capabilities=NO_ACLS)
+    assert made.mode == 0o770
+    assert made.xattrs == {ACL_ACCESS: NAMED, ACL_DEFAULT: OTHER}
+    closed = carried(before, frozen(mode=0o700), capabilities=NO_ACLS)
+    assert closed.mode == 0o700
+
+
+def test_attributes_are_the_targets_and_those_that_it_cannot_keep_the_sources() -> None:
+    long = b"x" * (BEEGFS_CAPABILITIES.max_xattr_value_bytes + 1)
+    made = carried(
+        frozen(),
+        frozen(),
+        source=top(user_long=long, user_gone=b"1", user_kept=b"old", security_label=b"s"),
+        target=top(user_kept=b"new", user_made=b"2"),
+    )
+    assert made.xattrs == {
+        b"user.long": long,
+        b"security.label": b"s",
+        b"user.kept": b"new",
+        b"user.made": b"2",
+    }
+
+
+def test_the_time_is_the_targets_but_for_fractions_that_it_cannot_keep() -> None:
+    assert carried(frozen(), frozen(), source=top(7_300_000_000), target=top(7_000_000_000)).mtime_ns == 7_300_000_000
+    assert carried(frozen(), frozen(), source=top(8_300_000_000), target=top(7_000_000_000)).mtime_ns == 7_000_000_000

@@ -1,0 +1,291 @@
+"""A user who works on the target changes everything, and goes back: the source becomes what the target is."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator.core.errors import MigratorError, Refused
+from migrator.core.units import MIB
+from migrator.cutover.files import MountedTops
+from migrator.fs.writing import MountedTarget
+from tests.conftest import MakeXfs
+from tests.support.back_world import OWNER, TREE, BackWorld, opened
+from tests.support.delta_changes import MANY, MANY_BYTES, VANISHED, build, change, let_settle, standing, write
+from tests.support.run_site import RealSite
+from tests.support.xfs import XfsMount, run_tool, unmount
+
+pytestmark = pytest.mark.needs_root
+
+
+@pytest.fixture
+def world(scratch: Path, make_xfs: MakeXfs) -> Iterator[BackWorld]:
+    """A user who was copied, proven and switched a moment ago."""
+    made = RealSite(scratch / "site", make_xfs(), make_xfs())
+    build(made.source.path / "home" / "ann")
+    let_settle()
+    made.prepare()
+    seeded = made.run()
+    assert seeded.returncode == 0, seeded.stderr
+    switched = BackWorld(made)
+    switched.switch()
+    yield switched
+    made.kill_streams()
+
+
+@pytest.mark.guarantee("rollback")
+def test_every_kind_of_change_comes_back_and_nothing_else_is_sent(world: BackWorld) -> None:
+    kept, many = standing(world.source / "kept"), standing(world.source / "many")
+    change(world.target)
+    world.freeze_target()
+    carried = world.carry()
+    world.proves()
+    assert carried.seen == world.seen()[0]
+    assert standing(world.source / "kept") == kept
+    moved = standing(world.source / "new" / "moved along")
+    assert {path: facts[:2] for path, facts in moved.items()} == {path: facts[:2] for path, facts in many.items()}
+    assert len(moved) == MANY
+    assert {f"home/ann/{path}" for path in VANISHED} <= world.trashed()
+    assert carried.changes == world.changes()
+    assert carried.changes.gone >= len(VANISHED)
+    assert 0 < carried.changes.size_bytes < MANY_BYTES * 10
+    assert 10 < carried.changes.files < 50
+
+
+@pytest.mark.exhaustive
+def test_nothing_is_sent_where_the_user_changed_nothing(world: BackWorld) -> None:
+    before = standing(world.source)
+    world.freeze_target(mode=0o500)
+    carried = world.carry()
+    assert (carried.changes.files, carried.changes.size_bytes, carried.changes.gone) == (0, 0, 0)
+    assert standing(world.source) == before
+    world.proves()
+
+
+@pytest.mark.guarantee("rollback")
+def test_what_the_target_cannot_keep_stays_as_it_was_on_the_source(scratch: Path, make_xfs: MakeXfs) -> None:
+    """The target is made to keep less, as BeeGFS does: the file that nobody touched keeps what only the source has."""
+    site = RealSite(scratch / "site", make_xfs(), make_xfs())
+    world = BackWorld(site)
+    build(world.source)
+    rich, touched = world.source / "kept" / "0", world.source / "kept" / "1"
+    for path in (rich, touched):
+        os.setxattr(path, "security.rich", b"only here")
+    let_settle()
+    site.prepare()
+    forget_security_attributes(site)
+    assert site.run().returncode == 0
+    for path in (world.target / "kept" / "0", world.target / "kept" / "1"):
+        if "security.rich" in os.listxattr(path):
+            os.removexattr(path, "security.rich")
+    world.switch()
+    with (world.target / "kept" / "1").open("a") as grown:
+        grown.write("more")
+    world.freeze_target()
+    world.carry()
+    proof = world.verify()
+    assert proof.whole
+    assert proof.differences == 0, world.why()
+    assert os.getxattr(rich, "security.rich") == b"only here"
+    assert touched.read_text().endswith("more")
+    site.kill_streams()
+
+
+def forget_security_attributes(site: RealSite) -> None:
+    from migrator.fs.model import TargetCapabilities
+    from migrator.ledger.ledger import open_ledger
+
+    with open_ledger(site.ledger) as ledger:
+        ledger.site.record_capabilities(TargetCapabilities(keeps_security_xattrs=False), 11.0)
+
+
+@pytest.mark.exhaustive
+def test_archives_stay_on_the_target_and_what_was_packed_stays_on_the_source(world: BackWorld) -> None:
+    archives = world.target / ".migrator-archive"
+    write(archives / "000001.tar.zst", "packed")
+    write(world.target / "later", "later")
+    world.freeze_target()
+    assert world.carry().changes.files == 1
+    world.proves()
+    assert not (world.source / ".migrator-archive").exists()
+    assert (archives / "000001.tar.zst").read_text() == "packed"
+
+
+@pytest.mark.exhaustive
+def test_a_directory_that_became_a_symlink_leads_nowhere(world: BackWorld, scratch: Path) -> None:
+    outside = scratch / "outside"
+    write(outside / "0", "not the user's")
+    shutil.rmtree(world.target / "kept")
+    (world.target / "kept").symlink_to(outside)
+    write(world.target / "vanishes" / "inner" / "deep", "changed")
+    world.freeze_target()
+    world.carry()
+    world.proves()
+    assert (outside / "0").read_text() == "not the user's"
+    assert (world.source / "kept").is_symlink()
+    assert "home/ann/kept/0" in world.trashed()
+
+
+def test_a_tree_that_shrank_by_more_than_is_believed_is_refused_and_nothing_is_touched(world: BackWorld) -> None:
+    shutil.rmtree(world.target / "many")
+    write(world.target / "later", "later")
+    world.freeze_target()
+    before = standing(world.source)
+    for _ in range(2):
+        with pytest.raises(Refused, match="has lost"):
+            world.carry()
+    assert standing(world.source) == before
+    assert not (world.source / "later").exists()
+    world.site.write(transfer='max_shrink = "100%"')
+    world.carry()
+    world.proves()
+    assert "home/ann/many/sub-0/5" in world.trashed()
+
+
+@pytest.mark.exhaustive
+def test_it_can_be_given_up_and_begun_again_with_what_changed_since(world: BackWorld) -> None:
+    change(world.target)
+    world.freeze_target()
+    first = world.carry()
+    os.chown(world.target, OWNER, OWNER)
+    world.target.chmod(0o755)
+    let_settle()
+    write(world.target / "later", "later")
+    (world.target / "new" / "moved along").rename(world.target / "moved again")
+    (world.target / "files" / "acl").unlink()
+    world.freeze_target()
+    second = world.carry()
+    world.proves()
+    assert second.changes.files > first.changes.files
+    assert second.changes.gone == first.changes.gone + 1
+    assert second.seen.catalog != first.seen.catalog
+
+
+@pytest.mark.exhaustive
+def test_a_full_source_stops_it_with_the_reason_and_room_lets_it_go_on(world: BackWorld) -> None:
+    filler = world.site.source.path / "filler"
+    free = os.statvfs(world.site.source.path)
+    with filler.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max((free.f_bavail * free.f_frsize) - 20 * MIB, MIB))
+    (world.target / "big").write_bytes(os.urandom(40 * MIB))
+    world.freeze_target()
+    with pytest.raises(MigratorError, match=r"lacks|full"):
+        world.carry()
+    copied, _ = world.seen()
+    assert copied is None or copied.finished_at_s is None
+    filler.unlink()
+    world.carry()
+    world.proves()
+
+
+def test_without_the_proof_of_the_switch_nothing_is_touched(world: BackWorld) -> None:
+    change(world.target)
+    world.freeze_target()
+    before = standing(world.source)
+    (manifest,) = (world.site.directory / "state" / "manifests").glob("*/manifest.parquet")
+    content = manifest.read_bytes()
+    manifest.write_bytes(content[:-1] + b"?")
+    with pytest.raises(Refused, match="is not the one that the cutover was proven with"):
+        world.carry()
+    assert standing(world.source) == before
+    manifest.write_bytes(content)
+    world.carry()
+    world.proves()
+
+
+@pytest.mark.exhaustive
+def test_a_writer_on_the_source_meanwhile_is_found_by_the_verification(world: BackWorld) -> None:
+    write(world.target / "later", "later")
+    world.freeze_target()
+    world.carry()
+    write(world.source / "not from the target", "?")
+    (world.source / "kept" / "3").write_text("?")
+    assert world.verify().differences >= 2
+    assert {b"home/ann/not from the target", b"home/ann/kept/3"} <= world.why().keys()
+    (world.source / "not from the target").unlink()
+    world.carry()
+    world.proves()
+    assert (world.source / "kept" / "3").read_text() != "?"
+
+
+@pytest.mark.exhaustive
+def test_the_top_gets_what_the_user_made_of_it_on_the_target(world: BackWorld) -> None:
+    before = replace(MountedTops(world.site.source.root).read_top(TREE.path), uid=OWNER, mode=0o2750)
+    world.target.chmod(0o2711)
+    os.setxattr(world.target, "user.note", b"of the top")
+    os.utime(world.target, ns=(1_000_000_000, 1_234_567_890_123_456_789))
+    there = MountedTops(world.site.target.root).read_top(TREE.path)
+    write(world.target / "later", "later")
+    written = world.target.stat().st_mtime_ns
+    world.freeze_target()
+    world.carry()
+    source = MountedTarget(world.site.source.root)
+    for _ in range(2):
+        with opened(world.site.file) as (back, record):
+            source.open_tree(TREE.path, back.top(record, source_before=before, target_before=there))
+        facts = world.source.stat()
+        assert (facts.st_uid, facts.st_gid, facts.st_mode & 0o7777) == (OWNER, OWNER, 0o2711)
+        assert facts.st_mtime_ns == written
+        assert os.getxattr(world.source, "user.note") == b"of the top"
+    source.close()
+
+
+@pytest.mark.exhaustive
+def test_what_the_source_cannot_keep_is_a_difference_and_no_loss(scratch: Path, make_xfs: MakeXfs) -> None:
+    """An ext4 has room for some 4,000 bytes of attributes of a file; the user gives it more on the target."""
+    if shutil.which("mkfs.ext4") is None:
+        pytest.skip("mkfs.ext4 is not installed")
+    with ext4(scratch) as source:
+        site = RealSite(scratch / "site", XfsMount(source, ""), make_xfs())
+        world = BackWorld(site)
+        write(world.source / "kept" / "0", "kept")
+        for path in (world.source / "kept" / "0", world.source / "kept", world.source):
+            os.chown(path, OWNER, OWNER)
+        let_settle()
+        site.prepare()
+        assert site.run().returncode == 0
+        world.switch()
+        os.setxattr(world.target / "kept" / "0", "user.long", b"x" * 10_000)
+        write(world.target / "kept" / "later", "later")
+        world.freeze_target()
+        carried = world.carry()
+        assert (world.source / "kept" / "later").read_text() == "later"
+        proof = world.verify()
+        assert proof.whole
+        assert carried.seen.failed >= 1
+        assert proof.differences == 1
+        assert world.why()[b"home/ann/kept/0"].startswith("xattr: user.long: none | user.long: 10000 bytes")
+        site.kill_streams()
+
+
+@contextmanager
+def ext4(scratch: Path) -> Iterator[Path]:
+    image, mount_point = scratch / "ext4.img", scratch / "ext4"
+    mount_point.mkdir()
+    with image.open("wb") as file:
+        file.truncate(64 * MIB)
+    run_tool("mkfs.ext4", "-q", str(image))
+    run_tool("mount", "-t", "ext4", "-o", "loop", str(image), str(mount_point))
+    try:
+        yield mount_point
+    finally:
+        unmount(mount_point)
+        image.unlink()
+
+
+@pytest.mark.exhaustive
+def test_the_site_of_the_migration_knows_nothing_of_it(world: BackWorld) -> None:
+    write(world.target / "later", "later")
+    world.freeze_target()
+    catalogs = sorted((world.site.directory / "state" / "catalogs").iterdir())
+    status = json.loads(world.site.migrator("status", "--json").stdout)
+    world.carry()
+    world.proves()
+    assert sorted((world.site.directory / "state" / "catalogs").iterdir()) == catalogs
+    after = json.loads(world.site.migrator("status", "--json").stdout)
+    assert after["batches"][0]["passes"] == status["batches"][0]["passes"]

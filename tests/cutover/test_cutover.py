@@ -1,0 +1,429 @@
+"""Every state of a cutover with every look at the world: what is done next."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from migrator.core.entry import UserTree
+from migrator.cutover.model import (
+    CUTOVER_TRANSITIONS,
+    ENDED_STATES,
+    ROLLBACK_STATES,
+    SETTLED_STATES,
+    UNDER_WAY_STATES,
+    BackupSeen,
+    CutoverAct,
+    CutoverNotes,
+    CutoverRecord,
+    CutoverState,
+    CutoverStep,
+    Finished,
+    Halt,
+    LinkSeen,
+    PassSeen,
+    ProofSeen,
+    Seen,
+    TopSeen,
+)
+from migrator.cutover.rules import BACK, THERE, begin_rollback, next_step, switch_problems, turned_back
+
+S, C = CutoverState, CutoverStep
+OPEN, FROZEN, PARTLY, OTHER, UNKNOWN = TopSeen
+ON_SOURCE, ON_TARGET = LinkSeen.SOURCE, LinkSeen.TARGET
+
+PASS = PassSeen(id=7, catalog="c9", finished_at_s=60.0, changed=0, vanished=0, failed=0, whole=True)
+PROOF = ProofSeen(id=9, catalog="c9", whole=True, differences=0, by_policy=True, manifest="m")
+
+AFTER = (S.SWITCHED, S.THAWING, S.THAWED, S.RETAINED)
+BACK_BEFORE = (
+    S.ROLLBACK_FREEZING,
+    S.ROLLBACK_FROZEN,
+    S.CARRYING_BACK,
+    S.ROLLBACK_VERIFYING,
+    S.ROLLBACK_VERIFIED,
+    S.SWITCHING_BACK,
+    S.ROLLBACK_REVERTING,
+)
+BEFORE = (S.FREEZING, S.FROZEN, S.FINAL_PASS, S.VERIFYING, S.VERIFIED, S.SWITCHING)
+BACKWARDS = (
+    S.ROLLBACK_FREEZING,
+    S.ROLLBACK_FROZEN,
+    S.CARRYING_BACK,
+    S.ROLLBACK_VERIFYING,
+    S.ROLLBACK_VERIFIED,
+    S.SWITCHING_BACK,
+)
+PROVEN = (S.VERIFIED, S.SWITCHING, S.ROLLBACK_VERIFIED, S.SWITCHING_BACK)
+
+
+def against_the_switch(state: CutoverState, seen: Seen) -> tuple[str, ...]:
+    return tuple(switch_problems(BACK if state in ROLLBACK_STATES else THERE, record(state), seen))
+
+
+def record(state: CutoverState, failure: str = "") -> CutoverRecord:
+    return CutoverRecord(
+        id=1,
+        plan="p",
+        batch=1,
+        tree=UserTree(path=b"home/\xffalice", user="alice"),
+        attempt=1,
+        state=state,
+        times={S.FROZEN: 50.0, S.ROLLBACK_FROZEN: 50.0, state: 50.0},
+        predicted_freeze_s=10.0,
+        frozen_at_s=49.0,
+        failure=failure,
+        notes=CutoverNotes(passes_before=6, proofs_before=8),
+    )
+
+
+def world(state: CutoverState, **changes: Any) -> Seen:
+    """As the program leaves it with the intent, before the act; everything proven."""
+    link = ON_TARGET if state in AFTER or state in BACK_BEFORE else ON_SOURCE
+    source = OPEN if state in (S.PLANNED, S.FREEZING) else FROZEN
+    target = OPEN if state in (S.THAWED, S.RETAINED, S.ROLLBACK_FREEZING) else FROZEN
+    seen = Seen(
+        link=link,
+        source_top=source,
+        target_top=target,
+        writing=(),
+        copied=PASS,
+        proof=PROOF,
+        backup=BackupSeen.RECORDED,
+    )
+    return replace(seen, **changes)
+
+
+def act(step: CutoverStep, intent: CutoverState, result: CutoverState, **more: Any) -> CutoverAct:
+    return CutoverAct(step=step, intent=intent, result=result, **more)
+
+
+REVERT: dict[str, Any] = {"step": C.REVERT, "intent": S.REVERTING, "result": S.REVERTED}
+ROLLBACK_REVERT: dict[str, Any] = {"step": C.ROLLBACK_REVERT, "intent": S.ROLLBACK_REVERTING, "result": S.THAWED}
+
+
+def revert_of(state: CutoverState) -> dict[str, Any]:
+    return ROLLBACK_REVERT if state in ROLLBACK_STATES else REVERT
+
+
+@pytest.mark.parametrize(
+    ("state", "changes", "expected"),
+    [
+        (S.PLANNED, {}, act(C.FREEZE, S.FREEZING, S.FROZEN)),
+        (S.FREEZING, {}, act(C.FREEZE, S.FREEZING, S.FROZEN)),
+        (S.FREEZING, {"source_top": PARTLY}, act(C.FREEZE, S.FREEZING, S.FROZEN)),
+        (S.FREEZING, {"source_top": FROZEN}, act(C.FREEZE, S.FREEZING, S.FROZEN, seen_done=True)),
+        (S.FROZEN, {}, act(C.FINAL_PASS, S.FINAL_PASS, S.FINAL_PASS)),
+        (S.FINAL_PASS, {"copied": None}, act(C.FINAL_PASS, S.FINAL_PASS, S.FINAL_PASS)),
+        (
+            S.FINAL_PASS,
+            {"copied": replace(PASS, finished_at_s=None, changed=4)},
+            act(C.FINAL_PASS, S.FINAL_PASS, S.FINAL_PASS),
+        ),
+        (
+            S.FINAL_PASS,
+            {"copied": replace(PASS, id=6, failed=1)},
+            act(C.FINAL_PASS, S.FINAL_PASS, S.FINAL_PASS),
+        ),
+        (S.FINAL_PASS, {}, act(C.VERIFY, S.VERIFYING, S.VERIFIED)),
+        (S.VERIFYING, {"proof": None}, act(C.VERIFY, S.VERIFYING, S.VERIFIED)),
+        (
+            S.VERIFYING,
+            {"proof": replace(PROOF, catalog="c8", differences=9)},
+            act(C.VERIFY, S.VERIFYING, S.VERIFIED),
+        ),
+        (S.VERIFYING, {"proof": replace(PROOF, id=8)}, act(C.VERIFY, S.VERIFYING, S.VERIFIED)),
+        (S.VERIFYING, {}, act(C.VERIFY, S.VERIFYING, S.VERIFIED, seen_done=True)),
+        (S.VERIFIED, {}, act(C.SWITCH, S.SWITCHING, S.SWITCHED)),
+        (S.VERIFIED, {"link": LinkSeen.UNTOLD}, act(C.SWITCH, S.SWITCHING, S.SWITCHED)),
+        (S.SWITCHING, {}, act(C.SWITCH, S.SWITCHING, S.SWITCHED)),
+        (S.SWITCHING, {"link": ON_TARGET}, act(C.SWITCH, S.SWITCHING, S.SWITCHED, seen_done=True)),
+        (
+            S.SWITCHING,
+            {"link": ON_TARGET, "proof": None, "writing": None},
+            act(C.SWITCH, S.SWITCHING, S.SWITCHED, seen_done=True),
+        ),
+        (S.SWITCHING, {"link": LinkSeen.UNTOLD}, act(C.SWITCH, S.SWITCHING, S.SWITCHED)),
+        (S.SWITCHED, {}, act(C.THAW, S.THAWING, S.THAWED)),
+        (S.SWITCHED, {"target_top": OPEN}, act(C.THAW, S.THAWING, S.THAWED, seen_done=True)),
+        (S.THAWING, {"target_top": PARTLY}, act(C.THAW, S.THAWING, S.THAWED)),
+        (S.THAWING, {"target_top": OPEN}, act(C.THAW, S.THAWING, S.THAWED, seen_done=True)),
+        (S.THAWED, {}, act(C.RETAIN, S.THAWED, S.RETAINED)),
+        (S.THAWED, {"target_top": OTHER, "link": LinkSeen.UNTOLD}, act(C.RETAIN, S.THAWED, S.RETAINED)),
+        (S.ROLLBACK_FREEZING, {}, act(C.ROLLBACK_FREEZE, S.ROLLBACK_FREEZING, S.ROLLBACK_FROZEN)),
+        (
+            S.ROLLBACK_FREEZING,
+            {"target_top": FROZEN},
+            act(C.ROLLBACK_FREEZE, S.ROLLBACK_FREEZING, S.ROLLBACK_FROZEN, seen_done=True),
+        ),
+        (S.ROLLBACK_FROZEN, {}, act(C.CARRY_BACK, S.CARRYING_BACK, S.CARRYING_BACK)),
+        (S.CARRYING_BACK, {"copied": None}, act(C.CARRY_BACK, S.CARRYING_BACK, S.CARRYING_BACK)),
+        (S.CARRYING_BACK, {}, act(C.ROLLBACK_VERIFY, S.ROLLBACK_VERIFYING, S.ROLLBACK_VERIFIED)),
+        (
+            S.ROLLBACK_VERIFYING,
+            {"proof": None},
+            act(C.ROLLBACK_VERIFY, S.ROLLBACK_VERIFYING, S.ROLLBACK_VERIFIED),
+        ),
+        (
+            S.ROLLBACK_VERIFYING,
+            {"proof": replace(PROOF, manifest=None)},
+            act(C.ROLLBACK_VERIFY, S.ROLLBACK_VERIFYING, S.ROLLBACK_VERIFIED, seen_done=True),
+        ),
+        (
+            S.ROLLBACK_VERIFIED,
+            {"backup": BackupSeen.MISSING},
+            act(C.SWITCH_BACK, S.SWITCHING_BACK, S.SWITCHED_BACK),
+        ),
+        (S.SWITCHING_BACK, {}, act(C.SWITCH_BACK, S.SWITCHING_BACK, S.SWITCHED_BACK)),
+        (
+            S.SWITCHING_BACK,
+            {"link": ON_SOURCE},
+            act(C.SWITCH_BACK, S.SWITCHING_BACK, S.SWITCHED_BACK, seen_done=True),
+        ),
+        (S.SWITCHED_BACK, {}, act(C.ROLLBACK_THAW, S.ROLLBACK_THAWING, S.ROLLED_BACK)),
+        (
+            S.ROLLBACK_THAWING,
+            {"source_top": OPEN},
+            act(C.ROLLBACK_THAW, S.ROLLBACK_THAWING, S.ROLLED_BACK, seen_done=True),
+        ),
+    ],
+)
+def test_the_way_forward(state: CutoverState, changes: dict[str, Any], expected: CutoverAct) -> None:
+    assert next_step(record(state), world(state, **changes)) == expected
+    if expected.intent is not state:
+        assert expected.intent in CUTOVER_TRANSITIONS[state]
+    if expected.result is not expected.intent:
+        assert expected.result in CUTOVER_TRANSITIONS[expected.intent]
+
+
+@pytest.mark.parametrize("state", [S.PLANNED, *BEFORE, *BACKWARDS])
+def test_what_failed_before_the_switch_is_given_up(state: CutoverState) -> None:
+    step = next_step(record(state, failure="EIO"), world(state))
+    done = state in (S.PLANNED, S.FREEZING, S.ROLLBACK_FREEZING)
+    assert step == CutoverAct(**revert_of(state), seen_done=done, reason="EIO")
+
+
+@pytest.mark.parametrize("state", [S.SWITCHED, S.THAWING, S.THAWED, S.SWITCHED_BACK, S.ROLLBACK_THAWING])
+def test_what_failed_after_the_switch_is_tried_again(state: CutoverState) -> None:
+    assert next_step(record(state, failure="EIO"), world(state)) == next_step(record(state), world(state))
+
+
+@pytest.mark.parametrize(("state", "link"), [(S.SWITCHING, ON_TARGET), (S.SWITCHING_BACK, ON_SOURCE)])
+def test_a_switch_that_failed_and_was_made_was_made(state: CutoverState, link: LinkSeen) -> None:
+    step = next_step(record(state, failure="killed"), world(state, link=link))
+    assert isinstance(step, CutoverAct)
+    assert step.seen_done
+    assert step.result in (S.SWITCHED, S.SWITCHED_BACK)
+
+
+@pytest.mark.parametrize(("state", "side"), [(S.REVERTING, "source_top"), (S.ROLLBACK_REVERTING, "target_top")])
+def test_a_thaw_that_was_cut_off_goes_on(state: CutoverState, side: str) -> None:
+    for top in (FROZEN, PARTLY, OPEN):
+        step = next_step(record(state, failure="EIO"), world(state, **{side: top}))
+        assert step == CutoverAct(**revert_of(state), seen_done=top is OPEN, reason="EIO")
+
+
+@pytest.mark.parametrize("state", PROVEN)
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"writing": None}, "was not looked for"),
+        ({"writing": ("vim of uid 7 writes",)}, "vim of uid 7 writes"),
+        ({"copied": None}, "has not ended, or did not begin in the freeze"),
+        ({"copied": replace(PASS, finished_at_s=None)}, "has not ended"),
+        ({"copied": replace(PASS, id=6)}, "did not begin in the freeze"),
+        ({"copied": replace(PASS, whole=False)}, "is not whole"),
+        ({"copied": replace(PASS, changed=1)}, "1 file changed during"),
+        ({"copied": replace(PASS, vanished=2)}, "2 files vanished during"),
+        ({"copied": replace(PASS, failed=3)}, "3 files did not arrive"),
+        ({"proof": None}, "there is no verification"),
+        ({"proof": replace(PROOF, catalog="c8")}, "there is no verification"),
+        ({"proof": replace(PROOF, id=8)}, "there is no verification"),
+        ({"proof": replace(PROOF, whole=False, reasons=("a brick",))}, "not whole: a brick"),
+        ({"proof": replace(PROOF, differences=2)}, "found 2 differences"),
+        (
+            {"proof": replace(PROOF, differences=4, examples=("home/a: size", "home/b: mode", "c: acl", "d: extra"))},
+            "found 4 differences (home/a: size; home/b: mode; c: acl)",
+        ),
+        ({"proof": replace(PROOF, by_policy=False)}, "[verify] sample"),
+    ],
+)
+def test_no_switch_without_each_proof(state: CutoverState, changes: dict[str, Any], said: str) -> None:
+    step = next_step(record(state), world(state, **changes))
+    assert isinstance(step, CutoverAct)
+    assert (step.step, step.intent, step.seen_done) == (revert_of(state)["step"], revert_of(state)["intent"], False)
+    assert said in step.reason
+    assert any(said in problem for problem in against_the_switch(state, world(state, **changes)))
+
+
+@pytest.mark.parametrize("state", [S.VERIFIED, S.SWITCHING])
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"backup": BackupSeen.MISSING}, "no backup"),
+        ({"backup": BackupSeen.UNKNOWN}, "is not known"),
+        ({"proof": replace(PROOF, manifest=None)}, "no manifest"),
+    ],
+)
+def test_what_only_the_way_there_needs(state: CutoverState, changes: dict[str, Any], said: str) -> None:
+    step = next_step(record(state), world(state, **changes))
+    assert isinstance(step, CutoverAct)
+    assert step.step is C.REVERT
+    assert said in step.reason
+
+
+def test_the_proof_of_a_switch_is_all_there() -> None:
+    for state in PROVEN:
+        assert against_the_switch(state, world(state)) == ()
+    both = against_the_switch(S.VERIFIED, world(S.VERIFIED, source_top=OPEN, target_top=OPEN))
+    assert both == (
+        "the tree is not seen to be frozen on the source",
+        "the tree is not seen to be closed on the target",
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "changes"),
+    [
+        (S.FROZEN, {"writing": ("vim",)}),
+        (S.FROZEN, {"writing": None}),
+        (S.FINAL_PASS, {"copied": replace(PASS, changed=1)}),
+        (S.VERIFYING, {"copied": replace(PASS, vanished=1)}),
+        (S.VERIFYING, {"proof": replace(PROOF, differences=1)}),
+        (S.ROLLBACK_FROZEN, {"writing": ("vim",)}),
+        (S.CARRYING_BACK, {"copied": replace(PASS, whole=False)}),
+        (S.ROLLBACK_VERIFYING, {"proof": replace(PROOF, whole=False)}),
+    ],
+)
+def test_is_given_up_as_soon_as_it_cannot_succeed(state: CutoverState, changes: dict[str, Any]) -> None:
+    step = next_step(record(state), world(state, **changes))
+    assert isinstance(step, CutoverAct)
+    assert step.step is revert_of(state)["step"]
+    assert step.reason
+
+
+@pytest.mark.parametrize("state", [*BEFORE[1:], *BACKWARDS[1:]])
+def test_a_tree_that_was_thawed_by_hand_is_given_up(state: CutoverState) -> None:
+    side = "target_top" if state in ROLLBACK_STATES else "source_top"
+    step = next_step(record(state), world(state, **{side: OPEN}))
+    assert isinstance(step, CutoverAct)
+    assert (step.step, step.seen_done) == (revert_of(state)["step"], True)
+    assert "by somebody else" in step.reason
+
+
+WORKING = [state for state in S if state not in ENDED_STATES and state not in (S.RETAINED, S.PURGING, S.PURGED)]
+
+
+@pytest.mark.parametrize("state", WORKING)
+@pytest.mark.parametrize("link", [LinkSeen.OTHER, LinkSeen.UNKNOWN, ON_SOURCE, ON_TARGET])
+def test_a_path_that_leads_elsewhere_stops_everything(state: CutoverState, link: LinkSeen) -> None:
+    seen = world(state, link=link, link_holds=b"/mnt/\n")
+    if link is world(state).link or (state in (S.SWITCHING, S.SWITCHING_BACK) and link in (ON_SOURCE, ON_TARGET)):
+        return
+    step = next_step(record(state), seen)
+    assert isinstance(step, Halt)
+    assert step.look_again is (link is LinkSeen.UNKNOWN)
+    assert step.look_again or "/mnt/\\x0a" in step.words
+    assert step.hint
+
+
+@pytest.mark.parametrize("state", WORKING)
+@pytest.mark.parametrize("side", ["source_top", "target_top"])
+@pytest.mark.parametrize("top", [OTHER, UNKNOWN])
+def test_a_top_that_somebody_changed_stops_everything(state: CutoverState, side: str, top: TopSeen) -> None:
+    step = next_step(record(state), world(state, **{side: top}, top_differences=("its mode is 0777",)))
+    if (state, side, top) == (S.THAWED, "target_top", OTHER):
+        assert isinstance(step, CutoverAct)
+        return
+    assert isinstance(step, Halt)
+    assert step.look_again is (top is UNKNOWN)
+    assert step.look_again or "its mode is 0777" in step.words
+    assert "home/\\xffalice" in step.words
+
+
+@pytest.mark.parametrize(
+    ("state", "changes"),
+    [
+        (S.PLANNED, {"source_top": FROZEN}),
+        (S.PLANNED, {"target_top": OPEN}),
+        (S.FROZEN, {"source_top": PARTLY}),
+        (S.VERIFIED, {"target_top": OPEN}),
+        (S.VERIFIED, {"target_top": PARTLY}),
+        (S.SWITCHING, {"link": ON_TARGET, "source_top": OPEN}),
+        (S.SWITCHED, {"source_top": OPEN}),
+        (S.THAWED, {"source_top": OPEN}),
+        (S.REVERTING, {"target_top": OPEN}),
+        (S.SWITCHED_BACK, {"target_top": OPEN}),
+        (S.SWITCHING, {"link": LinkSeen.UNTOLD, "proof": None}),
+        (S.SWITCHING, {"link": LinkSeen.UNTOLD, "source_top": OPEN}),
+    ],
+)
+def test_other_worlds_that_are_not_touched(state: CutoverState, changes: dict[str, Any]) -> None:
+    step = next_step(record(state), world(state, **changes))
+    assert isinstance(step, Halt)
+    assert not step.look_again
+    assert step.hint
+
+
+@pytest.mark.parametrize("state", [*sorted(ENDED_STATES), S.RETAINED, S.PURGING, S.PURGED])
+def test_what_is_over_is_over_whatever_is_seen(state: CutoverState) -> None:
+    seen = Seen(link=LinkSeen.OTHER, source_top=OTHER, target_top=UNKNOWN)
+    step = next_step(record(state, failure="a writer"), seen)
+    assert isinstance(step, Finished)
+    assert step.state is state
+    assert step.words.startswith("alice works on the ")
+    assert ("a writer" in step.words) is (state is S.REVERTED)
+
+
+@pytest.mark.parametrize("state", [S.SWITCHED, S.THAWED, S.RETAINED])
+def test_a_rollback_begins(state: CutoverState) -> None:
+    begin = act(C.ROLLBACK_FREEZE, S.ROLLBACK_FREEZING, S.ROLLBACK_FROZEN)
+    assert begin_rollback(record(state, failure="no mail"), world(state)) == begin
+    assert begin.intent in CUTOVER_TRANSITIONS[state]
+    own_mode = begin_rollback(record(state), world(state, target_top=OTHER))
+    assert own_mode == begin if state is not S.SWITCHED else isinstance(own_mode, Halt)
+    for changes in ({"link": ON_SOURCE}, {"link": LinkSeen.OTHER}, {"source_top": OPEN}, {"target_top": UNKNOWN}):
+        assert isinstance(begin_rollback(record(state), world(state, **changes)), Halt)
+
+
+@pytest.mark.parametrize("state", [S.PLANNED, *BEFORE])
+def test_a_rollback_before_the_switch_gives_the_cutover_up(state: CutoverState) -> None:
+    step = begin_rollback(record(state), world(state))
+    done = state in (S.PLANNED, S.FREEZING)
+    assert step == CutoverAct(**REVERT, seen_done=done, reason="a rollback was asked for before the switch")
+    assert isinstance(begin_rollback(record(state), world(state, link=LinkSeen.OTHER)), Halt)
+
+
+def test_a_rollback_waits_for_the_end_of_a_switch_and_of_a_thaw() -> None:
+    made = begin_rollback(record(S.SWITCHING), world(S.SWITCHING, link=ON_TARGET))
+    assert made == act(C.SWITCH, S.SWITCHING, S.SWITCHED, seen_done=True)
+    untold = begin_rollback(record(S.SWITCHING), world(S.SWITCHING, link=LinkSeen.UNTOLD))
+    assert untold == act(C.SWITCH, S.SWITCHING, S.SWITCHED)
+    assert begin_rollback(record(S.THAWING), world(S.THAWING)) == act(C.THAW, S.THAWING, S.THAWED)
+
+
+@pytest.mark.parametrize("state", [S.PURGING, S.PURGED])
+def test_no_rollback_once_the_source_is_purged(state: CutoverState) -> None:
+    step = begin_rollback(record(state), world(S.RETAINED))
+    assert isinstance(step, Halt)
+    assert "purged" in step.words
+
+
+@pytest.mark.parametrize("state", [state for state in S if turned_back(state)])
+def test_a_rollback_that_has_begun_goes_on(state: CutoverState) -> None:
+    assert begin_rollback(record(state), world(state)) == next_step(record(state), world(state))
+
+
+def test_the_table_has_every_state_and_every_state_leads_to_an_end() -> None:
+    assert set(CUTOVER_TRANSITIONS) == set(S)
+    assert not ENDED_STATES & SETTLED_STATES
+    assert ENDED_STATES | SETTLED_STATES | UNDER_WAY_STATES | {S.PLANNED} == set(S)
+    for state in S:
+        reached, left = {state}, [state]
+        while left:
+            new = CUTOVER_TRANSITIONS[left.pop()] - reached
+            reached |= new
+            left += new
+        assert reached & {S.REVERTED, S.ROLLED_BACK, S.PURGED}
+        if state in ROLLBACK_STATES:
+            assert S.ROLLED_BACK in reached

@@ -1,0 +1,313 @@
+"""Cutovers and rollbacks over a simulated user, killed and disturbed anywhere: he loses nothing, and it always ends."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from itertools import product
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from migrator.cutover.model import BackupSeen, CutoverAct, CutoverState, CutoverStep, Finished, Halt, Step, TopSeen
+from migrator.cutover.rules import begin_rollback, next_step, turned_back
+from tests.cutover.cutover_world import BACK, SOURCE, TARGET, Luck, World
+
+S = CutoverState
+MOST_STEPS = 40
+DEATHS = ("", "", "before", "after-intent", "meanwhile", "before-result")
+FAILURES = ("", "", "", "act", "file", "vanished", "whole", "catalog", "difference", "policy", "manifest")
+LUCK = st.builds(Luck, dies=st.sampled_from(DEATHS), fails=st.sampled_from(FAILURES), writes_meanwhile=st.booleans())
+WRITER_MAY_GO = frozenset(S) - {
+    S.VERIFYING,
+    S.VERIFIED,
+    S.SWITCHING,
+    S.ROLLBACK_VERIFYING,
+    S.ROLLBACK_VERIFIED,
+    S.SWITCHING_BACK,
+}
+"""Nobody can see a writer who comes and goes between two looks after the verification."""
+OVER = (S.RETAINED, S.REVERTED, S.ROLLED_BACK)
+SWITCHES = (S.SWITCHING, S.SWITCHING_BACK)
+
+
+class CutoverMachine(RuleBasedStateMachine):
+    """What may happen, in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.rolls_back = False
+
+    @initialize(far=st.integers(0, 11))
+    def has_come_some_way(self, far: int) -> None:
+        """So that what happens next happens in every state, also of a rollback."""
+        for _ in range(far):
+            self.rolls_back = self.rolls_back or self.world.state is S.RETAINED
+            self.go(Luck())
+
+    def decide(self) -> Step:
+        world = self.world
+        if self.rolls_back and turned_back(world.state):
+            self.rolls_back = False
+        ask = begin_rollback if self.rolls_back else next_step
+        before = world.record
+        step = ask(world.record, world.seen())
+        assert world.record == before
+        return step
+
+    def go(self, luck: Luck) -> Step:
+        world, step = self.world, self.decide()
+        if isinstance(step, CutoverAct):
+            self.check_explained(step)
+            world.carry_out(step, luck)
+        if isinstance(step, Finished):
+            self.rolls_back = False
+        return step
+
+    def check_explained(self, act: CutoverAct) -> None:
+        """Nothing is done to a world that this program did not leave."""
+        world = self.world
+        assert world.link != "other"
+        assert TopSeen.OTHER not in (world.sides[SOURCE].top, world.sides[TARGET].top)
+        if world.state not in SWITCHES:
+            after = world.state in (S.SWITCHED, S.THAWING, S.THAWED, S.RETAINED) or world.state in BACK
+            on_target = after and world.state not in (S.SWITCHED_BACK, S.ROLLBACK_THAWING)
+            assert world.link == (TARGET if on_target else SOURCE)
+        other = SOURCE if world.link == TARGET else TARGET
+        assert world.sides[other].top is TopSeen.FROZEN, act
+
+    @rule(lucky=st.integers(0, 5), luck=LUCK)
+    def goes_on(self, lucky: int, luck: Luck) -> None:
+        """Most of what can go wrong lies at the end of a long way."""
+        for _ in range(lucky):
+            self.go(Luck())
+        self.go(luck)
+
+    @rule(before_the_switch=st.sampled_from([False, False, False, True]))
+    def asks_for_a_rollback(self, *, before_the_switch: bool) -> None:
+        self.rolls_back = before_the_switch or self.world.state in (S.SWITCHED, S.THAWING, S.THAWED, S.RETAINED)
+
+    @precondition(lambda self: self.world.state in (S.REVERTED, S.ROLLED_BACK) and not self.world.tampered)
+    @rule()
+    def begins_again(self) -> None:
+        world = self.world
+        self.rolls_back = False
+        fresh = World().record
+        world.record = replace(fresh, attempt=world.record.attempt + 1, times={S.PLANNED: world.tick()})
+
+    @rule()
+    def user_writes(self) -> None:
+        world = self.world
+        if world.link != "other" and world.sides[world.link].enterable:
+            world.write(world.link)
+
+    @precondition(lambda self: not self.world.tampered and self.world.sides[self.world.link].enterable)
+    @rule()
+    def user_opens_a_file(self) -> None:
+        self.world.sides[self.world.link].writers = True
+
+    @precondition(lambda self: not self.world.tampered and self.world.record.under_way)
+    @rule()
+    def root_writes_in_the_freeze(self) -> None:
+        if self.world.link == self.world.here:
+            self.world.sides[self.world.here].writers = True
+            self.world.write(self.world.here)
+
+    @precondition(lambda self: self.world.state in WRITER_MAY_GO)
+    @rule()
+    def writers_go(self) -> None:
+        for side in self.world.sides.values():
+            side.writers = False
+
+    @precondition(lambda self: self.world.state in (S.THAWED, S.RETAINED) and not self.world.tampered)
+    @rule()
+    def user_gives_his_top_another_mode(self) -> None:
+        self.world.sides[TARGET].own_mode = True
+
+    @rule(backup=st.sampled_from([*BackupSeen, *[BackupSeen.RECORDED] * 4]))
+    def backups_come_and_go(self, backup: BackupSeen) -> None:
+        self.world.backup = backup
+
+    @precondition(lambda self: not self.world.tampered and self.world.state not in SWITCHES)
+    @rule(to=st.sampled_from(["other", SOURCE, TARGET]))
+    def somebody_changes_the_path(self, to: str) -> None:
+        self.world.tampered = self.world.link != to
+        self.world.link = to
+
+    @precondition(lambda self: not self.world.tampered and self.world.state in SWITCHES)
+    @rule()
+    def somebody_takes_the_path_away_in_the_switch(self) -> None:
+        self.was = self.world.link
+        self.world.tampered = True
+        self.world.link = "other"
+
+    @precondition(lambda self: not self.world.tampered and self.world.record.under_way)
+    @rule(side=st.sampled_from([SOURCE, TARGET]), top=st.sampled_from([TopSeen.OTHER, TopSeen.OPEN]))
+    def somebody_changes_a_top(self, side: str, top: TopSeen) -> None:
+        world = self.world
+        if world.sides[side].top is TopSeen.FROZEN:
+            world.tampered = True
+            world.sides[side].top = top
+
+    @precondition(lambda self: self.world.tampered)
+    @rule()
+    def people_put_it_right(self) -> None:
+        """As the hints say; a tree that was opened for its user, where he works by its path, stays so."""
+        world = self.world
+        if world.state in SWITCHES:
+            world.link = self.was if world.link == "other" else world.link
+        else:
+            on_target = world.state in (S.SWITCHED, S.THAWING, S.THAWED, S.RETAINED) or (
+                world.state in BACK and world.state not in (S.SWITCHED_BACK, S.ROLLBACK_THAWING)
+            )
+            world.link = TARGET if on_target else SOURCE
+        for name, side in world.sides.items():
+            by_hand = side.top is TopSeen.OPEN and world.record.under_way and name != world.link
+            if side.top is TopSeen.OTHER or by_hand:
+                side.top = TopSeen.FROZEN
+        world.tampered = False
+
+    @precondition(lambda self: self.world.state is S.RETAINED and not self.world.tampered)
+    @rule()
+    def another_user_follows(self) -> None:
+        self.world = World()
+        self.rolls_back = False
+
+    def is_run_until_it_ends(self) -> None:
+        for _ in range(MOST_STEPS):
+            step = self.go(Luck())
+            assert not isinstance(step, Halt), step
+            if isinstance(step, Finished):
+                break
+        else:
+            raise AssertionError(f"has not ended: {self.world.record}")
+        assert self.world.state in OVER
+        assert self.world.link == (TARGET if self.world.state is S.RETAINED else SOURCE)
+        assert self.world.sides[self.world.link].enterable
+
+    def teardown(self) -> None:
+        if self.world.tampered:
+            self.people_put_it_right()
+        self.is_run_until_it_ends()
+
+    @invariant()
+    def the_path_leads_to_all_that_was_written(self) -> None:
+        world = self.world
+        if not world.tampered:
+            assert world.sides[world.link].content == world.latest
+
+    @invariant()
+    def the_user_works_in_one_place_or_can_be_thawed(self) -> None:
+        world = self.world
+        if world.tampered:
+            return
+        enterable = [name for name, side in world.sides.items() if side.enterable]
+        assert enterable in ([world.link], [])
+        if not enterable:
+            assert world.record.under_way
+            assert world.record.notes.frozen_top is not None
+            if world.state in BACK:
+                assert world.record.notes.frozen_target_top is not None
+
+
+CutoverMachine.TestCase.settings = settings(stateful_step_count=25)
+TestCutoverMachine = CutoverMachine.TestCase
+
+
+def test_the_plain_way_is_not_in_vain() -> None:
+    """What the machine runs over is the whole way: there, back, and there again."""
+    machine = CutoverMachine()
+    done: list[CutoverStep] = []
+    for rolls_back in (False, True):
+        machine.rolls_back = rolls_back
+        while isinstance(step := machine.go(Luck()), CutoverAct):
+            done.append(step.step)
+    assert machine.world.state is S.ROLLED_BACK
+    assert done == [
+        CutoverStep.FREEZE,
+        CutoverStep.FINAL_PASS,
+        CutoverStep.VERIFY,
+        CutoverStep.SWITCH,
+        CutoverStep.THAW,
+        CutoverStep.RETAIN,
+        CutoverStep.ROLLBACK_FREEZE,
+        CutoverStep.CARRY_BACK,
+        CutoverStep.ROLLBACK_VERIFY,
+        CutoverStep.SWITCH_BACK,
+        CutoverStep.ROLLBACK_THAW,
+    ]
+
+
+def _nothing(machine: CutoverMachine) -> None:
+    pass
+
+
+def _root_writes(machine: CutoverMachine) -> None:
+    world = machine.world
+    if world.record.under_way and world.link == world.here:
+        machine.root_writes_in_the_freeze()
+
+
+def _a_writer_came_and_went(machine: CutoverMachine) -> None:
+    _root_writes(machine)
+    if machine.world.state in WRITER_MAY_GO:
+        machine.writers_go()
+
+
+def _a_rollback_is_wanted(machine: CutoverMachine) -> None:
+    machine.rolls_back = True
+
+
+def _the_backup_is_lost(machine: CutoverMachine) -> None:
+    machine.world.backup = BackupSeen.MISSING
+
+
+def _a_top_is_changed(machine: CutoverMachine, side: str, top: TopSeen) -> None:
+    if machine.world.record.under_way:
+        machine.somebody_changes_a_top(side, top)
+
+
+def _the_path_is_changed(machine: CutoverMachine, to: str) -> None:
+    if machine.world.state not in SWITCHES:
+        machine.somebody_changes_the_path(to)
+    elif to == "other":
+        machine.somebody_takes_the_path_away_in_the_switch()
+
+
+EVENTS: list[Callable[[CutoverMachine], None]] = [
+    _nothing,
+    _root_writes,
+    _a_writer_came_and_went,
+    _a_rollback_is_wanted,
+    _the_backup_is_lost,
+    *(
+        partial(_a_top_is_changed, side=side, top=top)
+        for side in (SOURCE, TARGET)
+        for top in (TopSeen.OTHER, TopSeen.OPEN)
+    ),
+    *(partial(_the_path_is_changed, to=to) for to in ("other", SOURCE, TARGET)),
+]
+
+
+@pytest.mark.parametrize("far", range(12))
+def test_after_every_act_every_end_of_it_and_every_disturbance(far: int) -> None:
+    """Each alone and in pairs, at every place of the way there and back; then it is run until it ends."""
+    for dies, fails, writes, event in product(sorted(set(DEATHS)), sorted(set(FAILURES)), (False, True), EVENTS):
+        machine = CutoverMachine()
+        machine.has_come_some_way(far)
+        if machine.world.state is S.RETAINED:
+            machine.rolls_back = True
+        if writes and machine.world.record.under_way and machine.world.link == machine.world.here:
+            machine.root_writes_in_the_freeze()
+        machine.go(Luck(dies=dies, fails=fails, writes_meanwhile=writes))
+        machine.the_path_leads_to_all_that_was_written()
+        event(machine)
+        machine.go(Luck())
+        machine.user_writes()
+        machine.the_path_leads_to_all_that_was_written()
+        machine.the_user_works_in_one_place_or_can_be_thawed()
+        machine.teardown()
+        machine.the_path_leads_to_all_that_was_written()
+        machine.the_user_works_in_one_place_or_can_be_thawed()

@@ -1,0 +1,269 @@
+"""`cutover` and `rollback` on real file systems: what refuses them, what they leave alone, and what they say."""
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import MakeXfs
+from tests.support.cut_site import CutSite, change, cut_site, top_facts
+from tests.support.delta_changes import let_settle
+from tests.support.snapshots import snapshot
+
+pytestmark = pytest.mark.needs_root
+
+BOTH = ("ann", "ben")
+
+
+@pytest.fixture
+def site(scratch: Path, make_xfs: MakeXfs) -> Iterator[CutSite]:
+    with cut_site(scratch, make_xfs(), make_xfs(), stages=("pre-freeze",), users=BOTH) as made:
+        yield made
+
+
+def everything(site: CutSite) -> dict[str, object]:
+    """Both sides with the tops of all trees, the links, and all that the ledger holds."""
+    with closing(sqlite3.connect(f"file:{site.site.ledger}?mode=ro", uri=True, timeout=600)) as ledger:
+        found: dict[str, object] = {"ledger": list(ledger.iterdump())}
+    for side in (site.site.source.path, site.site.target.path):
+        found[str(side)] = snapshot(os.fsencode(side))
+        found.update({str(top): (top_facts(top), top.stat().st_ctime_ns) for top in sorted(side.glob("home/*"))})
+    found.update({str(link): link.readlink() for link in sorted(site.link().parent.iterdir())})
+    return found
+
+
+def refused(site: CutSite, *words: str, user: str = "ann", more: tuple[str, ...] = ()) -> list[str]:
+    """Why nothing was begun: by a dry run, and by the command itself. Every one of these words is said."""
+    before = everything(site)
+    dry = site.call("cutover", "--user", user, "--dry-run", "--json", *more, code=4).outcome
+    assert everything(site) == before
+    assert dry["ending"] == "refused"
+    found = site.call("cutover", "--user", user, "--json", *more, code=4).outcome
+    assert (found["ending"], found["cutover"]) == ("refused", dry["cutover"])
+    assert found["problems"] == dry["problems"]
+    after = everything(site)
+    assert {name: now for name, now in after.items() if name != "ledger"} == {
+        name: then for name, then in before.items() if name != "ledger"
+    }
+    problems = "; ".join(found["problems"])
+    for word in words:
+        assert word in problems
+    assert not site.rows("SELECT id FROM cutovers WHERE state != 'rolled-back'")
+    assert site.rows("SELECT id FROM events WHERE kind = 'guard-refused'")
+    return list(found["problems"])
+
+
+def test_every_guard_says_its_reason_before_anybody_is_frozen(site: CutSite) -> None:
+    link, source, target = site.link(), site.source(), site.target()
+    # The link.
+    for wrong, words in ((site.source("ben"), "leads"), (target, "leads"), (None, "missing")):
+        link.unlink()
+        if wrong is not None:
+            link.symlink_to(wrong)
+        (only,) = refused(site, words)
+        assert str(link) in only
+        link.unlink(missing_ok=True)
+        link.symlink_to(source)
+    # The freeze: longer than wanted, not vouched for.
+    site.write(cutover='max_freeze = "1s"')
+    (only,) = refused(site, "longer than [cutover] max_freeze (1.0 s)", "--accept-freeze")
+    site.write()
+    hook = site.directory / "hooks" / "pre-freeze.d" / "50-said"
+    hook.rename(site.directory / "aside")
+    (only,) = refused(site, "pre-freeze")
+    (site.directory / "aside").rename(hook)
+    # The target: open to users, without room.
+    target.chmod(0o755)
+    (only,) = refused(site, "is open, so somebody may have changed it")
+    target.chmod(0o700)
+    sentinel = site.site.target.path / ".migrator-sentinel"
+    sentinel.rename(sentinel.with_name("aside"))
+    refused(site, "sentinel")
+    sentinel.with_name("aside").rename(sentinel)
+    # All at once are all said.
+    site.write(cutover='max_freeze = "1s"\nwait_for_backup = true')
+    target.chmod(0o755)
+    assert len(refused(site, "max_freeze", "is open", "no backup of the target")) == 3
+    target.chmod(0o700)
+    site.write()
+    assert site.cutover()["ending"] == "moved"
+
+
+@pytest.mark.exhaustive
+def test_what_was_not_copied_or_not_predicted(scratch: Path, make_xfs: MakeXfs) -> None:
+    with cut_site(scratch, make_xfs(), make_xfs(), stages=("pre-freeze",), prepared=False) as site:
+        refused(site, "batch 1 is planned: copy it first, with `migrator run --user-batch 1`")
+        site.call("run", "--user-batch", "1", "--deltas", "0", "--json")
+        assert len(refused(site, "not predicted", "--accept-freeze")) == 1
+        found = site.call("cutover", "--user", "ann", "--accept-freeze", "--json").outcome
+        assert (found["ending"], found["predicted_freeze_s"], found["cutover"]["predicted_freeze_s"]) == (
+            "moved",
+            None,
+            None,
+        )
+
+
+@pytest.mark.exhaustive
+def test_a_backup_of_the_target_that_the_site_waits_for(site: CutSite) -> None:
+    site.write(cutover="wait_for_backup = true")
+    assert len(refused(site, "no backup of the target is recorded")) == 1
+    # One that began before the last pass does not hold what that brought.
+    site.call("backup", "--user", "ann", "--began", "2020-01-01 00:00", "--json")
+    refused(site, "no backup of the target is recorded")
+    let_settle()
+    site.call("backup", "--user", "ann", "--began", f"{datetime.now(tz=UTC):%Y-%m-%d %H:%M:%S}", "--json")
+    assert site.cutover()["ending"] == "moved"
+    refused_of_ben = site.cutover("ben", code=4)
+    assert "no backup" in refused_of_ben["words"], "that of one user is none of another"
+
+
+def test_a_dry_run_changes_nothing_and_says_what_the_command_would_do(site: CutSite) -> None:
+    before = everything(site)
+    document = site.call("cutover", "--all", "--dry-run", "--json").json
+    assert set(document) == {"back", "dry_run", "exit_code", "outcomes", "plan"}
+    assert (document["dry_run"], document["back"], document["plan"]) == (True, False, "plan-0001")
+    assert {one["tree"]["user"]: one["ending"] for one in document["outcomes"]} == dict.fromkeys(BOTH, "planned")
+    assert all(one["predicted_freeze_s"] > 0 for one in document["outcomes"])
+    never = site.call("rollback", "--user", "ann", "--dry-run", "--json", code=4).outcome
+    assert (never["ending"], never["problems"]) == (
+        "refused",
+        ["ann was never moved: there is nothing to go back from"],
+    )
+    assert everything(site) == before
+    site.cutover()
+    before = everything(site)
+    back = site.call("rollback", "--user", "ann", "--dry-run", "--json").outcome
+    assert (back["ending"], back["cutover"]["state"]) == ("planned", "retained")
+    assert everything(site) == before
+    site.rollback()
+    again = site.call("rollback", "--user", "ann", "--json").outcome
+    assert again["ending"] == "moved", "he is there already"
+
+
+@pytest.mark.exhaustive
+def test_the_others_of_a_batch_are_moved_and_those_who_are_there_are_left(site: CutSite) -> None:
+    site.cutover("ben")
+    (site.target("ben") / "since").write_text("then")
+    document = site.call("cutover", "--user-batch", "1", "--json").json
+    assert {one["tree"]["user"]: one["ending"] for one in document["outcomes"]} == dict.fromkeys(BOTH, "moved")
+    assert (site.target("ben") / "since").read_text() == "then"
+    assert [state for state, _ in site.states()] == ["retained", "retained"]
+    outcome = document["outcomes"][0]
+    assert set(outcome) == {
+        "batch", "cutover", "ending", "hint", "predicted_freeze_s", "problems", "speed_ups", "tree", "words",
+    }  # fmt: skip
+
+
+@pytest.mark.exhaustive
+def test_one_who_cannot_be_moved_does_not_keep_the_others_from_it(site: CutSite) -> None:
+    site.link("ben").unlink()
+    document = site.call("cutover", "--all", "--json", code=3).json
+    endings = {one["tree"]["user"]: one["ending"] for one in document["outcomes"]}
+    assert endings == {"ann": "moved", "ben": "refused"}
+    assert site.source("ben").stat().st_uid != 0
+
+
+@pytest.mark.exhaustive
+def test_users_go_by_the_plan_that_they_were_moved_by(site: CutSite) -> None:
+    """A newer plan leaves out who has moved; a rollback goes by the older one all the same, and so does what was cut off."""
+    site.cutover()
+    change(site.tree())
+    expected = site.snapshot()
+    let_settle()
+    site.call("scan", "--json")
+    site.call("plan", "--json", "--accept-unknown-inodes")
+    assert site.rows("SELECT count(*) FROM plans") == [(2,)]
+    document = site.call("rollback", "--user", "ann", "--json").json
+    assert (document["plan"], document["outcomes"][0]["ending"]) == ("plan-0001", "moved")
+    site.assert_works_on("source", expected)
+
+
+def switched_by_hooks(site: CutSite, place: Path) -> Callable[[], str]:
+    """A site whose hooks write down where a user's path leads."""
+    site.write(link="", cutover='switch = "hook"')
+    text = site.site.file.read_text().replace('link = ""\n', "")
+    site.site.file.write_text(text)
+    site.hook(
+        "pre-switch.d/50-switches",
+        f'[ "$(cat {place})" = "$MIGRATOR_OLD_PATH" ] || [ "$(cat {place})" = "$MIGRATOR_NEW_PATH" ] || exit 1\n'
+        f'echo "$MIGRATOR_NEW_PATH" > {place}',
+    )
+    return lambda: place.read_text().strip()
+
+
+@pytest.mark.exhaustive
+def test_a_path_that_hooks_switch_and_switch_back(site: CutSite) -> None:
+    place = site.directory / "autofs"
+    place.write_text(str(site.source()))
+    leads_to = switched_by_hooks(site, place)
+    expected = snapshot(os.fsencode(site.source()))
+    assert site.cutover()["ending"] == "moved"
+    assert leads_to() == str(site.target())
+    assert (site.is_open(site.target()), site.is_open(site.source())) == (True, False)
+    assert snapshot(os.fsencode(site.target())) == expected
+    change(site.target())
+    expected = snapshot(os.fsencode(site.target()))
+    assert site.rollback()["ending"] == "moved"
+    assert leads_to() == str(site.source())
+    assert (site.is_open(site.target()), site.is_open(site.source())) == (False, True)
+    assert snapshot(os.fsencode(site.source())) == expected
+    assert site.link().resolve() == site.source(), "nobody has touched the link"
+    # One that leads elsewhere by now is refused by the hook, and the user is where he was.
+    place.write_text("/elsewhere")
+    found = site.cutover(code=4)
+    assert (found["ending"], found["cutover"]["state"]) == ("given-up", "reverted")
+    assert "pre-switch.d/50-switches refused it" in found["words"]
+    assert (leads_to(), site.is_open(site.source()), site.is_open(site.target())) == ("/elsewhere", True, False)
+    place.write_text(str(site.source()))
+    assert site.cutover()["ending"] == "moved"
+    assert (leads_to(), site.is_open(site.target())) == (str(site.target()), True)
+    assert snapshot(os.fsencode(site.target())) == expected
+
+
+@pytest.mark.exhaustive
+def test_without_a_hook_that_switches_nobody_is_frozen(site: CutSite) -> None:
+    switched_by_hooks(site, site.directory / "autofs")
+    (site.directory / "hooks" / "pre-switch.d" / "50-switches").unlink()
+    assert len(refused(site, "pre-switch")) == 1
+
+
+def test_hooks_are_told_the_facts_of_their_user(site: CutSite) -> None:
+    source, target, link = (str(path) for path in (site.source(), site.target(), site.link()))
+    site.keep_told("pre-freeze", "pre-thaw", "post-thaw")
+    refuse = site.hook("pre-switch.d/50-said", "exit 1")
+    assert site.cutover(code=4)["ending"] == "given-up"
+    stays = site.told("post-thaw")
+    assert (stays["moved"], stays["state"], "pre-switch.d/50-said" in stays["reason"]) == (False, "done", True)
+    assert stays["frozen_s"] > 0
+    refuse.unlink()
+    assert site.cutover()["ending"] == "moved"
+    before, thaw, after = (site.told(stage) for stage in ("pre-freeze", "pre-thaw", "post-thaw"))
+    for told in (before, thaw, after):
+        assert [told[key] for key in ("user", "old_path", "new_path", "link", "back", "files", "reason")] == [
+            "ann",
+            source,
+            target,
+            link,
+            False,
+            before["files"],
+            None,
+        ]
+        assert told["freeze_s"] > 0
+    assert (before["moved"], before["frozen_s"], before["state"]) == (None, None, None)
+    assert [told["moved"] for told in (thaw, after)] == [True, True]
+    assert after["frozen_s"] >= thaw["frozen_s"] > 0
+    assert site.rollback()["ending"] == "moved"
+    before, after = site.told("pre-freeze"), site.told("post-thaw")
+    for told in (before, after):
+        assert [told[key] for key in ("old_path", "new_path", "back", "freeze_s", "frozen_s")] == [
+            target,
+            source,
+            True,
+            None,
+            None,
+        ]
+    assert (before["moved"], after["moved"]) == (None, True)

@@ -1,0 +1,101 @@
+"""What status and report say about cutovers."""
+
+import json
+from dataclasses import replace
+
+from migrator.cutover.model import CutoverFacts, CutoverState
+from migrator.cutover.view import cutover_blocks
+from migrator.render.document import Paragraph, Table
+from migrator.render.text import to_json, to_markdown
+from migrator.report.view import report_document
+from migrator.report.view_status import status_document
+from tests.support.facts import AT_S, report
+
+(FACTS,) = report().status.cutovers
+NONE = "\N{EN DASH}"
+
+
+def rows(*cutovers: CutoverFacts) -> list[tuple[str, ...]]:
+    return [row for block in cutover_blocks(cutovers, now_s=AT_S) if isinstance(block, Table) for row in block.rows]
+
+
+def test_one_that_was_given_up() -> None:
+    assert rows(FACTS) == [
+        (
+            "1",
+            "alice",
+            "home/alice",
+            "on the source, cutover given up",
+            "2025-11-20 00:52 UTC",
+            "45 s",
+            "1 min",
+            "2",
+            "no: alice",
+        )
+    ]
+
+
+def test_a_freeze_that_goes_on_and_one_that_has_not_begun() -> None:
+    frozen = replace(
+        FACTS,
+        state=CutoverState.VERIFYING,
+        thawed_at_s=None,
+        freeze_s=None,
+        failure="",
+        frozen_since_s=FACTS.frozen_at_s,
+    )
+    waiting = replace(FACTS, state=CutoverState.PLANNED, frozen_at_s=None, freeze_s=None, predicted_freeze_s=None)
+    first, second = rows(waiting, frozen)
+    assert (first[3], first[6], first[8]) == ("frozen: verifying", "1 min 30 s so far", NONE)
+    assert (second[3], second[5], second[6]) == ("planned", NONE, NONE)
+
+
+def test_whoever_goes_back_is_frozen_again() -> None:
+    back = replace(FACTS, state=CutoverState.CARRYING_BACK, frozen_since_s=FACTS.since_s)
+    (row,) = rows(back)
+    assert (row[3], row[6]) == ("rollback: carrying back", "1 min, now 30 s so far")
+
+
+def test_says_how_many_users_are_where() -> None:
+    states = (CutoverState.RETAINED, CutoverState.THAWED, CutoverState.SWITCHED, CutoverState.ROLLED_BACK)
+    blocks = cutover_blocks([replace(FACTS, state=state, freeze_s=None) for state in states], now_s=AT_S)
+    (said,) = [block for block in blocks if isinstance(block, Paragraph)]
+    assert said.text == "2 users on the target, 1 user on the way, 1 user back on the source after an attempt."
+
+
+def test_says_how_the_predictions_held() -> None:
+    (given_up,) = [block for block in cutover_blocks([FACTS], now_s=AT_S) if isinstance(block, Paragraph)]
+    assert given_up.text.endswith(" 1 user was frozen, for 1 min; 0 of 1 freeze lasted no longer than predicted.")
+    some = [
+        replace(FACTS, freeze_s=freeze_s, predicted_freeze_s=predicted_s)
+        for freeze_s, predicted_s in ((60.0, 60.0), (65.0, 60.0), (120.0, 60.0), (180.0, None), (None, 60.0))
+    ]
+    (said,) = [block for block in cutover_blocks(some, now_s=AT_S) if isinstance(block, Paragraph)]
+    assert said.text.endswith(
+        " 4 users were frozen, for at most 3 min; 2 of 3 freezes lasted no longer than predicted."
+    )
+
+
+def test_cutovers_by_several_plans_name_them() -> None:
+    both = rows(FACTS, replace(FACTS, plan="plan-0002", since_s=AT_S))
+    assert [row[0] for row in both] == ["plan-0002", "plan"]
+
+
+def test_status_and_report_and_json_have_it() -> None:
+    facts = report()
+    for document in (status_document(facts.status), report_document(facts)):
+        assert "cutover given up" in to_markdown(document)
+    without = replace(facts.status, cutovers=())
+    assert "Cutovers" not in [section.title for section in status_document(without).sections]
+    (read,) = json.loads(to_json(facts.status))["cutovers"]
+    assert (read["state"], read["freeze_s"], read["tree"]["path"]) == ("reverted", 60.0, "home/alice")
+
+
+def test_of_a_user_who_works_on_the_target_that_is_his_state() -> None:
+    facts = report()
+    for state, moved in ((CutoverState.REVERTED, False), (CutoverState.RETAINED, True), (CutoverState.PURGED, True)):
+        status = replace(facts.status, cutovers=(replace(FACTS, state=state),))
+        for document in (status_document(status), report_document(replace(facts, status=status))):
+            lines = to_markdown(document).split("\n")
+            (row,) = [line for line in lines if line.startswith("| 1 | alice |") and "home/alice" in line][:1]
+            assert ("| moved |" in row) is moved, row

@@ -1,0 +1,177 @@
+"""What is said of cutovers, and what speaks against one before it begins."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from migrator.core.entry import UserTree
+from migrator.core.states import BatchState
+from migrator.cutover.model import BackupSeen, CutoverRecord, CutoverState, TargetTop
+from migrator.cutover.rules_guards import cutover_blockers, cutover_problems, freeze_words, newest_attempts, state_words
+
+S = CutoverState
+TREE = UserTree(path=b"home/alice", user="alice")
+RECORD = CutoverRecord(
+    id=1,
+    plan="p",
+    batch=3,
+    tree=TREE,
+    attempt=1,
+    state=S.PLANNED,
+    times={S.PLANNED: 1.0},
+    predicted_freeze_s=100.0,
+)
+GOOD: Mapping[str, Any] = {
+    "plan": "p",
+    "batch": 3,
+    "state": BatchState.CONVERGING,
+    "before": None,
+    "elsewhere": (),
+    "failed_chunks": 0,
+    "bad_files": 0,
+    "predicted_freeze_s": 100.0,
+    "max_freeze_s": 100.0,
+    "freeze_accepted": False,
+    "target_top": TargetTop.CLOSED,
+    "backup": BackupSeen.NOT_ASKED,
+    "link": (),
+    "capacity": (),
+    "mounts": (),
+    "freeze": (),
+    "lacking_archives": 0,
+}
+
+
+def in_state(state: CutoverState, **changes: Any) -> CutoverRecord:
+    return replace(RECORD, state=state, times={state: 5.0}, **changes)
+
+
+def test_nothing_speaks_against_a_good_one() -> None:
+    assert cutover_problems(TREE, **GOOD) == ()
+    for state in (BatchState.SEEDED, BatchState.VERIFIED):
+        assert cutover_problems(TREE, **{**GOOD, "state": state}) == ()
+    for ended in (S.REVERTED, S.ROLLED_BACK):
+        assert cutover_problems(TREE, **{**GOOD, "before": in_state(ended)}) == ()
+    assert cutover_problems(TREE, **{**GOOD, "before": in_state(S.PLANNED)}) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("state", BatchState.PLANNED, "batch 3 is planned: copy it first"),
+        ("state", BatchState.SEEDING, "batch 3 is seeding"),
+        ("state", None, "is not known"),
+        ("failed_chunks", 2, "2 chunks of batch 3 failed"),
+        ("failed_chunks", None, "any chunk of batch 3 has failed is not known"),
+        ("bad_files", 1, "1 file of batch 3 failed"),
+        ("bad_files", None, "any file of batch 3 has failed is not known"),
+        ("predicted_freeze_s", 100.5, "predicted to last 1 min 40 s, longer than"),
+        ("predicted_freeze_s", float("nan"), "is not predicted"),
+        ("predicted_freeze_s", None, "is not predicted"),
+        ("target_top", TargetTop.OPEN, "home/alice on the target is open"),
+        ("target_top", TargetTop.MISSING, "home/alice on the target is not there"),
+        ("target_top", TargetTop.UNKNOWN, "is closed to users is not known"),
+        ("backup", BackupSeen.MISSING, "no backup of the target is recorded"),
+        ("backup", BackupSeen.UNKNOWN, "is not known"),
+        ("link", ("/home/alice is a directory",), "/home/alice is a directory"),
+        ("link", None, "the path of alice is not known"),
+        ("capacity", ("no room",), "no room"),
+        ("capacity", None, "the room on the target is not known"),
+        ("mounts", ("gone",), "gone"),
+        ("mounts", None, "the mounts is not known"),
+        ("freeze", ("no hook",), "no hook"),
+        ("freeze", None, "the way to freeze is not known"),
+        ("lacking_archives", 1, "1 file of alice that the plan archives is in no archive that was read back"),
+        ("lacking_archives", 2_000, "`migrator reap archive --user alice`"),
+        ("lacking_archives", "archive 1 is missing", "archive 1 is missing"),
+        ("lacking_archives", None, "whether all is archived that the plan archives of alice is not known"),
+        ("elsewhere", None, "other users are being cut over is not known"),
+        ("elsewhere", (in_state(S.VERIFYING),), "finish it with `migrator cutover --user alice`"),
+        ("elsewhere", (in_state(S.CARRYING_BACK),), "finish it with `migrator rollback --user alice`"),
+        ("before", in_state(S.RETAINED), "works on the target already"),
+        ("before", in_state(S.PURGED), "works on the target already"),
+        ("before", in_state(S.CARRYING_BACK), "a rollback of alice is under way"),
+        ("before", in_state(S.FROZEN), "a cutover of alice has begun already (frozen, plan p, batch 3)"),
+    ],
+)
+def test_each_guard_alone(name: str, value: object, said: str) -> None:
+    (problem,) = cutover_problems(TREE, **{**GOOD, name: value})
+    assert said in problem
+
+
+def test_a_tree_that_was_never_copied_is_not_said_to_be_open_on_the_target() -> None:
+    facts = {**GOOD, "state": BatchState.PLANNED, "target_top": TargetTop.MISSING}
+    assert cutover_problems(TREE, **facts) == ("batch 3 is planned: copy it first, with `migrator run --user-batch 3`",)
+
+
+def test_others_that_are_not_under_way_do_not_matter() -> None:
+    others = [in_state(state) for state in (S.PLANNED, S.THAWED, S.RETAINED, S.REVERTED, S.ROLLED_BACK)]
+    assert cutover_problems(TREE, **{**GOOD, "elsewhere": others}) == ()
+
+
+@pytest.mark.parametrize("predicted_s", [None, 1e9])
+def test_a_freeze_may_be_accepted(predicted_s: float | None) -> None:
+    assert cutover_problems(TREE, **{**GOOD, "predicted_freeze_s": predicted_s, "freeze_accepted": True}) == ()
+
+
+def test_every_state_has_words_of_its_own_where_it_matters() -> None:
+    words = {state: state_words(state) for state in S}
+    assert all(words.values())
+    assert words[S.REVERTED] != words[S.ROLLED_BACK]
+    assert words[S.THAWED] == words[S.RETAINED]
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        (RECORD, "alice has not been frozen; a freeze of 1 min 40 s was predicted."),
+        (replace(RECORD, predicted_freeze_s=None), "alice has not been frozen; nothing was predicted."),
+        (in_state(S.FROZEN, frozen_at_s=5.0), "alice has been frozen for 15 s; a freeze of 1 min 40 s was predicted."),
+        (
+            in_state(S.THAWED, frozen_at_s=5.0, thawed_at_s=65.0),
+            "alice was frozen for 1 min; 1 min 40 s were predicted, 40 s more than it took.",
+        ),
+        (
+            in_state(S.THAWED, frozen_at_s=5.0, thawed_at_s=185.0),
+            "alice was frozen for 3 min; 1 min 40 s were predicted, 1 min 20 s less than it took.",
+        ),
+        (
+            in_state(S.THAWED, frozen_at_s=5.0, thawed_at_s=110.0),
+            "alice was frozen for 1 min 45 s; 1 min 40 s were predicted, about what it took.",
+        ),
+        (
+            in_state(S.REVERTED, frozen_at_s=5.0, thawed_at_s=65.0, predicted_freeze_s=None),
+            "alice was frozen for 1 min; nothing was predicted.",
+        ),
+    ],
+)
+def test_predicted_against_real_freeze(record: CutoverRecord, said: str) -> None:
+    assert freeze_words(record, now_s=20.0) == said
+
+
+@pytest.mark.parametrize("state", list(S))
+def test_what_waits_for_somebody(state: CutoverState) -> None:
+    record = in_state(state, failure="EIO")
+    left = list(cutover_blockers([record], at_work=False))
+    at_work = list(cutover_blockers([record], at_work=True))
+    if record.under_way:
+        assert at_work == []
+        assert "EIO" in left[0].on
+        verb = "rollback" if "back" in state.value else "cutover"
+        assert left[0].hint.startswith(f"migrator {verb} --user alice")
+    elif state is S.PURGING:
+        assert "EIO" in left[0].on
+        assert left[0].hint.startswith("migrator purge --user alice")
+    elif state is S.REVERTED:
+        assert left == at_work
+        assert "EIO" in left[0].on
+    else:
+        assert left == []
+
+
+def test_the_newest_attempt_of_each_tree_counts() -> None:
+    other = replace(RECORD, id=2, tree=UserTree(path=b"home/bob", user="bob"))
+    again = replace(RECORD, id=3, attempt=2)
+    assert newest_attempts([RECORD, other, again]) == (again, other)

@@ -1,0 +1,233 @@
+"""What becomes of a tree's top, and when a tree counts as frozen."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from migrator.core.events import FindingStatus
+from migrator.cutover.model import FreezeWay, FrozenTop, OpenFile, OpenKind, TopState, Writers
+from migrator.cutover.rules import (
+    can_write,
+    check_open_files,
+    clients_unseen,
+    describe_open,
+    frozen_form,
+    judge_top,
+    missing_freeze_hook,
+    unopened_unseen,
+    what_is_unseen,
+    why_not_frozen,
+)
+from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
+from migrator.gluster.model import VolumeState
+from migrator.hooks.model import Hook, HookEvent, HookStage, HookStep
+
+
+def acl(user: int, named: int, group: int, mask: int, other: int) -> bytes:
+    pairs = ((USER_OBJ, user), (USER, named), (GROUP_OBJ, group), (MASK, mask), (OTHER, other))
+    return build_acl(tuple(AclEntry(tag=tag, id=1003 if tag == USER else 0, permissions=value) for tag, value in pairs))
+
+
+def volume(options: tuple[tuple[str, str], ...]) -> VolumeState:
+    return VolumeState(
+        volume="vol1", volume_id="", type="Distribute", started=True, bricks=(), options=options, tasks=()
+    )
+
+
+DEFAULT = acl(7, 6, 5, 7, 0)
+TOP = FrozenTop(
+    tree=b"home/ann",
+    ino=(1 << 64) - 3,
+    gfid=bytes(range(16)),
+    uid=1001,
+    gid=1002,
+    mode=0o2770,
+    acl_access=acl(7, 7, 5, 7, 0),
+    acl_default=DEFAULT,
+)
+MASKED = acl(5, 7, 5, 0, 0)
+FILE = OpenFile(host="gl1", path=b"home/ann/data", kind=OpenKind.FILE, writable=True, brick="gl1:/srv/b1")
+
+
+def test_the_frozen_form_is_roots_and_closed_and_keeps_group_and_setgid() -> None:
+    frozen = frozen_form(TOP)
+    assert (frozen.uid, frozen.gid, frozen.mode, frozen.acl_access, frozen.acl_default) == (0, 1002, 0o2500, None, None)
+    assert (frozen.tree, frozen.ino, frozen.gfid) == (TOP.tree, TOP.ino, TOP.gfid)
+
+
+def test_a_top_is_kept_as_json() -> None:
+    odd = replace(TOP, tree=b"home/\xff\n")
+    assert msgspec.json.decode(msgspec.json.encode(odd), type=FrozenTop) == odd
+
+
+def test_a_top_as_before_and_a_frozen_one() -> None:
+    assert judge_top(TOP, TOP).state is TopState.AS_BEFORE
+    assert judge_top(TOP, frozen_form(TOP)).state is TopState.FROZEN
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        replace(TOP, mode=0o2500, acl_access=MASKED),
+        replace(TOP, uid=0, mode=0o2500, acl_access=MASKED),
+        replace(TOP, uid=0, mode=0o2500, acl_access=MASKED, acl_default=None),
+        replace(TOP, uid=0, mode=0o2500, acl_access=None),
+        replace(TOP, uid=0, mode=0o0770),
+        replace(TOP, uid=0),
+    ],
+    ids=["closed", "owner", "default-acl-gone", "default-acl-back", "acl-back", "mode-back"],
+)
+def test_what_a_crash_leaves_is_known(left: FrozenTop) -> None:
+    assert judge_top(TOP, left).state is TopState.BETWEEN
+
+
+def test_without_a_mask_a_mode_is_the_groups() -> None:
+    plain = replace(TOP, acl_access=None, acl_default=None)
+    assert judge_top(plain, replace(plain, mode=0o2500)).state is TopState.BETWEEN
+    assert judge_top(plain, replace(plain, uid=0)).state is TopState.BETWEEN
+
+
+@pytest.mark.parametrize(
+    ("now", "says"),
+    [
+        (replace(TOP, ino=5), "another directory stands in its place"),
+        (replace(TOP, gfid=None), "another directory stands in its place"),
+        (replace(TOP, gid=7), "its group is 7, and was 1002"),
+        (replace(TOP, uid=7), "its owner is 7, and was 1001"),
+        (replace(TOP, mode=0o2777), "its mode is 2777, and was 2770, frozen 2500"),
+        (replace(TOP, acl_access=acl(7, 0, 5, 7, 0)), "its ACL is u::rwx,u:1003:---"),
+        (replace(TOP, acl_default=MASKED), "its default ACL is "),
+        (replace(TOP, acl_default=b"odd"), "its default ACL is not readable, and was u::rwx"),
+        (replace(TOP, acl_access=None), "are together no step of freezing or thawing"),
+        (replace(frozen_form(TOP), uid=1001), "are together no step of freezing or thawing"),
+        (replace(frozen_form(TOP), mode=0o2700), "its mode is 2700"),
+    ],
+)
+def test_what_somebody_else_changed_is_told(now: FrozenTop, says: str) -> None:
+    look = judge_top(TOP, now)
+    assert look.state is TopState.CHANGED
+    assert says in "; ".join(look.differences)
+
+
+def test_an_acl_of_an_unknown_form_is_no_missing_one() -> None:
+    odd = replace(TOP, acl_access=b"odd")
+    assert judge_top(odd, odd).state is TopState.AS_BEFORE
+    plain = replace(TOP, acl_access=None)
+    assert judge_top(plain, replace(plain, uid=0, acl_access=b"odd")).state is TopState.CHANGED
+
+
+def test_nothing_open_and_everything_seen_is_frozen() -> None:
+    assert why_not_frozen(Writers(), vouched=False) == ()
+
+
+def test_a_writable_file_stops_whoever_vouches() -> None:
+    for vouched in (False, True):
+        (reason,) = why_not_frozen(Writers(open_files=(FILE,)), vouched=vouched)
+        assert "home/ann/data: open for writing, through brick gl1:/srv/b1" in reason
+
+
+def test_readers_stop_nothing() -> None:
+    readers = (
+        replace(FILE, writable=False),
+        replace(FILE, kind=OpenKind.DIRECTORY, writable=False),
+        replace(FILE, kind=OpenKind.MAP, writable=False),
+        replace(FILE, unlinked=True),
+        replace(FILE, kind=OpenKind.WORKING_DIRECTORY, writable=False, unlinked=True),
+    )
+    assert why_not_frozen(Writers(open_files=readers), vouched=False) == ()
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        replace(FILE, kind=OpenKind.WORKING_DIRECTORY, writable=False),
+        replace(FILE, kind=OpenKind.MAP),
+        replace(FILE, kind=OpenKind.LOOP_DEVICE),
+    ],
+)
+def test_what_else_can_write(found: OpenFile) -> None:
+    assert can_write(found)
+
+
+def test_what_was_not_seen_stops_unless_the_hook_vouches() -> None:
+    writers = Writers(unseen=("brick gl2:/srv/b1: host gl2 cannot be reached",))
+    (reason,) = why_not_frozen(writers, vouched=False)
+    assert "gl2 cannot be reached" in reason
+    assert why_not_frozen(writers, vouched=True) == ()
+
+
+def test_before_the_freeze_only_what_cannot_be_seen_counts() -> None:
+    """Who has something open then may close it, or is logged out by a hook."""
+    writers = Writers(open_files=(FILE,), unseen=("gl2 cannot be reached",))
+    (reason,) = what_is_unseen(writers, vouched=False)
+    assert "gl2 cannot be reached" in reason
+    assert what_is_unseen(writers, vouched=True) == ()
+
+
+def test_the_list_of_writers_is_short_and_counted() -> None:
+    many = tuple(replace(FILE, path=b"home/ann/%d" % number) for number in range(9))
+    (reason,) = why_not_frozen(Writers(open_files=many), vouched=True)
+    assert "home/ann/4" in reason
+    assert "home/ann/5" not in reason
+    assert reason.endswith("; and 4 more")
+
+
+def test_a_holder_is_described_with_what_is_known_of_it() -> None:
+    here = replace(FILE, host="node7", brick="", pid=4711, program=b"odd\x1b", kind=OpenKind.WORKING_DIRECTORY)
+    assert describe_open(here) == "home/ann/data: a working directory, process 4711 (odd\\x1b) on node7"
+    gone = replace(FILE, unlinked=True)
+    assert describe_open(gone) == "home/ann/data: open for writing, has no name any more, through brick gl1:/srv/b1"
+
+
+def test_a_hook_that_shall_vouch_has_to_exist() -> None:
+    def hook(event: HookEvent, step: HookStep) -> Hook:
+        return Hook(stage=HookStage(step=step, event=event), name=b"10-hold", path=b"/hooks/10-hold")
+
+    others = [hook(HookEvent.POST, HookStep.FREEZE), hook(HookEvent.PRE, HookStep.THAW)]
+    assert missing_freeze_hook(FreezeWay.TOP, []) is None
+    missing = missing_freeze_hook(FreezeWay.HOOK, others)
+    assert missing is not None
+    assert "pre-freeze" in missing
+    assert missing_freeze_hook(FreezeWay.HOOK, [*others, hook(HookEvent.PRE, HookStep.FREEZE)]) is None
+
+
+@pytest.mark.parametrize("filesystem", ["nfs4", "beegfs", "fuse.sshfs", "lustre", "something-new"])
+def test_a_file_system_with_clients_elsewhere_is_not_seen_whole(filesystem: str) -> None:
+    (sentence,) = clients_unseen(filesystem, mount=b"/mnt/data")
+    assert filesystem in sentence
+    assert "/mnt/data" in sentence
+
+
+@pytest.mark.parametrize(
+    ("options", "seen"),
+    [
+        ((), False),
+        ((("performance.open-behind", "on"),), False),
+        ((("performance.open-behind", "off"), ("nfs.disable", "on")), True),
+        ((("performance.open-behind", "Disable"),), True),
+    ],
+)
+def test_what_clients_open_late_is_not_seen(options: tuple[tuple[str, str], ...], seen: bool) -> None:
+    unseen = unopened_unseen(volume(options))
+    assert (unseen == ()) is seen
+    assert seen or "gluster volume set vol1 performance.open-behind off" in unseen[0]
+
+
+def test_a_file_system_of_this_machine_alone_is_seen_whole() -> None:
+    assert clients_unseen("xfs", mount=b"/mnt/data") == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "way", "status"),
+    [
+        ((), FreezeWay.TOP, FindingStatus.WARNING),
+        ((("performance.open-behind", "off"),), FreezeWay.TOP, FindingStatus.OK),
+        ((), FreezeWay.HOOK, None),
+    ],
+)
+def test_doctor_says_where_bricks_do_not_show_what_is_open(
+    options: tuple[tuple[str, str], ...], way: FreezeWay, status: FindingStatus | None
+) -> None:
+    found = check_open_files(volume(options), way)
+    assert [one.status for one in found] == ([] if status is None else [status])

@@ -1,0 +1,250 @@
+"""Closing the top of a user tree, and putting back what it was, on a real file system."""
+
+import os
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
+from migrator.cutover import files as freezing
+from migrator.cutover.files import MountedTops
+from migrator.cutover.model import FrozenTop, TopState
+from migrator.cutover.ports import TopChanged
+from tests.support.holders import holding
+from tests.support.xfs import XfsMount, run_tool
+
+pytestmark = pytest.mark.needs_root
+
+ANN = b"home/ann"
+UID, GID = 20_001, 20_002
+_AS_ANN = ("setpriv", f"--reuid={UID}", f"--regid={GID}", "--clear-groups")
+
+LEADS_NOWHERE = "Too many levels of symbolic links|Not a directory"
+
+TOPS = ["plain", "setgid", "acl", "default-acl", "both-acls", "no-permissions", "of-root"]
+
+
+@pytest.fixture
+def source(xfs_source: XfsMount) -> Path:
+    top = xfs_source.path / "home/ann"
+    top.mkdir(parents=True)
+    (top / "data").write_bytes(b"data")
+    os.chown(top, UID, GID)
+    os.chown(top / "data", UID, GID)
+    top.chmod(0o755)
+    return xfs_source.path
+
+
+def prepare(source: Path, kind: str) -> Path:
+    """Tops as they are found."""
+    top = source / "home/ann"
+    match kind:
+        case "setgid":
+            top.chmod(0o3770)
+        case "acl":
+            run_tool("setfacl", "-m", f"u:{UID + 5}:rwx,g:{GID + 5}:r-x,m::rwx,o::---", str(top))
+        case "default-acl":
+            run_tool("setfacl", "-d", "-m", f"u::rwx,u:{UID + 5}:rw-,g::r-x,m::rwx,o::---", str(top))
+        case "both-acls":
+            top.chmod(0o2751)
+            run_tool("setfacl", "-m", f"u:{UID + 5}:rwx,m::r-x", str(top))
+            run_tool("setfacl", "-d", "-m", f"u:{UID + 6}:rwx", str(top))
+        case "no-permissions":
+            top.chmod(0)
+        case "of-root":
+            os.chown(top, 0, 0)
+            top.chmod(0o500)
+        case _:
+            assert kind == "plain"
+    return top
+
+
+@pytest.fixture
+def tops(source: Path) -> MountedTops:
+    return MountedTops(os.fsencode(source))
+
+
+def facts(top: Path) -> tuple[int, int, int, dict[str, bytes]]:
+    seen = top.lstat()
+    xattrs = {name: os.getxattr(top, name, follow_symlinks=False) for name in os.listxattr(top, follow_symlinks=False)}
+    return seen.st_uid, seen.st_gid, seen.st_mode & 0o7777, xattrs
+
+
+@pytest.mark.parametrize("kind", TOPS)
+def test_a_frozen_top_is_thawed_byte_for_byte(source: Path, tops: MountedTops, kind: str) -> None:
+    top = prepare(source, kind)
+    before = facts(top)
+    kept = tops.read_top(ANN)
+    assert kept.gfid is None
+    assert tops.look(ANN, kept).state is TopState.AS_BEFORE
+    for _ in range(2):
+        tops.freeze(ANN, kept)
+        assert facts(top) == (0, before[1], before[2] & 0o7000 | 0o500, {})
+        assert tops.look(ANN, kept).state in (TopState.FROZEN, TopState.AS_BEFORE)
+    for _ in range(2):
+        tops.thaw(ANN, kept)
+        assert facts(top) == before
+        assert tops.look(ANN, kept).state is TopState.AS_BEFORE
+
+
+def test_nobody_but_root_comes_in_and_the_owner_does_not_open_it_again(source: Path, tops: MountedTops) -> None:
+    top = source / "home/ann"
+    code = """
+def tried(act):
+    try:
+        act()
+    except PermissionError:
+        return "refused"
+    return "done"
+top = sys.argv[1]
+print([tried(lambda: os.listdir(top)), tried(lambda: open(top + "/data")), tried(lambda: open(top + "/new", "w")),
+       tried(lambda: os.chmod(top, 0o700)), tried(lambda: os.rename(top, top + ".old"))], file=open(sys.argv[2], "w"))
+"""
+    said = source / "said"
+    said.touch()
+    said.chmod(0o666)
+    (source / "home").chmod(0o755)
+    for directory in (source, *source.parents[:2]):
+        directory.chmod(0o755)
+    kept = tops.read_top(ANN)
+    with holding(code, top, said, prefix=_AS_ANN):
+        assert "['done', 'done', 'done', 'done', 'refused']" in said.read_text()
+    top.chmod(kept.mode)
+    tops.freeze(ANN, kept)
+    with holding(code, top, said, prefix=_AS_ANN):
+        assert "['refused', 'refused', 'refused', 'refused', 'refused']" in said.read_text()
+    assert sorted(os.listdir(top)) == ["data", "new"]
+
+
+class Killed(BaseException):
+    """The end of the process in the middle."""
+
+
+CALLS = ("fchmod", "fchown", "removexattr", "setxattr", "fsync")
+
+
+class Dying:
+    """The calls that change something, until the one that is not made any more."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def __getattr__(self, name: str) -> object:
+        real = getattr(os, name)
+        if name not in CALLS:
+            return real
+
+        def call(*arguments: object) -> object:
+            if self.left == 0:
+                raise Killed
+            self.left -= 1
+            return real(*arguments)
+
+        return call
+
+
+@pytest.mark.parametrize("kind", TOPS)
+@pytest.mark.parametrize("going_on", ["freeze", "thaw"])
+@pytest.mark.parametrize("first", ["freeze", "thaw"])
+def test_killed_before_any_call_it_goes_on_or_back(
+    source: Path, tops: MountedTops, monkeypatch: pytest.MonkeyPatch, *, kind: str, first: str, going_on: str
+) -> None:
+    top = prepare(source, kind)
+    before = facts(top)
+    kept = tops.read_top(ANN)
+    for count in range(10):
+        if first == "thaw":
+            tops.freeze(ANN, kept)
+        monkeypatch.setattr(freezing, "os", Dying(count))
+        try:
+            getattr(tops, first)(ANN, kept)
+            ended = True
+        except Killed:
+            ended = False
+        monkeypatch.setattr(freezing, "os", os)
+        assert tops.look(ANN, kept).state is not TopState.CHANGED
+        getattr(tops, going_on)(ANN, kept)
+        if going_on == "freeze":
+            assert facts(top) == (0, before[1], before[2] & 0o7000 | 0o500, {})
+        tops.thaw(ANN, kept)
+        assert facts(top) == before
+        if ended:
+            break
+    else:
+        raise AssertionError("more calls than were expected")
+
+
+def test_a_top_that_somebody_changed_is_told_and_left_alone(source: Path, tops: MountedTops) -> None:
+    top = prepare(source, "both-acls")
+    kept = tops.read_top(ANN)
+    top.chmod(0o2777)
+    changed = facts(top)
+    for act in (tops.freeze, tops.thaw):
+        with pytest.raises(TopChanged, match="its mode is 2777, and was 2751"):
+            act(ANN, kept)
+        assert facts(top) == changed
+    assert tops.look(ANN, kept).state is TopState.CHANGED
+
+
+def test_a_frozen_top_that_somebody_opened_is_told_and_left_alone(source: Path, tops: MountedTops) -> None:
+    top = prepare(source, "acl")
+    kept = tops.read_top(ANN)
+    tops.freeze(ANN, kept)
+    top.chmod(0o700)
+    with pytest.raises(TopChanged, match="its mode is 0700, and was 0770, frozen 0500") as caught:
+        tops.thaw(ANN, kept)
+    assert caught.value.hint
+    assert facts(top)[2] == 0o700
+
+
+def test_a_top_that_was_swapped_for_a_symlink_leads_nowhere(source: Path, tops: MountedTops) -> None:
+    kept = tops.read_top(ANN)
+    top, elsewhere = source / "home/ann", source / "elsewhere"
+    top.rename(elsewhere)
+    top.symlink_to(elsewhere)
+    before = facts(elsewhere)
+    for act in (tops.freeze, tops.thaw, tops.look):
+        with pytest.raises(OSError, match=LEADS_NOWHERE):
+            act(ANN, kept)
+    assert facts(elsewhere) == before
+
+
+def test_a_directory_above_that_was_swapped_for_a_symlink_leads_nowhere(source: Path, tops: MountedTops) -> None:
+    kept = tops.read_top(ANN)
+    (source / "home").rename(source / "hidden")
+    (source / "home").symlink_to("hidden")
+    with pytest.raises(OSError, match=LEADS_NOWHERE):
+        tops.freeze(ANN, kept)
+    assert facts(source / "hidden/ann")[0] == UID
+
+
+def test_another_directory_in_its_place_is_told(source: Path, tops: MountedTops) -> None:
+    kept = tops.read_top(ANN)
+    tops.freeze(ANN, kept)
+    top = source / "home/ann"
+    top.rename(source / "aside")
+    top.mkdir()
+    before = facts(top)
+    with pytest.raises(TopChanged, match="another directory stands in its place"):
+        tops.thaw(ANN, kept)
+    assert facts(top) == before
+
+
+def test_a_tree_that_is_gone_and_the_root_itself(source: Path, tops: MountedTops) -> None:
+    kept = tops.read_top(ANN)
+    (source / "home/ann").rename(source / "aside")
+    with pytest.raises(FileNotFoundError):
+        tops.thaw(ANN, kept)
+    with pytest.raises(OSError, match="no user tree"):
+        tops.freeze(b"", replace(kept, tree=b""))
+
+
+def test_the_acls_are_the_bytes_of_the_attributes(source: Path, tops: MountedTops) -> None:
+    top = prepare(source, "both-acls")
+    kept = tops.read_top(ANN)
+    assert isinstance(kept, FrozenTop)
+    assert kept.acl_access == os.getxattr(top, ACL_ACCESS)
+    assert kept.acl_default == os.getxattr(top, ACL_DEFAULT)
+    assert struct.unpack_from("<I", kept.acl_access or b"")[0] == 2

@@ -1,0 +1,444 @@
+"""The switch of a user's path, on real directories: what is exchanged, what is refused, and what is left after a kill."""
+
+import errno
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from migrator.core.entry import EntryType
+from migrator.core.errors import Refused
+from migrator.cutover import files as switching
+from migrator.cutover.files import SymlinkedPaths
+from migrator.cutover.model import LinkPlace, SwitchOutcome
+from tests.support.beegfs_like import beegfs_like, missing_for_fuse
+
+pytestmark = pytest.mark.needs_root
+
+
+@dataclass(frozen=True)
+class World:
+    """A source and a target with the tree of alice, and the directory of links."""
+
+    path: Path
+    homes: Path
+
+    @property
+    def links(self) -> SymlinkedPaths:
+        return SymlinkedPaths(self.place())
+
+    @property
+    def alice(self) -> Path:
+        return self.homes / "alice"
+
+    @property
+    def old(self) -> Path:
+        return self.path / "source" / "home" / "alice"
+
+    @property
+    def new(self) -> Path:
+        return self.path / "target" / "home" / "alice"
+
+    def place(self, link: str = "") -> LinkPlace:
+        return LinkPlace(
+            link=link or f"{self.homes}/{{user}}",
+            source_root=os.fsencode(self.path / "source"),
+            target_root=os.fsencode(self.path / "target"),
+        )
+
+    def switch(self, *, back: bool = False) -> SwitchOutcome:
+        old, new = (self.new, self.old) if back else (self.old, self.new)
+        return self.links.switch("alice", expected_old=os.fsencode(old), new=os.fsencode(new))
+
+    def refused(self) -> str:
+        """What a switch is refused for; everything in the directory of links is as before."""
+        before = self.standing()
+        with pytest.raises(Refused) as caught:
+            self.switch()
+        assert caught.value.hint
+        assert self.standing() == before
+        return caught.value.message
+
+    def standing(self) -> dict[str, tuple[object, ...]]:
+        found: dict[str, tuple[object, ...]] = {}
+        for entry in os.scandir(self.homes) if self.homes.is_dir() else ():
+            facts = entry.stat(follow_symlinks=False)
+            text = says(entry) if entry.is_symlink() else None
+            found[entry.name] = (facts.st_ino, facts.st_mode, facts.st_uid, facts.st_gid, text)
+        return found
+
+
+@pytest.fixture
+def world(scratch: Path) -> World:
+    made = World(scratch, scratch / "homes")
+    for path in (made.old, made.new, made.homes):
+        path.mkdir(parents=True)
+    made.alice.symlink_to(made.old)
+    os.lchown(made.alice, 1001, 1002)
+    (made.homes / "bob").symlink_to("/elsewhere")
+    return made
+
+
+def says(link: os.PathLike[str]) -> str:
+    return os.fspath(Path(link).readlink())
+
+
+def test_the_path_leads_to_the_target_and_back_and_the_owner_is_kept(world: World) -> None:
+    for back, wanted in ((False, world.new), (True, world.old), (False, world.new)):
+        assert world.switch(back=back) is SwitchOutcome.SWITCHED
+        assert says(world.alice) == str(wanted)
+        assert (os.lstat(world.alice).st_uid, os.lstat(world.alice).st_gid) == (1001, 1002)
+        before = world.standing()
+        assert world.switch(back=back) is SwitchOutcome.ALREADY
+        assert world.standing() == before
+    assert sorted(world.standing()) == ["alice", "bob"]
+    assert says(world.homes / "bob") == "/elsewhere"
+
+
+def test_what_a_link_leads_to_counts_and_not_what_it_says(world: World) -> None:
+    (world.path / "data").symlink_to(world.path / "source")
+    (world.path / "users").mkdir()
+    (world.path / "users" / "alice").symlink_to("../data/home/alice")
+    for text in ("../source/home/alice", f"{world.path}/data/./home/../home/alice", "../users/alice"):
+        world.alice.unlink()
+        world.alice.symlink_to(text)
+        look = world.links.read_link("alice")
+        assert (look.text, look.leads_to) == (text.encode(), os.fsencode(world.old))
+        assert world.switch() is SwitchOutcome.SWITCHED
+        assert says(world.alice) == str(world.new)
+
+
+def test_another_way_to_say_the_new_place_is_already_there(world: World) -> None:
+    world.alice.unlink()
+    world.alice.symlink_to("../target/home/alice")
+    assert world.switch() is SwitchOutcome.ALREADY
+    assert says(world.alice) == "../target/home/alice"
+
+
+def test_trees_may_be_named_through_symlinks(world: World) -> None:
+    (world.path / "mnt").symlink_to(world.path / "source")
+    (world.path / "bee").symlink_to(world.path / "target")
+    outcome = world.links.switch(
+        "alice",
+        expected_old=os.fsencode(world.path / "mnt" / "home" / "alice"),
+        new=os.fsencode(world.path / "bee" / "home" / "alice"),
+    )
+    assert outcome is SwitchOutcome.SWITCHED
+    assert says(world.alice) == str(world.path / "bee" / "home" / "alice")
+    assert world.switch() is SwitchOutcome.ALREADY
+
+
+def directory(path: Path) -> None:
+    path.mkdir()
+    (path / "kept").touch()
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda _: None, "is missing"),
+        (directory, "is a directory, not a symlink"),
+        (lambda path: path.write_text("kept"), "is a file, not a symlink"),
+        (lambda path: path.symlink_to("/nowhere/at all"), "which leads nowhere"),
+        (lambda path: path.symlink_to("alice"), "Too many levels of symbolic links"),
+        (lambda path: path.symlink_to("/"), "which leads to /,"),
+        (lambda path: path.symlink_to("../source/home"), "source/home, and not to"),
+        (lambda path: path.symlink_to("../target/home"), "target/home, and not to"),
+        (lambda path: path.symlink_to("../source/home/alice/deeper"), "which leads nowhere"),
+    ],
+)
+def test_anything_but_the_link_that_is_expected_is_refused_and_stays(
+    world: World, make: Callable[[Path], object], told: str
+) -> None:
+    world.alice.unlink()
+    make(world.alice)
+    assert told in world.refused()
+
+
+def test_a_link_to_another_users_tree_is_refused(world: World) -> None:
+    other = world.path / "source" / "home" / "alice2"
+    other.mkdir()
+    world.alice.unlink()
+    world.alice.symlink_to(other)
+    assert f"leads to {other}, and not to {world.old}" in world.refused()
+
+
+@pytest.mark.parametrize("gone", ["old", "new"])
+def test_trees_that_are_not_there_are_refused(world: World, gone: str) -> None:
+    tree: Path = getattr(world, gone)
+    tree.rmdir()
+    assert f"{tree} is no directory" in world.refused()
+    tree.write_text("a file")
+    assert f"{tree} is no directory" in world.refused()
+
+
+def test_trees_outside_both_roots_are_refused(world: World) -> None:
+    outside = world.path / "outside"
+    outside.mkdir()
+    world.new.rmdir()
+    world.new.symlink_to(outside)
+    assert "is no directory of the source or of the target" in world.refused()
+
+
+@pytest.mark.parametrize(
+    "user", ["", ".", "..", ".hidden", "a/b", "../bob", "a\nb", "a\0b", "a\\xe9", "\udcff", "x" * 300]
+)
+def test_hostile_names_of_users_are_refused(world: World, user: str) -> None:
+    before = world.standing()
+    for call in (
+        lambda: world.links.read_link(user),
+        lambda: world.links.switch(user, expected_old=os.fsencode(world.old), new=os.fsencode(world.new)),
+    ):
+        with pytest.raises(Refused, match="no link can be named"):
+            call()
+    assert world.standing() == before
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757, 0o1777])
+def test_a_directory_of_links_that_others_can_write_to_is_refused(world: World, mode: int) -> None:
+    world.homes.chmod(mode)
+    assert f"homes can be written by others than root (mode {mode:04o})" in world.refused()
+
+
+def test_a_directory_on_the_way_that_others_can_change_is_refused(world: World) -> None:
+    world.path.chmod(0o777)
+    assert f"{world.path} can be written by others" in world.refused()
+    world.path.chmod(0o1777)  # what root made there nobody else can exchange
+    assert world.switch() is SwitchOutcome.SWITCHED
+    os.chown(world.path, 1001, 0)
+    assert f"{world.path} belongs to uid 1001" in world.refused()
+
+
+def test_symlinks_on_the_way_are_followed_where_they_are_roots(world: World) -> None:
+    way = world.path / "way"
+    way.symlink_to("homes")
+    links = SymlinkedPaths(world.place(f"{way}/{{user}}"))
+    trees = {"expected_old": os.fsencode(world.old), "new": os.fsencode(world.new)}
+    assert links.read_link("alice").directory == os.fsencode(world.homes)
+    os.lchown(way, 1001, 1001)
+    before = world.standing()
+    assert links.read_link("alice").type is None
+    with pytest.raises(Refused, match="way belongs to uid 1001"):
+        links.switch("alice", **trees)
+    assert world.standing() == before
+    os.lchown(way, 0, 0)
+    assert links.switch("alice", **trees) is SwitchOutcome.SWITCHED
+    assert says(world.alice) == str(world.new)
+
+
+@pytest.mark.parametrize(
+    ("target", "leads_to"), [("/", "/"), ("..", ""), ("./homes/../homes", "homes"), ("way", None), ("kept", None)]
+)
+def test_ways_lead_where_the_kernel_says(world: World, target: str, leads_to: str | None) -> None:
+    (world.path / "kept").touch()
+    (world.homes / "way").symlink_to(f"../{target}" if target[0] != "/" and target != ".." else target)
+    look = SymlinkedPaths(world.place(f"{world.homes}/way/{{user}}")).read_link("alice")
+    expected = None if leads_to is None else os.path.normpath(world.path / leads_to)
+    assert look.directory == (None if expected is None else os.fsencode(expected))
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_links_inside_source_or_target_are_refused(world: World, side: str) -> None:
+    inside = World(world.path, world.path / side / "links")
+    inside.homes.mkdir()
+    inside.alice.symlink_to(world.old)
+    assert f"lies inside the {side}" in inside.refused()
+
+
+def test_a_look_says_what_stands_there(world: World) -> None:
+    look = world.links.read_link("alice")
+    assert (look.type, look.leads_to) == (EntryType.SYMLINK, os.fsencode(world.old))
+    assert [seen.path for seen in look.way][-1] == look.directory == os.fsencode(world.homes)
+    assert look.mount is not None
+    assert world.links.read_link("nobody").type is None
+    assert SymlinkedPaths(world.place("/nowhere/at/all/{user}")).read_link("alice").directory is None
+
+
+def intruder(world: World, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch, *, known: bool = True) -> None:
+    """Let somebody act at the last instant before the links change places."""
+    exchange = switching._exchange
+    acted: list[int] = []
+
+    def after_another(fd: int, one: bytes, other: bytes) -> bool:
+        if not acted:
+            acted.append(1)
+            act()
+        return exchange(fd, one, other) if known else False
+
+    monkeypatch.setattr(switching, "_exchange", after_another)
+
+
+def replaced_by_link(world: World) -> None:
+    (world.path / "made").symlink_to(world.old)
+    (world.path / "made").rename(world.alice)
+
+
+def replaced_by_directory(world: World) -> None:
+    world.alice.unlink()
+    directory(world.alice)
+
+
+def given_away(world: World) -> None:
+    os.lchown(world.alice, 1003, 1003)
+
+
+@pytest.mark.parametrize("act", [replaced_by_link, replaced_by_directory, given_away])
+def test_what_somebody_puts_there_at_the_same_time_stays(
+    world: World, act: Callable[[World], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there: list[dict[str, tuple[object, ...]]] = []
+
+    def replace() -> None:
+        act(world)
+        there.append({name: seen for name, seen in world.standing().items() if not name.startswith(".")})
+
+    intruder(world, replace, monkeypatch)
+    with pytest.raises(Refused, match="was replaced by somebody else"):
+        world.switch()
+    assert [world.standing()] == there
+
+
+def test_a_link_that_vanishes_at_the_same_time_is_missing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    intruder(world, world.alice.unlink, monkeypatch)
+    with pytest.raises(Refused, match="alice is missing"):
+        world.switch()
+    assert sorted(world.standing()) == ["bob"]
+
+
+@pytest.mark.parametrize("act", [replaced_by_link, None])
+def test_without_an_exchange_the_link_is_looked_at_once_more(
+    world: World, act: Callable[[World], None] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    intruder(world, lambda: act(world) if act else None, monkeypatch, known=False)
+    if act is None:
+        assert world.switch() is SwitchOutcome.SWITCHED
+        assert says(world.alice) == str(world.new)
+    else:
+        with pytest.raises(Refused, match="was replaced by somebody else"):
+            world.switch()
+        assert says(world.alice) == str(world.old)
+    assert sorted(world.standing()) == ["alice", "bob"]
+
+
+def test_links_on_a_file_system_of_fuse(world: World) -> None:
+    if reason := missing_for_fuse():
+        pytest.skip(f"needs FUSE: {reason}")
+    (world.path / "fuse").mkdir()
+    with beegfs_like(world.path / "fuse") as mounted:
+        on_fuse = World(world.path, mounted / "homes")
+        on_fuse.homes.mkdir()
+        on_fuse.alice.symlink_to(world.old)
+        assert on_fuse.switch() is SwitchOutcome.SWITCHED
+        assert on_fuse.switch() is SwitchOutcome.ALREADY
+        assert says(on_fuse.alice) == str(world.new)
+        assert list(on_fuse.standing()) == ["alice"]
+
+
+def killed_at(number: int, work: Callable[[], object]) -> bool:
+    """Whether a child that is killed at its n-th change of the directory (before it is made) ended so; nothing of what
+    would clear away after an error runs.
+    """
+    child = os.fork()
+    if child:
+        _, status = os.waitpid(child, 0)
+        return os.waitstatus_to_exitcode(status) == 9
+    left = number
+
+    def dying(call: Callable[..., object]) -> Callable[..., object]:
+        def called(*arguments: object, **named: object) -> object:
+            nonlocal left
+            if left == 0:
+                os._exit(9)
+            left -= 1
+            return call(*arguments, **named)
+
+        return called
+
+    try:
+        for name in ("symlink", "chown", "unlink", "rename", "fsync"):
+            setattr(os, name, dying(getattr(os, name)))
+        switching._exchange = dying(switching._exchange)  # type: ignore[assignment]
+        work()
+    finally:
+        os._exit(0)
+
+
+def kills(world: World, work: Callable[[], object]) -> Iterator[int]:
+    """Kill the work at each of its steps in turn, each time in a fresh directory of links."""
+    number = 0
+    while True:
+        shutil.rmtree(world.homes)
+        world.homes.mkdir()
+        world.alice.symlink_to(world.old)
+        os.lchown(world.alice, 1001, 1002)
+        if not killed_at(number, work):
+            return
+        yield number
+        number += 1
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_killed_anywhere_the_path_leads_somewhere_and_the_next_call_ends_it(world: World, back: bool) -> None:
+    steps = 0
+    for _ in kills(world, world.switch):
+        steps += 1
+        assert says(world.alice) in (str(world.old), str(world.new))
+        if back:  # it is given up: what never was switched is there already
+            world.switch(back=True)
+        else:
+            world.switch()
+        assert says(world.alice) == str(world.old if back else world.new)
+        assert (os.lstat(world.alice).st_uid, os.lstat(world.alice).st_gid) == (1001, 1002)
+        assert list(world.standing()) == ["alice"]
+    assert steps >= 6
+
+
+def test_killed_when_somebody_replaced_the_link_his_is_put_back(world: World) -> None:
+    """The exchange is done and brings back a link that nobody judged; the kill comes at each step from there on."""
+    unlink, symlink = os.unlink, os.symlink
+
+    def raced() -> None:
+        exchange = switching._exchange  # the one that dies
+        acted: list[int] = []
+
+        def after_another(fd: int, one: bytes, other: bytes) -> bool:
+            if not acted:
+                acted.append(1)
+                unlink(world.alice)
+                symlink("/somewhere/else", world.alice)
+            return exchange(fd, one, other)
+
+        switching._exchange = after_another
+        world.switch()
+
+    for number in (3, 4, 5, 6):
+        shutil.rmtree(world.homes)
+        world.homes.mkdir()
+        world.alice.symlink_to(world.old)
+        assert killed_at(number, raced)
+        with pytest.raises(Refused, match="says /somewhere/else, which leads nowhere"):
+            world.switch()
+        assert says(world.alice) == "/somewhere/else"
+        assert list(world.standing()) == ["alice"]
+
+
+def test_what_is_not_this_programs_beside_a_link_stays(world: World) -> None:
+    left = world.homes / os.fsdecode(switching._temporary_name(b"alice"))
+    left.write_text("kept")
+    assert "not of this program's making" in world.refused()
+    assert left.read_text() == "kept"
+
+
+def test_an_error_of_the_file_system_leaves_the_link(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = world.standing()
+
+    def failing(fd: int, one: bytes, other: bytes) -> bool:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), other)
+
+    monkeypatch.setattr(switching, "_exchange", failing)
+    with pytest.raises(OSError, match="Input/output"):
+        world.switch()
+    assert world.standing() == before

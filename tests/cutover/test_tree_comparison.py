@@ -1,0 +1,200 @@
+"""Users' trees before and after their cutovers: the real commands, confined, bounded, and of no harm where they fail."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.bench import tree_timing
+from migrator.bench.tree_timing import ConfinedTreeTiming
+from migrator.cutover.model import TreeMeasurement, TreeTest
+from migrator.cutover.ports import TreeVisit, TreeVisited
+from migrator.fs.model import Side
+from migrator.hosts.process import LocalProcesses
+from migrator.transfer.executors import SystemExecutor
+from tests.conftest import MakeXfs
+from tests.support.cut_site import Call, CutSite, cut_site
+from tests.support.native_builds import built
+from tests.support.run_site import DEADLINE_S
+
+pytestmark = pytest.mark.needs_root
+
+TREE = b"home/\xff ann"
+LETTER = b"x" * 5000
+
+
+@pytest.fixture
+def trees(tmp_path: Path) -> Path:
+    """A tree on both sides: files, names and links that lead astray, and a pipe."""
+    for side in ("source", "target"):
+        top = Path(os.fsdecode(os.fsencode(tmp_path / side) + b"/" + TREE))
+        (top / "work").mkdir(parents=True)
+        for number in range(5):
+            (top / "work" / f"new\nline {number}").write_bytes(LETTER)
+        (top / "away").symlink_to("/etc")
+        (top / "passwd").symlink_to("/etc/passwd")
+        os.mkfifo(top / "pipe")
+    (top / "work" / "new\nline 4").write_bytes(b"another size")
+    return tmp_path
+
+
+def visit(trees: Path, side: Side, files: tuple[bytes, ...], limit_s: float = 120.0) -> TreeVisited:
+    executor = SystemExecutor(
+        LocalProcesses(),
+        source_root=os.fsencode(trees / "source"),
+        target_root=os.fsencode(trees / "target"),
+        compiled=os.fsencode(built()),
+    )
+    wanted = TreeVisit(
+        side=side, tree=TREE, directory=trees / "work" / "own", files=files, limit_s=limit_s, token="0123456789abcdef"
+    )
+    return asyncio.run(ConfinedTreeTiming(executor).visit(wanted, now_s=time.time))
+
+
+def of(found: TreeVisited, test: TreeTest) -> list[TreeMeasurement]:
+    return [one for one in found.measurements if one.test is test]
+
+
+def test_the_real_commands_are_timed_again_and_again_and_the_same_files_read_on_both_sides(trees: Path) -> None:
+    names = tuple(b"work/new\nline %d" % number for number in range(5))
+    before = visit(trees, Side.SOURCE, (b"passwd", b"away/passwd", b"pipe", b"gone", *names))
+    assert before.problem == ""
+    assert before.files == names[:4], "regular files that are there on both sides, and equally large"
+    after = visit(trees, Side.TARGET, before.files)
+    for found, side, top in ((before, Side.SOURCE, "source"), (after, Side.TARGET, "target")):
+        assert {one.side for one in found.measurements} == {side}
+        assert all(one.complete and one.seconds > 0 and not one.failure for one in found.measurements)
+        for test in TreeTest:
+            assert [one.run for one in of(found, test)] == [1, 2, 3, 4, 5, 6]
+        assert {one.amount for one in of(found, TreeTest.READ)} == {4 * len(LETTER)}
+        assert all(one.cold for one in of(found, TreeTest.READ))
+        listed = subprocess.run(
+            ["ls", "-lR", os.fsencode(trees / top) + b"/" + TREE], capture_output=True, check=True
+        ).stdout
+        assert {one.amount for one in of(found, TreeTest.LIST)} == {listed.count(b"\n")}
+    assert list((trees / "work" / "own").iterdir()) == [], "nothing is written"
+
+
+@pytest.mark.exhaustive
+def test_what_takes_too_long_is_ended_and_says_how_far_it_came(trees: Path) -> None:
+    top = os.fsencode(trees / "source") + b"/" + TREE
+    for number in range(300):
+        os.makedirs(top + b"/d%d" % number)
+    for number in range(20_000):
+        os.close(os.open(top + b"/d%d/f%d" % (number % 300, number), os.O_CREAT))
+    found = visit(trees, Side.SOURCE, (), limit_s=0.02)
+    assert [one.test for one in found.measurements] == [TreeTest.LIST, TreeTest.USAGE], "a single round"
+    listed = of(found, TreeTest.LIST)[0]
+    assert (listed.complete, listed.failure) == (False, "")
+    assert listed.amount < 20_000
+
+
+def test_a_tree_that_is_not_there_is_a_problem_and_no_error(trees: Path) -> None:
+    (trees / "target" / "home").rename(trees / "target" / "elsewhere")
+    found = visit(trees, Side.SOURCE, ())
+    assert found.measurements == ()
+    assert "target-tree" in found.problem
+
+
+@pytest.fixture
+def site(scratch: Path, make_xfs: MakeXfs) -> Iterator[CutSite]:
+    with cut_site(scratch, make_xfs(), make_xfs(), stages=("pre-freeze",), users=("ann", "ben")) as made:
+        made.write(compare=True)
+        yield made
+
+
+def events(site: CutSite, kind: str) -> list[Any]:
+    return [message for (message,) in site.rows(f"SELECT message FROM events WHERE kind = '{kind}'")]
+
+
+def without_an_interpreter() -> None:
+    tree_timing._python = lambda: "/bin/false"
+
+
+@pytest.mark.exhaustive
+def test_a_cutover_measures_on_either_side_of_the_freeze(site: CutSite) -> None:
+    # What cannot be measured stops nobody.
+    found = site.start("cutover", "--user", "ben", "--json", before=without_an_interpreter).end().outcome
+    assert (found["ending"], found["cutover"]["state"], found["speed_ups"]) == ("moved", "retained", [])
+    (said,) = events(site, "comparison-failed")
+    assert (
+        said
+        == "the tree could not be measured on the source: exit code 1: nothing was said; that changes nothing of the cutover"
+    )
+    found = site.cutover()
+    assert found["ending"] == "moved"
+    assert {one["test"] for one in found["speed_ups"]} == {"list", "usage", "read"}
+    assert all(one["runs"] >= 2 and one["factor"] > 0 for one in found["speed_ups"])
+    # The last of the source lies before the freeze, the first of the target after the thaw.
+    ((frozen_s, thawed_s),) = site.rows("SELECT frozen_at_s, thawed_at_s FROM cutovers WHERE user = 'ann'")
+    ((last_s,),) = site.rows("SELECT max(at_s) FROM tree_measurements WHERE side = 'source'")
+    ((first_s,),) = site.rows("SELECT min(at_s) FROM tree_measurements WHERE side = 'target'")
+    assert last_s < frozen_s
+    assert thawed_s < first_s
+    amounts = site.rows(
+        "SELECT side, min(amount), max(amount) FROM tree_measurements WHERE test = 'read' GROUP BY side"
+    )
+    assert len({(least, most) for _, least, most in amounts}) == 1, "the same files"
+    assert amounts[0][1] > 0
+    (said,) = events(site, "tree-compared")
+    assert said.startswith("for ann the target is, beside the source: ls -lR ")
+    report = site.call("report", "--json").json
+    (user,) = report["speed_ups"]
+    assert (user["tree"]["user"], user["speed_ups"]) == ("ann", found["speed_ups"])
+    assert "Speed-ups of users" in site.call("report").out
+    # Who goes back has none any more, and a site that does not want it measures nothing.
+    site.rollback()
+    assert site.call("report", "--json").json["speed_ups"] == []
+    site.write(compare=False)
+    (before,) = site.rows("SELECT count(*) FROM tree_measurements")
+    again = site.cutover()
+    assert (again["ending"], again["speed_ups"]) == ("moved", [])
+    assert site.rows("SELECT count(*) FROM tree_measurements") == [before]
+
+
+def waiting_on(side: Side, begun: Callable[[], None]) -> Callable[[], None]:
+    """A measurement on one side that says that it has begun, and has no end."""
+    visit = ConfinedTreeTiming.visit
+
+    async def waits(self: ConfinedTreeTiming, wanted: TreeVisit, *, now_s: Callable[[], float]) -> TreeVisited:
+        if wanted.side is not side:
+            return await visit(self, wanted, now_s=now_s)
+        begun()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    def change() -> None:
+        setattr(ConfinedTreeTiming, "visit", waits)  # noqa: B010 - of the call's own process
+
+    return change
+
+
+def wait_until(true: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not true():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def begun_or_over(mark: Path, call: Call) -> Callable[[], bool]:
+    return lambda: mark.exists() or call.poll()
+
+
+@pytest.mark.exhaustive
+def test_an_interruption_ends_the_measurement_and_leaves_nobody_frozen(site: CutSite, scratch: Path) -> None:
+    for side, states in ((Side.SOURCE, []), (Side.TARGET, ["retained"])):
+        mark = scratch / f"begun-on-the-{side.value}"
+        call = site.start("cutover", "--user", "ann", "--json", before=waiting_on(side, mark.touch))
+        wait_until(begun_or_over(mark, call), "the tree is measured")
+        call.signal(signal.SIGINT)
+        assert call.end().code == 130
+        assert [one for one, _ in site.states()] == states
+        assert site.is_open(site.source()) == (not states)
+        assert site.is_open(site.target()) == bool(states)
+    assert site.cutover()["ending"] == "moved", "he is there"

@@ -1,0 +1,353 @@
+"""Who has something of a tree open on this machine: real processes, found by what /proc says of them."""
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator.cutover import writers as asking
+from migrator.cutover.model import OpenFile, OpenKind, Writers
+from migrator.cutover.rules import can_write
+from migrator.cutover.writers import LocalWriters
+from migrator.fs.model import MountIdentity
+from migrator.fs.reading import PosixSource
+from migrator.hosts.ports import Command, Completed
+from migrator.hosts.process import LocalProcesses
+from tests.support.holders import holding
+from tests.support.xfs import XfsMount, run_tool
+
+pytestmark = pytest.mark.needs_root
+
+ANN, BEN = b"home/ann", b"home/ben"
+_HOLD = "held = os.open(sys.argv[1], eval(sys.argv[2]))"
+
+
+@pytest.fixture
+def source(xfs_source: XfsMount) -> Path:
+    """Two trees on a file system of their own."""
+    for tree in (ANN, BEN):
+        directory = xfs_source.path / os.fsdecode(tree)
+        (directory / "deep").mkdir(parents=True)
+        (directory / "data").write_bytes(bytes(8192))
+    return xfs_source.path
+
+
+def search(source: Path, trees: Sequence[bytes] = (ANN,)) -> Writers:
+    filesystem = PosixSource(os.fsencode(source))
+    try:
+        return asyncio.run(LocalWriters(LocalProcesses(), filesystem).find_writers(trees))
+    finally:
+        filesystem.close()
+
+
+def found_of(writers: Writers, pid: int) -> dict[tuple[bytes, OpenKind], OpenFile]:
+    return {(one.path, one.kind): one for one in writers.open_files if one.pid == pid}
+
+
+def only(writers: Writers, pid: int) -> OpenFile:
+    (one,) = found_of(writers, pid).values()
+    return one
+
+
+@pytest.mark.parametrize(
+    ("flags", "writable"),
+    [
+        ("os.O_RDONLY", False),
+        ("os.O_WRONLY", True),
+        ("os.O_RDWR", True),
+        ("os.O_WRONLY | os.O_APPEND", True),
+        ("os.O_PATH", False),
+    ],
+)
+def test_a_descriptor_is_found_with_what_it_can_do(source: Path, flags: str, writable: bool) -> None:
+    with holding(_HOLD, source / "home/ann/data", flags) as pid:
+        one = only(search(source), pid)
+    assert (one.path, one.kind, one.writable, one.unlinked) == (b"home/ann/data", OpenKind.FILE, writable, False)
+    assert one.program.startswith(b"python")
+    assert only_after(source, pid) == {}
+
+
+def only_after(source: Path, pid: int) -> dict[tuple[bytes, OpenKind], OpenFile]:
+    return found_of(search(source), pid)
+
+
+def test_what_lies_elsewhere_is_none_of_it(source: Path) -> None:
+    (source / "home/annex").write_bytes(b"")
+    with (
+        holding(_HOLD, source / "home/ben/data", "os.O_RDWR") as ben,
+        holding(_HOLD, source / "home/annex", "os.O_RDWR") as annex,
+        holding(_HOLD, source / "home", "os.O_RDONLY", cwd=source / "home") as above,
+    ):
+        writers = search(source)
+        assert not {one.pid for one in writers.open_files} & {ben, annex, above}
+        assert set(found_of(search(source, (ANN, BEN)), ben)) == {(b"home/ben/data", OpenKind.FILE)}
+
+
+def test_working_directories_and_directories(source: Path) -> None:
+    deep = source / "home/ann/deep"
+    with holding(_HOLD, source / "home/ann", "os.O_RDONLY", cwd=deep) as pid:
+        found = found_of(search(source), pid)
+    assert set(found) == {(b"home/ann/deep", OpenKind.WORKING_DIRECTORY), (b"home/ann", OpenKind.DIRECTORY)}
+    assert can_write(found[b"home/ann/deep", OpenKind.WORKING_DIRECTORY])
+    assert not can_write(found[b"home/ann", OpenKind.DIRECTORY])
+
+
+def test_the_working_directory_of_one_thread_alone(source: Path) -> None:
+    code = """
+ready = threading.Event()
+def work():
+    assert ctypes.CDLL(None).unshare(0x200) == 0  # CLONE_FS
+    os.chdir(sys.argv[1])
+    ready.set()
+    time.sleep(600)
+threading.Thread(target=work, daemon=True).start()
+ready.wait()
+"""
+    with holding(code, source / "home/ann/deep") as pid:
+        assert only(search(source), pid).kind is OpenKind.WORKING_DIRECTORY
+
+
+@pytest.mark.parametrize(
+    ("flags", "sharing", "writable"),
+    [
+        ("os.O_RDWR", "mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE", True),
+        # It may ask for the right to write later.
+        ("os.O_RDWR", "mmap.MAP_SHARED, mmap.PROT_READ", True),
+        ("os.O_RDONLY", "mmap.MAP_SHARED, mmap.PROT_READ", False),
+        ("os.O_RDWR", "mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE", False),
+    ],
+)
+def test_a_mapping_without_a_descriptor(source: Path, flags: str, sharing: str, writable: bool) -> None:
+    code = f"""
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+fd = os.open(sys.argv[1], {flags})
+sharing, protection = {sharing}
+assert libc.mmap(None, 4096, protection, sharing, fd, 0) not in (None, 2**64 - 1)
+os.close(fd)
+"""
+    with holding(code, source / "home/ann/data") as pid:
+        one = only(search(source), pid)
+    assert (one.path, one.kind, one.writable) == (b"home/ann/data", OpenKind.MAP, writable)
+
+
+def test_a_file_without_a_name_is_told_and_writes_nothing_of_the_tree(source: Path) -> None:
+    path = source / "home/ann/scratch"
+    with holding(f"{_HOLD}\nos.unlink(sys.argv[1])", path, "os.O_RDWR | os.O_CREAT") as pid:
+        one = only(search(source), pid)
+    assert (one.path, one.writable, one.unlinked) == (b"home/ann/scratch", True, True)
+    assert not can_write(one)
+
+
+def test_a_removed_working_directory_is_none_of_the_tree(source: Path) -> None:
+    gone = source / "home/ann/gone"
+    gone.mkdir()
+    with holding("os.rmdir(sys.argv[1])", gone, cwd=gone) as pid:
+        one = only(search(source), pid)
+    assert (one.path, one.unlinked) == (b"home/ann/gone", True)
+
+
+def test_a_name_that_ends_like_that_of_a_removed_file(source: Path) -> None:
+    path = source / "home/ann/all (deleted)"
+    with holding(_HOLD, path, "os.O_RDWR | os.O_CREAT") as pid:
+        one = only(search(source), pid)
+    assert (one.path, one.unlinked) == (b"home/ann/all (deleted)", False)
+
+
+def test_a_renamed_file_is_found_under_its_name_of_now(source: Path) -> None:
+    old, new = source / "home/ben/moving", source / "home/ann/moved"
+    with holding(f"{_HOLD}\nos.rename(sys.argv[1], sys.argv[3])", old, "os.O_RDWR | os.O_CREAT", new) as pid:
+        assert only(search(source), pid).path == b"home/ann/moved"
+
+
+def test_another_name_of_a_linked_file_is_found_too(source: Path) -> None:
+    os.link(source / "home/ann/data", source / "home/ben/link")
+    os.link(source / "home/ann/data", source / "outside")
+    for opened in ("home/ben/link", "outside", "home/ann/data"):
+        with holding(_HOLD, source / opened, "os.O_WRONLY") as pid:
+            assert set(found_of(search(source), pid)) == {(b"home/ann/data", OpenKind.FILE)}, opened
+            both = {path for path, _ in found_of(search(source, (ANN, BEN)), pid)}
+            assert both == {b"home/ann/data", b"home/ben/link"}, opened
+
+
+@pytest.mark.parametrize("opened", ["home/ann/data", "outside"])
+def test_the_name_that_it_was_opened_by_is_gone_and_another_is_left(source: Path, opened: str) -> None:
+    os.link(source / "home/ann/data", source / "home/ann/deep/kept")
+    os.link(source / "home/ann/data", source / "outside")
+    code = f"{_HOLD}\nfor name in sys.argv[3:]: os.unlink(name)"
+    names = [source / opened, source / "home/ann/data", source / "outside"]
+    with holding(code, names[0], "os.O_RDWR", *sorted(set(names))) as pid:
+        one = only(search(source), pid)
+    assert (one.path, one.unlinked, can_write(one)) == (b"home/ann/deep/kept", False, True)
+
+
+def test_names_are_bytes(source: Path) -> None:
+    path = os.path.join(os.fsencode(source), b"home/ann/odd\n\xff \\012 name")
+    with holding(_HOLD, Path(os.fsdecode(path)), "os.O_RDWR | os.O_CREAT") as pid:
+        assert only(search(source), pid).path == b"home/ann/odd\n\xff \\012 name"
+
+
+def test_a_path_that_the_kernel_does_not_show(source: Path) -> None:
+    """Deeper than PATH_MAX: found by its inode number."""
+    directory = source / "home/ann"
+    code = """
+os.chdir(sys.argv[1])
+for _ in range(20):
+    os.mkdir("d" * 250)
+    os.chdir("d" * 250)
+held = os.open("data", os.O_RDWR | os.O_CREAT)
+os.chdir("/")
+"""
+    with holding(code, directory) as pid:
+        one = only(search(source), pid)
+    assert one.path == b"home/ann/" + b"/".join([b"d" * 250] * 20) + b"/data"
+
+
+@contextmanager
+def bound(what: Path, place: Path) -> Iterator[Path]:
+    place.mkdir()
+    run_tool("mount", "--bind", str(what), str(place))
+    try:
+        yield place
+    finally:
+        run_tool("umount", str(place))
+
+
+def test_a_bind_mount_hides_nothing(source: Path, scratch: Path) -> None:
+    with (
+        bound(source / "home/ann/deep", scratch / "bound") as place,
+        holding(_HOLD, place / "new", "os.O_RDWR | os.O_CREAT", cwd=place) as pid,
+    ):
+        found = found_of(search(source), pid)
+    assert set(found) == {(b"home/ann/deep/new", OpenKind.FILE), (b"home/ann/deep", OpenKind.WORKING_DIRECTORY)}
+
+
+def test_a_mount_namespace_hides_nothing(source: Path, scratch: Path) -> None:
+    place = scratch / "private"
+    place.mkdir()
+    code = """
+import subprocess
+subprocess.run(["mount", "--bind", sys.argv[1], sys.argv[2]], check=True)
+held = os.open(sys.argv[2] + "/new", os.O_RDWR | os.O_CREAT)
+"""
+    with holding(code, source / "home/ann/deep", place, prefix=("unshare", "-m")) as pid:
+        assert set(found_of(search(source), pid)) == {(b"home/ann/deep/new", OpenKind.FILE)}
+    assert not (place / "new").exists()
+
+
+def test_a_mount_that_was_taken_away_hides_nothing(source: Path, scratch: Path) -> None:
+    place = scratch / "lazy"
+    place.mkdir()
+    run_tool("mount", "--bind", str(source / "home/ann"), str(place))
+    with holding(f"{_HOLD}\nimport subprocess\nsubprocess.run(['umount', '-l', sys.argv[3]], check=True)",
+                 place / "data", "os.O_RDWR", place) as pid:  # fmt: skip
+        assert set(found_of(search(source), pid)) == {(b"home/ann/data", OpenKind.FILE)}
+
+
+def test_the_first_thread_has_ended_and_another_goes_on(source: Path) -> None:
+    code = (
+        _HOLD
+        + """
+def say():
+    while open(f"/proc/{os.getpid()}/stat").read().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.01)
+    print(os.getpid(), flush=True)
+    sys.stdin.read()
+    os._exit(0)
+threading.Thread(target=say).start()
+ctypes.CDLL(None).syscall(60, 0)  # exit of this thread alone
+"""
+    )
+    if os.uname().machine != "x86_64":
+        pytest.skip("the number of the system call is that of x86_64")
+    with holding(code, source / "home/ann/data", "os.O_RDWR") as pid:
+        assert only(search(source), pid).writable
+
+
+def test_a_loop_device_over_a_file_of_the_tree(source: Path) -> None:
+    image = source / "home/ann/image"
+    image.write_bytes(bytes(1 << 20))
+    device = run_tool("losetup", "--find", "--show", str(image)).strip()
+    try:
+        (one,) = [one for one in search(source).open_files if one.kind is OpenKind.LOOP_DEVICE]
+        assert (one.path, one.writable, one.pid) == (b"home/ann/image", True, None)
+        assert one.program == os.path.basename(device).encode()
+    finally:
+        run_tool("losetup", "-d", device)
+
+
+def test_a_tree_that_was_swapped_for_a_symlink_is_not_followed(source: Path) -> None:
+    shutil.rmtree(source / "home/ann")
+    (source / "home/ann").symlink_to(source / "home/ben")
+    with holding(_HOLD, source / "home/ben/data", "os.O_RDWR") as pid:
+        writers = search(source)
+    assert found_of(writers, pid) == {}
+    assert any(sentence.startswith("home/ann: Not a directory") for sentence in writers.unseen)
+
+
+def test_a_tree_that_is_gone_is_unseen(source: Path) -> None:
+    shutil.rmtree(source / "home/ann")
+    assert any(sentence.startswith("home/ann: No such file") for sentence in search(source).unseen)
+
+
+def test_many_descriptors_are_all_found(source: Path) -> None:
+    code = "held = [os.open(sys.argv[1] + '/many-%d' % n, os.O_RDWR | os.O_CREAT) for n in range(900)]"
+    with holding(code, source / "home/ann") as pid:
+        assert len(found_of(search(source), pid)) == 900
+
+
+def test_processes_that_cannot_be_read_are_unseen(source: Path) -> None:
+    """Asked without the rights of root, about a process of root's."""
+    completed = asyncio.run(
+        LocalProcesses().run(
+            Command(
+                argv=(
+                    b"setpriv", b"--reuid=65534", b"--regid=65534", b"--clear-groups",
+                    b"/usr/bin/python3", b"-I", b"-S", b"-c", asking.script(),
+                ),
+                stdin=b'{"way": "source", "root": "%s", "trees": ["home/ann"], "own": []}' % os.fsencode(source),
+            )
+        )
+    )  # fmt: skip
+    answer = json.loads(completed.stdout)
+    assert " of the processes cannot be read: process " in answer["unseen"][-1], completed.stderr
+    assert "Permission denied" in answer["unseen"][-1]
+    assert "docs/cutover.md" in answer["unseen"][-1]
+
+
+def test_a_source_that_is_not_there_is_unseen(source: Path) -> None:
+    writers = search(source / "missing")
+    assert writers == Writers(unseen=("the source's root cannot be read: No such file or directory",))
+
+
+def test_a_python_that_fails_is_unseen_with_what_it_said(source: Path) -> None:
+    class Failing(LocalProcesses):
+        async def run(self, command: Command) -> Completed:
+            return await super().run(replace(command, stdin=b"no question"))
+
+    filesystem = PosixSource(os.fsencode(source))
+    writers = asyncio.run(LocalWriters(Failing(), filesystem).find_writers((ANN,)))
+    filesystem.close()
+    assert writers.open_files == ()
+    assert "open files cannot be looked for" in writers.unseen[0]
+    assert "JSONDecodeError" in writers.unseen[0]
+
+
+def test_other_machines_have_a_network_file_system_open_too(source: Path) -> None:
+    class Shared(PosixSource):
+        def identity(self) -> MountIdentity:
+            return replace(super().identity(), filesystem="nfs4")
+
+    filesystem = Shared(os.fsencode(source))
+    with holding(_HOLD, source / "home/ann/data", "os.O_RDWR") as pid:
+        writers = asyncio.run(LocalWriters(LocalProcesses(), filesystem).find_writers((ANN,)))
+    filesystem.close()
+    assert only(writers, pid).writable
+    assert "nfs4: what other machines have open there is not known" in writers.unseen[-1]

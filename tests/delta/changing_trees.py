@@ -1,0 +1,315 @@
+"""Trees in memory that change as a file system's do, and a target to which a comparison of them is applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from migrator.catalog.rules_packing import Listing
+from migrator.core.entry import Entry, EntryType
+from migrator.core.paths import is_beneath, parent
+from migrator.core.states import ChunkKind
+from migrator.delta.model import Gone, Rename
+from migrator.delta.rules import RenameOrder
+
+Path = bytes
+
+
+@dataclass(eq=False, kw_only=True)
+class Inode:
+    """One of the source's."""
+
+    number: int
+    type: EntryType
+    mtime_ns: int
+    ctime_ns: int
+    size_bytes: int = 0
+    mode: int = 0o644
+    uid: int = 1000
+    content: int = 0
+    symlink_target: bytes | None = None
+
+
+class Source:
+    """Names and inodes. Every change takes a nanosecond. A change that no file system would make does nothing."""
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self.roots = tuple(roots)
+        self.names: dict[Path, Inode] = {}
+        self._clock = 1000
+        self._number = 100
+        for root in roots:
+            self.names[root] = self._inode(EntryType.DIRECTORY)
+
+    def _tick(self) -> int:
+        self._clock += 1
+        return self._clock
+
+    def _inode(self, kind: EntryType) -> Inode:
+        self._number += 1
+        now = self._tick()
+        return Inode(number=self._number, type=kind, mtime_ns=now, ctime_ns=now, content=now)
+
+    def _is_directory(self, path: Path) -> bool:
+        return path in self.names and self.names[path].type is EntryType.DIRECTORY
+
+    def _enter(self, directory: Path) -> None:
+        inode = self.names[directory]
+        inode.mtime_ns = inode.ctime_ns = self._tick()
+
+    def beneath(self, path: Path) -> list[Path]:
+        return [one for one in self.names if is_beneath(one, path)]
+
+    def nlink(self, inode: Inode) -> int:
+        return 2 if inode.type is EntryType.DIRECTORY else sum(one is inode for one in self.names.values())
+
+    def make(self, path: Path, kind: EntryType, size_bytes: int = 0) -> None:
+        if path in self.names or not self._is_directory(parent(path)):
+            return
+        inode = self.names[path] = self._inode(kind)
+        if kind is EntryType.FILE:
+            inode.size_bytes = size_bytes
+        elif kind is EntryType.SYMLINK:
+            inode.symlink_target = b"%d" % (size_bytes % 3)
+            inode.size_bytes = 1
+        self._enter(parent(path))
+
+    def remove(self, path: Path) -> None:
+        if path in self.roots or path not in self.names:
+            return
+        inode = self.names[path]
+        for one in self.beneath(path):
+            self.names.pop(one).ctime_ns = self._tick()
+        inode.ctime_ns = self._tick()
+        self._enter(parent(path))
+
+    def link(self, path: Path, other: Path) -> None:
+        if other in self.names or not self._is_directory(parent(other)) or self._is_directory(path):
+            return
+        self.names[other] = self.names[path]
+        self.names[path].ctime_ns = self._tick()
+        self._enter(parent(other))
+
+    def _taken(self, path: Path) -> dict[Path, Inode]:
+        return {one[len(path) :]: self.names.pop(one) for one in self.beneath(path)}
+
+    def rename(self, old: Path, new: Path) -> None:
+        if old in self.roots or new in self.roots or not self._is_directory(parent(new)) or is_beneath(new, old):
+            return
+        if new in self.names:
+            if self._is_directory(old) != self._is_directory(new) or len(self.beneath(new)) > 1:
+                return
+            if self.names[new] is self.names[old]:
+                return
+            self.names.pop(new).ctime_ns = self._tick()
+        for rest, inode in self._taken(old).items():
+            self.names[new + rest] = inode
+        self.names[new].ctime_ns = self._tick()
+        self._enter(parent(old))
+        self._enter(parent(new))
+
+    def exchange(self, one: Path, other: Path) -> None:
+        if one in self.roots or other in self.roots or is_beneath(one, other) or is_beneath(other, one):
+            return
+        first, second = self._taken(one), self._taken(other)
+        self.names |= {other + rest: inode for rest, inode in first.items()}
+        self.names |= {one + rest: inode for rest, inode in second.items()}
+        for path in (one, other):
+            self.names[path].ctime_ns = self._tick()
+            self._enter(parent(path))
+
+    def write(self, path: Path, size_bytes: int, *, times_put_back: bool = False) -> None:
+        inode = self.names[path]
+        if inode.type is EntryType.FILE:
+            inode.content = inode.ctime_ns = self._tick()
+            if not times_put_back:
+                inode.mtime_ns, inode.size_bytes = inode.ctime_ns, size_bytes
+
+    def change_mode(self, path: Path) -> None:
+        inode = self.names[path]
+        if path not in self.roots and inode.type is not EntryType.SYMLINK:
+            inode.mode ^= 0o22
+            inode.ctime_ns = self._tick()
+
+    def put_time_back(self, path: Path) -> None:
+        """As `touch -d` of a directory does: what happened in it cannot be told by its mtime."""
+        inode = self.names[path]
+        if inode.type is EntryType.DIRECTORY:
+            inode.mtime_ns, inode.ctime_ns = 1, self._tick()
+
+    def entries(self, *, gfids: bool = False, device: int = 64) -> list[Entry]:
+        """What a scan sees."""
+        return [
+            Entry(
+                path=path,
+                type=inode.type,
+                size_bytes=inode.size_bytes,
+                blocks=0,
+                uid=inode.uid,
+                gid=100,
+                mode=inode.mode,
+                mtime_ns=inode.mtime_ns,
+                atime_ns=0,
+                ctime_ns=inode.ctime_ns,
+                dev=device,
+                rdev=0,
+                ino=inode.number,
+                nlink=self.nlink(inode),
+                symlink_target=inode.symlink_target,
+                gfid=inode.number.to_bytes(16, "big") if gfids else None,
+            )
+            for path, inode in sorted(self.names.items())
+        ]
+
+
+@dataclass(eq=False, kw_only=True)
+class Copy:
+    """What stands under a name of the target; shared by the names of a link group."""
+
+    type: EntryType
+    size_bytes: int
+    mtime_ns: int
+    mode: int
+    uid: int
+    content: int
+    symlink_target: bytes | None
+
+    @property
+    def shown(self) -> tuple[object, ...]:
+        content = 0 if self.type is EntryType.DIRECTORY else self.content
+        size_bytes = 0 if self.type is EntryType.DIRECTORY else self.size_bytes
+        return (self.type, size_bytes, self.mtime_ns, self.mode, self.uid, content, self.symlink_target)
+
+
+def _copy(inode: Inode) -> Copy:
+    return Copy(
+        type=inode.type,
+        size_bytes=inode.size_bytes,
+        mtime_ns=inode.mtime_ns,
+        mode=inode.mode,
+        uid=inode.uid,
+        content=inode.content,
+        symlink_target=inode.symlink_target,
+    )
+
+
+CHANGED_NOW = -1
+"""The mtime of a directory of the target in which something was made, renamed or taken away."""
+
+
+class Target:
+    """A copy of a source, to which renames, removals and lists are applied as a delta pass does."""
+
+    def __init__(self, source: Source) -> None:
+        copies: dict[Inode, Copy] = {}
+        self.names = {path: copies.setdefault(inode, _copy(inode)) for path, inode in source.names.items()}
+        self.roots = source.roots
+        self.sent: list[Path] = []
+
+    def _touch(self, path: Path) -> None:
+        if parent(path) in self.names:
+            self.names[parent(path)].mtime_ns = CHANGED_NOW
+
+    def move(self, renames: Sequence[Rename], gone: Sequence[Gone]) -> None:
+        """Take out everything that is renamed, then what is gone, and put everything in at last."""
+        directories = [(number, one) for number, one in enumerate(renames) if one.type is EntryType.DIRECTORY]
+        order = RenameOrder(directories)
+        taken: list[dict[Path, Copy]] = []
+        for number, rename in enumerate(renames):
+            assert not order.is_out_of_order(number, rename.new)
+            found = order.find(number, rename.old)
+            taken.append(self._take_out(taken, found.within, found.path))
+            assert taken[-1][b""].type is rename.type
+        for one in gone:
+            place = order.find_gone(one.path)
+            removed = self._take_out(taken, place.within, place.path)
+            assert removed[b""].type is one.type
+            assert len(removed) == one.names, f"{one.path!r} holds {len(removed)} names, not {one.names}"
+        for rename, held in zip(renames, taken, strict=True):
+            self._put(rename, held)
+
+    def _take_out(self, taken: Sequence[dict[Path, Copy]], within: int | None, path: Path) -> dict[Path, Copy]:
+        names, path = (self.names, path) if within is None else (taken[within], b"/" + path)
+        if parent(path) in names:
+            names[parent(path)].mtime_ns = CHANGED_NOW
+        assert path in names, f"{path!r} is not there"
+        return {one[len(path) :]: names.pop(one) for one in list(names) if is_beneath(one, path)}
+
+    def _put(self, rename: Rename, held: dict[Path, Copy]) -> None:
+        there = self.names.get(rename.new)
+        if there is not None:
+            directories = {there.type, rename.type} & {EntryType.DIRECTORY}
+            assert not directories, f"{rename.new!r} is taken"
+        for above in reversed(list(_above(rename.new))):
+            if not any(_is_in(above, root) for root in self.roots):
+                continue
+            if above not in self.names:
+                self.names[above] = Copy(
+                    type=EntryType.DIRECTORY,
+                    size_bytes=0,
+                    mtime_ns=CHANGED_NOW,
+                    mode=0,
+                    uid=0,
+                    content=0,
+                    symlink_target=None,
+                )
+                self._touch(above)
+            assert self.names[above].type is EntryType.DIRECTORY, f"{above!r} is no directory"
+        self._touch(rename.new)
+        self.names |= {rename.new + rest: copy for rest, copy in held.items()}
+
+    def receive(self, source: Source, listings: Sequence[Listing]) -> None:
+        """Send lists: directories, files with their link groups, links, and the times of directories."""
+        groups: dict[int, Copy] = {}
+        directories: list[Path] = []
+        for kind in (ChunkKind.DIRECTORIES, ChunkKind.FILES, ChunkKind.LINKS):
+            for listing in listings:
+                if listing.kind is not kind:
+                    continue
+                for path, group, link_to in zip(listing.paths, listing.link_groups, listing.links_to, strict=True):
+                    self.sent.append(path)
+                    inode = source.names[path]
+                    there = self.names.get(path)
+                    assert self.names[parent(path)].type is EntryType.DIRECTORY
+                    if kind is ChunkKind.DIRECTORIES:
+                        directories.append(path)
+                        assert there is None or there.type is EntryType.DIRECTORY
+                        if there is None:
+                            self._touch(path)
+                        self.names[path] = _copy(inode)
+                        continue
+                    assert there is None or there.type is not EntryType.DIRECTORY
+                    self._touch(path)
+                    if kind is ChunkKind.LINKS:
+                        assert link_to is not None
+                        self.names[path] = self.names[link_to]
+                    elif group is None:
+                        self.names[path] = _copy(inode)
+                    else:
+                        self.names[path] = groups.setdefault(group, _copy(inode))
+        for path in directories:
+            self.names[path].mtime_ns = source.names[path].mtime_ns
+
+    def differences(self, source: Source) -> list[str]:
+        """Where the target is not what the source is."""
+        found = [f"{path!r} is too much" for path in self.names.keys() - source.names.keys()]
+        found += [f"{path!r} is missing" for path in source.names.keys() - self.names.keys()]
+        for path in self.names.keys() & source.names.keys():
+            if path not in self.roots and self.names[path].shown != _copy(source.names[path]).shown:
+                found.append(f"{path!r} is {self.names[path].shown}, not {_copy(source.names[path]).shown}")
+        if not found:
+            for path in source.names:
+                for other in source.names:
+                    linked = self.names[path] is self.names[other]
+                    if linked != (source.names[path] is source.names[other]):
+                        found.append(f"{path!r} and {other!r} are {'one' if linked else 'two'}")
+        return found
+
+
+def _is_in(path: Path, directory: Path) -> bool:
+    return path.startswith(directory + b"/")
+
+
+def _above(path: Path) -> Iterator[Path]:
+    while path := parent(path):
+        yield path

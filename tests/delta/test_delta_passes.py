@@ -1,0 +1,205 @@
+"""`run` again over a tree that was changed in every way: the target becomes equal, and nothing more is sent than has to be."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import MakeXfs
+from tests.support.delta_changes import MANY, MANY_BYTES, VANISHED, build, change, let_settle, standing, write
+from tests.support.run_site import RealSite
+from tests.support.xfs import run_tool, unmount
+
+pytestmark = pytest.mark.needs_root
+
+TRASH = ".migrator-trash"
+
+
+@pytest.fixture
+def site(scratch: Path, make_xfs: MakeXfs) -> Iterator[RealSite]:
+    """A site whose one user has been copied by a seed pass."""
+    made = RealSite(scratch / "site", make_xfs(), make_xfs())
+    build(made.source.path / "home" / "ann")
+    let_settle()
+    made.prepare()
+    seeded = made.run("--deltas", "0")
+    assert seeded.returncode == 0, seeded.stderr
+    yield made
+    made.kill_streams()
+    for path in (made.source.path / "home" / "ann" / "kept", made.source.path):
+        if path.exists() and path.is_mount():
+            unmount(path)
+
+
+def deltas(site: RealSite, *options: str, code: int = 0) -> dict[str, Any]:
+    """What a run says of its batch."""
+    done = site.run("--json", *options)
+    assert done.returncode == code, done.stdout + done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)["batches"][0]
+    return found
+
+
+def verify(site: RealSite) -> None:
+    done = site.migrator("verify", "--user-batch", "1", "--json")
+    (found,) = json.loads(done.stdout)
+    assert found["differences"] == {}, found["examples"]
+    assert found["whole"], found["reasons"]
+    assert site.differences() == ""
+
+
+def trashed(site: RealSite) -> set[str]:
+    """Paths in the trash, each relative to the place of its pass."""
+    found: set[str] = set()
+    for place in (site.target.path / TRASH).iterdir():
+        for above, directories, names in os.walk(place):
+            found.update(str(Path(above, name).relative_to(place)) for name in (*directories, *names))
+    return found
+
+
+@pytest.mark.guarantee("ctime")
+def test_every_kind_of_change_arrives_and_nothing_else_is_sent(site: RealSite) -> None:
+    source, target = site.source.path / "home" / "ann", site.target.path / "home" / "ann"
+    kept, many = standing(target / "kept"), standing(target / "many")
+    change(source)
+    let_settle()
+    batch = deltas(site, "--deltas", "1")
+    (made,) = batch["deltas"]
+    verify(site)
+    assert standing(target / "kept") == kept
+    assert standing(target / "new" / "moved along") == many
+    assert len(many) == MANY
+    assert 0 < made["size_bytes"] < MANY_BYTES * 10
+    assert 0 < batch["written_bytes"] < MANY_BYTES * 10
+    assert {f"home/ann/{path}" for path in VANISHED} <= trashed(site)
+    place = next((site.target.path / TRASH).iterdir())
+    assert (place / "home/ann/files/vanished").read_text() == "vanished before"
+    for path in (site.target.path / TRASH, place):
+        assert (path.stat().st_uid, path.stat().st_mode & 0o7777) == (0, 0o700)
+
+
+def test_nothing_is_done_where_nothing_changed(site: RealSite) -> None:
+    target = site.target.path / "home"
+    before = standing(target)
+    batch = deltas(site, "--deltas", "3")
+    (made,) = batch["deltas"]
+    assert (made["outcome"], made["files"], made["size_bytes"]) == ("nothing-changed", 0, 0)
+    assert standing(target) == before
+    assert not (site.target.path / TRASH).exists() or trashed(site) == set()
+
+
+@pytest.mark.exhaustive
+def test_the_table_shows_the_passes_and_a_dry_run_says_that_they_would_follow(site: RealSite) -> None:
+    write(site.source.path / "home" / "ann" / "later", "later")
+    preview = site.run("--dry-run", "--deltas", "4")
+    assert preview.returncode == 0
+    assert "4 delta passes at most would follow" in " ".join(preview.stdout.split())
+    assert deltas(site, "--dry-run", "--deltas", "4")["deltas_to_follow"] == 4
+    assert not (site.target.path / "home" / "ann" / "later").exists()
+    done = site.run("--deltas", "1")
+    assert done.returncode == 0
+    assert "Delta passes" in done.stdout
+    assert "Batch 1, delta pass 1: " in " ".join(done.stdout.split())
+    assert (site.target.path / "home" / "ann" / "later").read_text() == "later"
+
+
+@pytest.mark.guarantee("trash")
+def test_what_is_old_in_the_trash_is_removed_and_what_is_not_stays(site: RealSite) -> None:
+    (site.source.path / "home" / "ann" / "files" / "vanished").unlink()
+    deltas(site, "--deltas", "1")
+    trash = site.target.path / TRASH
+    (place,) = trash.iterdir()
+    shutil.copytree(place, trash / "20200101T000000Z-batch-0001-delta-0001")
+    (trash / "notes of the operator").mkdir()
+    done = site.run("--deltas", "1")
+    assert done.returncode == 0
+    assert "removed 1 place older than 14 d, with " in done.stderr
+    left = {path.name for path in trash.iterdir()}
+    assert {place.name, "notes of the operator"} <= left
+    assert not [name for name in left if name.startswith("2020")]
+    assert (place / "home/ann/files/vanished").read_text() == "vanished before"
+    # A run of seed passes alone removes nothing.
+    (trash / "20200101T000000Z-batch-0001-delta-0001").mkdir()
+    assert site.run("--deltas", "0").returncode == 0
+    assert (trash / "20200101T000000Z-batch-0001-delta-0001").exists()
+
+
+def lose_most(site: RealSite) -> str:
+    shutil.rmtree(site.source.path / "home" / "ann" / "many")
+    return "has lost"
+
+
+def lose_all_that_is_in_it(site: RealSite) -> str:
+    for path in (site.source.path / "home" / "ann").iterdir():
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    return "is empty now"
+
+
+def lose_the_tree(site: RealSite) -> str:
+    shutil.rmtree(site.source.path / "home" / "ann")
+    return "home/ann"
+
+
+def hide_a_directory(site: RealSite) -> str:
+    """Something else is mounted in its place, and empty: what is beneath it is not deleted."""
+    run_tool("mount", "-t", "tmpfs", "none", str(site.source.path / "home" / "ann" / "kept"))
+    return "not whole"
+
+
+def hide_the_source(site: RealSite) -> str:
+    run_tool("mount", "-t", "tmpfs", "none", str(site.source.path))
+    return "the source"
+
+
+def unmount_the_source(site: RealSite) -> str:
+    unmount(site.source.path)
+    return "the source"
+
+
+@pytest.mark.guarantee("delta-deletions")
+@pytest.mark.parametrize(
+    "lose",
+    [lose_most, lose_all_that_is_in_it, lose_the_tree, hide_a_directory, hide_the_source, unmount_the_source],
+    ids=lambda lose: lose.__name__,
+)
+def test_what_may_only_look_deleted_is_refused_and_the_target_stays_as_it_is(
+    site: RealSite, lose: Callable[[RealSite], str]
+) -> None:
+    before, names = standing(site.target.path), sorted(site.target.path.rglob("*"))
+    write(site.source.path / "home" / "ann" / "later", "later")
+    reason = lose(site)
+    for _ in range(2):
+        done = site.run("--deltas", "1")
+        assert done.returncode == 4, done.stderr
+        assert reason in done.stderr
+    assert standing(site.target.path) == before
+    assert sorted(site.target.path.rglob("*")) == names
+    status = json.loads(site.migrator("status", "--json").stdout)
+    assert [one["kind"] for one in status["batches"][0]["passes"]] == ["seed"]
+
+
+@pytest.mark.exhaustive
+def test_a_tree_that_rightly_became_small_is_let_pass_by_a_larger_share(site: RealSite) -> None:
+    shutil.rmtree(site.source.path / "home" / "ann" / "many")
+    done = site.run("--deltas", "1")
+    assert done.returncode == 4
+    assert "allow it once with a larger [transfer] max_shrink" in done.stderr
+    site.write(transfer='max_shrink = "100%"')
+    deltas(site, "--deltas", "1")
+    verify(site)
+    assert "home/ann/many/sub-0/5" in trashed(site)
+
+
+@pytest.mark.exhaustive
+def test_the_source_comes_back_and_the_same_command_goes_on(site: RealSite) -> None:
+    hide_a_directory(site)
+    (site.source.path / "home" / "ann" / "files" / "vanished").unlink()
+    assert site.run("--deltas", "1").returncode == 4
+    unmount(site.source.path / "home" / "ann" / "kept")
+    deltas(site, "--deltas", "1")
+    verify(site)
+    assert "home/ann/files/vanished" in trashed(site)
+    assert not {path for path in trashed(site) if "kept" in path}

@@ -1,0 +1,129 @@
+"""What move lists on disk do."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from migrator.core.entry import EntryType
+from migrator.core.errors import Refused, UsageError
+from migrator.delta.model import Gone, Rename
+from migrator.delta.ports import MoveLists
+from migrator.delta.store import ROW_GROUP_ROWS, MoveListFiles
+
+HOSTILE = (b"-rf", b"new\nline", b"\xff\xfe", b"a" * 255, b"quo'te", b"/".join([b"d" * 250] * 30))
+NAME = "batch-0001-delta-0001"
+
+
+@pytest.fixture
+def lists(tmp_path: Path) -> MoveLists:
+    return MoveListFiles(tmp_path / "state" / "moves")
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path) -> Path:
+    (tmp_path / "state").mkdir()
+    return tmp_path / "state"
+
+
+def rename(number: int, name: bytes = b"x") -> Rename:
+    return Rename(
+        tree=b"t\xff",
+        old=b"t\xff/%d" % number + name,
+        new=b"t\xff/new/%d" % number + name,
+        type=list(EntryType)[number % len(EntryType)],
+        size_bytes=number * 2**40,
+        mtime_ns=number - 2**62,
+    )
+
+
+def gone(number: int, name: bytes = b"x") -> Gone:
+    kind = list(EntryType)[number % len(EntryType)]
+    return Gone(tree=b"t\xff", path=b"t\xff/%d" % number + name, type=kind, names=number + 1)
+
+
+def read_whole(lists: MoveLists, move_list: str) -> None:
+    list(lists.renames(move_list))
+    list(lists.gone(move_list))
+
+
+def test_what_is_written_is_read_back_in_order(lists: MoveLists) -> None:
+    renames = [rename(number, name) for number, name in enumerate(HOSTILE)]
+    vanished = [gone(number, name) for number, name in enumerate(HOSTILE)]
+    written = lists.write(NAME, iter(renames), iter(vanished))
+    assert (written.renames, written.gone) == (len(HOSTILE), len(HOSTILE))
+    assert list(lists.renames(written.move_list)) == renames
+    assert list(lists.gone(written.move_list)) == vanished
+    assert lists.digest(written.move_list) == written.digest
+
+
+@pytest.mark.parametrize(("renames", "vanished"), [(0, 0), (0, 3), (3, 0)])
+def test_either_may_be_empty(lists: MoveLists, renames: int, vanished: int) -> None:
+    written = lists.write(NAME, map(rename, range(renames)), map(gone, range(vanished)))
+    assert len(list(lists.renames(written.move_list))) == written.renames == renames
+    assert len(list(lists.gone(written.move_list))) == written.gone == vanished
+
+
+def test_long_lists_lie_in_groups_of_one_kind_and_are_read_one_by_one(lists: MoveLists, state: Path) -> None:
+    count = ROW_GROUP_ROWS + 7
+    written = lists.write(NAME, map(rename, range(count)), map(gone, range(count)))
+    assert pq.read_metadata(state / "moves" / written.move_list).num_row_groups == 4
+    assert all(found == rename(number) for number, found in enumerate(lists.renames(written.move_list)))
+    assert sum(1 for _ in lists.gone(written.move_list)) == count
+    assert next(lists.gone(written.move_list)) == gone(0)
+
+
+def test_a_list_that_is_written_again_is_replaced(lists: MoveLists, state: Path) -> None:
+    first = lists.write(NAME, [rename(1)], [])
+    second = lists.write(NAME, [rename(2)], [])
+    assert first.move_list == second.move_list
+    assert first.digest != second.digest
+    assert list(lists.renames(first.move_list)) == [rename(2)]
+    assert len(list((state / "moves").iterdir())) == 1
+
+
+def test_a_comparison_that_fails_leaves_the_list_from_before(lists: MoveLists, state: Path) -> None:
+    written = lists.write(NAME, [rename(1)], [])
+
+    def failing() -> Rename:
+        raise OSError("the catalog cannot be read")
+
+    with pytest.raises(OSError, match="the catalog"):
+        lists.write(NAME, (failing() for _ in range(1)), [])
+    assert list(lists.renames(written.move_list)) == [rename(1)]
+    assert len(list((state / "moves").iterdir())) == 1
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut", "empty", "bytes", "other columns"])
+def test_a_damaged_list_is_refused(lists: MoveLists, state: Path, damage: str) -> None:
+    written = lists.write(NAME, map(rename, range(5000)), map(gone, range(5000)))
+    file = state / "moves" / written.move_list
+    content = file.read_bytes()
+    match damage:
+        case "missing":
+            file.unlink()
+        case "cut":
+            file.write_bytes(content[: len(content) // 2])
+        case "empty":
+            file.write_bytes(b"")
+        case "bytes":
+            middle = len(content) // 4
+            file.write_bytes(content[:middle] + b"\x55" * 400 + content[middle + 400 :])
+        case _:
+            table = pq.read_table(file)
+            pq.write_table(table.drop_columns(["names"]), file)
+    with pytest.raises(Refused):
+        read_whole(lists, written.move_list)
+    if damage == "missing":
+        with pytest.raises(Refused, match="is missing"):
+            lists.digest(written.move_list)
+    else:
+        assert lists.digest(written.move_list) != written.digest
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", "/etc/x", ".hidden", "a" * 200])
+def test_names_that_lead_elsewhere_are_refused(lists: MoveLists, name: str) -> None:
+    with pytest.raises(UsageError):
+        lists.write(name, [], [])
+    with pytest.raises(Refused, match="cannot be a move list"):
+        list(lists.renames(name))

@@ -1,0 +1,61 @@
+"""What `doctor` says of a real Slurm cluster."""
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from migrator.core.events import Finding, FindingStatus
+from migrator.doctor.stage import examine_slurm
+from migrator.hosts.process import LocalProcesses
+from migrator.site.config import SlurmSection
+from tests.support.slurm import Slurm, missing_for_slurm, running_slurm
+
+pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Slurm]:
+    if reason := missing_for_slurm():
+        pytest.skip(f"needs a real Slurm: {reason}")
+    with running_slurm() as made:
+        yield made
+
+
+@pytest.fixture
+def slurm(cluster: Slurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slurm]:
+    monkeypatch.setenv("SLURM_CONF", str(cluster.config))
+    yield cluster
+    cluster.calm()
+
+
+def finding(nodes: int, *options: str) -> Finding:
+    section = SlurmSection(nodes=nodes, options=options)
+    (found,) = asyncio.run(examine_slurm(LocalProcesses(), shutil.which, section))
+    assert bool(found.fix) == (found.status is not FindingStatus.OK)
+    return found
+
+
+def test_enough_nodes_and_too_few(slurm: Slurm) -> None:
+    assert finding(3, "--partition", "batch").message == "3 of 3 nodes take jobs, 3 at once are asked for"
+    assert finding(4).status is FindingStatus.WARNING
+
+
+def test_a_drained_node_takes_no_jobs(slurm: Slurm) -> None:
+    slurm.do("scontrol", "update", "nodename=n2", "state=drain", "reason=test")
+    found = finding(3)
+    assert found.status is FindingStatus.WARNING
+    assert "2 of 3 nodes take jobs" in found.message
+    assert "n2 drain" in found.message
+
+
+def test_a_partition_that_is_not_there(slurm: Slurm) -> None:
+    assert finding(1, "--partition=movers").status is FindingStatus.FAILURE
+
+
+def test_the_controller_has_stopped(slurm: Slurm) -> None:
+    slurm.stop_controller()
+    found = finding(1)
+    assert found.status is FindingStatus.FAILURE
+    assert "is DOWN" in found.message

@@ -1,0 +1,188 @@
+"""Judging file systems, the state directory and the clock."""
+
+from dataclasses import replace
+
+import pytest
+
+from migrator.catalog.model import StrangeFiles
+from migrator.core.events import Finding, FindingStatus
+from migrator.core.units import GIB
+from migrator.doctor.rules import (
+    check_capabilities,
+    check_clock,
+    check_health,
+    check_lookups,
+    check_mount,
+    check_source_acls,
+    check_state_directory,
+    check_strange_files,
+    check_target_room,
+)
+from migrator.fs.model import Capacity, MountIdentity, TargetCapabilities
+from migrator.gluster.model import Brick, SourceHealth, VolumeState
+from tests.support.beegfs_like import BEEGFS_CAPABILITIES
+
+GLUSTER = MountIdentity(
+    filesystem="fuse.glusterfs", mounted_from="gl1:/vol1", device=None, fsid=None, root_ino=1, sentinel="site-1"
+)
+EMPTY = MountIdentity(filesystem="ext4", mounted_from="/dev/sda1", device=1, fsid=1, root_ino=9, sentinel=None)
+ROOM = Capacity(total_bytes=100 * GIB, free_bytes=50 * GIB, total_inodes=1000, free_inodes=900)
+
+
+def statuses(findings: list[Finding]) -> dict[str, FindingStatus]:
+    assert all(finding.fix for finding in findings if finding.status is not FindingStatus.OK)
+    return {finding.check: finding.status for finding in findings}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "current", "status", "said"),
+    [
+        (GLUSTER, GLUSTER, FindingStatus.OK, "fuse.glusterfs from gl1:/vol1"),
+        (GLUSTER, None, FindingStatus.FAILURE, "cannot be read: gone"),
+        (GLUSTER, EMPTY, FindingStatus.FAILURE, "is no gluster file system"),
+        (None, GLUSTER, FindingStatus.FAILURE, "never recorded"),
+        (GLUSTER, replace(GLUSTER, sentinel=None), FindingStatus.FAILURE, "no sentinel"),
+        (replace(GLUSTER, sentinel=None), replace(GLUSTER, sentinel=None), FindingStatus.WARNING, "no sentinel"),
+    ],
+)
+def test_mounts(
+    recorded: MountIdentity | None, current: MountIdentity | None, status: FindingStatus, said: str
+) -> None:
+    finding = check_mount("source", "gluster", recorded, current, "gone")
+    assert (finding.check, finding.status) == ("source mount", status)
+    assert said in finding.message
+    assert bool(finding.fix) == (status is not FindingStatus.OK)
+
+
+def test_health() -> None:
+    bricks = (
+        Brick(name="gl1:/b", host="gl1", path=b"/b", online=True),
+        Brick(name="gl2:/b", host="gl2", path=b"/b", online=True),
+    )
+    state = VolumeState(
+        volume="vol1", volume_id="i", type="Distribute", started=True, bricks=bricks, options=(), tasks=()
+    )
+    well = SourceHealth(problems=(), fingerprint="f", state=state)
+    (finding,) = check_health(well)
+    assert (finding.status, finding.message) == (FindingStatus.OK, "all 2 bricks are up")
+    (finding,) = check_health(SourceHealth(problems=(), fingerprint="f"))
+    assert finding.status is FindingStatus.OK
+    down = replace(well, state=replace(state, bricks=(bricks[0], replace(bricks[1], online=False))))
+    assert [finding.message for finding in check_health(down)] == ["brick gl2:/b is down"]
+    assert statuses(check_health(down)) == {"source health": FindingStatus.FAILURE}
+    moving = replace(well, state=replace(state, tasks=("Rebalance",)))
+    assert statuses(check_health(moving)) == {"source health": FindingStatus.WARNING}
+    assert statuses(check_health(None, "no answer")) == {"source health": FindingStatus.FAILURE}
+
+
+def test_acls_of_the_source() -> None:
+    assert check_source_acls(shown=True).status is FindingStatus.OK
+    assert "shows no ACLs" in check_source_acls(shown=False).message
+    assert check_source_acls(shown=None).status is FindingStatus.WARNING
+
+
+@pytest.mark.parametrize(
+    ("room", "inodes_free", "expected"),
+    [
+        (ROOM, None, {"target bytes": "ok", "target inodes": "ok"}),
+        (replace(ROOM, read_only=True), None, {"target mount": "failure", "target bytes": "ok", "target inodes": "ok"}),
+        (replace(ROOM, free_bytes=GIB), None, {"target bytes": "failure", "target inodes": "ok"}),
+        (replace(ROOM, free_bytes=5 * GIB), None, {"target bytes": "warning", "target inodes": "ok"}),
+        (replace(ROOM, free_inodes=0), None, {"target bytes": "ok", "target inodes": "failure"}),
+        (replace(ROOM, free_inodes=50), None, {"target bytes": "ok", "target inodes": "warning"}),
+        (replace(ROOM, total_inodes=None, free_inodes=None), None, {"target bytes": "ok", "target inodes": "warning"}),
+        (replace(ROOM, total_inodes=None, free_inodes=None), 10**8, {"target bytes": "ok", "target inodes": "ok"}),
+        (None, 10**8, {"target room": "failure"}),
+    ],
+)
+def test_room(room: Capacity | None, inodes_free: int | None, expected: dict[str, str]) -> None:
+    found = check_target_room(room, None, inodes_free=inodes_free, reserve_bytes=GIB, error="no answer")
+    assert statuses(found) == expected
+
+
+def test_a_source_that_does_not_fit_is_told() -> None:
+    source = Capacity(total_bytes=100 * GIB, free_bytes=40 * GIB, total_inodes=None, free_inodes=None)
+    bytes_finding, _ = check_target_room(ROOM, source, inodes_free=None, reserve_bytes=GIB)
+    assert bytes_finding.status is FindingStatus.WARNING
+    assert "the source uses 60.0 GiB" in bytes_finding.message
+
+
+def test_what_the_target_keeps() -> None:
+    assert statuses(check_capabilities(TargetCapabilities(), None, "")) == {"target keeps": FindingStatus.OK}
+    xfs = TargetCapabilities(max_symlink_target_bytes=1023, max_acl_entries=5461)
+    assert statuses(check_capabilities(xfs, xfs, "")) == {"target keeps": FindingStatus.OK}
+    short = replace(xfs, max_symlink_target_bytes=255)
+    assert statuses(check_capabilities(short, short, "")) == {"target keeps": FindingStatus.WARNING}
+    (synced, finding) = check_capabilities(BEEGFS_CAPABILITIES, BEEGFS_CAPABILITIES, "")
+    assert (synced.check, synced.status) == ("target sync", FindingStatus.OK)
+    assert finding.status is FindingStatus.WARNING
+    assert "times are cut to whole seconds" in finding.message
+    assert "device nodes lose their numbers" in finding.message
+    assert "hard links" not in finding.message
+    assert "ACLs of more than 400 entries" in finding.message
+    off = replace(BEEGFS_CAPABILITIES, keeps_acls=False, keeps_user_xattrs=False)
+    assert any("sysACLsEnabled" in finding.fix for finding in check_capabilities(off, None, ""))
+    changed = check_capabilities(TargetCapabilities(), BEEGFS_CAPABILITIES, "")
+    assert statuses(changed) == {"target keeps": FindingStatus.WARNING}
+    assert statuses(check_capabilities(None, None, "read-only")) == {"target keeps": FindingStatus.FAILURE}
+
+
+@pytest.mark.parametrize(
+    ("directory", "filesystem", "free_bytes", "status"),
+    [
+        (b"/var/lib/migrator", "ext4", 50 * GIB, FindingStatus.OK),
+        (b"/var/lib/migrator", "ext4", GIB - 1, FindingStatus.WARNING),
+        (b"/var/lib/migrator", "ext4", None, FindingStatus.WARNING),
+        (b"/var/lib/migrator", "tmpfs", 50 * GIB, FindingStatus.WARNING),
+        (b"/var/lib/migrator", "nfs4", 50 * GIB, FindingStatus.FAILURE),
+        (b"/var/lib/migrator", "fuse.sshfs", 50 * GIB, FindingStatus.FAILURE),
+        (b"/var/lib/migrator", None, 50 * GIB, FindingStatus.FAILURE),
+        (b"/mnt/source/state", "xfs", 50 * GIB, FindingStatus.FAILURE),
+        (b"/mnt/target", "xfs", 50 * GIB, FindingStatus.FAILURE),
+        (b"/mnt/source2/state", "xfs", 50 * GIB, FindingStatus.OK),
+    ],
+)
+def test_the_state_directory(
+    directory: bytes, filesystem: str | None, free_bytes: int | None, status: FindingStatus
+) -> None:
+    roots = (("source", b"/mnt/source"), ("target", b"/mnt/target"))
+    found = check_state_directory(directory, filesystem=filesystem, free_bytes=free_bytes, roots=roots)
+    assert statuses(found) == {"state directory": status}
+
+
+def test_the_clock() -> None:
+    assert check_clock(1_800_000_000, None).status is FindingStatus.OK
+    assert check_clock(1_800_000_000, 1_800_000_030).status is FindingStatus.OK
+    assert check_clock(1_800_000_000, 1_800_003_600).status is FindingStatus.FAILURE
+    assert check_clock(86_400, None).status is FindingStatus.FAILURE
+
+
+@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize("tasks", [(), ("rebalance",)])
+@pytest.mark.parametrize("value", [None, "on", "off"])
+def test_names_that_clients_may_not_find_are_told_where_bricks_were_drained_or_added(
+    moved: bool, tasks: tuple[str, ...], value: str | None
+) -> None:
+    state = VolumeState(
+        volume="vol1",
+        volume_id="i",
+        type="Distribute",
+        started=True,
+        bricks=(),
+        options=() if value is None else (("cluster.lookup-optimize", value),),
+        tasks=tasks,
+    )
+    found = check_lookups(state, moved=moved)
+    if value == "off":
+        assert [one.status for one in found] == [FindingStatus.OK]
+    elif moved or tasks:
+        assert [one.status for one in found] == [FindingStatus.WARNING]
+        assert found[0].fix.startswith(f"gluster volume set {state.volume} cluster.lookup-optimize off")
+    else:
+        assert found == []
+
+
+def test_files_that_were_put_on_bricks_past_gluster_are_told_with_what_to_do() -> None:
+    assert check_strange_files(()) == []
+    (found,) = check_strange_files((StrangeFiles(brick="gl1:/b", files=1, paths=(b"home/placed",)),))
+    assert (found.status, found.check) == (FindingStatus.WARNING, "files without a gfid")

@@ -1,0 +1,184 @@
+"""Judging the programs by what they say of themselves."""
+
+import pytest
+
+from migrator.core.events import FindingStatus
+from migrator.doctor.rules import (
+    check_confinement,
+    check_engine,
+    check_gluster,
+    check_python,
+    check_rsync,
+    check_slurm_controller,
+    check_slurm_nodes,
+    check_slurm_programs,
+    check_syncing,
+    check_user,
+)
+from migrator.transfer.engines.rules_rsync import NEEDED_ABILITIES, parse_features
+
+# As rsync 3.5.0 prints it, and as older ones do (3.1.3 of Debian 10; 3.2.3 of Debian 11 has the same words).
+RSYNC_3_5 = b"""rsync  version 3.5.0  protocol version 32
+Copyright (C) 1996-2026 by Andrew Tridgell, Wayne Davison, and others.
+Web site: https://rsync.samba.org/
+Capabilities:
+    64-bit files, 64-bit inums, 64-bit timestamps, 64-bit long ints,
+    socketpairs, symlinks, symtimes, hardlinks, hardlink-specials,
+    hardlink-symlinks, IPv6, atimes, batchfiles, inplace, append, ACLs,
+    ACL-at, xattrs, optional secluded-args, iconv, prealloc, stop-at,
+    no crtimes
+Optimizations:
+    SIMD-roll, no asm-roll, openssl-crypto, no asm-MD5
+"""
+RSYNC_OLDER = b"""rsync  version 3.%d.%d  protocol version 31
+Copyright (C) 1996-2015 by Andrew Tridgell, Wayne Davison, and others.
+Web site: http://rsync.samba.org/
+Capabilities:
+    64-bit files, 64-bit inums, 64-bit timestamps, 64-bit long ints,
+    socketpairs, hardlinks, symlinks, IPv6, batchfiles, inplace,
+    append, ACLs, xattrs, iconv, symtimes, prealloc
+
+rsync comes with ABSOLUTELY NO WARRANTY.
+"""
+
+
+@pytest.mark.parametrize("output", [RSYNC_3_5, RSYNC_OLDER % (2, 3)])
+def test_an_rsync_that_serves(output: bytes) -> None:
+    finding = check_rsync("/usr/bin/rsync", output)
+    assert (finding.status, finding.fix) == (FindingStatus.OK, "")
+
+
+def test_no_rsync() -> None:
+    finding = check_rsync(None, None)
+    assert (finding.status, finding.message) == (FindingStatus.FAILURE, "rsync is missing")
+    assert "3.2.3" in finding.fix
+
+
+def test_an_old_rsync() -> None:
+    finding = check_rsync("/usr/bin/rsync", RSYNC_OLDER % (1, 3))
+    assert finding.status is FindingStatus.FAILURE
+    assert finding.message == "/usr/bin/rsync: rsync 3.1.3 is too old: 3.2.3 is needed"
+    assert finding.fix
+
+
+@pytest.mark.parametrize(
+    ("filesystem", "output", "warned"),
+    [
+        ("beegfs", RSYNC_OLDER % (2, 3), True),
+        ("beegfs", RSYNC_OLDER % (2, 4), False),
+        ("beegfs", RSYNC_3_5, False),
+        ("xfs", RSYNC_OLDER % (2, 3), False),
+        # Judged by `check_rsync`.
+        ("beegfs", None, False),
+        ("beegfs", b"no rsync", False),
+    ],
+)
+def test_an_rsync_that_cannot_sync_each_file(filesystem: str, output: bytes | None, warned: bool) -> None:
+    finding = check_syncing(filesystem, output)
+    assert (finding is not None) == warned
+    if finding is not None:
+        assert finding.status is FindingStatus.WARNING
+        assert "rsync 3.2.3 cannot sync each file, as the target needs (3.2.4 can)" in finding.message
+        assert "3.2.4" in finding.fix
+
+
+@pytest.mark.parametrize("word", NEEDED_ABILITIES[:-1])
+def test_an_rsync_built_without_what_is_needed(word: str) -> None:
+    output = RSYNC_3_5.replace(b" %s," % word.encode(), b" no %s," % word.encode())
+    assert output != RSYNC_3_5
+    finding = check_rsync("/usr/bin/rsync", output)
+    assert finding.status is FindingStatus.FAILURE
+    assert finding.message.endswith(f"was built without {word}")
+
+
+@pytest.mark.parametrize("output", [None, b"", b"openrsync: protocol version 29\n"])
+def test_what_is_no_rsync(output: bytes | None) -> None:
+    finding = check_rsync("/usr/bin/rsync", output)
+    assert finding.status is FindingStatus.FAILURE
+    assert "does not tell its version" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("output", "version"),
+    [
+        (b"rsync  version v3.2.7  protocol version 31\n", (3, 2, 7)),
+        (b"rsync  version 4.0  protocol version 40\n", (4, 0, 0)),
+        (b"rsync  version 3.4.1+ds1-5+deb13u1\n", (3, 4, 1)),
+        (b"no such thing\n", None),
+    ],
+)
+def test_versions_of_rsync(output: bytes, version: tuple[int, int, int] | None) -> None:
+    features = parse_features(output)
+    assert (features.version if features else None) == version
+
+
+def test_the_gluster_command_matters_only_for_gluster() -> None:
+    assert check_gluster("posix", "gluster", None) is None
+    missing, there = check_gluster("gluster", "/x/gl", None), check_gluster("gluster", "gluster", "/usr/sbin/gluster")
+    assert missing is not None
+    assert there is not None
+    assert (missing.status, there.status) == (FindingStatus.FAILURE, FindingStatus.OK)
+    assert "/x/gl is missing" in missing.message
+
+
+def test_users_and_confinement() -> None:
+    assert check_user(0).status is FindingStatus.OK
+    assert check_user(1000).status is FindingStatus.WARNING
+    assert check_confinement(0, None).status is FindingStatus.OK
+    assert check_confinement(1000, None).status is FindingStatus.OK
+    refused = check_confinement(0, "namespace: Operation not permitted")
+    assert refused.status is FindingStatus.FAILURE
+    assert "Operation not permitted" in refused.message
+
+
+def test_pythons() -> None:
+    assert check_python((3, 11, 2)).status is FindingStatus.OK
+    assert check_python((3, 9, 2)).status is FindingStatus.FAILURE
+
+
+def test_an_engine_that_is_there() -> None:
+    (finding,) = check_engine("auto", None)
+    assert finding.status is FindingStatus.OK
+
+
+def test_an_engine_that_is_missing() -> None:
+    (finding,) = check_engine("fpsync", ("fpart was not found", "apt install fpart"))
+    assert (finding.status, finding.fix) == (FindingStatus.FAILURE, "apt install fpart")
+    assert "fpart was not found" in finding.message
+
+
+def test_programs_of_slurm_that_are_missing() -> None:
+    assert check_slurm_programs([]) is None
+    finding = check_slurm_programs(["srun", "squeue"])
+    assert finding is not None
+    assert "srun, squeue" in finding.message
+
+
+def test_a_controller_of_slurm() -> None:
+    assert check_slurm_controller(0, "Slurmctld(primary) at head is UP") is None
+    two = "Slurmctld(primary) at head is DOWN\nSlurmctld(backup) at head2 is UP"
+    assert check_slurm_controller(0, two) is None
+    for code, said in ((1, "Slurmctld(primary) at head is DOWN"), (1, "")):
+        finding = check_slurm_controller(code, said)
+        assert finding is not None
+        assert finding.status is FindingStatus.FAILURE
+
+
+# As `sinfo --noheader --Node --format=%N|%t` prints it (22.05): a node once for every partition that it is in.
+NODES = "n1|idle\nn1|idle\nn2|mix\nn3|drain\nn4|down*\nn5|idle*\nn6|idle~\nn7|drng\n"
+
+
+@pytest.mark.parametrize(
+    ("listed", "wanted", "status", "words"),
+    [
+        (NODES, 3, FindingStatus.OK, "3 of 7 nodes take jobs"),
+        (NODES, 4, FindingStatus.WARNING, "n3 drain, n4 down*, n5 idle*, n7 drng"),
+        ("n1|drain\n", 1, FindingStatus.FAILURE, "0 of 1"),
+        ("", 1, FindingStatus.FAILURE, "0 of 0"),
+    ],
+)
+def test_nodes_of_slurm(listed: str, wanted: int, status: FindingStatus, words: str) -> None:
+    finding = check_slurm_nodes(listed, wanted)
+    assert finding.status is status
+    assert words in finding.message
+    assert bool(finding.fix) == (status is not FindingStatus.OK)

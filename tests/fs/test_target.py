@@ -1,0 +1,278 @@
+"""What every target does with single files, on XFS and on a file system with BeeGFS's limits."""
+
+import errno
+import os
+import stat
+import threading
+from dataclasses import replace
+
+import pytest
+
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
+from migrator.core.units import MIB
+from migrator.fs.model import TargetCapabilities
+from migrator.fs.writing import TRIES
+from tests.support.beegfs_like import BEEGFS_CAPABILITIES
+from tests.support.target_sides import DEFAULT_ACL, Sides, leads_nowhere
+
+pytestmark = pytest.mark.needs_root
+
+
+def test_files_arrive_with_all_that_is_theirs(sides: Sides) -> None:
+    path = sides.source_path / "file"
+    path.write_bytes(os.urandom(3 * MIB + 17))
+    os.chown(path, 1001, 1002)
+    path.chmod(0o6751)
+    os.setxattr(path, b"user.binary", bytes(range(256)))
+    os.setxattr(path, b"trusted.secret", b"never carried")
+    os.setxattr(path, ACL_ACCESS, DEFAULT_ACL)
+    os.utime(path, ns=(1_500_000_000_123_456_789, -1_500_000_001))
+    for _ in range(2):
+        sides.copy(b"file")
+        sides.assert_equal(b"file")
+        assert "trusted.secret" not in os.listxattr(sides.target_path / "file")
+    assert sides.arrived(b"file").mode == sides.entry(b"file").mode
+    assert sides.leftovers() == []
+
+
+def test_file_capabilities_survive_the_change_of_owner(sides: Sides) -> None:
+    path = sides.source_path / "file"
+    path.write_bytes(b"program")
+    os.chown(path, 1001, 1002)
+    capability = b"\x01\x00\x00\x02" + b"\x00\x20\x00\x00" + bytes(12)
+    os.setxattr(path, b"security.capability", capability)
+    sides.copy(b"file")
+    expected = {b"security.capability": capability} if sides.capabilities.keeps_security_xattrs else {}
+    assert dict(sides.arrived(b"file").xattrs) == expected
+
+
+def test_holes_stay_holes(sides: Sides) -> None:
+    path = sides.source_path / "sparse"
+    with path.open("wb") as file:
+        file.truncate(200 * MIB)
+        os.pwrite(file.fileno(), b"middle", 100 * MIB)
+        os.pwrite(file.fileno(), b"last", 150 * MIB)
+    (sides.source_path / "hole").touch()
+    os.truncate(sides.source_path / "hole", 5 * MIB + 1)
+    for name in (b"sparse", b"hole"):
+        sides.copy(name)
+        sides.assert_equal(name)
+        assert sides.arrived(name).blocks * 512 < MIB
+
+
+def test_what_the_directorys_default_acl_gives_is_taken_away(sides: Sides) -> None:
+    for root in (sides.source_path, sides.target_path):
+        (root / "directory").mkdir()
+    (sides.source_path / "directory" / "file").write_bytes(b"x")
+    (sides.source_path / "directory" / "inner").mkdir()
+    os.mkfifo(sides.source_path / "directory" / "fifo", 0o640)
+    os.setxattr(sides.target_path / "directory", ACL_DEFAULT, DEFAULT_ACL)
+    for name in (b"directory/file", b"directory/inner", b"directory/fifo"):
+        sides.copy(name)
+        sides.assert_equal(name)
+        assert not sides.arrived(name).xattrs
+
+
+def test_every_other_type_arrives(sides: Sides) -> None:
+    root = sides.source_path
+    (root / "directory").mkdir(mode=0o1751)
+    os.setxattr(root / "directory", ACL_DEFAULT, DEFAULT_ACL)
+    (root / "directory" / "content").touch()
+    (root / "link").symlink_to("/nowhere/at all")
+    os.mkfifo(root / "fifo")
+    os.mknod(root / "socket", stat.S_IFSOCK | 0o755)
+    os.mknod(root / "block", stat.S_IFBLK | 0o660, os.makedev(7, 300))
+    os.mknod(root / "character", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    for name in (b"directory", b"link", b"fifo", b"socket", b"block", b"character"):
+        os.chown(root / os.fsdecode(name), 1001, 1002, follow_symlinks=False)
+        times = (1_500_000_000_500_000_000, 1_600_000_000_999_999_999)
+        os.utime(root / os.fsdecode(name), ns=times, follow_symlinks=False)
+        for _ in range(2):
+            sides.copy(name)
+            sides.assert_equal(name)
+    assert list((sides.target_path / "directory").iterdir()) == []
+    assert sides.leftovers() == []
+
+
+def test_a_directory_keeps_its_content_and_loses_what_it_should_not_have(sides: Sides) -> None:
+    for root in (sides.source_path, sides.target_path):
+        (root / "directory").mkdir()
+        (root / "directory" / "content").touch()
+    os.setxattr(sides.target_path / "directory", b"user.old", b"x")
+    os.setxattr(sides.target_path / "directory", ACL_ACCESS, DEFAULT_ACL)
+    sides.copy(b"directory")
+    sides.assert_equal(b"directory")
+    assert (sides.target_path / "directory" / "content").exists()
+
+
+@pytest.mark.parametrize("existing", ["file", "symlink", "fifo"])
+def test_what_is_in_the_place_is_replaced(sides: Sides, existing: str) -> None:
+    kept = sides.target_path / "kept"
+    kept.write_bytes(b"kept")
+    for old in ("file", "directory", "link"):
+        path = sides.target_path / old
+        match existing:
+            case "file":
+                path.touch()
+            case "symlink":
+                path.symlink_to("kept")
+            case _:
+                os.mkfifo(path)
+    (sides.source_path / "file").write_bytes(b"new")
+    (sides.source_path / "directory").mkdir()
+    (sides.source_path / "link").symlink_to("elsewhere")
+    for name in (b"file", b"directory", b"link"):
+        sides.copy(name)
+        sides.assert_equal(name)
+    assert kept.read_bytes() == b"kept"
+
+
+def test_paths_longer_than_the_kernel_takes_at_once(sides: Sides) -> None:
+    path = b"/".join([b"d" * 250] * 40)
+    for depth in range(1, 41):
+        directory = path[: depth * 251 - 1]
+        with sides.source.beneath.parent(directory) as (fd, name):
+            os.mkdir(name, dir_fd=fd)
+        sides.copy(directory)
+    with sides.source.beneath.parent(path + b"/file\n") as (fd, name):
+        os.close(os.open(name, os.O_CREAT | os.O_WRONLY, dir_fd=fd))
+    sides.copy(path + b"/file\n")
+    sides.assert_equal(path + b"/file\n")
+    sides.target.remove_leftover(path + b"/file\n")
+    assert sides.target.look(path + b"/file\n") is None
+
+
+def test_a_source_of_another_type_by_now_is_an_error(sides: Sides) -> None:
+    (sides.source_path / "file").write_bytes(b"x")
+    entry = sides.entry(b"file")
+    (sides.source_path / "file").unlink()
+    os.mkfifo(sides.source_path / "file")
+    with pytest.raises(OSError, match="file any more") as raised:
+        sides.target.copy_from(sides.source.root, entry)
+    assert raised.value.errno == errno.ESTALE
+    assert sides.target.look(b"file") is None
+
+
+def test_a_source_that_is_gone_is_an_error(sides: Sides) -> None:
+    (sides.source_path / "file").write_bytes(b"x")
+    entry = sides.entry(b"file")
+    (sides.source_path / "file").unlink()
+    with pytest.raises(FileNotFoundError):
+        sides.target.copy_from(sides.source.root, entry)
+    assert sides.leftovers() == []
+
+
+def test_a_file_that_changes_while_it_is_read_is_copied_again(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = sides.source_path / "file"
+    path.write_bytes(b"old" * 1000)
+    left = [1]
+    plain = os.pread
+
+    def pread(fd: int, size: int, position: int) -> bytes:
+        read = plain(fd, size, position)
+        if left and left.pop():
+            path.write_bytes(b"new" * 2000)
+        return read
+
+    monkeypatch.setattr(os, "pread", pread)
+    sides.copy(b"file")
+    monkeypatch.undo()
+    sides.assert_equal(b"file")
+
+
+def test_a_file_that_changes_all_the_time_is_given_up_with_an_old_time(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = sides.source_path / "file"
+    path.write_bytes(b"x")
+    reads: list[int] = []
+    plain = os.pread
+
+    def pread(fd: int, size: int, position: int) -> bytes:
+        read = plain(fd, size, position)
+        reads.append(len(read))
+        path.write_bytes(b"x" * (len(reads) + 1))
+        os.utime(path, ns=(0, len(reads) * 1_000_000_000))
+        return read
+
+    monkeypatch.setattr(os, "pread", pread)
+    sides.copy(b"file")
+    monkeypatch.undo()
+    assert len(reads) == TRIES
+    assert sides.arrived(b"file").mtime_ns != sides.entry(b"file").mtime_ns
+
+
+def test_links_are_made_and_made_again(sides: Sides) -> None:
+    root = sides.target_path
+    (root / "directory").mkdir()
+    (root / "first").write_bytes(b"first")
+    (root / "other").write_bytes(b"other")
+    (root / "second").write_bytes(b"a different file")
+    for _ in range(2):
+        for name in (b"directory/new\n", b"second", b"first"):
+            sides.target.link(b"first", name)
+            assert (root / os.fsdecode(name)).samefile(root / "first")
+    assert (root / "first").stat().st_nlink == 3
+    assert (root / "other").read_bytes() == b"other"
+    with pytest.raises(FileNotFoundError):
+        sides.target.link(b"missing", b"second")
+    assert (root / "second").samefile(root / "first")
+    assert sides.leftovers() == []
+
+
+def test_links_do_not_follow_symlinks(sides: Sides) -> None:
+    outside = sides.source_path / "outside"
+    outside.mkdir()
+    (sides.target_path / "first").write_bytes(b"first")
+    (sides.target_path / "swapped").symlink_to(outside)
+    with pytest.raises(OSError, check=leads_nowhere):
+        sides.target.link(b"first", b"swapped/second")
+    assert list(outside.iterdir()) == []
+    sides.target.link(b"swapped", b"another")
+    assert (sides.target_path / "another").is_symlink()
+
+
+def test_leftovers_are_removed_and_directories_are_not(sides: Sides) -> None:
+    (sides.target_path / "directory").mkdir()
+    (sides.target_path / "directory" / ".file.AbC123").touch()
+    sides.target.remove_leftover(b"directory/.file.AbC123")
+    sides.target.remove_leftover(b"directory/.file.AbC123")
+    sides.target.remove_leftover(b"nowhere/.file.AbC123")
+    with pytest.raises(IsADirectoryError):
+        sides.target.remove_leftover(b"directory")
+
+
+def test_sync_may_be_called_from_several_threads(sides: Sides) -> None:
+    (sides.target_path / "file").write_bytes(b"x")
+    threads = [threading.Thread(target=sides.target.sync) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    sides.target.close()
+    sides.target.sync()
+
+
+def test_a_failed_copy_leaves_the_old_file_and_no_leftover(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    (sides.source_path / "file").write_bytes(b"new")
+    (sides.target_path / "file").write_bytes(b"old")
+
+    def fail(fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        sides.copy(b"file")
+    monkeypatch.undo()
+    assert (sides.target_path / "file").read_bytes() == b"old"
+    assert sides.leftovers() == []
+
+
+def test_the_probe_finds_what_the_file_system_is_known_to_keep(sides: Sides) -> None:
+    found = sides.target.probe()
+    if sides.capabilities == BEEGFS_CAPABILITIES:
+        assert found == BEEGFS_CAPABILITIES
+    else:
+        # XFS itself takes symlinks of 1,023 bytes and ACLs of 5,461 entries, less than the kernel's limits.
+        assert found == replace(TargetCapabilities(), max_symlink_target_bytes=1023, max_acl_entries=5461)
+    assert list(sides.target_path.iterdir()) == []

@@ -1,0 +1,55 @@
+"""Which faults a version has."""
+
+import pytest
+
+from migrator.gluster.rules import known_faults, parse_version
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("10.3", (10, 3)),
+        ("glusterfs 11.0\nRepository revision", (11, 0)),
+        ("3.12.15-1", (3, 12, 15)),
+        ("glusterfs", None),
+        ("11", None),
+        ("", None),
+    ],
+)
+def test_the_numbers_of_a_version(text: str, version: tuple[int, ...] | None) -> None:
+    assert parse_version(text) == version
+
+
+def references(version: str | None) -> set[str]:
+    return {fault.reference for fault in known_faults(version)}
+
+
+@pytest.mark.parametrize(
+    ("version", "deletes_data"), [("10.3", False), ("11.0", True), ("11.0.1", True), ("11.1", False), ("11.2", False)]
+)
+def test_the_version_whose_rebalance_deletes_data(version: str, deletes_data: bool) -> None:
+    assert ("#4148" in references(version)) is deletes_data
+    assert any(fault.stops_drain for fault in known_faults(version)) is deletes_data
+
+
+@pytest.mark.parametrize(("version", "accepted"), [("8.6", True), ("9.0", False), ("10.3", False), ("3.12.15", True)])
+def test_a_commit_with_failures_was_accepted_by_older_versions(version: str, accepted: bool) -> None:
+    assert any("is accepted although" in fault.fault for fault in known_faults(version)) is accepted
+
+
+def test_a_version_that_is_not_known_has_every_fault() -> None:
+    every = known_faults(None)
+    assert every == known_faults("a version without numbers")
+    for version in ("3.12.15", "6.8", "8.6", "10.3", "11.0", "12.0"):
+        assert set(known_faults(version)) < set(every)
+    assert every[0].stops_drain
+    assert not every[-1].stops_drain
+
+
+def test_every_fault_says_which_versions_have_it_and_what_to_do() -> None:
+    every = known_faults(None)
+    assert all(fault.fault and fault.advice and fault.versions for fault in every)
+    words = {fault.reference: fault.versions for fault in every}
+    assert words["#4148"] == "from 11.0, before 11.1"
+    assert words["#885"] == "before 6.9"
+    assert words["#2350"] == "all that are known"

@@ -1,0 +1,186 @@
+"""Rooms, tasks and their counters, as a real GlusterFS 10.3 told them."""
+
+import pytest
+
+from migrator.bricks.model import BrickRoom
+from migrator.core.errors import ToolFailed
+from migrator.gluster.model import TaskKind, TaskStatus, VolumeTask, remove_brick_of
+from migrator.gluster.xml import (
+    GlusterFailed,
+    is_not_started,
+    parse_answer,
+    parse_progress,
+    parse_rooms,
+    parse_task_id,
+    parse_volume_tasks,
+)
+from tests.gluster.test_gluster_xml import RECORDED, answer
+
+DRAINED = "10.213.77.13:/srv/b2/data"
+
+
+def test_the_room_on_every_brick() -> None:
+    rooms = parse_rooms(answer("volume-status-detail.xml"), "vol1")
+    assert len(rooms) == 6
+    assert rooms["10.213.77.11:/srv/b1/data"] == BrickRoom(
+        device="/dev/loop4",
+        filesystem="xfs",
+        mount_options="rw,relatime,inode64,logbufs=8,logbsize=32k,noquota",
+        total_bytes=2080374784,
+        free_bytes=2021904384,
+        total_inodes=1048576,
+        free_inodes=1045310,
+    )
+    assert parse_rooms(answer("volume-status-detail.xml"), "vol2") == {}
+
+
+def test_what_a_brick_that_is_down_does_not_tell_is_not_known() -> None:
+    raw = (RECORDED / "volume-status-detail-brick-down.xml").read_bytes()
+    assert parse_rooms(parse_answer(raw), "vol1")["10.213.77.13:/srv/b1/data"].free_bytes == 1991815168
+    raw = raw.replace(b"<sizeFree>1991815168</sizeFree>", b"").replace(
+        b"<device>/dev/loop8</device>", b"<device>N/A</device>"
+    )
+    untold = parse_rooms(parse_answer(raw), "vol1")["10.213.77.13:/srv/b1/data"]
+    assert (untold.free_bytes, untold.device, untold.filesystem) == (None, None, "xfs")
+
+
+def test_bricks_of_a_host_whose_glusterd_is_down_have_no_room() -> None:
+    rooms = parse_rooms(answer("volume-status-detail-peer-down.xml"), "vol1")
+    assert len(rooms) == 4
+    assert not any(name.startswith("10.213.77.13:") for name in rooms)
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "unfinished"),
+    [
+        ("volume-status-tasks-removebrick-inprogress.xml", TaskStatus.IN_PROGRESS, True),
+        ("volume-status-removebrick-inprogress.xml", TaskStatus.IN_PROGRESS, True),
+        ("volume-status-tasks-removebrick-completed.xml", TaskStatus.COMPLETED, True),
+        ("tasks-removebrick-failed.xml", TaskStatus.FAILED, True),
+    ],
+)
+def test_a_drain_is_unfinished_until_it_is_committed_or_stopped(
+    name: str, status: TaskStatus, unfinished: bool
+) -> None:
+    (task,) = parse_volume_tasks(answer(name), "vol1")
+    assert (task.kind, task.status, task.bricks) == (TaskKind.REMOVE_BRICK, status, (DRAINED,))
+    assert task.unfinished is unfinished
+    assert len(task.id) == 36
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "unfinished"),
+    [
+        ("tasks-rebalance-inprogress.xml", TaskStatus.IN_PROGRESS, True),
+        ("tasks-fixlayout.xml", TaskStatus.IN_PROGRESS, True),
+        ("tasks-rebalance-completed.xml", TaskStatus.COMPLETED, False),
+    ],
+)
+def test_a_rebalance_stays_listed(name: str, status: TaskStatus, unfinished: bool) -> None:
+    (task,) = parse_volume_tasks(answer(name), "vol1")
+    assert (task.kind, task.status, task.bricks, task.unfinished) == (TaskKind.REBALANCE, status, (), unfinished)
+
+
+def test_what_is_not_known_is_unfinished() -> None:
+    raw = (RECORDED / "tasks-rebalance-completed.xml").read_bytes()
+    (task,) = parse_volume_tasks(parse_answer(raw.replace(b"<status>3<", b"<status>77<")), "vol1")
+    assert (task.status, task.unfinished) == (TaskStatus.UNKNOWN, True)
+    (task,) = parse_volume_tasks(parse_answer(raw.replace(b">Rebalance<", b">Reshard<")), "vol1")
+    assert (task.kind, task.name) == (TaskKind.OTHER, "Reshard")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "volume-status-tasks-none.xml",
+        "tasks-rebalance-stopped.xml",
+        "tasks-removebrick-stopped.xml",
+        "volume-status-tasks-removebrick-committed.xml",
+    ],
+)
+def test_no_task_is_left_after_stop_and_commit(name: str) -> None:
+    assert parse_volume_tasks(answer(name), "vol1") == ()
+
+
+def test_the_counters_of_a_drain() -> None:
+    progress = parse_progress(answer("remove-brick-status-inprogress-later.xml"))
+    (one,) = progress.counters
+    assert (progress.files, progress.size_bytes, progress.failures, progress.skipped) == (5715, 30359921, 0, 0)
+    assert (one.host, one.status, one.lookups, one.runtime_s) == (
+        "10.213.77.13",
+        TaskStatus.IN_PROGRESS,
+        9849,
+        75.0,
+    )
+    assert progress.task_id == "ad62fd37-9f42-4344-961b-171c87ffb9b3"
+
+
+def test_completed_is_not_drained() -> None:
+    progress = parse_progress(answer("remove-brick-status-completed-failures.xml"))
+    assert [one.status for one in progress.counters] == [TaskStatus.COMPLETED]
+    assert progress.failures == 21
+
+
+def test_every_host_of_a_replica_set_has_counters_of_its_own() -> None:
+    progress = parse_progress(answer("remove-brick-status-replica-completed.xml"))
+    assert [(one.host, one.files, one.failures) for one in progress.counters] == [
+        ("10.213.78.12", 259, 0),
+        ("10.213.78.13", 232, 0),
+        ("localhost", 239, 1),
+    ]
+    assert progress.failures == 1
+
+
+def test_a_host_whose_glusterd_is_down_has_no_counters_rather_than_none_of_everything() -> None:
+    assert parse_progress(answer("remove-brick-status-peer-glusterd-down.xml")).counters == ()
+
+
+def test_the_reply_to_a_stop_has_the_last_counters() -> None:
+    (one,) = parse_progress(answer("remove-brick-stop-inprogress.xml")).counters
+    assert (one.status, one.files, one.size_bytes) == (TaskStatus.STOPPED, 289, 55364853)
+
+
+def test_a_fix_layout_is_told_from_a_rebalance() -> None:
+    found = parse_progress(answer("rebalance-fixlayout-status-done.xml")).counters
+    assert {(one.status, one.fix_layout) for one in found} == {(TaskStatus.COMPLETED, True)}
+    killed = parse_progress(answer("rebalance-status-process-killed.xml")).counters
+    assert (killed[0].status, killed[0].fix_layout, killed[0].runtime_s) == (TaskStatus.IN_PROGRESS, False, 0.0)
+
+
+def test_what_was_begun_has_an_id() -> None:
+    assert parse_task_id(answer("remove-brick-start.xml")) == "ad62fd37-9f42-4344-961b-171c87ffb9b3"
+    assert len(parse_task_id(answer("rebalance-fixlayout-start.xml"))) == 36
+    with pytest.raises(ToolFailed, match="no task"):
+        parse_task_id(answer("volume-info-distribute.xml"))
+
+
+@pytest.mark.parametrize("name", ["remove-brick-status-never.xml", "rebalance-status-never.xml"])
+def test_there_is_no_such_task(name: str) -> None:
+    with pytest.raises(GlusterFailed) as caught:
+        answer(name)
+    assert is_not_started(caught.value)
+
+
+@pytest.mark.parametrize("name", ["volume-status-stopped.xml", "volume-nosuch.xml"])
+def test_a_failure_of_another_kind_does_not_say_that_there_is_no_task(name: str) -> None:
+    with pytest.raises(GlusterFailed) as caught:
+        answer(name)
+    assert not is_not_started(caught.value)
+
+
+@pytest.mark.parametrize("counter", ["failures", "skipped", "files", "size"])
+def test_a_counter_that_cannot_be_read_is_never_taken_for_zero(counter: str) -> None:
+    raw = (RECORDED / "remove-brick-status-completed.xml").read_bytes()
+    start = raw.index(b"<%s>" % counter.encode())
+    end = raw.index(b"</%s>" % counter.encode())
+    for value in (b"", b"-1", b"many"):
+        with pytest.raises(ToolFailed, match=counter):
+            parse_progress(parse_answer(raw[: start + len(counter) + 2] + value + raw[end:]))
+
+
+def test_which_drain_a_brick_is_part_of() -> None:
+    tasks = parse_volume_tasks(answer("tasks-remove-brick-replica.xml"), "drep")
+    assert remove_brick_of(tasks, ("10.213.78.12:/srv/b2/data",)) == tasks[0]
+    assert remove_brick_of(tasks, ("10.213.78.12:/srv/b1/data",)) is None
+    other = VolumeTask(kind=TaskKind.REBALANCE, name="", id="", status=TaskStatus.IN_PROGRESS, bricks=tasks[0].bricks)
+    assert remove_brick_of((other,), tasks[0].bricks) is None

@@ -1,0 +1,87 @@
+"""Running a walker of bricks as its own process, and reading back what it writes."""
+
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from migrator.catalog.brick_parts import decode_rows
+from migrator.catalog.model import ScanProblem
+from migrator.gluster.walks import (
+    BrickHello,
+    BrickTotals,
+    FrameKind,
+    FrameReader,
+    decode_end,
+    decode_hello,
+    decode_problems,
+)
+from tests.support.hand_brick import BRICK, DEVICE
+
+
+@dataclass
+class Walked:
+    """What one walk wrote; `end` is None where it broke off."""
+
+    exit_code: int
+    stderr: str
+    hello: BrickHello | None = None
+    rows: dict[bytes, dict[str, Any]] = field(default_factory=dict)
+    failed: list[ScanProblem] = field(default_factory=list)
+    ask: list[ScanProblem] = field(default_factory=list)
+    strange: list[ScanProblem] = field(default_factory=list)
+    end: BrickTotals | None = None
+    blocks: list[int] = field(default_factory=list)
+
+
+Walk = Callable[..., Walked]
+
+
+def run_walk(
+    program: Sequence[str],
+    brick: Path,
+    *,
+    trees: Sequence[bytes] = (),
+    times: str = "mdata",
+    workers: int = 2,
+    block_rows: int | None = None,
+    wrapper: Sequence[str] = (),
+    only_trees: bool = False,
+    own: bool = False,
+) -> Walked:
+    """Walk a brick to its end; every path may come once only."""
+    options = ["--brick", str(brick), "--times", times, "--workers", str(workers)]
+    options += [] if block_rows is None else ["--block-rows", str(block_rows)]
+    options += ["--only-trees"] if only_trees else []
+    options += ["--own"] if own else []
+    done = subprocess.run(
+        [*wrapper, *program, "walk", *options],
+        input=b"".join(tree + b"\0" for tree in trees),
+        capture_output=True,
+        check=False,
+    )
+    walked = Walked(exit_code=done.returncode, stderr=done.stderr.decode())
+    reader = FrameReader()
+    for frame in reader.feed(done.stdout):
+        assert walked.end is None, "the last frame is not the last one"
+        match frame.kind:
+            case FrameKind.HELLO:
+                walked.hello = decode_hello(frame.payload)
+            case FrameKind.ROWS | FrameKind.DIRECTORIES:
+                batch = decode_rows(frame.payload, trees=trees, brick=BRICK, dev=DEVICE)
+                batch.validate(full=True)
+                walked.blocks.append(batch.num_rows)
+                for row in batch.to_pylist():
+                    assert row["path"] not in walked.rows, row["path"]
+                    assert (row["type"] == "directory") == (frame.kind is FrameKind.DIRECTORIES)
+                    walked.rows[row["path"]] = row
+            case FrameKind.PROBLEMS:
+                failed, ask, strange = decode_problems(frame.payload)
+                walked.failed += failed
+                walked.ask += ask
+                walked.strange += strange
+            case FrameKind.END:
+                walked.end = decode_end(frame.payload)
+    reader.finish()
+    return walked

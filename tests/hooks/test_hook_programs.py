@@ -1,0 +1,181 @@
+"""Hooks as real programs in real directories: how they are found, checked, called and ended."""
+
+import asyncio
+import itertools
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from migrator.hooks.model import OUTPUT_LIMIT_BYTES, Hook, HookCall, HookEvent, HookResult, HookStage, HookStep
+from migrator.hooks.stage import HookPrograms
+from migrator.hosts.proc import carriers
+from migrator.hosts.process import LocalProcesses
+from tests.support.run_site import wait_for
+
+PRE = HookStage(step=HookStep.BATCH, event=HookEvent.PRE)
+_numbers = itertools.count()
+
+
+class Directory:
+    """A `hooks_dir`, and the hooks in it."""
+
+    def __init__(self, path: Path, timeout_s: float = 60.0) -> None:
+        self.path = path
+        self.programs = HookPrograms(
+            LocalProcesses(grace_s=0.5, one_output=True),
+            directory=os.fsencode(path),
+            site_file=b"/site.toml",
+            timeout_s=timeout_s,
+        )
+
+    def add(self, text: str, name: bytes = b"10-hook", stage: HookStage = PRE, mode: int = 0o755) -> Hook:
+        directory = os.fsencode(self.path) + b"/" + stage.directory
+        os.makedirs(directory, exist_ok=True)
+        file = directory + b"/" + name
+        with open(file, "w") as stream:
+            stream.write(text)
+        Path(os.fsdecode(file)).chmod(mode)
+        return Hook(stage=stage, name=name, path=file)
+
+    def problems(self) -> list[str]:
+        return [f"{os.fsdecode(one.path)} {one.message}" for one in self.programs.find().problems]
+
+    def call(self, text: str, document: bytes = b"{}", token: str = "") -> HookResult:
+        call = HookCall(
+            hook=self.add(text),
+            document=document,
+            environment=(("MIGRATOR_BATCH", "1"), ("MIGRATOR_SITE", "/\udcff")),
+            token=token or f"hook-test-{os.getpid()}-{next(_numbers)}",
+        )
+        return asyncio.run(self.programs.call(call))
+
+
+@pytest.fixture
+def hooks(scratch: Path) -> Directory:
+    (scratch / "hooks").mkdir()
+    return Directory(scratch / "hooks")
+
+
+def test_hooks_are_found_with_their_stages(hooks: Directory, scratch: Path) -> None:
+    after = HookStage(step=HookStep.PASS, event=HookEvent.POST)
+    made = {hooks.add("", b"10-\xff\n"), hooks.add("", b"20-x"), hooks.add("", b"50-mail", after)}
+    (hooks.path / "README.md").touch(mode=0o666)
+    (hooks.path / "pre-batch.d" / ".hidden").touch(mode=0o666)
+    found = hooks.programs.find()
+    assert (set(found.hooks), found.problems) == (made, ())
+    assert Directory(scratch / "none").programs.find().hooks == ()
+
+
+def test_a_way_to_the_directory_through_a_symlink_is_resolved_and_the_directory_itself_is_not(
+    hooks: Directory, scratch: Path
+) -> None:
+    hook = hooks.add("")
+    (scratch / "way").symlink_to(scratch)
+    assert Directory(scratch / "way" / "hooks").programs.find().hooks == (hook,)
+    (scratch / "other").symlink_to(hooks.path)
+    assert Directory(scratch / "other").problems() == [f"{scratch}/other is a symlink, not a directory"]
+
+
+@pytest.mark.guarantee("hooks")
+def test_what_others_can_write_to_is_refused(hooks: Directory) -> None:
+    file = Path(os.fsdecode(hooks.add("").path))
+    for path, mode in ((file, 0o757), (file, 0o775), (file.parent, 0o777), (hooks.path, 0o1777), (hooks.path, 0o775)):
+        before = path.stat().st_mode
+        path.chmod(mode)
+        assert hooks.problems() == [f"{path} can be written by others (mode {mode:04o})"]
+        path.chmod(before)
+        assert hooks.problems() == []
+
+
+def test_symlinks_are_refused_wherever_they_lead(hooks: Directory) -> None:
+    file = Path(os.fsdecode(hooks.add("").path))
+    (file.parent / "20-link").symlink_to("/bin/true")
+    (file.parent / "30-broken").symlink_to("nowhere")
+    (hooks.path / "post-batch.d").symlink_to("pre-batch.d")
+    assert sorted(hooks.problems()) == [
+        f"{hooks.path}/post-batch.d is a symlink, not a directory",
+        f"{file.parent}/20-link is a symlink, not a regular file",
+        f"{file.parent}/30-broken is a symlink, not a regular file",
+    ]
+
+
+@pytest.mark.needs_root
+def test_what_belongs_to_another_user_is_refused(hooks: Directory) -> None:
+    file = Path(os.fsdecode(hooks.add("").path))
+    for path in (file, file.parent, hooks.path, hooks.path.parent):
+        os.chown(path, 60001, 0)
+        assert hooks.problems() == [f"{path} belongs to uid 60001"]
+        os.chown(path, 0, 0)
+    assert hooks.problems() == []
+
+
+def test_a_hook_gets_the_document_and_the_variables_and_nothing_else(hooks: Directory) -> None:
+    document = b'{"version": 1}\n' + b" " * (1 << 20)
+    ended = hooks.call("#!/bin/sh\nenv\nwc -c\n", document)
+    lines = ended.output.splitlines()
+    assert ended.exit_code == 0
+    assert b"MIGRATOR_BATCH=1" in lines
+    assert b"MIGRATOR_SITE=/\xff" in lines
+    assert str(len(document)).encode() in lines
+    assert not [line for line in lines if line.startswith((b"HOME=", b"USER=", b"PYTHON"))]
+
+
+@pytest.mark.parametrize("code", [0, 62, 1, 255])
+def test_the_exit_code_is_the_hooks_own(hooks: Directory, code: int) -> None:
+    ended = hooks.call(f"#!/bin/sh\nexit {code}\n", b"x" * (1 << 20))
+    assert (ended.exit_code, ended.timed_out, ended.output) == (code, False, b"")
+
+
+def test_a_hook_that_ends_by_a_signal_has_no_exit_code_of_its_own(hooks: Directory) -> None:
+    assert hooks.call("#!/bin/sh\nkill -9 $$\n").exit_code == -signal.SIGKILL
+
+
+def test_output_is_kept_as_bytes_and_only_its_end(hooks: Directory) -> None:
+    ended = hooks.call("#!/bin/sh\nprintf 'caf\\351 \\000'; sleep 0.2; printf '\\377' >&2\n")
+    assert ended.output == b"caf\xe9 \x00\xff"
+    ended = hooks.call("#!/bin/sh\nhead -c 3000000 /dev/zero\necho the end\n")
+    assert len(ended.output) == OUTPUT_LIMIT_BYTES
+    assert ended.output.endswith(b"\0the end\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("#!/no/such/interpreter\n", "first line names is missing"),
+        ("echo no first line\n", "names no program"),
+    ],
+)
+def test_a_hook_that_cannot_be_started_says_why(hooks: Directory, text: str, says: str) -> None:
+    ended = hooks.call(text)
+    assert ended.exit_code is None
+    assert says in ended.problem
+
+
+def test_a_hook_that_hangs_is_ended_with_everything_that_it_started(scratch: Path) -> None:
+    (scratch / "hooks").mkdir()
+    token = f"hook-test-{os.getpid()}-hang"
+    text = "#!/bin/sh\ntrap '' TERM\nsetsid sleep 1000 &\nsleep 1000 &\necho begun\nwhile :; do sleep 1000; done\n"
+    for timeout_s in (1.0, 10.0, 60.0):
+        ended = Directory(scratch / "hooks", timeout_s=timeout_s).call(text, token=token)
+        assert ended.timed_out
+        assert carriers([token]) == {}
+        if ended.output:  # a slow machine may not have come so far
+            break
+    assert ended.output == b"begun\n"
+
+
+def test_what_is_left_of_a_call_is_ended_by_its_token(hooks: Directory) -> None:
+    token = f"hook-test-{os.getpid()}-left"
+
+    async def abandon() -> None:
+        call = HookCall(hook=hooks.add("#!/bin/sh\nsleep 1000\n"), document=b"", environment=(), token=token)
+        task = asyncio.ensure_future(hooks.programs.call(call))
+        await asyncio.to_thread(wait_for, lambda: carriers([token]), "the hook")
+        assert await hooks.programs.end(token)
+        assert (await task).exit_code == -signal.SIGTERM
+        assert await hooks.programs.end(token)
+
+    asyncio.run(abandon())
+    assert carriers([token]) == {}

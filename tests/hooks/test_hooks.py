@@ -1,0 +1,311 @@
+"""Hooks: their order, what their end means, what they are told, which are refused."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from migrator.core.entry import EntryType, UserTree
+from migrator.core.events import FindingStatus
+from migrator.core.states import PassKind
+from migrator.hooks.model import (
+    FileLook,
+    Hook,
+    HookEvent,
+    HookFacts,
+    HookOutcome,
+    HookResult,
+    HookSite,
+    HooksLook,
+    HookStage,
+    HookStep,
+    StageLook,
+    all_stages,
+)
+from migrator.hooks.rules import (
+    MOST_REASON_CHARACTERS,
+    check_hooks,
+    counterparts,
+    document,
+    end_of,
+    environment,
+    examine_hooks,
+    in_order,
+    judge,
+    problem_words,
+    would_be_called,
+)
+
+PRE = HookStage(step=HookStep.BATCH, event=HookEvent.PRE)
+POST = HookStage(step=HookStep.BATCH, event=HookEvent.POST)
+SITE = HookSite(site_id="5e1f", name="gl-to-bee", file=b"/etc/\xff.toml", source_root=b"/mnt/gl", target_root=b"/b%")
+FACTS = HookFacts(
+    run_id=7,
+    plan="plan-0001",
+    batch=1,
+    pass_kind=PassKind.SEED,
+    trees=(UserTree(path=b"home/\xe9\n", user="eve"),),
+    files=3,
+    size_bytes=4,
+    state="done",
+    attention=0,
+    started_at_s=0.5,
+)
+
+
+def hook(name: bytes, stage: HookStage = PRE) -> Hook:
+    return Hook(stage=stage, name=name, path=b"/hooks/" + stage.directory + b"/" + name)
+
+
+def directory(path: bytes, uid: int = 0, mode: int = 0o755) -> FileLook:
+    return FileLook(path=path, type=EntryType.DIRECTORY, uid=uid, mode=mode)
+
+
+def file(path: bytes, uid: int = 0, mode: int = 0o755) -> FileLook:
+    return FileLook(path=path, type=EntryType.FILE, uid=uid, mode=mode)
+
+
+def looks(*entries: FileLook, stage: FileLook | None = None, above: tuple[FileLook, ...] = ()) -> HooksLook:
+    return HooksLook(
+        above=above or (directory(b"/"), directory(b"/hooks")),
+        stages=(StageLook(directory=stage or directory(b"/hooks/pre-batch.d"), entries=entries),),
+    )
+
+
+GOOD = file(b"/hooks/pre-batch.d/10-hold")
+
+
+def test_hooks_are_called_by_the_bytes_of_their_names_and_post_hooks_the_other_way_round() -> None:
+    names = [b"50-b", b"10-z", b"10-a", b"\xff0-x", b"50-B"]
+    hooks = [hook(name, stage) for stage in (PRE, POST) for name in names]
+    ordered = [b"10-a", b"10-z", b"50-B", b"50-b", b"\xff0-x"]
+    assert [one.name for one in in_order(hooks, PRE)] == ordered
+    assert [one.name for one in in_order(hooks, POST)] == ordered[::-1]
+    assert in_order(hooks, HookStage(step=HookStep.PASS, event=HookEvent.PRE)) == ()
+
+
+def test_after_a_step_that_was_stopped_only_counterparts_are_called() -> None:
+    post = in_order([hook(name, POST) for name in (b"10-a", b"20-b", b"30-c")], POST)
+    assert [one.name for one in counterparts(post, {b"10-a", b"20-b", b"99-z"})] == [b"20-b", b"10-a"]
+
+
+def test_a_dry_run_names_hooks_in_the_order_of_a_run() -> None:
+    hooks = [
+        hook(name, HookStage(step=step, event=event))
+        for step in (HookStep.PASS, HookStep.BATCH, HookStep.PURGE)
+        for event in HookEvent
+        for name in (b"20-b", b"10-\xff")
+    ]
+    assert would_be_called(hooks, (HookStep.BATCH, HookStep.PASS)) == (
+        "pre-batch.d/10-\\xff",
+        "pre-batch.d/20-b",
+        "pre-pass.d/10-\\xff",
+        "pre-pass.d/20-b",
+        "post-pass.d/20-b",
+        "post-pass.d/10-\\xff",
+        "post-batch.d/20-b",
+        "post-batch.d/10-\\xff",
+    )
+
+
+@pytest.mark.parametrize(
+    ("event", "result", "outcome"),
+    [
+        (HookEvent.PRE, HookResult(exit_code=0), HookOutcome.GO_ON),
+        (HookEvent.PRE, HookResult(exit_code=62), HookOutcome.SKIP),
+        (HookEvent.PRE, HookResult(exit_code=1), HookOutcome.REFUSE),
+        (HookEvent.PRE, HookResult(exit_code=-9), HookOutcome.REFUSE),
+        (HookEvent.PRE, HookResult(exit_code=None, problem="not started"), HookOutcome.REFUSE),
+        (HookEvent.PRE, HookResult(exit_code=0, timed_out=True), HookOutcome.REFUSE),
+        (HookEvent.PRE, HookResult(exit_code=62, timed_out=True), HookOutcome.REFUSE),
+        (HookEvent.POST, HookResult(exit_code=0), HookOutcome.GO_ON),
+        (HookEvent.POST, HookResult(exit_code=62), HookOutcome.GO_ON),
+        (HookEvent.POST, HookResult(exit_code=1), HookOutcome.WARN),
+        (HookEvent.POST, HookResult(exit_code=None, problem="not started"), HookOutcome.WARN),
+        (HookEvent.POST, HookResult(exit_code=0, timed_out=True), HookOutcome.WARN),
+    ],
+)
+def test_what_the_end_of_a_hook_means(event: HookEvent, result: HookResult, outcome: HookOutcome) -> None:
+    assert judge(event, result) is outcome
+
+
+def test_the_end_of_a_hook_in_words_is_one_line_of_safe_text() -> None:
+    said = end_of(HookResult(exit_code=1, output=b"first\n\n\x1b[31mred \xff\n"), 600.0)
+    assert said == "exit code 1: first | \\x1b[31mred \\xff"
+    assert end_of(HookResult(exit_code=3), 600.0) == "exit code 3; it said nothing"
+    assert end_of(HookResult(exit_code=-15, timed_out=True), 600.0).startswith("ended after its time limit of 10 m")
+    assert end_of(HookResult(exit_code=-9), 600.0) == "ended by signal 9; it said nothing"
+    assert end_of(HookResult(exit_code=None, problem="it could not be started"), 1.0) == "it could not be started"
+    much = end_of(HookResult(exit_code=1, output=b"lost" + b"x" * 600 + b"the end"), 600.0)
+    assert much.endswith("the end")
+    assert "lost" not in much
+
+
+def test_the_document_is_ascii_and_gives_every_byte_of_a_path_back() -> None:
+    text = document(POST, SITE, FACTS)
+    assert text.isascii()
+    found = json.loads(text)
+    assert (found["version"], found["stage"], found["event"]) == (1, "post-batch", "post")
+    assert found["trees"] == [{"path": "home/%E9%0A", "user": "eve"}]
+    assert (found["site"]["file"], found["target"]) == ("/etc/%FF.toml", "/b%25")
+    assert (found["pass"], found["pass_number"], found["brick"]) == ("seed", None, None)
+    assert (found["started_at"], found["finished_at"]) == ("1970-01-01T00:00:00Z", None)
+    later = json.loads(document(POST, SITE, replace(FACTS, finished_at_s=86400.0)))
+    assert later["finished_at"] == "1970-01-02T00:00:00Z"
+
+
+def test_variables_are_empty_where_there_is_nothing_to_say() -> None:
+    bare = dict(environment(PRE, SITE, HookFacts(run_id=7, started_at_s=0.0)))
+    assert {name for name, value in bare.items() if not value} == {
+        "MIGRATOR_PLAN",
+        "MIGRATOR_BATCH",
+        "MIGRATOR_PASS",
+        "MIGRATOR_PASS_NUMBER",
+        "MIGRATOR_BRICK",
+        "MIGRATOR_SIDE",
+        "MIGRATOR_STATE",
+        "MIGRATOR_FAILED",
+        "MIGRATOR_REASON",
+        "MIGRATOR_USER",
+        "MIGRATOR_LINK",
+        "MIGRATOR_OLD_PATH",
+        "MIGRATOR_NEW_PATH",
+        "MIGRATOR_REPORT",
+    }
+
+
+def test_steps_about_one_user_say_who_and_where() -> None:
+    facts = replace(
+        FACTS,
+        user="eve",
+        link=b"/home/\xe9",
+        old_path=b"/mnt/gl/home/\xe9",
+        new_path=b"/b%/home/\xe9",
+        back=False,
+        freeze_s=240.0,
+        frozen_s=250.5,
+        moved=False,
+        reason="Gr\u00fc\u00dfe\n",
+    )
+    told = document(HookStage(step=HookStep.THAW, event=HookEvent.POST), SITE, facts)
+    assert told.isascii()
+    keys = json.loads(told)
+    assert [
+        keys[name]
+        for name in ("user", "link", "old_path", "new_path", "back", "freeze_s", "frozen_s", "moved", "reason")
+    ] == [
+        "eve",
+        "/home/%E9",
+        "/mnt/gl/home/%E9",
+        "/b%25/home/%E9",
+        False,
+        240.0,
+        250.5,
+        False,
+        "Gr\u00fc\u00dfe\n",
+    ]
+    variables = dict(environment(PRE, SITE, facts))
+    assert variables["MIGRATOR_USER"] == "eve"
+    assert variables["MIGRATOR_LINK"] == "/home/\udce9"
+    assert variables["MIGRATOR_OLD_PATH"] == "/mnt/gl/home/\udce9"
+    assert variables["MIGRATOR_NEW_PATH"] == "/b%/home/\udce9"
+    full = dict(environment(POST, SITE, FACTS))
+    assert (full["MIGRATOR_STAGE"], full["MIGRATOR_PASS"], full["MIGRATOR_STATE"]) == ("post-batch", "seed", "done")
+    assert full["MIGRATOR_SITE"].encode("utf-8", "surrogateescape") == SITE.file
+
+
+def test_why_something_has_failed_is_one_line_of_bounded_length_in_a_variable() -> None:
+    facts = replace(FACTS, state="failed", failed=HookStep.DRAIN, reason="no room\non gl3:/b\0" + 2000 * "x")
+    stage = HookStage(step=HookStep.FAIL, event=HookEvent.POST)
+    told = json.loads(document(stage, SITE, facts))
+    assert (told["stage"], told["failed"], told["reason"]) == ("post-fail", "drain", facts.reason)
+    variables = dict(environment(stage, SITE, facts))
+    assert variables["MIGRATOR_FAILED"] == "drain"
+    assert variables["MIGRATOR_REASON"].startswith("no room on gl3:/b xxx")
+    assert variables["MIGRATOR_REASON"].endswith("x...")
+    assert len(variables["MIGRATOR_REASON"]) == MOST_REASON_CHARACTERS
+
+
+def test_a_hook_that_only_root_can_change_is_accepted() -> None:
+    found = examine_hooks(looks(GOOD), euid=0)
+    assert [one.name for one in found.hooks] == [b"10-hold"]
+    assert found.problems == ()
+    assert examine_hooks(HooksLook(), euid=0).hooks == ()
+
+
+@pytest.mark.parametrize(
+    ("look", "says", "fix"),
+    [
+        (looks(replace(GOOD, mode=0o775)), "can be written by others (mode 0775)", "chmod go-w"),
+        (looks(replace(GOOD, mode=0o757)), "can be written by others (mode 0757)", "chmod go-w"),
+        (looks(replace(GOOD, mode=0o644)), "is not executable", "chmod 0755"),
+        (looks(replace(GOOD, uid=1000)), "belongs to uid 1000", "chown root:"),
+        (looks(replace(GOOD, type=EntryType.SYMLINK)), "is a symlink", "cp"),
+        (looks(replace(GOOD, type=EntryType.DIRECTORY)), "is a directory", "remove"),
+        (looks(replace(GOOD, type=EntryType.FIFO)), "is a fifo", "remove"),
+        (looks(replace(GOOD, path=b"/hooks/pre-batch.d/hold")), "NN-name", "rename"),
+        (looks(GOOD, stage=directory(b"/hooks/pre-batch.d", uid=1000)), "belongs to uid 1000", "chown root:"),
+        (looks(GOOD, stage=directory(b"/hooks/pre-batch.d", mode=0o777)), "mode 0777", "chmod go-w"),
+        (looks(GOOD, stage=directory(b"/hooks/pre-batch.d", mode=0o1777)), "mode 1777", "chmod go-w"),
+        (looks(stage=replace(directory(b"/hooks/pre-batch.d"), type=EntryType.SYMLINK)), "is a symlink", "directory"),
+        (looks(stage=directory(b"/hooks/pre-bach.d")), "named for no stage", "pre-batch.d"),
+        (looks(stage=directory(b"/hooks/pre-fail.d")), "named for no stage", "rename it to post-fail.d"),
+        (looks(stage=directory(b"/hooks/\xff.d")), "named for no stage", "docs/hooks.md"),
+        (looks(GOOD, above=(directory(b"/"), directory(b"/hooks", mode=0o1777))), "mode 1777", "chmod go-w"),
+        (looks(GOOD, above=(directory(b"/x", uid=1000), directory(b"/x/hooks"))), "belongs to uid 1000", "chown"),
+        (looks(GOOD, above=(directory(b"/x", mode=0o775), directory(b"/x/hooks"))), "mode 0775", "chmod go-w"),
+        (HooksLook(above=(FileLook(path=b"/hooks", type=EntryType.SYMLINK, uid=0, mode=0o777),)), "symlink", "real"),
+        (HooksLook(above=(directory(b"/hooks"),), unread="Input/output error"), "Input/output error", "mend"),
+    ],
+)
+def test_what_others_can_change_is_refused_with_its_remedy(look: HooksLook, says: str, fix: str) -> None:
+    (words,) = problem_words(examine_hooks(look, euid=0))
+    assert says in words
+    assert fix in words.partition(says)[2]
+    (finding,) = check_hooks(examine_hooks(look, euid=0), b"/hooks")
+    assert finding.status is FindingStatus.FAILURE
+
+
+def test_a_directory_like_tmp_above_is_no_reason_to_refuse() -> None:
+    above = (directory(b"/"), directory(b"/tmp", mode=0o1777), directory(b"/tmp/hooks"))
+    assert examine_hooks(looks(GOOD, above=above), euid=0).problems == ()
+
+
+def test_without_root_hooks_may_be_of_the_user_who_runs_the_program_or_of_root() -> None:
+    own = looks(replace(GOOD, uid=1000), GOOD, stage=directory(b"/hooks/pre-batch.d", uid=1000))
+    assert examine_hooks(own, euid=1000).problems == ()
+    assert len(examine_hooks(own, euid=1001).problems) == 2
+
+
+def test_what_editors_leave_and_what_was_put_out_of_use_is_left_alone() -> None:
+    entries = [file(b"/hooks/pre-batch.d/" + name, mode=0o666) for name in (b".10-hold", b".10-hold.swp", b"10-hold~")]
+    found = examine_hooks(looks(*entries), euid=0)
+    assert (found.hooks, found.problems) == ((), ())
+
+
+def test_without_hooks_nobody_asks_who_may_write_to_the_directory() -> None:
+    empty = HooksLook(above=(directory(b"/", uid=5), directory(b"/hooks", mode=0o777)))
+    assert examine_hooks(empty, euid=0).problems == ()
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    found = examine_hooks(looks(replace(GOOD, uid=5, mode=0o666), stage=directory(b"/hooks/pre-batch.d", 5)), euid=0)
+    assert len(found.problems) == 4
+
+
+def test_doctor_names_the_hooks() -> None:
+    look = HooksLook(
+        above=(directory(b"/hooks"),),
+        stages=tuple(
+            StageLook(
+                directory=directory(b"/hooks/" + stage.directory),
+                entries=(file(b"/hooks/" + stage.directory + b"/10-x"),),
+            )
+            for stage in all_stages()
+        ),
+    )
+    (finding,) = check_hooks(examine_hooks(look, euid=0), b"/hooks")
+    assert finding.status is FindingStatus.OK
+    assert finding.message.startswith("33 hooks in /hooks: pre-batch.d/10-x, post-batch.d/10-x, pre-pass.d/10-x")
+    (none,) = check_hooks(examine_hooks(HooksLook(), euid=0), b"/hooks")
+    assert none.message == "none in /hooks"

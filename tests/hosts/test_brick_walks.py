@@ -1,0 +1,165 @@
+"""A walk on a host: what comes out of it, however it is cut, and every way for it to break off."""
+
+import asyncio
+import struct
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from migrator.catalog.model import ScanProblem
+from migrator.core.errors import MigratorError
+from migrator.gluster.model import Brick
+from migrator.gluster.walks import BrickHello, HostBrickWalks
+from migrator.hosts.model import ProcessIdentity
+from migrator.hosts.ports import Command, Completed, Host, OnOutput
+
+VOLUME = uuid.UUID("f9855758-fe85-4982-b480-bec8dcb39254")
+BRICK = Brick(name="h1:/srv/b1", host="h1", path=b"/srv/b1", online=True)
+
+
+def frame(kind: int, payload: bytes) -> bytes:
+    return struct.pack("<IIQ", 0x57474D31, kind, len(payload)) + payload
+
+
+def problem(kind: int, path: bytes) -> bytes:
+    return struct.pack("<Iiiii", kind, 13, len(path), 4, 3) + path + b"open" + b"why"
+
+
+HELLO = frame(1, struct.pack("<II16s16sQQ", 2, 7, VOLUME.bytes, bytes(15) + b"\1", 2, 99))
+PROBLEMS = frame(4, struct.pack("<Q", 3) + problem(0, b"a\n") + problem(1, b"\xff") + problem(2, b"s"))
+END = frame(5, struct.pack("<10Q", 10, 3, 0, 3, 1, 0, 0, 0, 1, 1))
+STREAM = HELLO + frame(3, b"directories") + frame(2, b"rows") + PROBLEMS + END
+
+
+class Said:
+    """A host whose walk says what it was told to."""
+
+    name = "h1"
+
+    def __init__(
+        self,
+        output: bytes,
+        *,
+        exit_code: int = 0,
+        stderr: bytes = b"",
+        piece_bytes: int = 7,
+    ) -> None:
+        self._output = output
+        self._end = Completed(exit_code=exit_code, stdout=b"", stderr=b"", timed_out=False)
+        self._stderr = stderr
+        self._piece_bytes = piece_bytes
+        self.commands: list[Command] = []
+        self.processes = self
+
+    async def reach(self, name: str) -> "Said":
+        assert name == "h1"
+        return self
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    async def stream(
+        self,
+        command: Command,
+        *,
+        on_start: Callable[[ProcessIdentity], None],
+        on_stdout: OnOutput,
+        on_stderr: OnOutput,
+    ) -> Completed:
+        self.commands.append(command)
+        for at in range(0, len(self._output), self._piece_bytes):
+            taken = on_stdout(self._output[at : at + self._piece_bytes])
+            if taken is not None:
+                await taken
+        on_stderr(self._stderr)
+        return self._end
+
+
+class Heard:
+    """Keeps what it is handed."""
+
+    def __init__(self) -> None:
+        self.calls: list[object] = []
+
+    async def hello(self, hello: BrickHello) -> None:
+        self.calls.append(hello)
+
+    async def rows(self, payload: memoryview) -> None:
+        self.calls.append(("rows", bytes(payload)))
+
+    async def directories(self, payload: memoryview) -> None:
+        self.calls.append(("directories", bytes(payload)))
+
+    async def problems(
+        self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem], strange: Sequence[ScanProblem]
+    ) -> None:
+        self.calls.append([[found.path for found in some] for some in (problems, to_ask, strange)])
+
+
+async def place(host: Host) -> bytes:
+    return b"/placed/on " + host.name.encode()
+
+
+def walk(host: Said, heard: Heard | None = None, *, only_trees: bool = False) -> Any:
+    walks = HostBrickWalks(host, place, names=["h1"])  # type: ignore[arg-type]
+    listener = heard or Heard()
+    walking = walks.walk(BRICK, trees=[b"a", b"b\n"], only_trees=only_trees, times_from_mdata=True, listener=listener)
+    return asyncio.run(walking)
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 7, 16, 1000])
+def test_everything_is_handed_out_in_order_however_it_is_cut(piece_bytes: int) -> None:
+    heard = Heard()
+    totals = walk(Said(STREAM, piece_bytes=piece_bytes), heard)
+    assert heard.calls == [
+        BrickHello(volume_id=str(VOLUME), root_gfid=bytes(15) + b"\1", pending_heals=2, device=99),
+        ("directories", b"directories"),
+        ("rows", b"rows"),
+        [[b"a\n"], [b"\xff"], [b"s"]],
+    ]
+    assert (totals.rows, totals.directories, totals.problems, totals.vanished) == (10, 3, 3, 1)
+    assert (totals.ask_the_mount, totals.strange) == (1, 1)
+
+
+def test_the_compiled_program_is_placed_on_the_host_and_told_what_to_walk() -> None:
+    host = Said(STREAM)
+    walk(host)
+    assert host.commands[0].argv == (b"/placed/on h1", b"walk", b"--brick", b"/srv/b1", b"--times", b"mdata")
+    assert host.commands[0].stdin == b"a\0b\n\0"
+    assert host.commands[0].timeout_s is None
+    host = Said(STREAM)
+    walk(host, only_trees=True)
+    assert host.commands[0].argv[-2:] == (b"mdata", b"--only-trees")
+    assert host.commands[0].stdin == b"a\0b\n\0"
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        (Said(STREAM[: -len(END)]), "broke off"),
+        (Said(STREAM, exit_code=-9), "signal 9"),
+        (Said(HELLO, exit_code=1, stderr=b"migrator-native: out of memory\n"), "out of memory"),
+        (Said(HELLO, exit_code=3), "no root of a brick"),
+        (Said(STREAM + b"\0"), "within a frame"),
+        (Said(b"Welcome to host h1!\n" + STREAM), "cannot be understood"),
+        (Said(STREAM[len(HELLO) :]), "wrong order"),
+        (Said(HELLO + HELLO + END), "wrong order"),
+        (Said(STREAM + frame(2, b"late")), "wrong order"),
+        (Said(frame(1, struct.pack("<II16s16sQQ", 1, 7, VOLUME.bytes, bytes(16), 0, 0))), "version 1"),
+        (Said(b""), "broke off"),
+    ],
+)
+def test_a_walk_that_does_not_come_to_its_end_says_why(host: Said, said: str) -> None:
+    with pytest.raises(MigratorError, match=said):
+        walk(host)
+
+
+def test_what_the_listener_raises_ends_the_walk() -> None:
+    class Full(Heard):
+        async def rows(self, payload: memoryview) -> None:
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        walk(Said(STREAM), Full())

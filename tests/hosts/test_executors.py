@@ -1,0 +1,319 @@
+"""What the run stage relies on when it has a stream executed; run against every adapter of the port."""
+
+import asyncio
+import os
+import secrets
+import signal
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from migrator.core.errors import Refused, ToolFailed
+from migrator.hosts.model import ProcessIdentity
+from migrator.hosts.ports import Command, Completed, Host
+from migrator.hosts.proc import ProcActivity, carriers
+from migrator.hosts.process import LocalProcesses
+from migrator.hosts.remote import RemoteHost
+from migrator.transfer.engines.rules_rsync import JAIL_FAILED
+from migrator.transfer.executors import HostExecutor, LocalExecutor
+from tests.support.local_pipe import LocalPipe
+from tests.support.native_builds import placing
+from tests.support.streams import make_trees
+from tests.support.xfs import missing_for_root_tests, run_tool, unmount
+
+BASH = os.path.realpath(b"/bin/bash")
+DEADLINE_S = 600.0
+Result = TypeVar("Result")
+
+
+class World:
+    """An executor over two roots that hold a tree each."""
+
+    def __init__(
+        self,
+        scratch: Path,
+        host: Host | None = None,
+        *,
+        runner: asyncio.Runner | None = None,
+    ) -> None:
+        """`runner`: of the loop that the host belongs to."""
+        self.runner = runner or asyncio.Runner()
+        self.remote = host
+        self.source_root, self.target_root = scratch / "source", scratch / "target"
+        self.tree = b"home/al ice\n"
+        self.source, self.target = make_trees(self.source_root, self.target_root, tree=self.tree)
+        self.processes = LocalProcesses(grace_s=0.5)
+        source_root, target_root = os.fsencode(self.source_root), os.fsencode(self.target_root)
+        self.executor: HostExecutor = (
+            LocalExecutor(
+                self.processes, source_root=source_root, target_root=target_root, grace_s=0.5, compiled=placing(host)
+            )
+            if host is None
+            else HostExecutor(
+                host, source_root=source_root, target_root=target_root, grace_s=0.5, compiled=placing(host)
+            )
+        )
+        self.view = self.executor.view(self.tree)
+        self.token = secrets.token_hex(16)
+        self.started: list[ProcessIdentity] = []
+        self.stdout, self.stderr = bytearray(), bytearray()
+
+    async def execute(self, script: str, *, tree: bytes | None = None) -> Completed:
+        view = self.view
+        text = script.replace("SOURCE", "$1").replace("TARGET", "$2").encode()
+        command = Command(
+            argv=(BASH, b"-c", text, b"bash", view.source_tree, view.target_tree),
+            stdin=b"from standard input\n",
+            timeout_s=DEADLINE_S,
+            token=self.token,
+        )
+        return await self.executor.execute(
+            command,
+            program=BASH,
+            tree=self.tree if tree is None else tree,
+            on_start=self.started.append,
+            on_stdout=self.stdout.extend,
+            on_stderr=self.stderr.extend,
+        )
+
+    def run(self, script: str, *, tree: bytes | None = None) -> Completed:
+        return self.in_loop(self.execute(script, tree=tree))
+
+    def in_loop(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """One event loop for all of a test: a connection belongs to its own."""
+        return self.runner.run(work)
+
+    def close(self) -> None:
+        assert self.in_loop(self.processes.end(self.token, grace_s=0.0))
+        if self.remote is not None:
+            self.in_loop(self.remote.close())
+        self.runner.close()
+
+
+@pytest.fixture(params=["local", "pipe", "ssh"])
+def world(scratch: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+    host = None
+    if request.param != "local":
+        if reason := missing_for_root_tests():
+            pytest.skip(f"needs root: {reason}")
+        host = RemoteHost(
+            request.getfixturevalue("sshd").transport() if request.param == "ssh" else LocalPipe(), grace_s=0.5
+        )
+    made = World(scratch, host)
+    yield made
+    made.close()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        await asyncio.sleep(0.01)
+
+
+def test_a_stream_sees_its_tree_on_both_sides(world: World) -> None:
+    (world.source / "file").write_bytes(b"content")
+    completed = world.run('read line < "SOURCE/file"; echo "$line" > "TARGET/copy"; read line; echo "$line"')
+    assert completed.exit_code == 0, world.stderr
+    assert (world.target / "copy").read_bytes() == b"content\n"
+    assert world.stdout == b"from standard input\n"
+
+
+def test_exit_codes_and_signals_come_through(world: World) -> None:
+    assert world.run("exit 23").exit_code == 23
+    assert world.run("echo problem >&2; exit 125").exit_code == 125
+    assert world.stderr == b"problem\n"
+
+
+def test_every_process_carries_the_token(world: World) -> None:
+    async def look() -> None:
+        task = asyncio.create_task(world.execute("(while :; do read -t 0.1; done) <> <(:) & while :; do :; done"))
+        await until(lambda: world.started and len(carriers([world.token]).get(world.token, ())) >= 2)
+        found = carriers([world.token])[world.token]
+        assert world.started[0] in found
+        activity = ProcActivity()
+        before = activity.of([world.token])
+        await until(lambda: activity.of([world.token]) != before)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not carriers([world.token])
+        assert activity.of([world.token]) == {}
+
+    world.in_loop(look())
+
+
+def test_cancellation_ends_what_does_not_listen(world: World) -> None:
+    async def cancel() -> None:
+        script = "trap '' TERM INT HUP; (trap '' TERM; while :; do :; done) & echo up; while :; do :; done"
+        task = asyncio.create_task(world.execute(script))
+        await until(lambda: world.stdout == b"up\n")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not carriers([world.token])
+
+    world.in_loop(cancel())
+
+
+@pytest.mark.parametrize("victim", range(3))
+def test_no_killed_process_leaves_another_behind(world: World, victim: int) -> None:
+    """kill -9 of any one of the stream's processes: the rest ends, at the latest when the token is ended."""
+
+    async def kill() -> None:
+        script = "trap '' TERM; (while :; do :; done) & echo up; while :; do :; done"
+        task = asyncio.create_task(world.execute(script))
+        await until(lambda: world.stdout == b"up\n")
+        found = sorted(identity.pid for identity in carriers([world.token])[world.token])
+        os.kill(found[min(victim, len(found) - 1)], signal.SIGKILL)
+        assert await world.executor.end_orphans([world.token, "unknown"]) == []
+        completed = await task
+        assert completed.exit_code != 0
+        assert not carriers([world.token])
+
+    world.in_loop(kill())
+
+
+def test_a_program_that_is_not_there(world: World) -> None:
+    command = Command(argv=(b"/no-such-program",), token=world.token)
+    with pytest.raises(ToolFailed, match="no-such-program"):
+        world.in_loop(
+            world.executor.execute(
+                command,
+                program=b"/no-such-program",
+                tree=world.tree,
+                on_start=world.started.append,
+                on_stdout=world.stdout.extend,
+                on_stderr=world.stderr.extend,
+            )
+        )
+
+
+def test_without_root_streams_see_the_real_paths(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    world = World(scratch)
+    assert not world.executor.confined
+    assert world.view.source_tree == os.fsencode(world.source)
+    assert world.view.target_tree == os.fsencode(world.target)
+    (world.source / "file").write_bytes(b"content\n")
+    assert world.run('read line < "SOURCE/file"; echo "$line" > "TARGET/copy"').exit_code == 0
+    assert (world.target / "copy").read_bytes() == b"content\n"
+    assert world.in_loop(world.executor.problem(BASH)) is None
+    world.close()
+
+
+@pytest.mark.needs_root
+class TestConfined:
+    """As root."""
+
+    def test_there_is_nothing_else(self, world: World) -> None:
+        (world.source / "file").write_bytes(b"content")
+        script = (
+            "shopt -s nullglob globstar; for path in /* /etc/* /dev/* /home/* /proc/* SOURCE/* TARGET/*; do echo $path; done;"
+            "echo $$; for fd in 3 4 5 6 7 8 9; do { true >&$fd; } 2>/dev/null && echo open $fd; done; true"
+        )
+        assert world.run(script).exit_code == 0, world.stderr
+        seen = world.stdout.decode().split("\n")
+        assert {"/source", "/target", "/source/file"} <= set(seen)
+        assert set(seen) - {"/source", "/target", "/source/file", "1", ""} <= {
+            "/usr", "/bin", "/lib", "/lib64", "/etc", "/etc/ld.so.cache", "/dev", "/dev/null", "/dev/urandom"
+        }  # fmt: skip
+        assert "1" in seen, "it is the first process of its own namespace"
+
+    def test_the_source_cannot_be_written(self, world: World) -> None:
+        (world.source / "file").write_bytes(b"content")
+        world.run("echo x > SOURCE/file; echo x > SOURCE/new; echo x > /new; echo x > /etc/new; true")
+        assert world.stderr.count(b"Read-only file system") >= 3
+        assert (world.source / "file").read_bytes() == b"content"
+        assert [path.name for path in world.source.iterdir()] == ["file"]
+
+    def test_reading_leaves_no_trace_in_access_times(self, world: World) -> None:
+        (world.source / "file").write_bytes(b"content\n")
+        os.utime(world.source / "file", ns=(1, 10**18))
+        assert world.run("read line < SOURCE/file").exit_code == 0
+        assert (world.source / "file").stat().st_atime_ns == 1
+
+    def test_there_is_no_way_up(self, world: World) -> None:
+        (world.source_root / "outside").write_bytes(b"secret")
+        (world.source / "up").symlink_to("../../outside")
+        (world.source / "absolute").symlink_to(world.source_root / "outside")
+        (world.source / "root").symlink_to("/")
+        world.run(
+            "for path in SOURCE/up SOURCE/absolute SOURCE/../outside SOURCE/../../outside SOURCE/root/etc/passwd; do"
+            " read line < $path && echo $line; done; true"
+        )
+        assert world.stdout == b""
+
+    def test_hard_links_within_the_target_work(self, world: World) -> None:
+        (world.target / "a").mkdir()
+        (world.target / "b").mkdir()
+        assert os.stat(world.target / "a").st_dev == os.stat(world.target / "b").st_dev
+        command = Command(
+            argv=(b"/usr/bin/ln", world.view.target_tree + b"/a/one", world.view.target_tree + b"/b/two"),
+            token=world.token,
+        )
+        (world.target / "a" / "one").write_bytes(b"x")
+        completed = world.in_loop(
+            world.executor.execute(
+                command,
+                program=b"/usr/bin/ln",
+                tree=world.tree,
+                on_start=world.started.append,
+                on_stdout=world.stdout.extend,
+                on_stderr=world.stderr.extend,
+            )
+        )
+        assert completed.exit_code == 0, world.stderr
+        assert (world.target / "b" / "two").stat().st_nlink == 2
+
+    def test_another_mount_in_the_tree_is_not_seen(self, world: World, request: pytest.FixtureRequest) -> None:
+        make_xfs = request.getfixturevalue("make_xfs")
+        inner = make_xfs()
+        (inner.path / "secret").write_bytes(b"secret")
+        below = world.source / "mnt"
+        below.mkdir()
+        run_tool("mount", "--bind", str(inner.path), str(below))
+        try:
+            assert world.run("shopt -s nullglob; for path in SOURCE/mnt/*; do echo $path; done").exit_code == 0
+        finally:
+            unmount(below)
+        assert world.stdout == b""
+
+    @pytest.mark.parametrize("side", ["source", "target"])
+    def test_a_symlink_on_the_way_to_the_tree_is_refused(self, world: World, side: str) -> None:
+        root = world.source_root if side == "source" else world.target_root
+        (root / "home").rename(root / "elsewhere")
+        (root / "home").symlink_to("elsewhere")
+        completed = world.run("echo x > TARGET/x")
+        assert completed.exit_code == JAIL_FAILED
+        assert world.stderr.startswith(b"migrator-jail: %s-tree: " % side.encode())
+        assert world.started
+
+    @pytest.mark.parametrize("tree", [b"home/../../etc", b"..", b"home//x", b"./home"])
+    def test_a_tree_that_leaves_its_root_is_refused(self, world: World, tree: bytes) -> None:
+        completed = world.run("echo x > TARGET/x", tree=tree)
+        assert completed.exit_code == JAIL_FAILED
+        assert world.stderr.startswith(b"migrator-jail: usage: ")
+
+    def test_it_says_that_streams_can_be_confined(self, world: World) -> None:
+        assert world.in_loop(world.executor.problem(BASH)) is None
+        assert world.in_loop(world.executor.problem(b"/no-such-program"))
+
+    def test_root_cannot_do_without(self, world: World) -> None:
+        assert world.executor.confined
+        with pytest.raises(Refused):
+            LocalExecutor(world.processes, source_root=b"/a", target_root=b"/b", compiled=placing(), confined=False)
+
+    def test_what_was_written_is_synced(self, world: World) -> None:
+        assert world.run("echo x > TARGET/x").exit_code == 0
+        world.in_loop(world.executor.sync())
+
+    def test_a_target_that_is_not_there_cannot_be_synced(self, world: World) -> None:
+        world.target_root.rename(world.target_root.with_name("elsewhere"))
+        assert world.run("echo x > TARGET/x").exit_code == JAIL_FAILED
+        assert world.stderr.startswith(b"migrator-jail: target-root: ")
+        with pytest.raises(FileNotFoundError):
+            world.in_loop(world.executor.sync())

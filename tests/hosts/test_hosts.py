@@ -1,0 +1,272 @@
+"""What everybody who works on another machine relies on; run against every adapter of the port."""
+
+import asyncio
+import os
+import secrets
+import stat
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from migrator.core.errors import ToolFailed, UsageError
+from migrator.hosts.local import LocalHost
+from migrator.hosts.ports import Command, Host, HostLost
+from migrator.hosts.proc import boot_id, carriers
+from migrator.hosts.process import LocalProcesses
+from migrator.hosts.remote import RemoteHost
+from migrator.hosts.site import HostSpec, SiteHosts, expand
+from tests.support.local_pipe import LocalPipe
+from tests.support.sshd import Sshd
+
+OTHER_PYTHONS_VARIABLE = "MIGRATOR_TEST_PYTHONS"
+"""Further interpreters (3.9 or later) to run the far end with, separated by colons."""
+Result = TypeVar("Result")
+
+
+class Reached:
+    """A host and the event loop it belongs to."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self._runner = asyncio.Runner()
+
+    def do(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return self._runner.run(work)
+
+    def close(self) -> None:
+        self.do(self.host.close())
+        self._runner.close()
+
+
+def pythons() -> list[str]:
+    named = [name for name in os.environ.get(OTHER_PYTHONS_VARIABLE, "").split(":") if name]
+    return [f"pipe:{name}" for name in ("python3", *named)]
+
+
+@pytest.fixture(params=["local", *pythons(), "ssh"])
+def reached(request: pytest.FixtureRequest) -> Iterator[Reached]:
+    host: Host
+    kind, _, python = request.param.partition(":")
+    if kind == "local":
+        host = LocalHost(LocalProcesses(grace_s=0.3))
+    elif kind == "pipe":
+        host = RemoteHost(LocalPipe(python=python), grace_s=0.3)
+    else:
+        host = RemoteHost(request.getfixturevalue("sshd").transport(), grace_s=0.3)
+    made = Reached(host)
+    yield made
+    made.close()
+
+
+def test_facts(reached: Reached) -> None:
+    facts = reached.do(reached.host.facts())
+    assert facts.name == reached.host.name
+    assert facts.node_name == os.uname().nodename
+    assert facts.architecture == os.uname().machine
+    assert facts.python_version >= (3, 9, 0)
+    assert facts.effective_uid == os.geteuid()
+    assert facts.boot_id == boot_id()
+    assert abs(facts.clock_offset_s) <= facts.round_trip_s / 2 + 0.001
+    assert Path(os.fsdecode(facts.python)).is_absolute()
+    again = reached.do(reached.host.identity())
+    assert (again.boot_id, again.process_id) == (facts.boot_id, facts.process_id)
+
+
+def test_what_is_started_is_a_child_of_the_process_that_facts_name(reached: Reached) -> None:
+    facts = reached.do(reached.host.facts())
+    completed = reached.do(reached.host.processes.run(Command(argv=(b"sh", b"-c", b"echo $PPID"))))
+    assert int(completed.stdout) == facts.process_id
+
+
+def test_programs_are_found(reached: Reached) -> None:
+    assert reached.do(reached.host.find("sh")) in (b"/usr/bin/sh", b"/bin/sh")
+    assert reached.do(reached.host.find("no-such-program")) is None
+
+
+def test_a_placed_file_runs_is_private_and_goes_with_the_host(reached: Reached) -> None:
+    script = b'#!/bin/sh\necho placed "$1"\n'
+    path = reached.do(reached.host.place("tool", script))
+    assert reached.do(reached.host.processes.run(Command(argv=(path, b"x")))).stdout == b"placed x\n"
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
+    assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
+    assert reached.do(reached.host.place("tool", script)) == path
+    assert reached.do(reached.host.place("tool", script.replace(b"placed", b"anew"))) == path
+    assert reached.do(reached.host.processes.run(Command(argv=(path, b"x")))).stdout == b"anew x\n"
+    big = os.urandom(3_000_000)
+    assert Path(os.fsdecode(reached.do(reached.host.place("big", big)))).read_bytes() == big
+    reached.do(reached.host.close())
+    assert not os.path.exists(os.path.dirname(path))
+
+
+@pytest.mark.parametrize("names", [1, 24], ids=["one file", "a file each"])
+def test_files_that_several_place_at_once_can_be_started_by_each(reached: Reached, names: int) -> None:
+    # While a file is open to write nobody can start it, and a child has it open from fork to execve.
+    program = Path("/bin/true").read_bytes()
+
+    async def place_and_start(number: int) -> int | None:
+        path = await reached.host.place(f"tool-{number % names}", program)
+        return (await reached.host.processes.run(Command(argv=(path,)))).exit_code
+
+    async def all_at_once() -> list[int | None]:
+        return await asyncio.gather(*(place_and_start(number) for number in range(48)))
+
+    assert reached.do(all_at_once()) == [0] * 48
+
+
+@pytest.mark.parametrize("name", ["../tool", "/tool", "..", ""])
+def test_a_placed_file_has_a_plain_name(reached: Reached, name: str) -> None:
+    with pytest.raises((OSError, ValueError), match="plain file name"):
+        reached.do(reached.host.place(name, b""))
+
+
+def test_the_files_of_a_program(reached: Reached) -> None:
+    program = os.path.realpath(b"/bin/bash")
+    files = reached.do(reached.host.files_of(program))
+    assert files[0] == program
+    assert any(b"libc.so" in path for path in files)
+    assert all(os.path.exists(path) for path in files)
+    for path, reason in ((b"/no-such-program", "cannot be read"), (os.fsencode(__file__), "cannot be confined")):
+        with pytest.raises(ToolFailed, match=reason):
+            reached.do(reached.host.files_of(path))
+
+
+def test_activity_changes_while_something_works(reached: Reached) -> None:
+    async def look() -> None:
+        token = secrets.token_hex(16)
+        command = Command(argv=(b"sh", b"-c", b"while :; do :; done"), token=token, timeout_s=None)
+        task = asyncio.create_task(reached.host.processes.run(command))
+        while not (before := await reached.host.activity([token])):  # noqa: ASYNC110 - asked anew each time
+            await asyncio.sleep(0.01)
+        while await reached.host.activity([token, "unknown"]) == before:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert await reached.host.activity([token]) == {}
+
+    reached.do(look())
+
+
+def test_sync(reached: Reached, tmp_path: Path) -> None:
+    root = os.fsencode(tmp_path)
+    reached.do(reached.host.watch_sync(root))
+    reached.do(reached.host.sync(root))
+    with pytest.raises(FileNotFoundError):
+        reached.do(reached.host.sync(root + b"/nothing"))
+
+
+def test_closing_ends_what_runs_and_may_be_done_again(sshd: Sshd) -> None:
+    async def close() -> None:
+        host = RemoteHost(sshd.transport(), grace_s=0.3)
+        token = secrets.token_hex(16)
+        script = b"trap '' TERM; setsid sleep 1000 & echo up; while :; do sleep 1000; done"
+        up = asyncio.Event()
+        command = Command(argv=(b"sh", b"-c", script), token=token, timeout_s=None)
+        task = asyncio.create_task(
+            host.processes.stream(
+                command, on_start=lambda _: None, on_stdout=lambda _: up.set(), on_stderr=lambda _: None
+            )
+        )
+        await asyncio.wait_for(up.wait(), 120)
+        await host.close()
+        await host.close()
+        with pytest.raises(HostLost):
+            await task
+        assert not carriers([token])
+
+    asyncio.run(close())
+
+
+def test_several_callers_connect_once(sshd: Sshd) -> None:
+    async def reach() -> None:
+        host = RemoteHost(sshd.transport())
+        try:
+            facts = await asyncio.gather(*(host.facts() for _ in range(5)))
+            assert len({each.process_id for each in facts}) == 1
+        finally:
+            await host.close()
+
+    asyncio.run(reach())
+
+
+def wrapper(directory: Path, text: str) -> str:
+    """An interpreter that is not quite the usual one."""
+    path = directory / "python-here"
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_clock_that_is_apart_is_seen(sshd: Sshd, scratch: Path) -> None:
+    code = "import sys, time; real = time.time_ns; time.time_ns = lambda: real() + 90_500_000_000; sys.argv = sys.argv[4:]; exec(sys.argv[0])"
+    python = wrapper(scratch, f"exec python3 -c '{code}' \"$@\"\n")
+
+    async def look() -> None:
+        host = RemoteHost(sshd.transport(python=python))
+        try:
+            facts = await host.facts()
+            assert abs(facts.clock_offset_s - 90.5) <= facts.round_trip_s / 2 + 0.001
+        finally:
+            await host.close()
+
+    asyncio.run(look())
+
+
+def test_the_hosts_of_a_site(sshd: Sshd) -> None:
+    sections = {
+        "far[1-2]": HostSpec(ssh=f"root@{sshd.address}", options=sshd.options()),
+        "here": HostSpec(),
+    }
+
+    async def reach() -> None:
+        hosts = SiteHosts(expand(sections), local=lambda name: LocalHost(name=name))
+        try:
+            first, second, again = await asyncio.gather(*(hosts.reach(name) for name in ("far1", "far2", "far1")))
+            assert first is again
+            assert (first.name, second.name) == ("far1", "far2")
+            assert (await first.facts()).process_id != (await second.facts()).process_id
+            assert (await (await hosts.reach("here")).facts()).process_id == os.getpid()
+            with pytest.raises(UsageError, match="far3"):
+                await hosts.reach("far3")
+        finally:
+            await hosts.close()
+
+    asyncio.run(reach())
+
+
+@pytest.mark.parametrize(
+    ("sections", "names"),
+    [
+        ({"gl[1-3]": HostSpec(ssh="root@%h.example", options=("-p", "22", "-i", "/keys/{host}"))}, "gl1 gl2 gl3"),
+        ({"a,b": HostSpec(), "c": HostSpec()}, "a b c"),
+    ],
+)
+def test_a_section_stands_for_several_hosts(sections: dict[str, HostSpec], names: str) -> None:
+    hosts = expand(sections)
+    assert sorted(hosts) == names.split()
+    if "gl2" in hosts:
+        assert hosts["gl2"] == HostSpec(ssh="root@gl2.example", options=("-p", "22", "-i", "/keys/gl2"))
+
+
+@pytest.mark.parametrize("sections", [["gl[1-"], ["@no-such-group-here"], ["gl[1-2]", "gl2"], [""]])
+def test_sections_that_name_no_host_or_one_twice(sections: list[str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        expand({section: HostSpec() for section in sections})
+    assert caught.value.hint
+
+
+def test_a_group_of_clustershell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from ClusterShell import NodeSet, NodeUtils
+
+    groups = tmp_path / "groups.conf"
+    groups.write_text(
+        "[Main]\ndefault: local\n[local]\nmap: test $GROUP = bricks && echo gl[1-4]\nall:\nlist: echo bricks\n"
+    )
+    make: Callable[..., object] = NodeUtils.GroupResolverConfig
+    monkeypatch.setattr(NodeSet, "RESOLVER_NOGROUP", NodeSet.RESOLVER_NOGROUP)
+    NodeSet.set_std_group_resolver(make(str(groups)))
+    try:
+        assert sorted(expand({"@bricks": HostSpec()})) == ["gl1", "gl2", "gl3", "gl4"]
+    finally:
+        NodeSet.set_std_group_resolver(None)

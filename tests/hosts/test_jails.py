@@ -1,0 +1,274 @@
+"""What a stream's confinement is."""
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from migrator.transfer.engines.rules_rsync import JAIL_FAILED, jail_message
+from tests.hosts.jails import BASH, ENVIRONMENT, Inside, JailWorld, only_child, said
+
+pytestmark = pytest.mark.needs_root
+
+KEPT = {0, 1, 2, 3, 4, 5, 6, 7, 21, 24, 27, 31}
+NET_ADMIN = 12
+DEADLINE_MS = 120_000
+
+
+@pytest.fixture
+def world(scratch: Path) -> JailWorld:
+    return JailWorld(scratch)
+
+
+@pytest.mark.guarantee("confined")
+def test_it_reads_one_tree_and_writes_the_other(world: JailWorld) -> None:
+    (world.source / "file").write_bytes(b"content\n")
+    ran = world.run('read line < /source/file; echo "$line" > /target/copy; exit 23')
+    assert (ran.returncode, ran.stderr) == (23, b"")
+    assert (world.target / "copy").read_bytes() == b"content\n"
+
+
+def test_without_roots_there_are_the_files_alone(world: JailWorld) -> None:
+    words = (b"--source-root", b"", b"--target-root", b"", b"--tree", b"", *world.files)
+    ran = world.ask(*words, b"--", BASH, b"-c", b"shopt -s nullglob; echo /source* /target*")
+    assert (ran.returncode, ran.stdout) == (0, b"\n")
+
+
+def test_without_a_tree_it_is_the_whole_root(world: JailWorld) -> None:
+    assert world.run("[[ -d /source/home && -d /target/home ]]", tree=b"").returncode == 0
+
+
+@pytest.mark.guarantee("confined")
+def test_the_source_cannot_be_changed(world: JailWorld) -> None:
+    (world.source / "file").write_bytes(b"content")
+    ran = world.run("for path in /source/file /source/new /new /dev/new /etc/new; do echo x > $path; done; true")
+    assert ran.stderr.count(b"Read-only file system") >= 3
+    assert (world.source / "file").read_bytes() == b"content"
+    assert [path.name for path in world.source.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_devices_and_programs_of_users_are_none_here(world: JailWorld, side: str) -> None:
+    tree = world.source if side == "source" else world.target
+    os.mknod(tree / "zero", 0o20666, os.makedev(1, 5))
+    (tree / "program").write_bytes(Path("/bin/true").read_bytes())
+    (tree / "program").chmod(0o755)
+    ran = world.run(f"read -n 1 < /{side}/zero; /{side}/program")
+    assert ran.returncode == 126
+    assert ran.stderr.count(b"Permission denied") == 2
+
+
+def test_there_is_no_proc_no_network_and_no_other_process(world: JailWorld) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        there = f"/dev/tcp/127.0.0.1/{server.getsockname()[1]}"
+        assert subprocess.run([BASH, "-c", f": < {there}"], check=False).returncode == 0, "out here it is"
+        ran = world.run(
+            f"[[ -e /proc || -e /sys ]] && echo there; {{ : < {there}; }} 2>/dev/null && echo there; echo $$"
+        )
+    assert ran.stdout == b"1\n"
+    with world.running() as inside:
+        own = Path("/proc/self/ns")
+        for name in ("mnt", "pid", "net", "ipc"):
+            assert (inside.proc / "ns" / name).readlink() != (own / name).readlink(), name
+        assert (inside.proc / "net" / "route").read_text().count("\n") <= 1, "no route but the heading"
+
+
+def test_what_copying_does_not_need_is_dropped(world: JailWorld) -> None:
+    """Also what the caller lets its programs inherit, which the bounding set alone would not stop."""
+    before = ("setpriv", "--inh-caps=+net_admin", "--ambient-caps=+net_admin")
+    with world.running(before=before) as inside:
+        outer = Inside(popen=inside.popen, pid=inside.popen.pid)
+        assert NET_ADMIN in outer.capabilities("CapAmb"), "the caller did hand it on"
+        for name in ("CapEff", "CapPrm", "CapBnd"):
+            # A container may have less than root elsewhere.
+            assert inside.capabilities(name) == KEPT & outer.capabilities("CapBnd"), name
+        for name in ("CapInh", "CapAmb"):
+            assert inside.capabilities(name) == set(), name
+        assert inside.status()["NoNewPrivs"] == "1"
+
+
+def test_a_killed_program_is_told_as_killed(world: JailWorld) -> None:
+    with world.running() as inside:
+        os.kill(inside.pid, signal.SIGKILL)
+        assert inside.popen.wait() == -signal.SIGKILL
+
+
+def test_a_program_that_breaks_is_told_as_broken(world: JailWorld) -> None:
+    source, program = world.scratch / "trap.c", world.scratch / "trap"
+    source.write_text("int main(void) { __builtin_trap(); }\n")
+    subprocess.run(["gcc", "-static", "-o", program, source], check=True)
+    ran = world.ask(b"--file", os.fsencode(program), b"--", os.fsencode(program), before=("prlimit", "--core=0"))
+    assert ran.returncode in (-signal.SIGILL, -signal.SIGTRAP)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_the_program_decides_how_it_ends(world: JailWorld, number: signal.Signals) -> None:
+    # Bash may miss a signal that comes right before a read without a limit.
+    script = f"trap 'exit 7' {int(number)}; echo up; until read -t 0.1 line; do :; done"
+    with world.running(script) as inside:
+        outer = Inside(popen=inside.popen, pid=inside.popen.pid)
+        until(lambda: bool(int(outer.status()["SigIgn"], 16) >> (number - 1) & 1))
+        os.kill(outer.pid, number)  # to the one outside alone: nothing ends
+        os.killpg(inside.popen.pid, number)
+        assert inside.popen.wait() == 7
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_MS / 1000
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.001)
+
+
+def test_its_reader_sees_the_end_of_its_output(world: JailWorld) -> None:
+    with world.running("echo up; exec 1>&-; read line; exit 5") as inside:
+        assert inside.popen.stdout is not None
+        assert inside.popen.stdout.read() == b""
+        assert inside.popen.poll() is None
+        assert inside.go_on() == 5
+
+
+def test_with_the_one_outside_it_dies(world: JailWorld) -> None:
+    with world.running() as inside:
+        dead = until_dead(inside.pid)
+        inside.popen.kill()
+        assert dead()
+
+
+def test_with_its_parent_all_of_it_dies(world: JailWorld) -> None:
+    launcher = '"$@" <&0 & echo $!; wait'
+    script = b"trap '' TERM HUP INT; echo up; read line"
+    confined = (*world.argv, *world.options(), *world.files, b"--", BASH, b"-c", script)
+    pipe = subprocess.PIPE
+    argv: list[str | bytes] = [BASH, "-c", launcher, "launcher", *confined]
+    with subprocess.Popen(argv, env=ENVIRONMENT, stdin=pipe, stdout=pipe) as parent:
+        assert parent.stdout is not None
+        words = {parent.stdout.readline(), parent.stdout.readline()}
+        (outer,) = (int(word) for word in words - {b"up\n"})
+        dead = (until_dead(outer), until_dead(only_child(outer)))
+        parent.kill()
+        assert [one() for one in dead] == [True, True]
+
+
+def until_dead(pid: int) -> Callable[[], bool]:
+    """Waits for the end of a process that is not ours."""
+    fd = os.pidfd_open(pid)
+
+    def wait() -> bool:
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        try:
+            return bool(poll.poll(DEADLINE_MS))
+        finally:
+            os.close(fd)
+
+    return wait
+
+
+def test_the_parent_has_to_be_the_one_that_asked(world: JailWorld) -> None:
+    true = (*world.files, b"--", BASH, b"-c", b":")
+    assert world.ask(b"--parent", b"%d" % os.getpid(), *true).returncode == 0
+    ran = world.ask(b"--parent", b"1", *true)
+    assert (ran.returncode, ran.stderr) == (
+        JAIL_FAILED,
+        said("namespace", 0, "the program that asked for this stream is gone"),
+    )
+
+
+USAGES: dict[str, tuple[bytes, ...]] = {
+    "no program": (),
+    "an option without a value": (b"--tree",),
+    "an unknown option": (b"--colour", b"red", b"--", BASH),
+    "the parent is not a process number": (b"--parent", b"1x", b"--", BASH),
+}
+
+
+@pytest.mark.parametrize("text", USAGES)
+def test_what_cannot_be_asked_for(world: JailWorld, text: str) -> None:
+    ran = world.ask(*USAGES[text])
+    assert (ran.returncode, ran.stderr) == (JAIL_FAILED, said("usage", 0, text))
+
+
+@pytest.mark.parametrize("tree", [b"home/../../etc", b"..", b"home//x", b"./home", b"home/", b"/home"])
+def test_a_tree_that_is_no_plain_path(world: JailWorld, tree: bytes) -> None:
+    ran = world.run(":", tree=tree)
+    assert (ran.returncode, ran.stderr) == (JAIL_FAILED, said("usage", 0, "the tree is not a plain relative path"))
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("instead", ["nothing", "symlink", "symlink above", "file", "no root", "root is a file"])
+def test_trees_that_are_not_there(world: JailWorld, side: str, instead: str) -> None:
+    root, tree = (world.source_root, world.source) if side == "source" else (world.target_root, world.target)
+    moved, code = {
+        "nothing": (tree, 2),
+        "symlink": (tree, 20),  # ENOTDIR, as O_DIRECTORY is asked for as well
+        "symlink above": (tree.parent, 20),
+        "file": (tree, 20),
+        "no root": (root, 2),
+        "root is a file": (root, 20),
+    }[instead]
+    elsewhere = world.scratch / "elsewhere"
+    moved.rename(elsewhere)
+    if "symlink" in instead:
+        moved.symlink_to(elsewhere)
+    elif "file" in instead:
+        moved.write_bytes(b"")
+    ran = world.run("echo x > /target/x")
+    of_root = "root" in instead
+    text = "the root of the file system cannot be opened" if of_root else "the tree cannot be opened"
+    step = f"{side}-{'root' if of_root else 'tree'}"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (JAIL_FAILED, b"", said(step, code, text))
+    message = jail_message(ran.stderr)
+    assert message is not None
+    assert (message.step, message.errno) == (step, code)
+
+
+def test_programs_that_are_not_there(world: JailWorld) -> None:
+    for words, code, text in (
+        ((b"--file", b"/no/such/file", b"--", BASH), 2, "a file of the program cannot be opened"),
+        ((b"--file", b"/usr", b"--", BASH), 0, "a file of the program is not a regular file"),
+        ((b"--", BASH), 2, "the program cannot be started"),
+        ((*world.files, b"--", b"/dev/null"), 13, "the program cannot be started"),
+    ):
+        ran = world.ask(*words)
+        assert (ran.returncode, ran.stderr) == (JAIL_FAILED, said("program", code, text)), words
+
+
+def test_without_root_nothing_runs(world: JailWorld) -> None:
+    world.scratch.chmod(0o755)
+    before = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs")
+    ran = world.ask(*world.files, b"--", BASH, b"-c", b"echo ran", before=before)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (JAIL_FAILED, b"", said("namespace", 1, "unshare"))
+
+
+def test_it_confines_itself(world: JailWorld) -> None:
+    ran = world.ask(*world.options(), b"--file", world.argv[0], b"--", world.argv[0], b"--version")
+    assert (ran.returncode, ran.stdout) == (0, b"migrator-native 1\n")
+
+
+def test_scripts_see_the_installed_programs_their_directory_and_nothing_else_of_the_machine(world: JailWorld) -> None:
+    script = b"ls -A /; ls -A /etc; cut -d' ' -f5-6 /proc/self/mountinfo; echo written > /work/file"
+    work = world.scratch / "work"
+    work.mkdir()
+    system = (b"--system", os.fsencode(work), b"--", b"/bin/sh", b"-c", script)
+    ran = world.ask(*world.options(), *system)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert (work / "file").read_text() == "written\n"
+    lines = ran.stdout.decode().splitlines()
+    mounts = dict(line.split(" ") for line in lines if line.startswith("/"))
+    top = {*("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr"), *("etc", "dev", "proc", "tmp", "source")}
+    assert {line for line in lines if line[0] != "/"} <= {*top, "target", "work", "alternatives", "perl", "ld.so.cache"}
+    assert {place for place, options in mounts.items() if options.startswith("rw")} == {"/target", "/work", "/tmp"}
+    assert all("nosuid" in options for options in mounts.values())
+    assert {place for place, options in mounts.items() if "nodev" not in options} == {"/dev/null", "/dev/urandom"}
+    assert {"/", "/source", "/target", "/work", "/tmp", "/proc"} <= {
+        place for place, options in mounts.items() if "noexec" in options
+    }
+    ran = world.ask(b"--system", b"/no/such/directory", b"--", b"/bin/sh")
+    assert (ran.returncode, ran.stderr[:28]) == (JAIL_FAILED, b"migrator-jail: namespace: 2:")

@@ -1,0 +1,420 @@
+"""What everybody who starts programs relies on; run against every adapter of the port."""
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from migrator.core.errors import ToolFailed
+from migrator.hosts import proc as ending
+from migrator.hosts.connection import Transport
+from migrator.hosts.model import ProcessIdentity
+from migrator.hosts.ports import Command, Completed, Processes
+from migrator.hosts.proc import TOKEN_VARIABLE, carriers
+from migrator.hosts.process import LocalProcesses
+from migrator.hosts.remote import RemoteHost
+from tests.support.local_pipe import LocalPipe
+
+PYTHON = os.fsencode(sys.executable)
+DEADLINE_S = 600.0
+
+
+LIMIT_BYTES = 50_000_000
+Result = TypeVar("Result")
+loops: list[asyncio.Runner] = []
+
+
+@pytest.fixture(autouse=True)
+def runner() -> Iterator[asyncio.Runner]:
+    """One event loop for all of a test: connections belong to theirs."""
+    with asyncio.Runner() as made:
+        loops.append(made)
+        yield made
+        loops.pop()
+
+
+def in_loop(work: Coroutine[Any, Any, Result]) -> Result:
+    return loops[-1].run(work)
+
+
+@pytest.fixture(params=["local", "pipe", "ssh"])
+def processes(request: pytest.FixtureRequest, runner: asyncio.Runner) -> Iterator[Processes]:
+    if request.param == "local":
+        yield LocalProcesses(grace_s=0.3, output_limit_bytes=LIMIT_BYTES)
+        return
+    transport: Transport = LocalPipe()
+    if request.param == "ssh":
+        transport = request.getfixturevalue("sshd").transport()
+    host = RemoteHost(transport, grace_s=0.3, output_limit_bytes=LIMIT_BYTES)
+    yield host.processes
+    runner.run(host.close())
+
+
+@pytest.fixture
+def token(processes: Processes) -> Iterator[str]:
+    """A token of this test alone; what still carries it afterwards is ended."""
+    value = secrets.token_hex(16)
+    yield value
+    assert in_loop(processes.end(value, grace_s=0.0))
+
+
+def start_alone(argv: Sequence[bytes], token: str) -> int:
+    """Start what an earlier run may have left behind: a process with a token that nobody here holds; its pid."""
+    null = subprocess.DEVNULL
+    environment = os.environ | {TOKEN_VARIABLE: token}
+    started = subprocess.Popen(argv, stdin=null, stdout=null, stderr=null, env=environment, start_new_session=True)
+    threading.Thread(target=started.wait, daemon=True).start()
+    return started.pid
+
+
+def run(processes: Processes, *argv: bytes, **options: object) -> Completed:
+    return in_loop(processes.run(Command(argv=argv, **options)))  # type: ignore[arg-type]
+
+
+def shell(script: str) -> tuple[bytes, ...]:
+    return (b"sh", b"-c", script.encode())
+
+
+async def until(condition: Callable[[], Awaitable[object]]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not await condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        await asyncio.sleep(0.01)
+
+
+async def ignore_output(
+    processes: Processes, command: Command, on_start: Callable[[ProcessIdentity], None]
+) -> Completed:
+    return await processes.stream(command, on_start=on_start, on_stdout=lambda _: None, on_stderr=lambda _: None)
+
+
+def test_output_and_exit_code(processes: Processes) -> None:
+    completed = run(processes, *shell("printf out; printf err >&2; exit 7"))
+    assert completed == Completed(exit_code=7, stdout=b"out", stderr=b"err", timed_out=False)
+
+
+def test_one_output_keeps_the_order_of_what_is_said() -> None:
+    lines = "".join(f"echo {number} {'>&2' if number % 2 else ''};" for number in range(200))
+    completed = run(LocalProcesses(one_output=True), *shell(lines))
+    assert completed.stdout.split() == [b"%d" % number for number in range(200)]
+    assert completed.stderr == b""
+
+
+def test_a_signal_is_a_negative_exit_code(processes: Processes) -> None:
+    assert run(processes, *shell("kill -USR1 $$")).exit_code == -signal.SIGUSR1
+
+
+def test_arguments_are_bytes(processes: Processes) -> None:
+    odd = bytes(range(1, 256))
+    assert run(processes, b"printf", b"%s", odd).stdout == odd
+
+
+def test_the_environment_holds_nothing_else(processes: Processes, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_CALLER", "1")
+    completed = run(processes, b"env", b"-0", environment={"MORE": "2"}, token=token)
+    variables = dict(line.split(b"=", 1) for line in completed.stdout.split(b"\0") if line)
+    assert variables.keys() == {b"PATH", b"LC_ALL", b"MORE", b"MIGRATOR_TOKEN"}
+    assert variables[b"LC_ALL"] == b"C"
+    assert variables[b"MIGRATOR_TOKEN"] == token.encode()
+
+
+def test_no_descriptor_is_inherited(processes: Processes) -> None:
+    with open(os.devnull, "rb") as file:
+        os.set_inheritable(file.fileno(), True)
+        script = "import json, os; print(json.dumps(sorted(int(n) for n in os.listdir('/proc/self/fd'))))"
+        # The listing itself holds one.
+        assert json.loads(run(processes, PYTHON, b"-c", script.encode()).stdout) == [0, 1, 2, 3]
+
+
+def test_a_lot_of_input_and_output_at_once(processes: Processes) -> None:
+    content = os.urandom(8_000_000)
+    assert run(processes, b"cat", stdin=content).stdout == content
+
+
+def test_input_that_nobody_reads(processes: Processes) -> None:
+    assert run(processes, b"true", stdin=b"x" * 5_000_000).exit_code == 0
+
+
+def test_no_input_is_the_end_of_input(processes: Processes) -> None:
+    assert run(processes, b"cat").stdout == b""
+
+
+def test_a_program_that_is_not_there(processes: Processes) -> None:
+    with pytest.raises(ToolFailed, match="no-such-program") as caught:
+        run(processes, b"/no-such-program\n")
+    assert caught.value.hint
+
+
+def test_a_time_limit_ends_the_whole_group(processes: Processes, token: str) -> None:
+    script = "trap '' TERM; echo started; sleep 1000 & sleep 1000"
+    for timeout_s in (0.5, 5.0, 60.0):
+        completed = run(processes, *shell(script), timeout_s=timeout_s, token=token)
+        assert completed.timed_out
+        assert not in_loop(processes.survivors([token]))
+        if completed.stdout:  # a slow machine may not have come so far
+            break
+    assert completed.exit_code == -signal.SIGKILL
+    assert completed.stdout == b"started\n"
+
+
+def test_too_much_output_ends_it(token: str) -> None:
+    processes = LocalProcesses(grace_s=0.3, output_limit_bytes=100_000)
+    with pytest.raises(ToolFailed, match="100000 bytes"):
+        run(processes, b"yes", token=token, timeout_s=None)
+    assert not in_loop(processes.survivors([token]))
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "sleep 1000",
+        "trap '' TERM INT HUP; sleep 1000 & while :; do sleep 1000; done",
+        "setsid sleep 1000 & setsid sh -c 'trap \"\" TERM; sleep 1000; sleep 1000' & sleep 1000",
+        "(sleep 1000 &) ; exec sleep 1000",
+    ],
+    ids=["plain", "deaf", "other-sessions", "orphan"],
+)
+def test_cancellation_leaves_nothing(processes: Processes, token: str, script: str) -> None:
+    async def cancel() -> None:
+        started: list[ProcessIdentity] = []
+        command = Command(argv=shell(script), token=token, timeout_s=None)
+        task = asyncio.create_task(ignore_output(processes, command, started.append))
+
+        async def all_started() -> bool:
+            return len((await processes.survivors([token])).get(token, ())) >= 1 + script.count("&")
+
+        await until(all_started)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not (await processes.survivors([token]))
+        assert started
+
+    in_loop(cancel())
+
+
+def test_cancelling_again_and_again_does_not_leave_it_either(processes: Processes, token: str) -> None:
+    async def cancel() -> None:
+        script = "trap '' TERM; sleep 1000 & while :; do sleep 1000; done"
+        task = asyncio.create_task(processes.run(Command(argv=shell(script), token=token, timeout_s=None)))
+        await until(lambda: processes.survivors([token]))
+        while not task.done():
+            task.cancel()
+            await asyncio.sleep(0.01)
+        assert task.cancelled()
+        assert not (await processes.survivors([token]))
+
+    in_loop(cancel())
+
+
+def test_cancellation_before_the_start_starts_nothing(processes: Processes, token: str) -> None:
+    async def cancel() -> None:
+        task = asyncio.create_task(processes.run(Command(argv=(b"sleep", b"1000"), token=token)))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not (await processes.survivors([token]))
+
+    in_loop(cancel())
+
+
+@pytest.mark.parametrize("where", ["on_start", "on_stdout", "on_stderr"])
+def test_a_callback_that_raises_ends_it(processes: Processes, token: str, where: str) -> None:
+    class Trouble(Exception):
+        pass
+
+    def fail(_: object) -> None:
+        raise Trouble
+
+    callbacks: dict[str, Callable[..., None]] = {
+        name: fail if name == where else lambda _: None for name in ("on_start", "on_stdout", "on_stderr")
+    }
+    command = Command(argv=shell("echo out; echo err >&2; sleep 1000"), token=token, timeout_s=None)
+    with pytest.raises(Trouble):
+        in_loop(processes.stream(command, **callbacks))
+    assert not in_loop(processes.survivors([token]))
+
+
+def test_output_comes_in_pieces_as_it_is_written(processes: Processes, tmp_path: Path) -> None:
+    async def follow() -> None:
+        seen = bytearray()
+        gate, path = asyncio.Event(), tmp_path / "gate"
+        os.mkfifo(path)
+
+        def on_stdout(piece: bytes) -> None:
+            seen.extend(piece)
+            gate.set()
+
+        command = Command(argv=shell(f"printf one; read line < {path}; printf two"), timeout_s=DEADLINE_S)
+        task = asyncio.create_task(
+            processes.stream(command, on_start=lambda _: None, on_stdout=on_stdout, on_stderr=lambda _: None)
+        )
+        try:
+            await asyncio.wait_for(gate.wait(), DEADLINE_S)
+            assert bytes(seen) == b"one"
+            await asyncio.to_thread(_write_line, path)
+            completed = await task
+        finally:
+            path.unlink()
+        assert bytes(seen) == b"onetwo"
+        assert (completed.stdout, completed.stderr) == (b"", b"")
+
+    in_loop(follow())
+
+
+def _write_line(path: Path) -> None:
+    with path.open("wb") as file:
+        file.write(b"go\n")
+
+
+def test_a_daemon_that_keeps_the_pipes_does_not_keep_us(processes: Processes, token: str) -> None:
+    completed = run(processes, *shell("setsid sleep 1000 & echo up"), token=token)
+    assert completed.stdout == b"up\n"
+    assert not completed.timed_out
+    assert len(in_loop(processes.survivors([token]))[token]) == 1
+
+
+def test_a_process_is_known_again(processes: Processes, token: str) -> None:
+    started: list[ProcessIdentity] = []
+
+    async def look() -> None:
+        command = Command(argv=(b"sleep", b"1000"), token=token, timeout_s=None)
+        task = asyncio.create_task(ignore_output(processes, command, started.append))
+        await until(lambda: processes.survivors([token]))
+        assert (await processes.survivors([token, "another"])) == {token: tuple(started)}
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    in_loop(look())
+    assert started[0].pid > 1
+    assert started[0].start_ticks > 0
+    assert len(started[0].boot_id) == 36
+
+
+def test_the_end_of_one_token_leaves_others_alone(processes: Processes, token: str) -> None:
+    other = secrets.token_hex(16)
+    try:
+        mine, theirs = (start_alone((b"sleep", b"1000"), each) for each in (token, other))
+        found = in_loop(processes.survivors([token, other]))
+        assert {each: [one.pid for one in left] for each, left in found.items()} == {token: [mine], other: [theirs]}
+        assert in_loop(processes.end(token, grace_s=1.0))
+        assert in_loop(processes.survivors([token, other])) == {other: found[other]}
+        assert in_loop(processes.end(token, grace_s=1.0)), "may be called again"
+    finally:
+        assert in_loop(processes.end(other, grace_s=0.0))
+
+
+def test_a_token_is_matched_whole(processes: Processes, token: str) -> None:
+    start_alone((b"sleep", b"1000"), token)
+    assert not in_loop(processes.survivors([token[:-1], token + "0", ""]))
+
+
+def test_what_starts_others_while_it_is_ended_is_ended_too(processes: Processes, token: str) -> None:
+    script = "trap 'setsid sleep 1000 & setsid sleep 1000' TERM; while :; do sleep 0.1; done"
+    start_alone(shell(script), token)
+    assert in_loop(processes.end(token, grace_s=0.5))
+    assert not in_loop(processes.survivors([token]))
+
+
+def test_a_relay_is_seen_at_every_look(processes: Processes, token: str, tmp_path: Path) -> None:
+    """Each process starts the next one and ends itself: at no time is there none."""
+    relay, done = tmp_path / "relay", tmp_path / "done"
+    relay.write_text(f'[ "$1" = 0 ] || {{ sh "$0" $(($1 - 1)) & exit; }}\ntouch {done}\nexec sleep 1000\n')
+    looks = 0
+    while not looks:  # it may be through before the first look
+        start_alone((b"sh", os.fsencode(relay), b"300"), token)
+        try:
+            while not done.exists():
+                assert in_loop(processes.survivors([token])), f"none was seen in look {looks}"
+                looks += 1
+        finally:
+            assert in_loop(processes.end(token, grace_s=0.1))
+        done.unlink()
+
+
+def test_many_at_once(processes: Processes) -> None:
+    async def many() -> list[Completed]:
+        commands = [Command(argv=(b"cat",), stdin=b"%d" % number * 1000) for number in range(30)]
+        return list(await asyncio.gather(*(processes.run(command) for command in commands)))
+
+    assert [completed.stdout for completed in in_loop(many())] == [b"%d" % number * 1000 for number in range(30)]
+
+
+def test_what_cannot_be_ended_is_said(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
+    """A process that hangs in the kernel takes no signal: as here, where none is sent."""
+    monkeypatch.setattr(ending, "send_signal", lambda *_: None)
+    monkeypatch.setattr(ending, "KILL_WAIT_S", 0.05)
+    processes = LocalProcesses(grace_s=0.05)
+    start_alone((b"sleep", b"1000"), token)
+    assert not in_loop(processes.end(token, grace_s=0.05))
+    monkeypatch.undo()
+    assert in_loop(processes.end(token, grace_s=1.0))
+
+
+def test_a_slow_reader_holds_a_fast_program(processes: Processes, token: str) -> None:
+    """What is on its way stays bounded, however much the program has to say, and nothing is lost."""
+    size_bytes = 60_000_000
+
+    async def hold() -> tuple[int, int]:
+        taken, written_when_held = 0, -1
+
+        async def slow(piece: bytes) -> None:
+            nonlocal taken, written_when_held
+            taken += len(piece)
+            if written_when_held < 0:
+                written_when_held = await _written_until_it_waits(token)
+
+        command = Command(argv=(b"head", b"-c", b"%d" % size_bytes, b"/dev/zero"), token=token, timeout_s=None)
+        completed = await processes.stream(command, on_start=lambda _: None, on_stdout=slow, on_stderr=lambda _: None)
+        assert completed.exit_code == 0
+        return taken, written_when_held
+
+    taken, written_when_held = in_loop(hold())
+    assert taken == size_bytes
+    assert 0 < written_when_held < 8 << 20
+
+
+def test_a_slow_reader_gets_all_of_a_program_that_has_ended(processes: Processes, token: str) -> None:
+    """What its pipes hold when it ends is not lost."""
+
+    async def hold() -> int:
+        taken = 0
+
+        async def slow(piece: bytes) -> None:
+            nonlocal taken
+            if not taken:
+                await until(lambda: _none_left(processes, token))
+            taken += len(piece)
+
+        command = Command(argv=shell("printf one; printf two >&2; head -c 60000 /dev/zero"), token=token)
+        await processes.stream(command, on_start=lambda _: None, on_stdout=slow, on_stderr=lambda _: None)
+        return taken
+
+    assert in_loop(hold()) == 60_003
+
+
+async def _none_left(processes: Processes, token: str) -> bool:
+    return not await processes.survivors([token])
+
+
+async def _written_until_it_waits(token: str) -> int:
+    """How much the token's process has written, once it does not go on."""
+    before = -1
+    while True:
+        (carrier,) = carriers([token])[token]
+        lines = Path(f"/proc/{carrier.pid}/io").read_text().split("\n")  # noqa: ASYNC240 - it does not block
+        written = int(next(line for line in lines if line.startswith("wchar:")).split()[1])
+        if written == before:
+            return written
+        before = written
+        await asyncio.sleep(0.2)

@@ -1,0 +1,60 @@
+"""The contracts of hosts and executors, over a node of a real Slurm cluster."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from migrator.hosts.local import LocalHost
+from tests.hosts import test_executors, test_hosts
+from tests.hosts.test_executors import TestConfined, World
+from tests.hosts.test_hosts import Reached
+from tests.support.slurm import Slurm, missing_for_slurm, running_slurm, suite_over
+
+pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
+globals().update(suite_over(test_hosts, "reached"), **suite_over(test_executors, "world"))
+__all__ = ["TestConfined"]
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Slurm]:
+    """One cluster for all of them."""
+    if reason := missing_for_slurm():
+        pytest.skip(f"needs a real Slurm: {reason}")
+    with running_slurm() as made:
+        yield made
+
+
+@pytest.fixture
+def reached(slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reached]:
+    """A node, reached; its job is gone afterwards."""
+    monkeypatch.setenv("SLURM_CONF", str(slurm.config))
+    hosts = slurm.hosts()
+    made = Reached(LocalHost())
+    made.host = made.do(hosts.reach("slurm-1"))
+    yield made
+    made.do(hosts.close())
+    made.close()
+    assert not slurm.jobs()
+    assert not slurm.far_ends()
+
+
+@pytest.fixture
+def world(slurm: Slurm, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """An executor on a node."""
+    monkeypatch.setenv("SLURM_CONF", str(slurm.config))
+    hosts = slurm.hosts()
+    runner = asyncio.Runner()
+    made = World(scratch, runner.run(hosts.reach("slurm-1")), runner=runner)
+    yield made
+    made.in_loop(hosts.close())
+    made.close()
+    assert not slurm.jobs()
+
+
+def test_the_job_is_known(reached: Reached, slurm: Slurm) -> None:
+    facts = reached.do(reached.host.facts())
+    assert slurm.jobs() == {facts.job: "RUNNING"}
+    assert (facts.name, facts.node_name) == ("slurm-1", os.uname().nodename)

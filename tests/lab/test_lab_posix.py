@@ -1,0 +1,264 @@
+"""The lab of plain directories, and users at work: everything that differs afterwards is in the journal."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator.core.errors import Refused, UsageError
+from migrator.hosts.process import LocalProcesses
+from migrator.lab import gluster_wrapper
+from migrator.lab.churn import ChurnSummary, lab_churn, read_journal
+from migrator.lab.down import aside_name, lab_down
+from migrator.lab.model import LabKind, LabPhase, LabSpec, LabState
+from migrator.lab.record import read_record
+from migrator.lab.up import lab_up
+from tests.cluster.handle import WallClock
+from tests.support.lab_facts import walk
+
+SPEC = LabSpec(
+    directory=b"", kind=LabKind.POSIX, users=4, files=200, data_bytes=2_000_000, reference_time_s=1_750_000_000
+)
+
+
+def bring_up(directory: Path, **fields: int) -> LabState:
+    spec = replace(SPEC, directory=os.fsencode(directory), **fields)  # type: ignore[arg-type]
+    return asyncio.run(lab_up(spec, LocalProcesses(), WallClock()))
+
+
+def take_down(directory: Path) -> bool:
+    return asyncio.run(lab_down(os.fsencode(directory), LocalProcesses(), WallClock()))
+
+
+def churn(state: LabState, journal: Path, operations: int, seed: int = 1) -> ChurnSummary:
+    async def work() -> ChurnSummary:
+        return await lab_churn(
+            state.source,
+            state.trees,
+            journal=os.fsencode(journal),
+            rate_per_s=1e6,
+            seed=seed,
+            clock=WallClock(),
+            stop=asyncio.Event(),
+            operations=operations,
+        )
+
+    return asyncio.run(work())
+
+
+def comparable(state: LabState) -> dict[bytes, object]:
+    return {path: fact.comparable for path, fact in walk(state.source).items()}
+
+
+def test_up_and_down(scratch: Path) -> None:
+    state = bring_up(scratch / "lab")
+    assert len(state.trees) == 4
+    assert state.phase is LabPhase.UP
+    assert read_record(state.spec.directory) == state
+    document = tomllib.loads(Path(os.fsdecode(state.site_file)).read_text())
+    assert document["source"] == {"kind": "posix", "mount": os.fsdecode(state.source)}
+    found = walk(state.source)
+    assert {
+        b"home/" + path.split(b"/")[1] for path in found if path.count(b"/") > 1 and path.startswith(b"home")
+    } == set(state.trees)
+    assert b"shared/reference.dat" in found
+    assert max(map(len, found)) > 5000
+    if os.geteuid() == 0:
+        assert {found[tree].status.st_uid for tree in state.trees} == {20001, 20002, 20003, 20004}
+    assert take_down(scratch / "lab")
+    assert list(scratch.iterdir()) == []
+    assert not take_down(scratch / "lab")
+
+
+def test_equal_seeds_give_equal_labs(scratch: Path) -> None:
+    def without_the_mount(state: LabState) -> dict[bytes, object]:
+        return {path: fact for path, fact in comparable(state).items() if b"symlink-into-source" not in path}
+
+    first, second = bring_up(scratch / "one"), bring_up(scratch / "two")
+    assert without_the_mount(first) == without_the_mount(second)
+    other = bring_up(scratch / "three", seed=2)
+    assert without_the_mount(first) != without_the_mount(other)
+
+
+def test_what_is_no_lab_is_left_alone(scratch: Path) -> None:
+    (scratch / "data").mkdir()
+    (scratch / "data" / "thesis").write_text("x")
+    with pytest.raises(Refused, match="is no lab"):
+        take_down(scratch / "data")
+    with pytest.raises(Refused, match="not empty"):
+        bring_up(scratch / "data")
+    (scratch / "data" / "lab.json").write_text('{"format": "another"}')
+    with pytest.raises(Refused, match="cannot be read"):
+        take_down(scratch / "data")
+    assert (scratch / "data" / "thesis").exists()
+    with pytest.raises(UsageError, match="users"):
+        bring_up(scratch / "lab", users=0)
+    assert not (scratch / "lab").exists()
+
+
+def test_a_lab_that_was_moved_is_refused(scratch: Path) -> None:
+    bring_up(scratch / "lab", files=5)
+    (scratch / "lab").rename(scratch / "moved")
+    with pytest.raises(Refused, match="was made as"):
+        take_down(scratch / "moved")
+    (scratch / "moved").rename(scratch / "lab")
+    assert take_down(scratch / "lab")
+
+
+def test_down_goes_on_after_a_crash_of_itself_and_before_the_record(scratch: Path) -> None:
+    bring_up(scratch / "lab", files=5)
+    # `down` was killed while it removed the directory, an earlier `up` before its directory was in place.
+    (scratch / "lab").rename(os.fsdecode(aside_name(os.fsencode(scratch / "lab"), "abc")))
+    Path(os.fsdecode(aside_name(os.fsencode(scratch / "lab"), "def"))).mkdir()
+    assert not take_down(scratch / "lab")
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.needs_root
+def test_without_root_a_lab_works_and_says_what_it_lacks(scratch: Path) -> None:
+    home = scratch / "home"
+    home.mkdir()
+    os.chown(home, 20001, 20001)
+    program = (
+        "import asyncio, os, sys\n"
+        "from tests.lab.test_lab_posix import bring_up, take_down\n"
+        "from pathlib import Path\n"
+        "os.setgroups([]); os.setresgid(20001, 20001, 20001); os.setresuid(20001, 20001, 20001)\n"
+        "lab = Path(sys.argv[1]) / 'lab'\n"
+        "print('\\n'.join(bring_up(lab).notes))\n"
+        "assert take_down(lab)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(home)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "without root every file belongs to whoever brought the lab up" in done.stdout
+    assert "character-device" in done.stdout
+    assert list(home.iterdir()) == []
+
+
+def test_what_differs_after_a_churn_is_what_its_journal_names(scratch: Path) -> None:
+    state = bring_up(scratch / "lab")
+    before = comparable(state)
+    summary = churn(state, scratch / "journal", 600)
+    after = comparable(state)
+    touched = read_journal(os.fsencode(scratch / "journal"))
+    different = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+    assert len(different) > 200
+    assert {path for path in different if not touched.covers(path)} == set()
+    assert sum(summary.operations.values()) == 600
+    assert summary.refused < 60
+    done = {kind for kind, count in summary.operations.items() if count}
+    assert {"create", "append", "overwrite", "rename", "rename-elsewhere", "link", "delete", "chmod"} <= done
+    assert {"make-directory", "rename-directory", "remove-directory", "replace", "truncate"} <= done
+    # A journal that named everything would pass the test above, too.
+    assert len([path for path in before if touched.covers(path)]) < len(before) * 0.9
+
+
+def test_equal_seeds_give_equal_churns(scratch: Path) -> None:
+    journals = []
+    for name in ("one", "two"):
+        state = bring_up(scratch / name, files=60)
+        churn(state, scratch / f"{name}.journal", 150)
+        journals.append((scratch / f"{name}.journal").read_bytes())
+    assert journals[0] == journals[1]
+
+
+def test_a_churn_stops_when_it_is_told_and_keeps_its_rate(scratch: Path) -> None:
+    state = bring_up(scratch / "lab", files=40)
+
+    async def work() -> ChurnSummary:
+        stop = asyncio.Event()
+        clock = CountingClock(stop, after=5)
+        return await lab_churn(
+            state.source,
+            state.trees,
+            journal=os.fsencode(scratch / "journal"),
+            rate_per_s=10.0,
+            seed=1,
+            clock=clock,
+            stop=stop,
+        )
+
+    summary = asyncio.run(work())
+    # One operation at once, then one for each tenth of a second that the clock shows.
+    assert sum(summary.operations.values()) == 5
+    assert read_journal(os.fsencode(scratch / "journal")).operations <= 5
+
+
+def test_a_churn_of_what_is_not_there_is_a_usage_error(scratch: Path) -> None:
+    state = bring_up(scratch / "lab", files=40)
+    with pytest.raises(UsageError, match="home/nope is no directory"):
+        churn(replace(state, trees=(b"home/nope",)), scratch / "journal", 1)
+    assert not (scratch / "journal").exists()
+    with pytest.raises(UsageError, match="there is no directory above it"):
+        churn(state, scratch / "nowhere" / "journal", 1)
+
+
+def test_a_tree_that_the_lab_has_not_is_a_usage_error_of_the_command(scratch: Path) -> None:
+    state = bring_up(scratch / "lab", files=40)
+    lab = ("lab", "churn", "--dir", str(scratch / "lab"), "--operations", "1")
+    done = call(*lab, "--tree", "home/nope")
+    assert done.returncode == 2, done.stderr
+    assert "has no user tree home/nope" in done.stderr
+    done = call(*lab, "--tree", os.fsdecode(state.trees[0]) + "/")
+    assert done.returncode == 0, done.stderr
+
+
+def test_whatever_names_the_way_down_names_the_labs_own_directory(scratch: Path) -> None:
+    directory = scratch / "lab"
+    down = f"migrator lab down --dir {directory}"
+    state = bring_up(directory, files=40)
+    assert down in Path(os.fsdecode(state.site_file)).read_text(encoding="utf-8")
+    with pytest.raises(Refused) as caught:
+        bring_up(directory)
+    assert down in caught.value.hint
+    (directory / "bin").mkdir()
+    wrapper = directory / "bin" / "gluster"
+    wrapper.write_bytes(Path(gluster_wrapper.__file__).read_bytes())
+    record = json.loads((directory / "lab.json").read_text(encoding="ascii"))
+    (directory / "lab.json").write_text(json.dumps(record | {"hosts": [{"holder_pid": None, "namespace": "none"}]}))
+    done = subprocess.run([sys.executable, "-IS", wrapper], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert down in done.stderr
+
+
+def call(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([sys.executable, "-m", "migrator", *arguments], capture_output=True, text=True, check=False)
+
+
+class CountingClock:
+    """A clock that moves only when somebody sleeps, and says stop after so many times."""
+
+    def __init__(self, stop: asyncio.Event, after: int) -> None:
+        self._stop = stop
+        self._left = after
+        self._now_s = 0.0
+
+    def now_s(self) -> float:
+        return self._now_s
+
+    def monotonic_s(self) -> float:
+        return self._now_s
+
+    async def sleep(self, duration_s: float) -> None:
+        self._now_s += duration_s
+        self._left -= 1
+        if not self._left:
+            self._stop.set()
+
+
+def test_a_cut_off_line_of_a_journal_does_not_count(scratch: Path) -> None:
+    journal = scratch / "journal"
+    line = b'{"operation": "create", "paths": ["a/b%0A"], "parents": ["a"], "subtrees": []}\n'
+    journal.write_bytes(line + line[:20])
+    touched = read_journal(os.fsencode(journal))
+    assert touched.operations == 1
+    assert touched.paths == {b"a/b\n"}
+    assert touched.covers(b"a/b\n")
+    assert touched.covers(b"a")
+    assert not touched.covers(b"a/c")

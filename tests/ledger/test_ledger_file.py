@@ -1,0 +1,347 @@
+"""The ledger's file: kills, two writers, schema versions, backups, and files that are no ledger."""
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from migrator.core.errors import ExitCode, LedgerCorrupt, LockHeld, MigratorError, UsageError
+from migrator.core.states import ChunkKind, ChunkState, PassKind
+from migrator.ledger.backups import backup
+from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.plan.model import Chunk
+from migrator.transfer.model import Sample
+
+WORK_FOR_EVER = """
+import sys
+from pathlib import Path
+from migrator.ledger.ledger import open_ledger
+from migrator.plan.model import Chunk
+from migrator.core.states import ChunkKind, ChunkState, PassKind
+from migrator.transfer.model import FileProblem, FileProblemKind, ProcessIdentity, Sample, StreamCounters
+
+ledger = open_ledger(Path(sys.argv[1]))
+pass_id = ledger.passes.find("p", 1, PassKind.SEED).id
+half = Chunk(number=0, kind=ChunkKind.FILES, tree=b"t", files=1, size_bytes=50)
+for turn, chunk in enumerate(ledger.passes.pending(pass_id, ChunkKind.FILES, 10000)):
+    attempt = ledger.passes.intend(
+        chunk_id=chunk.id, token=f"{sys.argv[2]}-{turn}", host="h", engine="e", argv=(), at_s=1.0)
+    ledger.passes.started(attempt, ProcessIdentity(pid=1, start_ticks=1, boot_id="b"))
+    if turn % 3 == 0 and chunk.files == 2:
+        ledger.passes.split(chunk.id, [(half, "a"), (half, "b")])
+        state = ChunkState.SPLIT
+    else:
+        state = ChunkState.DONE
+    ledger.passes.finish(
+        attempt, at_s=2.0, state="succeeded" if state is ChunkState.DONE else "failed", exit_code=0,
+        counters=StreamCounters(files=chunk.files, size_bytes=chunk.size_bytes), stderr_tail=b"", chunk_state=state,
+        problems=[FileProblem(path=b"bad%d" % chunk.id, kind=FileProblemKind.BAD, errno=5, reason="")])
+    ledger.samples.add(pass_id, [Sample(
+        at_s=float(attempt), interval_s=5.0, attempt_id=None, streams=1, files=1, size_bytes=1)])
+    print(turn, flush=True)
+"""
+
+STOP_IN_MID_TRANSACTION = """
+import sys
+from pathlib import Path
+from migrator.ledger.ledger import open_ledger
+from migrator.plan.model import Chunk
+from migrator.core.states import ChunkKind, PassKind
+
+def chunks():
+    for number in range(1, 50_001):
+        yield Chunk(number=number, kind=ChunkKind.FILES, tree=b"t", files=1, size_bytes=1)
+    print("in the middle", flush=True)
+    sys.stdin.read()
+
+open_ledger(Path(sys.argv[1])).passes.start(plan="q", batch=1, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=chunks(), at_s=1.0)
+"""
+
+WRITE_EVENTS = """
+import sys
+from pathlib import Path
+from migrator.ledger.ledger import open_ledger
+from migrator.core.events import Event, EventKind, Severity
+
+with open_ledger(Path(sys.argv[1])) as ledger:
+    for turn in range(int(sys.argv[3])):
+        ledger.events.add(Event(
+            at_s=1.0, kind=EventKind.FILE_BAD, severity=Severity.INFO, subject=sys.argv[2], message=str(turn)))
+"""
+
+CREATE = """
+import sys
+from pathlib import Path
+from migrator.ledger.ledger import open_ledger
+
+open_ledger(Path(sys.argv[1]), create=True).close()
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "state of 100%" / "ledger.db"
+
+
+@contextmanager
+def process(script: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    started = subprocess.Popen(
+        [sys.executable, "-c", script, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path.cwd()
+    )
+    try:
+        with started:
+            try:
+                yield started
+            finally:
+                started.kill()
+    finally:
+        started.wait()
+
+
+def chunk(number: int, files: int = 2, size_bytes: int = 100) -> Chunk:
+    return Chunk(number=number, kind=ChunkKind.FILES, tree=b"t", files=files, size_bytes=size_bytes)
+
+
+def count(file: Path, query: str) -> int:
+    with closing(sqlite3.connect(file)) as connection:
+        return int(connection.execute(query).fetchone()[0])
+
+
+def words(sql: str) -> list[str]:
+    return sorted(sql.replace(",", " ").split())
+
+
+class TestKill:
+    @pytest.mark.exhaustive
+    def test_at_any_instant_leaves_a_consistent_ledger(self, file: Path) -> None:
+        chunks = 400
+        with open_ledger(file, create=True) as ledger:
+            ledger.passes.start(
+                plan="p",
+                batch=1,
+                kind=PassKind.SEED,
+                catalog="c",
+                chunk_list="l",
+                chunks=[chunk(n + 1) for n in range(chunks)],
+                at_s=0.0,
+            )
+        chance = random.Random(5)
+        for turn in range(6):
+            with process(WORK_FOR_EVER, str(file), str(turn)) as worker:
+                assert worker.stdout is not None
+                for _ in range(chance.randrange(1, 25)):
+                    assert worker.stdout.readline()
+                worker.send_signal(signal.SIGKILL)
+            with closing(sqlite3.connect(file)) as connection:
+                assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+                assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+            with open_ledger(file) as ledger:
+                self.check(ledger, file, chunks)
+
+    def check(self, ledger: Ledger, file: Path, chunks: int) -> None:
+        found = ledger.passes.find("p", 1, PassKind.SEED)
+        assert found is not None
+        totals = ledger.passes.totals(found.id)
+        assert (totals.files, totals.size_bytes) == (2 * chunks, 100 * chunks)
+        split = totals.chunks.get(ChunkState.SPLIT, 0)
+        assert count(file, "SELECT count(*) FROM chunks WHERE parent_id IS NOT NULL") == 2 * split
+        unfinished = ledger.passes.unfinished_attempts(found.id)
+        assert totals.chunks.get(ChunkState.RUNNING, 0) <= len(unfinished) <= 1
+        done = totals.chunks.get(ChunkState.DONE, 0)
+        assert count(file, "SELECT count(*) FROM attempts WHERE state = 'succeeded'") == done
+        # A file's problem is written in the same transaction as the result of its chunk.
+        finished = count(file, "SELECT count(*) FROM attempts WHERE state IN ('succeeded', 'failed')")
+        assert len(ledger.passes.attention(found.id)) == finished
+        for attempt in unfinished:
+            ledger.passes.finish(
+                attempt.id,
+                at_s=3.0,
+                state="interrupted",
+                exit_code=None,
+                counters=attempt.counters,
+                stderr_tail=b"",
+                chunk_state=ChunkState.PENDING,
+                problems=(),
+            )
+        assert list(ledger.passes.unfinished_attempts()) == []
+
+    def test_in_mid_transaction_leaves_nothing_of_it(self, file: Path) -> None:
+        open_ledger(file, create=True).close()
+        with process(STOP_IN_MID_TRANSACTION, str(file)) as worker:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == b"in the middle\n"
+            # Reading goes on while the transaction is open, and sees nothing of it.
+            with open_ledger(file, read_only=True) as reader:
+                assert reader.passes.find("q", 1, PassKind.SEED) is None
+            # A second writer waits, and gives up with the right error.
+            with open_ledger(file, busy_timeout_s=0.05) as writer, pytest.raises(LockHeld) as caught:
+                writer.runs.start(verb="run", pid=1, at_s=0.0, directory="d")
+            assert caught.value.exit_code is ExitCode.LOCKED
+            worker.send_signal(signal.SIGKILL)
+        with open_ledger(file) as ledger:
+            assert ledger.passes.find("q", 1, PassKind.SEED) is None
+            assert count(file, "SELECT count(*) FROM chunks") == 0
+            ledger.runs.start(verb="run", pid=1, at_s=0.0, directory="d")
+
+
+class TestTwoWriters:
+    def test_both_are_heard(self, file: Path) -> None:
+        open_ledger(file, create=True).close()
+        with process(WRITE_EVENTS, str(file), "one", "60") as one, process(WRITE_EVENTS, str(file), "two", "60") as two:
+            assert (one.wait(60), two.wait(60)) == (0, 0)
+        with open_ledger(file, read_only=True) as ledger:
+            events = ledger.events.latest(1000)
+        assert sorted((event.subject, int(event.message)) for event in events) == sorted(
+            (subject, turn) for subject in ("one", "two") for turn in range(60)
+        )
+
+
+class TestReadOnly:
+    def test_sees_what_is_written_and_writes_nothing(self, file: Path) -> None:
+        with open_ledger(file, create=True) as writer, open_ledger(file, read_only=True) as reader:
+            writer.runs.start(verb="run", pid=1, at_s=0.0, directory="d")
+            assert reader.runs.latest() is not None
+            with pytest.raises(MigratorError, match="cannot be opened"):
+                reader.runs.start(verb="run", pid=1, at_s=0.0, directory="d")
+
+
+class TestBadFiles:
+    def test_missing(self, file: Path) -> None:
+        with pytest.raises(UsageError, match="no ledger") as caught:
+            open_ledger(file)
+        assert "migrator init" in caught.value.hint
+        assert not file.exists()
+
+    def test_empty(self, file: Path) -> None:
+        file.parent.mkdir()
+        file.touch()
+        with pytest.raises(UsageError, match="empty"):
+            open_ledger(file)
+        open_ledger(file, create=True).close()
+        open_ledger(file).close()
+
+    @pytest.mark.parametrize("read_only", [True, False])
+    def test_no_database(self, file: Path, read_only: bool) -> None:
+        file.parent.mkdir()
+        content = b"not a database at all\n" * 1000
+        file.write_bytes(content)
+        with pytest.raises(LedgerCorrupt) as caught:
+            open_ledger(file, read_only=read_only)
+        assert "backups/" in caught.value.hint
+        assert file.read_bytes() == content
+
+    def test_overwritten_in_the_middle(self, file: Path) -> None:
+        with open_ledger(file, create=True) as ledger:
+            for turn in range(300):
+                ledger.runs.start(verb="run", pid=turn, at_s=0.0, directory="d" * 200)
+        size = file.stat().st_size
+        with file.open("r+b") as damaged:
+            damaged.seek(4096)
+            damaged.write(os.urandom(size - 4096))
+        with pytest.raises(LedgerCorrupt), open_ledger(file) as ledger:
+            ledger.runs.latest()
+
+    def test_of_another_program(self, file: Path) -> None:
+        file.parent.mkdir()
+        with closing(sqlite3.connect(file)) as connection:
+            connection.execute("CREATE TABLE recipes (name TEXT)")
+        for create in (True, False):
+            with pytest.raises(LedgerCorrupt, match="no ledger"):
+                open_ledger(file, create=create)
+
+    @pytest.mark.parametrize("version", [0, 9999])
+    @pytest.mark.parametrize("opening", [{}, {"read_only": True}, {"create": True}])
+    def test_of_another_version(self, file: Path, version: int, opening: dict[str, bool]) -> None:
+        open_ledger(file, create=True).close()
+        with closing(sqlite3.connect(file)) as connection:
+            connection.execute(f"PRAGMA user_version = {version}")
+        before = file.read_bytes()
+        with pytest.raises(UsageError, match=f"has schema version {version}, but this migrator needs") as caught:
+            open_ledger(file, **opening)
+        assert "install the version" in caught.value.hint
+        assert file.read_bytes() == before
+
+
+class TestCreation:
+    def test_by_two_processes_at_once_makes_one_ledger(self, file: Path) -> None:
+        with process(CREATE, str(file)) as one, process(CREATE, str(file)) as two:
+            assert (one.wait(60), two.wait(60)) == (0, 0)
+        open_ledger(file).close()
+
+
+class TestBackup:
+    def test_is_whole_while_the_ledger_is_written(self, file: Path, tmp_path: Path) -> None:
+        target = tmp_path / "backups" / "ledger.db"
+        target.parent.mkdir()
+        with open_ledger(file, create=True) as ledger:
+            for turn in range(3):
+                ledger.runs.start(verb="run", pid=turn, at_s=0.0, directory="d")
+                ledger.backup(target)
+            ledger.runs.start(verb="run", pid=9, at_s=0.0, directory="d")
+        with open_ledger(target, read_only=True) as kept:
+            latest = kept.runs.latest()
+            assert latest is not None
+            assert latest.pid == 2
+        assert [path.name for path in target.parent.glob("*.partial")] == []
+
+    def test_of_nothing_fails(self, file: Path, tmp_path: Path) -> None:
+        with pytest.raises(MigratorError):
+            backup(file, tmp_path / "b")
+        assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.exhaustive
+def test_a_hundred_thousand_chunks(file: Path) -> None:
+    chunks = 100_000
+    with open_ledger(file, create=True) as ledger:
+        made = ledger.passes.start(
+            plan="p",
+            batch=1,
+            kind=PassKind.SEED,
+            catalog="c",
+            chunk_list="l",
+            chunks=(
+                Chunk(number=n, kind=ChunkKind.FILES, tree=b"home/u%d" % (n % 7), files=n % 11, size_bytes=n)
+                for n in range(1, chunks + 1)
+            ),
+            at_s=0.0,
+        )
+        assert made.total_files == sum(n % 11 for n in range(1, chunks + 1))
+        assert made.total_bytes == chunks * (chunks + 1) // 2
+        totals = ledger.passes.totals(made.id)
+        assert (totals.files, totals.size_bytes) == (made.total_files, made.total_bytes)
+        assert [c.number for c in ledger.passes.pending(made.id, ChunkKind.FILES, 3)] == [
+            chunks,
+            chunks - 1,
+            chunks - 2,
+        ]
+        ledger.samples.add(
+            made.id,
+            [
+                Sample(at_s=float(n), interval_s=1.0, attempt_id=None, streams=1, files=1, size_bytes=2)
+                for n in range(20_000)
+            ],
+        )
+        assert len(ledger.samples.whole(made.id)) == 20_000
+    with closing(sqlite3.connect(file)) as connection:
+        plan = connection.execute(
+            "EXPLAIN QUERY PLAN SELECT * FROM chunks WHERE pass_id = 1 AND kind = 'files' AND state = 'pending'"
+            " ORDER BY size_bytes DESC, number LIMIT 5"
+        ).fetchall()
+        assert "ix_chunks_pending" in plan[0][3]
+        plan = connection.execute(
+            "EXPLAIN QUERY PLAN SELECT * FROM attempts WHERE state IN ('intended', 'running')"
+        ).fetchall()
+        assert "ix_attempts_unfinished" in plan[0][3]
+        plan = connection.execute(
+            "EXPLAIN QUERY PLAN SELECT sum(attempts.files), sum(finished_at_s - started_at_s) FROM attempts"
+            " JOIN chunks ON chunks.id = attempts.chunk_id WHERE attempts.state = 'succeeded' AND kind = 'files'"
+        ).fetchall()
+        assert any("COVERING INDEX ix_attempts_results" in step[3] for step in plan)

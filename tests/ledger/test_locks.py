@@ -1,0 +1,116 @@
+"""What every set of locks does."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from migrator.core.errors import ExitCode, LockHeld, MigratorError
+from migrator.ledger.locks import FlockLocks
+
+HOLD = """
+import sys
+from pathlib import Path
+from migrator.ledger.locks import FlockLocks
+
+class Clock:
+    def now_s(self):
+        return 86400.0
+
+with FlockLocks(Path(sys.argv[1]), Clock()).hold("run", "run --user-batch 1"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+class StoppedClock:
+    def now_s(self) -> float:
+        return 86400.0
+
+    def monotonic_s(self) -> float:
+        return 1.0
+
+    async def sleep(self, duration_s: float) -> None:
+        raise NotImplementedError
+
+
+@pytest.fixture
+def locks(tmp_path: Path) -> FlockLocks:
+    return FlockLocks(tmp_path / "state" / "locks", StoppedClock())
+
+
+def test_one_holder_at_a_time(locks: FlockLocks) -> None:
+    with locks.hold("run", "run --all"):
+        with pytest.raises(LockHeld) as caught, locks.hold("run", "run --user bob"):
+            pytest.fail("two hold the lock")
+        with locks.hold("scan", "scan"):
+            pass
+    with locks.hold("run", "run --all"):
+        pass
+    assert caught.value.exit_code is ExitCode.LOCKED
+    assert caught.value.message == (
+        f"another process holds the run lock: process {os.getpid()} (run --all), since 1970-01-02 00:00:00 UTC"
+    )
+    assert "run --user bob" in caught.value.cause
+
+
+def test_is_released_by_an_error(locks: FlockLocks) -> None:
+    with pytest.raises(RuntimeError), locks.hold("run", "a"):
+        raise RuntimeError
+    with locks.hold("run", "b"):
+        pass
+
+
+def test_ends_with_a_killed_holder(locks: FlockLocks, tmp_path: Path) -> None:
+    directory = tmp_path / "state" / "locks"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(directory)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == b"held\n"
+            with pytest.raises(LockHeld, match=rf"process {holder.pid} \(run --user-batch 1\)"), locks.hold("run", "x"):
+                pytest.fail("two hold the lock")
+        finally:
+            holder.kill()
+    assert json.loads((directory / "run.lock").read_bytes())["pid"] == holder.pid
+    with locks.hold("run", "x"):
+        pass
+
+
+def test_is_not_kept_by_a_child(locks: FlockLocks) -> None:
+    with locks.hold("run", "x"):
+        child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    with child:
+        try:
+            with locks.hold("run", "y"):
+                pass
+        finally:
+            child.kill()
+
+
+def test_unreadable_holder_is_no_crash(locks: FlockLocks, tmp_path: Path) -> None:
+    with locks.hold("run", "x"):
+        (tmp_path / "state" / "locks" / "run.lock").write_bytes(b"\xff{")
+        with pytest.raises(LockHeld, match="only just"), locks.hold("run", "y"):
+            pytest.fail("two hold the lock")
+
+
+def test_symlink_in_its_place_is_not_followed(locks: FlockLocks, tmp_path: Path) -> None:
+    with locks.hold("run", "x"):
+        pass
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"content")
+    (tmp_path / "state" / "locks" / "scan.lock").symlink_to(precious)
+    with pytest.raises(MigratorError), locks.hold("scan", "x"):
+        pytest.fail("followed a symlink")
+    assert precious.read_bytes() == b"content"
+
+
+@pytest.mark.parametrize("name", ["", "../run", "Run", "a/b"])
+def test_names_are_plain(locks: FlockLocks, name: str) -> None:
+    with pytest.raises(ValueError, match="no name"), locks.hold(name, "x"):
+        pytest.fail("held")

@@ -1,0 +1,85 @@
+"""How calls of verbs stand in the ledger: while they are at work, and after every way to end."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from migrator.core.errors import ExitCode, Interrupted, Refused
+from migrator.ledger.call import recorded_run
+from migrator.ledger.ledger import Ledger, open_ledger
+from tests.support.fakes import VirtualClock
+
+LOG = logging.getLogger("test")
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with open_ledger(tmp_path / "ledger.db", create=True) as opened:
+        yield opened
+
+
+async def call(ledger: Ledger, ends: BaseException | ExitCode) -> None:
+    async with recorded_run(ledger.runs, VirtualClock(), verb="drain", pid=7, directory="runs/1", log=LOG) as run:
+        found = ledger.runs.latest("drain")
+        assert found is not None
+        assert (found.id, found.pid, found.directory, found.finished_at_s) == (run.id, 7, "runs/1", None)
+        if isinstance(ends, BaseException):
+            raise ends
+        run.exit_code = ends
+
+
+@pytest.mark.parametrize(
+    ("ends", "code", "logged"),
+    [
+        (ExitCode.DONE, 0, []),
+        (ExitCode.ATTENTION, 3, []),
+        (Refused("no"), 4, ["no"]),
+        (Interrupted("stopped"), 130, []),
+        (asyncio.CancelledError(), 130, []),
+        (OSError("a defect"), 1, []),
+    ],
+    ids=repr,
+)
+def test_however_it_ends_the_ledger_has_the_exit_code(
+    ledger: Ledger,
+    ends: BaseException | ExitCode,
+    code: int,
+    logged: list[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    if isinstance(ends, BaseException):
+        with pytest.raises(type(ends)):
+            asyncio.run(call(ledger, ends))
+    else:
+        asyncio.run(call(ledger, ends))
+    found = ledger.runs.latest()
+    assert found is not None
+    assert found.finished_at_s is not None
+    assert found.exit_code == code
+    assert [record.getMessage() for record in caplog.records if record.name == "test"] == logged
+
+
+def test_its_heartbeat_is_renewed_until_it_ends(ledger: Ledger) -> None:
+    clock = VirtualClock()
+
+    def heard_s() -> float:
+        found = ledger.runs.latest()
+        assert found is not None
+        return found.heartbeat_at_s
+
+    async def work() -> float:
+        async with recorded_run(
+            ledger.runs, clock, verb="drain", pid=7, directory="runs/1", heartbeat_interval_s=10.0
+        ) as run:
+            began_s = heard_s()
+            await clock.sleep(35.0)
+            assert heard_s() == began_s + 30.0
+        assert run.exit_code is ExitCode.FAILED, "nobody has said how it ended"
+        ended_s = heard_s()
+        await clock.sleep(35.0)
+        return ended_s
+
+    assert asyncio.run(work()) == heard_s()

@@ -1,0 +1,106 @@
+"""Which trees share a batch."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.plan.model import TreeUsage
+from migrator.plan.rules import BatchLimits, LinkSpan, SpanMember, batch_trees
+from tests.support.usages import usage
+
+ROOMY = BatchLimits(max_bytes=1000, max_files=1000, max_users=10)
+
+
+def span(*trees: bytes | None, size_bytes: int = 1, groups: int = 1) -> LinkSpan:
+    members = tuple(SpanMember(tree=tree, names=groups, examples=()) for tree in trees)
+    return LinkSpan(members=members, groups=groups, size_bytes=size_bytes)
+
+
+def names(batches: object) -> list[list[bytes]]:
+    assert isinstance(batches, tuple)
+    return [[member.tree.path for member in batch] for batch in batches]
+
+
+usages = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 30), st.integers(0, 30)), min_size=0, max_size=12).map(
+    lambda rows: [
+        usage(b"t%02d" % number, size_bytes=size, files=files, directories=directories)
+        for number, (size, files, directories) in enumerate(rows)
+    ]
+)
+bounds = st.builds(
+    BatchLimits, max_bytes=st.integers(1, 200), max_files=st.integers(1, 80), max_users=st.integers(1, 5)
+)
+spans_of = st.lists(
+    st.tuples(st.sets(st.integers(0, 13), min_size=2, max_size=4), st.integers(0, 100)).map(
+        lambda found: span(*(b"t%02d" % number for number in sorted(found[0])), size_bytes=found[1])
+    ),
+    max_size=5,
+)
+
+
+@given(usages, spans_of, bounds)
+def test_every_tree_is_in_exactly_one_batch(
+    ranking: list[TreeUsage], spans: list[LinkSpan], bound: BatchLimits
+) -> None:
+    batches = batch_trees(ranking, spans, bound)
+    assert sorted(path for batch in names(batches) for path in batch) == [one.tree.path for one in ranking]
+    assert all(batches)
+
+
+@given(usages, spans_of, bounds)
+def test_a_batch_is_within_the_limits_or_is_one_tree(
+    ranking: list[TreeUsage], spans: list[LinkSpan], bound: BatchLimits
+) -> None:
+    for batch in batch_trees(ranking, spans, bound):
+        within = (
+            sum(one.size_bytes for one in batch) <= bound.max_bytes
+            and sum(one.files + one.directories for one in batch) <= bound.max_files
+            and len(batch) <= bound.max_users
+        )
+        assert within or len(batch) == 1
+
+
+@given(usages, bounds)
+def test_without_shared_links_the_ranking_is_kept(ranking: list[TreeUsage], bound: BatchLimits) -> None:
+    flat = [path for batch in names(batch_trees(ranking, [], bound)) for path in batch]
+    assert flat == [one.tree.path for one in ranking]
+
+
+@given(usages, spans_of, bounds)
+def test_the_order_of_the_spans_does_not_matter(
+    ranking: list[TreeUsage], spans: list[LinkSpan], bound: BatchLimits
+) -> None:
+    assert batch_trees(ranking, spans, bound) == batch_trees(ranking, spans[::-1], bound)
+
+
+def test_a_tree_larger_than_the_limits_stands_alone() -> None:
+    ranking = [usage(b"a", size_bytes=5), usage(b"b", size_bytes=2000), usage(b"c", size_bytes=5)]
+    assert names(batch_trees(ranking, [], ROOMY)) == [[b"a"], [b"b"], [b"c"]]
+
+
+def test_directories_count_as_files_of_a_batch() -> None:
+    ranking = [usage(b"a", directories=600), usage(b"b", files=600)]
+    assert names(batch_trees(ranking, [], ROOMY)) == [[b"a"], [b"b"]]
+
+
+def test_trees_that_share_links_come_together_at_the_place_of_the_first() -> None:
+    ranking = [usage(name, size_bytes=300) for name in (b"a", b"b", b"c", b"d")]
+    limits = BatchLimits(max_bytes=600, max_files=1000, max_users=10)
+    assert names(batch_trees(ranking, [span(b"a", b"d")], limits)) == [[b"a", b"d"], [b"b", b"c"]]
+
+
+def test_trees_that_do_not_fit_together_stay_apart() -> None:
+    ranking = [usage(b"a", size_bytes=700), usage(b"b", size_bytes=200), usage(b"c", size_bytes=700)]
+    assert names(batch_trees(ranking, [span(b"a", b"c")], ROOMY)) == [[b"a", b"b"], [b"c"]]
+
+
+def test_those_with_more_in_common_are_joined_first() -> None:
+    ranking = [usage(name, size_bytes=400) for name in (b"a", b"b", b"c")]
+    spans = [span(b"a", b"b", size_bytes=1), span(b"a", b"c", size_bytes=50)]
+    assert names(batch_trees(ranking, spans, ROOMY)) == [[b"a", b"c"], [b"b"]]
+
+
+def test_chains_of_shared_links_are_one_cluster() -> None:
+    ranking = [usage(name, size_bytes=200) for name in (b"a", b"x", b"y", b"b", b"c")]
+    spans = [span(b"a", b"b"), span(b"b", b"c", None)]
+    limits = BatchLimits(max_bytes=600, max_files=10, max_users=3)
+    assert names(batch_trees(ranking, spans, limits)) == [[b"a", b"b", b"c"], [b"x", b"y"]]

@@ -1,0 +1,442 @@
+"""The queries of planning, compared with a plain reading of the same entries."""
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from migrator.core.entry import ACL_ACCESS, Entry, EntryType
+from migrator.core.errors import Refused, UsageError
+from migrator.core.states import ChunkKind
+from migrator.core.units import DAY_S, NS_PER_S
+from migrator.fs.model import TargetCapabilities
+from migrator.fs.rules import absence
+from migrator.plan.model import SurpriseKind
+from migrator.plan.ports import CatalogQueries
+from migrator.plan.rules import AGE_BOUNDS
+from migrator.plan.rules_surprises import Finding
+from migrator.plan.store import CatalogQueryFiles
+from tests.support.beegfs_like import BEEGFS_CAPABILITIES
+from tests.support.catalogs import directory, invented, symlink, write_catalog
+
+Opener = Callable[..., CatalogQueries]
+NOW_S = 2_000_000_000
+TREES = (b"home/alice", b"home/bob", b"home/c\xff\nd", b"home/nobody")
+NAMES = (b"-n", b"new\nline", b"\xff\xfe", b"it's", b"a b", b"back\\slash", b'quo"te', b"x" * 255, b"%41", b"\x01")
+
+
+def odd_entries(seed: int) -> list[Entry]:
+    """Some hundred entries with hostile names, of all types and ages, with link groups within and over trees."""
+    chance = random.Random(seed)
+    entries = [directory(b"home"), *(directory(tree) for tree in TREES), directory(b"lost"), invented(b"lost/found")]
+    groups: list[int] = []
+    for tree in TREES[:3]:
+        for number in range(12):
+            place = b"%s/%d-%s" % (tree, number, chance.choice(NAMES)[:200])
+            entries.append(directory(place))
+            for count in range(chance.randrange(12)):
+                path = b"%s/%d-%s" % (place, count, chance.choice(NAMES)[:250])
+                age_s = chance.choice([-DAY_S, 0, *(bound for _, bound in AGE_BOUNDS if bound), 3000 * DAY_S])
+                kind = chance.choice([*[EntryType.FILE] * 8, EntryType.FIFO, EntryType.CHARACTER])
+                shared = chance.random() < 0.3
+                if shared and (not groups or chance.random() < 0.4):
+                    groups.append(2**63 + len(groups) * 7 + 1)
+                ino = chance.choice(groups) if shared else None
+                if ino is not None:
+                    # All names of a file show the same facts.
+                    kind, age_s, weight = EntryType.FILE, 40 * DAY_S, ino % 10_000
+                else:
+                    weight = chance.choice([0, 1, 4095, 4096, 10**6]) if kind is EntryType.FILE else 0
+                entries.append(
+                    invented(
+                        path,
+                        kind,
+                        size_bytes=weight,
+                        ino=ino,
+                        nlink=2 if shared else 1,
+                        mtime_ns=(NOW_S - age_s) * NS_PER_S - chance.randrange(2),
+                        atime_ns=(NOW_S - age_s // 2) * NS_PER_S,
+                        rdev=260 if kind is EntryType.CHARACTER else 0,
+                    )
+                )
+    return entries
+
+
+@pytest.fixture
+def queries_of(tmp_path: Path) -> Iterator[Opener]:
+    with ExitStack() as stack:
+
+        def opener(
+            entries: Sequence[Entry],
+            trees: Sequence[bytes] = TREES,
+            *,
+            max_part_rows: int = 50,
+            bricks: Sequence[str] = (),
+        ) -> CatalogQueries:
+            write_catalog(tmp_path / "catalogs", entries, trees, max_part_rows=max_part_rows, bricks=bricks)
+            catalogs = CatalogQueryFiles(tmp_path / "catalogs", temp_dir=tmp_path / "tmp")
+            return stack.enter_context(catalogs.open("catalog-1"))
+
+        yield opener
+
+
+def tree_of(entry: Entry) -> bytes | None:
+    return next((tree for tree in TREES if entry.path == tree or entry.path.startswith(tree + b"/")), None)
+
+
+@pytest.mark.parametrize("age_s", [60, -40 * DAY_S])
+def test_nothing_is_younger_than_now(queries_of: Opener, age_s: int) -> None:
+    # It is half past three in the morning; days are told by their middle.
+    file = invented(b"home/alice/f", EntryType.FILE, mtime_ns=(NOW_S - age_s) * NS_PER_S)
+    usages = queries_of([directory(b"home/alice"), file], [b"home/alice"]).usages(
+        now_s=float(NOW_S), tiny_below_bytes=4096
+    )
+    assert [found.median_age_s for found in usages.trees] == [0.0]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_usage_is_that_of_a_plain_count(queries_of: Opener, seed: int) -> None:
+    entries = odd_entries(seed)
+    usages = queries_of(entries).usages(now_s=float(NOW_S), tiny_below_bytes=4096)
+    assert [found.tree.path for found in usages.trees] == sorted(TREES)
+    for found in usages.trees:
+        mine = [entry for entry in entries if tree_of(entry) == found.tree.path]
+        others = [entry for entry in mine if entry.type is not EntryType.DIRECTORY]
+        once = {entry.link_group or entry.path: entry for entry in others}.values()
+        assert found.files == len(others)
+        assert found.directories == len(mine) - len(others)
+        assert found.size_bytes == sum(entry.size_bytes for entry in once)
+        directories = [entry for entry in mine if entry.type is EntryType.DIRECTORY]
+        assert found.allocated_bytes == sum(entry.blocks * 512 for entry in [*once, *directories])
+        files = [entry for entry in others if entry.type is EntryType.FILE]
+        assert found.tiny_files == sum(entry.size_bytes < 4096 for entry in files)
+        assert found.specials == len(others) - len(files)
+        assert found.link_groups == len({entry.link_group for entry in others if entry.link_group is not None})
+        if files:
+            assert found.largest_bytes == max(entry.size_bytes for entry in files)
+            assert found.largest_path == min(entry.path for entry in files if entry.size_bytes == found.largest_bytes)
+            ages = sorted(NOW_S - entry.mtime_ns / NS_PER_S for entry in others)
+            middle = sorted(ages, reverse=True)[(len(ages) - 1) // 2]
+            assert abs(found.median_age_s - middle) <= DAY_S
+        for buckets, attribute in ((found.by_mtime, "mtime_ns"), (found.by_atime, "atime_ns")):
+            names: Counter[str] = Counter()
+            for entry in others:
+                age_ns = NOW_S * NS_PER_S - getattr(entry, attribute)
+                names[next(label for label, bound in AGE_BOUNDS if bound is None or age_ns < bound * NS_PER_S)] += 1
+            assert {bucket.label: bucket.files for bucket in buckets if bucket.files} == dict(names)
+            assert sum(bucket.size_bytes for bucket in buckets) == found.size_bytes
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_owners_have_their_files_with_content_each_inode_once(queries_of: Opener, seed: int) -> None:
+    entries = odd_entries(seed)
+    wanted: dict[tuple[bytes, int], list[int]] = {}
+    once: dict[tuple[object, object], Entry] = {}
+    for entry in entries:
+        if entry.type is EntryType.FILE and entry.size_bytes and tree_of(entry) is not None:
+            once[tree_of(entry), entry.link_group or entry.path] = entry
+    for entry in once.values():
+        tree = tree_of(entry)
+        assert tree is not None
+        wanted.setdefault((tree, entry.uid), []).append(min(entry.size_bytes, entry.blocks * 512))
+    found = queries_of(entries).owners()
+    assert {(one.tree, one.uid): (one.size_bytes, one.files) for one in found} == {
+        key: (sum(sizes), len(sizes)) for key, sizes in wanted.items()
+    }
+
+
+def test_of_a_file_with_holes_an_owner_has_what_is_allocated(queries_of: Opener) -> None:
+    tree = TREES[0]
+    files = [
+        invented(tree + b"/holes", size_bytes=1 << 30, blocks=8, uid=7),
+        invented(tree + b"/small", size_bytes=10, blocks=8, uid=7),
+        invented(tree + b"/empty", uid=7),
+    ]
+    (found,) = queries_of(files).owners()
+    assert (found.tree, found.uid, found.size_bytes, found.files) == (tree, 7, 4096 + 10, 2)
+
+
+def test_a_tree_without_rows_is_there_with_nothing_in_it(queries_of: Opener) -> None:
+    usages = queries_of([invented(b"home/alice/file", size_bytes=1)], (b"home/alice", b"home/gone")).usages(
+        now_s=float(NOW_S), tiny_below_bytes=1
+    )
+    assert [(found.tree.path, found.files, found.directories) for found in usages.trees] == [
+        (b"home/alice", 1, 0),
+        (b"home/gone", 0, 0),
+    ]
+
+
+def test_an_empty_catalog_can_be_asked(queries_of: Opener) -> None:
+    queries = queries_of([], (b"home/alice",))
+    assert queries.usages(now_s=float(NOW_S), tiny_below_bytes=1).trees[0].files == 0
+    assert queries.link_spans() == ()
+    assert list(queries.symlinks()) == []
+    assert list(queries.listings([[b"home/alice"]])) == []
+    assert queries.findings(BEEGFS_CAPABILITIES, long_path_bytes=4096) == ()
+
+
+def test_what_lies_outside_is_neither_a_root_nor_on_the_way_to_a_tree(queries_of: Opener) -> None:
+    entries = [directory(b"home"), directory(b"home/alice"), directory(b"home/deep"), directory(b"home/deep/bob")]
+    trees = (b"home/alice", b"home/deep/bob")
+    assert queries_of(entries, trees).usages(now_s=1.0, tiny_below_bytes=1).outside is None
+
+
+def test_what_lies_outside_every_tree_is_counted(queries_of: Opener) -> None:
+    entries = [directory(b"home"), directory(b"home/alice"), directory(b"tmp"), invented(b"tmp/\xff", size_bytes=7)]
+    usages = queries_of(entries).usages(now_s=1.0, tiny_below_bytes=1)
+    assert usages.outside is not None
+    assert (usages.outside.files, usages.outside.directories, usages.outside.size_bytes) == (1, 1, 7)
+    assert usages.outside_examples == (b"tmp", b"tmp/\xff")
+
+
+def test_spans_are_the_groups_over_several_trees(queries_of: Opener) -> None:
+    entries = [
+        *(invented(path, ino=1, nlink=3, size_bytes=10) for path in (b"home/alice/1", b"home/alice/2", b"home/bob/1")),
+        *(invented(path, ino=2, nlink=2, size_bytes=20) for path in (b"home/alice/3", b"home/bob/3")),
+        *(invented(path, ino=3, nlink=2, size_bytes=30) for path in (b"home/bob/4", b"home/bob/5")),
+        *(invented(path, ino=2**63 + 5, nlink=2, size_bytes=40) for path in (b"home/bob/6", b"other")),
+    ]
+    outside, both = queries_of(entries).link_spans()
+    assert (set(both.trees), both.groups, both.size_bytes) == ({b"home/alice", b"home/bob"}, 2, 30)
+    assert [(member.tree, member.names, member.examples) for member in both.members] == [
+        (b"home/alice", 3, (b"home/alice/1", b"home/alice/2", b"home/alice/3")),
+        (b"home/bob", 2, (b"home/bob/1", b"home/bob/3")),
+    ]
+    assert (set(outside.trees), outside.groups, outside.size_bytes) == ({None, b"home/bob"}, 1, 40)
+
+
+def test_symlinks_come_with_their_targets(queries_of: Opener) -> None:
+    entries = [symlink(b"home/alice/l\n", b"../\xff"), symlink(b"outside", b"x"), invented(b"home/alice/file")]
+    (row,) = queries_of(entries).symlinks()
+    assert (row.path, row.tree, row.target) == (b"home/alice/l\n", b"home/alice", b"../\xff")
+
+
+def counted(found: Sequence[Finding], kind: SurpriseKind) -> dict[bytes | None, tuple[int, tuple[bytes, ...]]]:
+    return {one.tree: (one.count, one.examples) for one in found if one.kind is kind}
+
+
+def test_files_of_other_owners_are_found(queries_of: Opener) -> None:
+    entries = [
+        directory(b"home/alice", uid=7),
+        *(invented(b"home/alice/%d" % number, uid=number % 3 + 6) for number in range(9)),
+        directory(b"home/bob", uid=0),
+        *(invented(b"home/bob/%d" % number, uid=5 if number else 6) for number in range(3)),
+    ]
+    found = queries_of(entries).findings(TargetCapabilities(), long_path_bytes=4096)
+    assert counted(found, SurpriseKind.FOREIGN_OWNER) == {
+        b"home/alice": (6, tuple(b"home/alice/%d" % number for number in (0, 2, 3, 5, 6))),
+        # The root is root's: it belongs to whom most of it belongs to.
+        b"home/bob": (2, (b"home/bob", b"home/bob/0")),
+    }
+    assert {one.tree: one.people for one in found if one.kind is SurpriseKind.FOREIGN_OWNER} == {
+        b"home/alice": 2,
+        b"home/bob": 2,
+    }
+
+
+def test_long_paths_are_found(queries_of: Opener) -> None:
+    deep = b"home/alice/" + b"/".join([b"d" * 200] * 19)
+    found = queries_of([invented(deep), invented(deep + b"x")]).findings(
+        TargetCapabilities(), long_path_bytes=len(deep) + 1
+    )
+    assert counted(found, SurpriseKind.LONG_PATH) == {b"home/alice": (1, (deep + b"x",))}
+
+
+CUT = TargetCapabilities(
+    max_name_bytes=20,
+    reserved_names=(b"#fSiDs#", b"\xff\n"),
+    makes_devices=False,
+    makes_fifos=False,
+    makes_sockets=False,
+    max_symlink_target_bytes=30,
+)
+ABSENT = {
+    SurpriseKind.LOSS_NAME,
+    SurpriseKind.LOSS_DEVICE_NODE,
+    SurpriseKind.LOSS_FIFO,
+    SurpriseKind.LOSS_SOCKET,
+    SurpriseKind.LOSS_SYMLINK_TARGET,
+}
+
+
+@pytest.mark.parametrize("capabilities", [CUT, BEEGFS_CAPABILITIES, TargetCapabilities()])
+def test_what_cannot_be_there_is_what_the_copy_will_leave_out(
+    queries_of: Opener, capabilities: TargetCapabilities
+) -> None:
+    names = [
+        b"#fSiDs#",
+        b"a#fSiDs#",
+        b"#fSiDs#/in",
+        b"x/\xff\n",
+        b"\xff\nx",
+        b"n" * 20,
+        b"n" * 21,
+        b"/".join([b"n" * 19] * 3),
+    ]
+    names += [b"\x2f".join([b"\xf2" * 10, b"\xf2" * 15]), b"\x12\xf0" * 11, b"short"]
+    entries = [invented(b"home/alice/" + name) for name in names]
+    entries += [symlink(b"home/alice/l%d" % length, b"t" * length) for length in (30, 31, 4094, 4095)]
+    entries += [
+        invented(b"home/alice/" + kind.value.encode(), kind, rdev=5)
+        for kind in (EntryType.FIFO, EntryType.SOCKET, EntryType.BLOCK, EntryType.CHARACTER)
+    ]
+    expected: defaultdict[SurpriseKind, list[bytes]] = defaultdict(list)
+    for entry in entries:
+        loss = absence(entry, capabilities)
+        if loss is not None:
+            expected[loss.kind].append(entry.path)
+    found = queries_of(entries).findings(capabilities, long_path_bytes=4096)
+    told = {one.kind: (one.count, one.examples) for one in found if one.kind in ABSENT}
+    assert told == {kind: (len(paths), tuple(sorted(paths)[:5])) for kind, paths in expected.items()}
+
+
+def test_what_the_target_changes_is_found(queries_of: Opener) -> None:
+    acl = b"\x02\x00\x00\x00" + b"entry..." * 401
+    entries = [
+        invented(b"home/alice/time", mtime_ns=-1_500_000_000, size_bytes=3),
+        invented(b"home/alice/exact", mtime_ns=5_000_000_000),
+        invented(b"home/alice/device", EntryType.CHARACTER, rdev=260),
+        invented(b"home/alice/null", EntryType.CHARACTER, rdev=0),
+        invented(b"home/alice/user-small", xattrs={b"user.a": b"v" * 4000}),
+        invented(b"home/alice/user-big", xattrs={b"user.a": b"v" * 4001}),
+        invented(b"home/alice/capability", xattrs={b"security.capability": b"v" * 20}),
+        invented(b"home/alice/trusted", xattrs={b"trusted.x": b"v" * 9000}),
+        invented(b"home/alice/acl-small", xattrs={ACL_ACCESS: acl[: 4 + 400 * 8]}),
+        invented(b"home/alice/acl-big", xattrs={ACL_ACCESS: acl}),
+        invented(b"home/alice/sparse", size_bytes=10_000, blocks=8),
+        symlink(b"home/alice/link", b"exact"),
+    ]
+    queries = queries_of(entries)
+    found = queries.findings(BEEGFS_CAPABILITIES, long_path_bytes=4096)
+    assert {(one.kind, one.count, one.size_bytes, one.examples) for one in found} == {
+        (SurpriseKind.LOSS_TIME, 1, 3, (b"home/alice/time",)),
+        (SurpriseKind.LOSS_DEVICE, 1, 0, (b"home/alice/device",)),
+        (SurpriseKind.LOSS_XATTR_SIZE, 1, 0, (b"home/alice/user-big",)),
+        (SurpriseKind.LOSS_XATTR_NAMESPACE, 2, 0, (b"home/alice/capability", b"home/alice/trusted")),
+        (SurpriseKind.LOSS_ACL, 1, 0, (b"home/alice/acl-big",)),
+        (SurpriseKind.LOSS_SYMLINK_MODE, 1, 0, (b"home/alice/link",)),
+    }
+    poor = TargetCapabilities(
+        keeps_acls=False,
+        keeps_user_xattrs=False,
+        keeps_security_xattrs=False,
+        keeps_symlink_times=False,
+        keeps_symlink_owner=False,
+        keeps_hard_links=False,
+        keeps_sparse=False,
+    )
+    counts = {one.kind: one.count for one in queries.findings(poor, long_path_bytes=4096)}
+    assert counts == {
+        SurpriseKind.LOSS_ACL: 2,
+        SurpriseKind.LOSS_XATTR_NAMESPACE: 4,
+        SurpriseKind.LOSS_SYMLINK_TIME: 1,
+        SurpriseKind.LOSS_SYMLINK_OWNER: 1,
+        SurpriseKind.LOSS_SPARSENESS: 1,
+    }
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_the_listings_hold_every_path_of_the_batches_once(queries_of: Opener, seed: int) -> None:
+    entries = odd_entries(seed)
+    batches = [[TREES[1], TREES[0]], [TREES[2], TREES[3]]]
+    listings = list(queries_of(entries).listings(batches))
+    listed = [(one, row) for one in listings for row in range(len(one.paths))]
+    assert Counter(one.paths[row] for one, row in listed) == Counter(
+        entry.path for entry in entries if tree_of(entry) is not None and entry.path not in TREES
+    )
+    by_path = {entry.path: entry for entry in entries}
+    firsts: dict[tuple[int, int], bytes] = {}
+    for one, row in listed:
+        entry = by_path[one.paths[row]]
+        assert one.tree == tree_of(entry)
+        assert one.tree in batches[one.batch - 1]
+        assert (one.kind is ChunkKind.DIRECTORIES) == (entry.type is EntryType.DIRECTORY)
+        assert one.link_groups[row] == entry.link_group
+        assert one.grouped == (entry.link_group is not None and one.kind is ChunkKind.FILES)
+        if one.kind is ChunkKind.FILES:
+            assert one.sizes_bytes[row] == (entry.size_bytes if entry.type is EntryType.FILE else 0)
+            if entry.link_group is not None:
+                firsts.setdefault((one.batch, entry.link_group), entry.path)
+    links = [(one, row) for one, row in listed if one.kind is ChunkKind.LINKS]
+    assert links
+    for one, row in links:
+        group = one.link_groups[row]
+        assert group is not None
+        existing = one.links_to[row]
+        assert existing == firsts[one.batch, group]
+        assert tree_of(by_path[existing]) == batches[one.batch - 1][0]
+        assert one.tree != batches[one.batch - 1][0]
+
+
+def test_the_listings_come_in_the_order_of_the_packer(queries_of: Opener) -> None:
+    entries = odd_entries(5)
+    batches = [list(TREES[:2]), list(TREES[2:])]
+    listings = list(queries_of(entries).listings(batches))
+    keys = [(one.batch, list(ChunkKind).index(one.kind), TREES.index(one.tree), one.grouped) for one in listings]
+    assert keys == sorted(keys)
+    files = [path for one in listings if one.kind is ChunkKind.FILES and not one.grouped for path in one.paths]
+    singles = [
+        entry.path
+        for tree in TREES
+        for entry in entries
+        if tree_of(entry) == tree and entry.type is not EntryType.DIRECTORY and entry.link_group is None
+    ]
+    assert files == singles
+
+
+def test_files_are_listed_by_brick_and_directories_once(queries_of: Opener) -> None:
+    bricks = ("two:/b", "one:/b")
+    tree = TREES[0]
+    entries = [directory(tree), directory(tree + b"/d")]
+    # The walks of the bricks go on at once, so that their rows lie mixed.
+    for number in range(40):
+        brick = (*bricks, "gone:/b", None)[number % 4]
+        entries.append(invented(b"%s/d/%02d" % (tree, number), size_bytes=number, mtime_ns=number - 7, brick=brick))
+    for group, places in enumerate([("one:/b", "one:/b"), ("one:/b", "two:/b"), (None, "two:/b")]):
+        entries += [
+            invented(b"%s/d/link-%d-%d" % (tree, group, number), size_bytes=5, ino=90 + group, nlink=3, brick=brick)
+            for number, brick in enumerate(places)
+        ]
+        entries.append(invented(b"%s/%d" % (TREES[1], group), size_bytes=5, ino=90 + group, nlink=3, brick=places[0]))
+    listings = list(queries_of(entries, bricks=bricks).listings([[tree, TREES[1]]]))
+    files = {
+        (one.brick, one.grouped): one.paths for one in listings if one.kind is ChunkKind.FILES and one.tree == tree
+    }
+    assert files == {
+        (None, False): [b"%s/d/%02d" % (tree, number) for number in range(40) if number % 4 > 1],
+        (None, True): [b"%s/d/link-%d-%d" % (tree, group, number) for group in (1, 2) for number in range(2)],
+        ("one:/b", False): [b"%s/d/%02d" % (tree, number) for number in range(1, 40, 4)],
+        ("one:/b", True): [b"%s/d/link-0-%d" % (tree, number) for number in range(2)],
+        ("two:/b", False): [b"%s/d/%02d" % (tree, number) for number in range(0, 40, 4)],
+    }
+    # What lies on one brick follows one another, so that one chunk can take it.
+    assert [(one.brick, one.grouped) for one in listings if one.kind is ChunkKind.FILES] == list(files)
+    others = [(one.kind, one.brick, one.paths) for one in listings if one.kind is not ChunkKind.FILES]
+    assert others == [
+        (ChunkKind.DIRECTORIES, None, [tree + b"/d"]),
+        (ChunkKind.LINKS, None, [b"%s/%d" % (TREES[1], group) for group in range(3)]),
+    ]
+    mtimes = {entry.path: entry.mtime_ns for entry in entries}
+    assert all(one.mtimes_ns == [mtimes[path] for path in one.paths] for one in listings)
+
+
+def test_a_half_written_catalog_is_refused(tmp_path: Path) -> None:
+    write_catalog(tmp_path, [invented(b"home/alice/file")], TREES)
+    (tmp_path / "catalog-1" / "catalog.json").unlink()
+    with pytest.raises(Refused, match="half written"), CatalogQueryFiles(tmp_path, temp_dir=tmp_path).open("catalog-1"):
+        pass
+
+
+def test_a_catalog_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="catalog-9"), CatalogQueryFiles(tmp_path, temp_dir=tmp_path).open("catalog-9"):
+        pass
+
+
+def test_a_catalog_in_a_directory_with_a_quote_in_its_name(tmp_path: Path) -> None:
+    odd = tmp_path / "it's [here]*"
+    write_catalog(odd, [invented(b"home/alice/file")], TREES)
+    with CatalogQueryFiles(odd, temp_dir=tmp_path / "tmp").open("catalog-1") as queries:
+        assert queries.usages(now_s=1.0, tiny_below_bytes=1).trees[0].files == 1

@@ -1,0 +1,146 @@
+"""Ranking, forecast, emptying curves, room."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.fs.model import Capacity, Need
+from migrator.plan.model import ASSUMED_S_PER_FILE, Order, TransferCost
+from migrator.plan.rules import MAX_POINTS, emptying_curve, emptying_curves, rank
+from migrator.plan.rules_forecast import choose_cost, copy_s, inodes_known, room_problems, still_needed, which_fit
+from tests.support.usages import usage
+
+ONE = TransferCost(s_per_file=1.0, s_per_byte=0.1, streams=1, basis="measured here: 5 chunks")
+TREES = (
+    usage(b"big", size_bytes=900, files=10, age_s=50.0),
+    usage(b"old", size_bytes=30, files=20, age_s=5000.0),
+    usage(b"many", size_bytes=70, files=800, age_s=10.0),
+    usage(b"empty"),
+)
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        (Order.HEAVIEST, [b"big", b"many", b"old", b"empty"]),
+        (Order.SMALLEST, [b"empty", b"old", b"many", b"big"]),
+        (Order.COLDEST, [b"old", b"big", b"many", b"empty"]),
+        (Order.MOST_FILES, [b"many", b"old", b"big", b"empty"]),
+    ],
+)
+def test_orders(order: Order, expected: list[bytes]) -> None:
+    assert [found.tree.path for found in rank(TREES, order)] == expected
+    assert [found.tree.path for found in rank(TREES[::-1], order)] == expected
+
+
+@pytest.mark.parametrize("order", list(Order))
+def test_ties_are_settled_by_path(order: Order) -> None:
+    trees = [usage(name, size_bytes=5, files=5, age_s=5.0) for name in (b"c", b"a", b"b")]
+    assert [found.tree.path for found in rank(trees, order)] == [b"a", b"b", b"c"]
+
+
+def test_a_measured_cost_is_taken_and_says_so() -> None:
+    assert choose_cost(ONE, 1) is ONE
+
+
+def test_a_measured_cost_is_taken_to_other_streams_and_says_so() -> None:
+    cost = choose_cost(ONE, 4)
+    assert (cost.s_per_file, cost.streams) == (1.0, 4)
+    assert cost.basis.startswith(ONE.basis)
+    assert "from 1 to 4 streams" in cost.basis
+
+
+def test_without_measurements_the_assumption_is_stated() -> None:
+    cost = choose_cost(None, 4)
+    assert cost.s_per_file == ASSUMED_S_PER_FILE
+    assert "assumed" in cost.basis
+    assert "1 ms a file" in cost.basis
+    assert "100 MiB/s" in cost.basis
+    assert "4 streams" in cost.basis
+
+
+def test_streams_share_the_work() -> None:
+    assert copy_s(10, 100, ONE) == pytest.approx(20.0)
+    assert copy_s(10, 100, choose_cost(ONE, 4)) == pytest.approx(5.0)
+
+
+def test_the_curve_of_an_order_frees_tree_by_tree() -> None:
+    curve = emptying_curve(TREES, Order.HEAVIEST, ONE)
+    assert [(point.elapsed_s, point.freed_bytes, point.users_done) for point in curve.points] == [
+        (0.0, 0, 0),
+        (pytest.approx(100.0), 900, 1),
+        (pytest.approx(907.0), 970, 2),
+        (pytest.approx(930.0), 1000, 3),
+        (pytest.approx(930.0), 1000, 4),
+    ]
+    assert curve.half_s == pytest.approx(100.0)
+    assert curve.total_s == pytest.approx(930.0)
+
+
+def test_heaviest_first_empties_half_sooner_than_smallest_first() -> None:
+    curves = {curve.order: curve for curve in emptying_curves(TREES, ONE)}
+    assert set(curves) == set(Order)
+    assert curves[Order.HEAVIEST].half_s < curves[Order.SMALLEST].half_s
+
+
+@given(st.integers(0, 400))
+def test_a_curve_has_few_points_and_both_ends(count: int) -> None:
+    trees = [usage(b"t%03d" % number, size_bytes=number, files=1) for number in range(count)]
+    points = emptying_curve(trees, Order.HEAVIEST, ONE).points
+    assert len(points) <= MAX_POINTS
+    assert (points[0].users_done, points[-1].users_done) == (0, count)
+    assert all(first.users_done < second.users_done for first, second in pairwise(points))
+
+
+def capacity(free_bytes: int = 100, free_inodes: int | None = 100, *, read_only: bool = False) -> Capacity:
+    return Capacity(
+        total_bytes=1000, free_bytes=free_bytes, total_inodes=free_inodes, free_inodes=free_inodes, read_only=read_only
+    )
+
+
+NEEDS = (Need(size_bytes=40, inodes=10), Need(size_bytes=40, inodes=80), Need(size_bytes=40, inodes=80))
+
+
+@pytest.mark.parametrize(
+    ("room", "inodes_free", "reserve_bytes", "expected"),
+    [
+        (capacity(120, 170), None, 0, (True, True, True)),
+        (capacity(119, 170), None, 0, (True, True, False)),
+        (capacity(120, 170), None, 1, (True, True, False)),
+        (capacity(120, 169), None, 0, (True, True, False)),
+        (capacity(120, 89), None, 0, (True, False, False)),
+        (capacity(39, 170), None, 0, (False, False, False)),
+        (capacity(120, None), 89, 0, (True, False, False)),
+        (capacity(120, None), None, 0, (True, True, True)),
+        (capacity(120, 170), 5, 0, (True, True, True)),
+        (capacity(120, 170, read_only=True), None, 0, (False, False, False)),
+    ],
+)
+def test_batches_fit_one_after_the_other(
+    room: Capacity, inodes_free: int | None, reserve_bytes: int, expected: tuple[bool, ...]
+) -> None:
+    assert which_fit(NEEDS, room, inodes_free=inodes_free, reserve_bytes=reserve_bytes) == expected
+
+
+def test_unknown_inodes_are_known_to_be_unknown() -> None:
+    assert not inodes_known(capacity(100, None), None)
+    assert inodes_known(capacity(100, None), 5)
+    assert inodes_known(capacity(100, 0), None)
+
+
+def test_what_does_not_fit_is_said() -> None:
+    assert room_problems(NEEDS, (True, True, True), ()) == ()
+    assert room_problems(NEEDS, (True, True, False), ("lacks 1 GiB",)) == (
+        "the target as it is now takes the first 2 of 3 batches",
+        "lacks 1 GiB",
+    )
+    assert room_problems(NEEDS, (False, False, False), ())[0].startswith("not even the first batch fits")
+
+
+def test_what_an_earlier_plan_brought_is_replaced_and_not_added_to() -> None:
+    needs = {b"a": Need(size_bytes=100, inodes=10), b"b": Need(size_bytes=50, inodes=5)}
+    assert still_needed(needs, {}) == Need(size_bytes=150, inodes=15)
+    arrived = {b"a": Need(size_bytes=90, inodes=20), b"c": Need(size_bytes=1000, inodes=1000)}
+    assert still_needed(needs, arrived) == Need(size_bytes=60, inodes=5), "no tree makes up for another"

@@ -1,0 +1,101 @@
+"""Which user trees are left alone."""
+
+import pytest
+
+from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree
+from migrator.cutover.model import ENDED_STATES, SETTLED_STATES, UNDER_WAY_STATES, CutoverRecord, CutoverState
+from migrator.plan.rules import (
+    LinkSpan,
+    SpanMember,
+    movable_trees,
+    moved_trees,
+    moved_unknown,
+    settled_trees,
+    without_trees,
+)
+
+ANN, BOB = UserTree(path=b"home/ann", user="ann"), UserTree(path=b"home/bob\xff", user="bob")
+
+
+def record(state: CutoverState, tree: UserTree = ANN) -> CutoverRecord:
+    return CutoverRecord(
+        id=1, plan="p", batch=1, tree=tree, attempt=1, state=state, times={state: 1.0}, predicted_freeze_s=None
+    )
+
+
+@pytest.mark.parametrize("state", list(CutoverState))
+def test_a_tree_is_copied_before_its_cutover_begins_and_after_it_has_ended_on_the_source(state: CutoverState) -> None:
+    newest = {ANN.path: record(state)}
+    copied = state is CutoverState.PLANNED or state in ENDED_STATES
+    assert movable_trees((ANN, BOB), newest) == (((ANN, BOB), ()) if copied else ((BOB,), (ANN,)))
+    assert moved_trees(newest) == (frozenset() if copied else {ANN.path})
+    assert copied == (state not in SETTLED_STATES | UNDER_WAY_STATES)
+
+
+@pytest.mark.parametrize("state", list(CutoverState))
+def test_a_tree_is_planned_unless_its_user_works_on_the_target_for_good(state: CutoverState) -> None:
+    assert settled_trees({ANN.path: record(state)}) == ({ANN.path} if state in SETTLED_STATES else frozenset())
+
+
+def test_the_order_is_kept_and_nothing_is_left_alone_without_a_cutover() -> None:
+    assert movable_trees((BOB, ANN), {}) == ((BOB, ANN), ())
+    both = {tree.path: record(CutoverState.THAWED, tree) for tree in (ANN, BOB)}
+    assert movable_trees((BOB, ANN), both) == ((), (BOB, ANN))
+
+
+def test_links_into_a_tree_that_is_not_planned_count_as_links_out_of_all_trees() -> None:
+    def span(*trees: bytes | None) -> LinkSpan:
+        members = tuple(SpanMember(tree=tree, names=1, examples=()) for tree in trees)
+        return LinkSpan(members=members, groups=1, size_bytes=5)
+
+    spans = [span(ANN.path, BOB.path), span(ANN.path, None), span(BOB.path, None)]
+    assert list(without_trees(spans, {ANN.path})) == [span(None, BOB.path), span(BOB.path, None)]
+    assert list(without_trees(spans, ())) == spans
+
+
+def top(uid: int, mode: int, **changes: object) -> Entry:
+    facts: dict[str, object] = {
+        "path": ANN.path,
+        "type": EntryType.DIRECTORY,
+        "size_bytes": 0,
+        "blocks": 0,
+        "uid": uid,
+        "gid": 100,
+        "mode": mode,
+        "mtime_ns": 1,
+        "atime_ns": 2,
+        "ctime_ns": 3,
+        "dev": 4,
+        "rdev": 0,
+        "ino": 5,
+        "nlink": 2,
+        "symlink_target": None,
+        "xattrs": {},
+    }
+    return Entry(**(facts | changes))  # type: ignore[arg-type]
+
+
+FROZEN, OPEN, CLOSED = top(0, 0o2500), top(1001, 0o2770), top(0, 0o700)
+
+
+def test_a_tree_that_is_frozen_on_the_source_and_open_on_the_target_was_moved_whatever_the_ledger_says() -> None:
+    for target in (OPEN, top(0, 0o755), top(0, 0o700, xattrs={ACL_ACCESS: b"named"})):
+        assert "works on the target" in (moved_unknown(ANN, FROZEN, target) or "")
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        (OPEN, CLOSED),
+        (OPEN, OPEN),
+        (OPEN, None),
+        (FROZEN, CLOSED),
+        (FROZEN, None),
+        (None, OPEN),
+        (CLOSED, OPEN),
+        (top(0, 0o755), OPEN),
+        (FROZEN, top(1001, 0o644, type=EntryType.FILE)),
+    ],
+)
+def test_no_other_tree_was(source: Entry | None, target: Entry | None) -> None:
+    assert moved_unknown(ANN, source, target) is None

@@ -1,0 +1,167 @@
+"""Plan documents: the same plan is the same text, what was edited is refused."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.core.entry import UserTree
+from migrator.core.errors import Refused, UsageError
+from migrator.fs.model import Capacity
+from migrator.plan.document import FORMAT, read_document, write_document
+from migrator.plan.model import Batch, Order, Plan, Surprise, SurpriseKind, TransferCost
+from tests.support.usages import usage
+
+ODD = b'home/\xff\n%41"\\\x1b'
+
+
+def plan(name: str = "spring") -> Plan:
+    return Plan(
+        name=name,
+        site="gluster-to-beegfs",
+        site_id="11111111-1111-4111-8111-111111111111",
+        created_at_s=1_800_000_000.25,
+        order=Order.COLDEST,
+        catalog="catalog-1",
+        scan_id=3,
+        catalog_whole=False,
+        size_bytes=2**60,
+        files=12,
+        directories=3,
+        ranking=(usage(b"home/alice", size_bytes=2**60, files=12),),
+        outside=None,
+        batches=(
+            Batch(
+                number=1,
+                trees=(UserTree(path=ODD, user="ali\N{LATIN SMALL LETTER C WITH CEDILLA}e"),),
+                size_bytes=2**60,
+                files=12,
+                directories=2,
+                chunks=4,
+                chunk_list="spring.chunks/batch-0001.parquet",
+                chunk_list_digest="ab" * 32,
+                forecast_s=12.5,
+                fits=True,
+            ),
+        ),
+        surprises=(
+            Surprise(kind=SurpriseKind.QUOTA, tree=None, count=1, size_bytes=5, detail="limit", examples=(ODD, b"")),
+        ),
+        cost=TransferCost(s_per_file=0.001, s_per_byte=1e-8, streams=4, basis="assumed"),
+        forecast_s=12.5,
+        target=Capacity(total_bytes=1, free_bytes=1, total_inodes=None, free_inodes=None),
+        problems=("the catalog is not whole",),
+        emptying=(),
+    )
+
+
+def edited(change: Callable[[dict[str, Any]], object]) -> str:
+    content = json.loads(write_document(plan())[0])
+    change(content)
+    return json.dumps(content)
+
+
+def sealed(change: Callable[[dict[str, Any]], object]) -> str:
+    """A document with another content and a checksum that is right."""
+    from migrator.plan.document import _checksum
+
+    content = json.loads(write_document(plan())[0])
+    change(content)
+    del content["checksum"]
+    return json.dumps({**content, "checksum": _checksum(content)})
+
+
+def test_a_plan_is_read_as_it_was_written() -> None:
+    text, checksum = write_document(plan())
+    assert read_document(text, name="spring", site_id=plan().site_id) == (plan(), checksum)
+
+
+@given(st.binary(), st.text(), st.floats(allow_nan=False, allow_infinity=False), st.integers(0, 2**70))
+def test_any_path_name_and_number_survives(path: bytes, user: str, seconds: float, count: int) -> None:
+    one = replace(
+        plan(), batches=(replace(plan().batches[0], trees=(UserTree(path=path, user=user),), forecast_s=seconds),)
+    )
+    one = replace(one, files=count, created_at_s=seconds)
+    text, _ = write_document(one)
+    assert read_document(text, name="spring")[0] == one
+    assert text.isascii()
+
+
+def test_the_document_is_canonical_and_readable() -> None:
+    text, checksum = write_document(plan())
+    assert write_document(plan()) == (text, checksum)
+    content = json.loads(text)
+    assert list(content) == sorted(content)
+    assert content["format"] == FORMAT
+    assert content["checksum"] == checksum
+    assert content["batches"][0]["trees"][0]["path"] == "home/%FF%0A%2541%22%5C%1B"
+    assert text.endswith("}\n")
+    assert '\n "catalog": "catalog-1",\n' in text
+
+
+def test_the_layout_of_the_text_is_not_its_content() -> None:
+    read, _ = read_document(edited(lambda _: None), name="spring")
+    assert read == plan()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content.update(files=13),
+        lambda content: content["batches"][0].update(fits=False),
+        lambda content: content["batches"][0].update(chunk_list_digest="cd" * 32),
+        lambda content: content.update(checksum="0" * 64),
+        lambda content: content.pop("checksum"),
+        lambda content: content.update(note="by hand"),
+        lambda content: content["batches"].clear(),
+    ],
+)
+def test_a_plan_that_was_edited_is_refused(change: Callable[[dict[str, Any]], object]) -> None:
+    with pytest.raises(Refused, match="checksum") as caught:
+        read_document(edited(change), name="spring")
+    assert "migrator plan" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no JSON"),
+        ("{", "no JSON"),
+        (write_document(plan())[0][:-20], "no JSON"),
+        ("[]", "no object"),
+        ("{}", "no format"),
+        (edited(lambda content: content.update(format="1")), "no format"),
+        (edited(lambda content: content.update(format=FORMAT + 1)), f"reads up to {FORMAT}"),
+        (sealed(lambda content: content.update(extra=1)), "unknown key 'extra'"),
+        (sealed(lambda content: content.pop("batches")), "lacks 'batches'"),
+        (sealed(lambda content: content.update(files="many")), "plan.files has type str"),
+        (sealed(lambda content: content.update(files=True)), "plan.files has type bool"),
+        (sealed(lambda content: content.update(order="sideways")), "sideways"),
+        (sealed(lambda content: content.update(batches=5)), "no list"),
+        (sealed(lambda content: content["batches"].append(5)), r"batches\[1\] is no object"),
+        (sealed(lambda content: content["surprises"][0].update(examples=[5])), "no path"),
+    ],
+)
+def test_what_is_no_plan_of_this_version_is_said(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        read_document(text, name="spring")
+    assert caught.value.hint
+
+
+def test_a_plan_of_another_site_is_refused() -> None:
+    with pytest.raises(Refused, match="another site"):
+        read_document(write_document(plan())[0], name="spring", site_id="22222222-2222-4222-8222-222222222222")
+
+
+def test_a_plan_under_another_name_is_refused() -> None:
+    with pytest.raises(Refused, match="says that it is plan 'spring'"):
+        read_document(write_document(plan())[0], name="autumn")
+
+
+def test_a_key_that_a_later_version_added_with_a_default_may_be_missing() -> None:
+    read, _ = read_document(sealed(lambda content: content["target"].pop("read_only")), name="spring")
+    assert read.target.read_only is False

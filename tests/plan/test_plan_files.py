@@ -1,0 +1,283 @@
+"""What plan documents and chunk lists on disk do."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from migrator.catalog.ports import ChunkLists
+from migrator.catalog.rules_packing import PackedChunk
+from migrator.core.errors import Refused, UsageError
+from migrator.core.states import CHUNK_ORDER, CONTENT_KINDS, ChunkKind
+from migrator.plan.chunk_lists import ROW_GROUP_ROWS, ChunkListFiles
+from migrator.plan.document import PlanFiles
+from migrator.plan.model import Chunk, ListedPath
+from migrator.plan.ports import ChunkListWriter, NewPlans
+from tests.support.plans import small_plan
+
+HOSTILE = (b"-rf", b"new\nline", b"\xff\xfe", b"a" * 255, b"quo'te", b"/".join([b"d" * 250] * 30))
+SITE_ID = small_plan().site_id
+
+
+IN_RANGES = (ChunkKind.RANGES, ChunkKind.RANGED_FILES)
+
+
+def chunk(
+    number: int,
+    names: list[bytes],
+    *,
+    kind: ChunkKind = ChunkKind.FILES,
+    tree: bytes = b"home/a",
+) -> PackedChunk:
+    return PackedChunk(
+        batch=1,
+        number=number,
+        kind=kind,
+        tree=tree,
+        paths=[tree + b"/" + name for name in names],
+        sizes_bytes=[number * 10 + place for place in range(len(names))],
+        link_groups=[2**64 - 1 - place if place % 2 else None for place in range(len(names))],
+        links_to=[b"home/a/first\xff" if kind is ChunkKind.LINKS else None for _ in names],
+        mtimes_ns=[None if place % 3 == 2 else place - 2**62 for place in range(len(names))],
+        brick="server-1:/bricks/é" if number % 3 else None,
+        range_offset_bytes=2**40 if kind is ChunkKind.RANGES else None,
+        file_sizes_bytes=tuple(2**41 + place for place in range(len(names))) if kind in IN_RANGES else (),
+    )
+
+
+def listed(one: PackedChunk) -> list[ListedPath]:
+    sizes = one.file_sizes_bytes or [None] * len(one.paths)
+    columns = zip(one.paths, one.sizes_bytes, one.link_groups, one.links_to, one.mtimes_ns, strict=True)
+    return [
+        ListedPath(
+            path=path,
+            size_bytes=size_bytes,
+            link_group=group,
+            link_to=link_to,
+            mtime_ns=mtime_ns,
+            range_offset_bytes=one.range_offset_bytes,
+            range_length_bytes=size_bytes if one.kind is ChunkKind.RANGES else None,
+            file_size_bytes=file_size_bytes,
+        )
+        for (path, size_bytes, group, link_to, mtime_ns), file_size_bytes in zip(columns, sizes, strict=True)
+    ]
+
+
+@pytest.fixture
+def lists(tmp_path: Path) -> ChunkListFiles:
+    files = ChunkListFiles(
+        tmp_path / "plans", splits_dir=tmp_path / "state" / "splits", passes_dir=tmp_path / "state" / "passes"
+    )
+    ports: tuple[ChunkLists, ChunkListWriter] = (files, files)
+    assert len(ports) == 2
+    return files
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> PlanFiles:
+    files = PlanFiles(tmp_path / "plans", site_id=SITE_ID)
+    port: NewPlans = files
+    assert port is files
+    return files
+
+
+def many(count: int) -> Iterator[PackedChunk]:
+    for number in range(1, count + 1):
+        yield chunk(number, [b"%d-%d" % (number, place) for place in range(1 + number * 7919 % 1500)])
+
+
+def test_every_chunk_is_read_as_it_was_written(lists: ChunkListFiles) -> None:
+    written = [
+        chunk(number, list(HOSTILE), kind=CHUNK_ORDER[number % len(CHUNK_ORDER)], tree=b"t\xff")
+        for number in range(1, 13)
+    ]
+    found = lists.write("spring", 3, written)
+    assert found.chunk_list == "spring.chunks/batch-0003.parquet"
+    assert [
+        (one.number, one.kind, one.tree, one.files, one.size_bytes, one.brick) for one in lists.chunks(found.chunk_list)
+    ] == [(one.number, one.kind, one.tree, one.files, one.size_bytes, one.brick) for one in written]
+    for one in written:
+        assert list(lists.paths(found.chunk_list, one.number)) == listed(one)
+
+
+def test_the_sums_of_a_list(lists: ChunkListFiles) -> None:
+    written = [chunk(number, [b"x", b"y"], kind=kind) for number, kind in enumerate(CHUNK_ORDER, start=1)]
+    found = lists.write("spring", 1, written)
+    # A file in ranges counts as a file where it is listed whole, and its bytes where its ranges are.
+    assert (found.chunks, found.files, found.directories) == (6, 6, 2)
+    assert found.size_bytes == sum(one.size_bytes for one in written if one.kind in CONTENT_KINDS)
+
+
+def test_a_chunk_is_found_among_many_row_groups(lists: ChunkListFiles, tmp_path: Path) -> None:
+    found = lists.write("spring", 1, many(200))
+    groups = pq.read_metadata(tmp_path / "plans" / found.chunk_list)
+    assert groups.num_row_groups > 3
+    assert all(groups.row_group(group).num_rows < ROW_GROUP_ROWS + 1500 for group in range(groups.num_row_groups))
+    assert [one.number for one in lists.chunks(found.chunk_list)] == list(range(1, 201))
+    for one in many(200):
+        assert list(lists.paths(found.chunk_list, one.number)) == listed(one)
+
+
+def test_one_chunk_is_read_from_one_row_group(lists: ChunkListFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = lists.write("spring", 1, many(200))
+    read: list[int] = []
+    real = pq.ParquetFile.read_row_group
+
+    def counting(self: pq.ParquetFile, group: int, **options: object) -> object:
+        read.append(group)
+        return real(self, group, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", counting)
+    lists.paths(found.chunk_list, 150)
+    assert len(read) == 1
+
+
+def test_a_batch_without_paths_has_an_empty_list(lists: ChunkListFiles) -> None:
+    found = lists.write("spring", 1, [])
+    assert (found.chunks, found.files) == (0, 0)
+    assert list(lists.chunks(found.chunk_list)) == []
+    assert lists.digest(found.chunk_list) == found.digest
+
+
+@pytest.mark.parametrize("number", [0, 4, 10**9])
+def test_a_chunk_that_is_not_there_is_refused(lists: ChunkListFiles, number: int) -> None:
+    found = lists.write("spring", 1, [chunk(1, [b"a"]), chunk(2, [b"b"]), chunk(5, [b"c"])])
+    with pytest.raises(Refused, match=f"chunk {number} "):
+        lists.paths(found.chunk_list, number)
+
+
+def test_the_digest_is_of_the_content(lists: ChunkListFiles, tmp_path: Path) -> None:
+    found = lists.write("spring", 1, [chunk(1, [b"a"])])
+    again = lists.write("autumn", 2, [chunk(1, [b"a"])])
+    assert found.digest == again.digest == lists.digest(found.chunk_list)
+    assert lists.write("autumn", 2, [chunk(1, [b"b"])]).digest != found.digest
+    with open(tmp_path / "plans" / found.chunk_list, "r+b") as stream:
+        stream.seek(5)
+        stream.write(b"\xff")
+    assert lists.digest(found.chunk_list) != found.digest
+
+
+def test_a_list_that_is_replaced_is_read_anew(lists: ChunkListFiles) -> None:
+    name = lists.write("spring", 1, [chunk(1, [b"a"]), chunk(2, [b"b"])]).chunk_list
+    assert lists.paths(name, 2)[0].path == b"home/a/b"
+    lists.write("spring", 1, [chunk(1, [b"a"]), chunk(2, [b"other"])])
+    assert lists.paths(name, 2)[0].path == b"home/a/other"
+
+
+def test_a_missing_list_is_refused(lists: ChunkListFiles) -> None:
+    for ask in (lists.digest, lambda name: lists.paths(name, 1), lambda name: list(lists.chunks(name))):
+        with pytest.raises(Refused, match="is missing"):
+            ask("spring.chunks/batch-0001.parquet")
+
+
+def test_a_list_that_is_none_is_refused(lists: ChunkListFiles, tmp_path: Path) -> None:
+    name = lists.write("spring", 1, [chunk(1, [b"a"])]).chunk_list
+    os.truncate(tmp_path / "plans" / name, 30)
+    with pytest.raises(Refused, match="cannot be read"):
+        lists.paths(name, 1)
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../x.parquet", "splits/../../x.parquet", "a/../../b"])
+def test_lists_lie_below_their_directories(lists: ChunkListFiles, name: str) -> None:
+    with pytest.raises(Refused, match="cannot be a chunk list"):
+        lists.digest(name)
+
+
+@pytest.mark.parametrize("kind", [ChunkKind.FILES, *IN_RANGES])
+@pytest.mark.parametrize("brick", ["server-1:/brick", None])
+def test_halves_of_a_chunk_lie_in_the_state_directory(
+    lists: ChunkListFiles, tmp_path: Path, kind: ChunkKind, brick: str | None
+) -> None:
+    whole = chunk(9, list(HOSTILE), kind=kind)
+    half = Chunk(number=31, kind=kind, tree=b"home/a", files=3, size_bytes=1, brick=brick)
+    for _ in range(2):
+        name = lists.write_split(4, half, listed(whole)[:3])
+        assert list(lists.paths(name, 31)) == listed(whole)[:3]
+        assert [(one.number, one.kind, one.brick) for one in lists.chunks(name)] == [(31, kind, brick)]
+    assert not (tmp_path / "plans").exists()
+    assert [file.name for file in (tmp_path / "state" / "splits").rglob("*.parquet")] == ["chunk-00000031.parquet"]
+
+
+def test_a_write_that_fails_leaves_what_was_there(lists: ChunkListFiles, tmp_path: Path) -> None:
+    def breaking() -> Iterator[PackedChunk]:
+        yield chunk(1, [b"other"])
+        raise OSError(28, "No space left on device")
+
+    before = lists.write("spring", 1, [chunk(1, [b"a"])])
+    with pytest.raises(OSError, match="No space"):
+        lists.write("spring", 1, breaking())
+    assert lists.digest(before.chunk_list) == before.digest
+    assert [file.name for file in (tmp_path / "plans" / "spring.chunks").iterdir()] == ["batch-0001.parquet"]
+
+
+def test_a_plan_is_read_as_it_was_written(documents: PlanFiles, tmp_path: Path) -> None:
+    path, checksum = documents.write(small_plan("spring"))
+    assert Path(path) == tmp_path / "plans" / "spring.json"
+    assert documents.read("spring") == (small_plan("spring"), checksum)
+    assert [file.name for file in (tmp_path / "plans").iterdir()] == ["spring.json"]
+
+
+def test_a_plan_is_never_overwritten(documents: PlanFiles) -> None:
+    documents.require_free("spring")
+    _, checksum = documents.write(small_plan("spring"))
+    with pytest.raises(UsageError, match="already"):
+        documents.require_free("spring")
+    with pytest.raises(UsageError, match="already"):
+        documents.write(replace(small_plan("spring"), files=99))
+    assert documents.read("spring")[1] == checksum
+
+
+def test_a_missing_plan_is_named_with_those_that_there_are(documents: PlanFiles) -> None:
+    with pytest.raises(UsageError, match="no plan 'spring'") as caught:
+        documents.read("spring")
+    assert "none yet" in caught.value.hint
+    documents.write(small_plan("autumn"))
+    with pytest.raises(UsageError) as caught:
+        documents.read("spring")
+    assert "autumn" in caught.value.hint
+
+
+def test_a_plan_of_another_site_is_refused_except_to_look_at(documents: PlanFiles, tmp_path: Path) -> None:
+    documents.write(replace(small_plan("spring"), site_id="another"))
+    with pytest.raises(Refused, match="another site"):
+        documents.read("spring")
+    assert PlanFiles(tmp_path / "plans", site_id=None).read("spring")[0].site_id == "another"
+
+
+def test_an_edited_plan_is_refused(documents: PlanFiles, tmp_path: Path) -> None:
+    path, _ = documents.write(small_plan("spring"))
+    file = Path(path)
+    file.write_text(file.read_text().replace('"fits": true', '"fits": false', 1))
+    with pytest.raises(Refused, match="checksum"):
+        documents.read("spring")
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"", b"null"])
+def test_what_is_no_plan_is_said(documents: PlanFiles, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans" / "spring.json").write_bytes(content)
+    with pytest.raises(UsageError, match=r"no JSON|no plan document"):
+        documents.read("spring")
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "a/b", "/etc/x", "-n", ".hidden", "a\n", "a b", "ä", "a" * 101, "x.json", "x.chunks"]
+)
+def test_names_that_cannot_be_a_plans(documents: PlanFiles, lists: ChunkListFiles, name: str) -> None:
+    for ask in (documents.require_free, documents.read, lambda name: lists.write(name, 1, [])):
+        with pytest.raises(UsageError, match="cannot be the name"):
+            ask(name)
+
+
+def test_the_next_free_name(documents: PlanFiles, lists: ChunkListFiles) -> None:
+    assert documents.next_name() == "plan-0001"
+    documents.write(small_plan("plan-0001"))
+    documents.write(small_plan("plan-x"))
+    assert documents.next_name() == "plan-0002"
+    lists.write("plan-0007", 1, [])
+    assert documents.next_name() == "plan-0008"
+    documents.write(small_plan("plan-10000"))
+    assert documents.next_name() == "plan-10001"

@@ -1,0 +1,412 @@
+"""The planning stage with real catalogs, plan files and ledger."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace as change
+
+from migrator.beegfs.model import UserQuota
+from migrator.beegfs.tool import QuotaLook
+from migrator.catalog.model import CatalogRecord
+from migrator.core.entry import Entry, EntryType
+from migrator.core.errors import Refused, UsageError
+from migrator.core.states import ChunkKind
+from migrator.fs.model import Capacity, MountIdentity, TargetCapabilities
+from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.ledger.model import SiteRecord
+from migrator.plan.chunk_lists import ChunkListFiles
+from migrator.plan.document import PlanFiles
+from migrator.plan.model import Order, Plan, SurpriseKind
+from migrator.plan.stage import AskLimits, PlanRequest, PlanResult, make_plan, no_limits
+from migrator.plan.store import CatalogQueryFiles
+from migrator.site.config import (
+    BatchSection,
+    Site,
+    SiteSection,
+    SourceSection,
+    TargetSection,
+    TransferSection,
+    UsersSection,
+)
+from tests.support.beegfs_like import BEEGFS_CAPABILITIES
+from tests.support.catalogs import SITE_ID, directory, invented, symlink, write_catalog
+from tests.support.fakes import VirtualClock
+
+MIB = 1024**2
+ALICE, BOB, CAROL = TREES = (b"home/alice", b"home/bob", b"home/carol")
+ROOMY = Capacity(total_bytes=2**50, free_bytes=2**50, total_inodes=10**9, free_inodes=10**9)
+IDENTITY = MountIdentity(filesystem="xfs", mounted_from="/dev/x", device=1, fsid=1, root_ino=1, sentinel="s")
+
+
+def entries() -> list[Entry]:
+    """Alice is the heaviest, bob has many files, carol little; a link group lies in alice's and carol's tree."""
+    found = [directory(b"home"), *(directory(tree) for tree in TREES)]
+    found.append(directory(ALICE + b"/deep"))
+    found += [invented(b"%s/deep/%d" % (ALICE, number), size_bytes=30 * MIB) for number in range(10)]
+    found.append(invented(ALICE + b"/shared\xff", size_bytes=8, ino=5, nlink=3))
+    found.append(invented(ALICE + b"/shared again", size_bytes=8, ino=5, nlink=3))
+    found += [invented(b"%s/%d\n" % (BOB, number), size_bytes=100, mtime_ns=1) for number in range(200)]
+    found.append(symlink(BOB + b"/to alice", b"../alice/deep"))
+    found.append(invented(CAROL + b"/shared", size_bytes=8, ino=5, nlink=3))
+    found.append(invented(b"stray", size_bytes=77))
+    return found
+
+
+@dataclass
+class World:
+    """A site in a temporary directory."""
+
+    root: Path
+    ledger: Ledger
+    lists: ChunkListFiles
+    documents: PlanFiles
+    site: Site
+
+    def scanned(
+        self,
+        found: Sequence[Entry],
+        *,
+        name: str = "catalog-1",
+        whole: bool = True,
+        bricks: Sequence[str] = (),
+        scope: tuple[bytes, ...] = (),
+    ) -> CatalogRecord:
+        scan_id = self.ledger.scans.start(catalog=name, via="mount", at_s=1000.0, scope=scope)
+        record = write_catalog(self.root / "catalogs", found, TREES, name=name, whole=whole, bricks=bricks, scope=scope)
+        record = replace(record, scan_id=scan_id)
+        self.ledger.scans.finish(record)
+        return record
+
+    def init(self, capabilities: TargetCapabilities | None = TargetCapabilities()) -> None:  # noqa: B008 - a frozen value
+        self.ledger.site.create(
+            SiteRecord(
+                site_id=SITE_ID,
+                name="rehearsal",
+                created_at_s=1.0,
+                source=IDENTITY,
+                target=IDENTITY,
+                capabilities=None,
+                capabilities_probed_at_s=None,
+            )
+        )
+        if capabilities is not None:
+            self.ledger.site.record_capabilities(capabilities, 2.0)
+
+    def plan(
+        self,
+        request: PlanRequest | None = None,
+        *,
+        capacity: Capacity = ROOMY,
+        quotas: Sequence[tuple[bytes, int]] = (),
+        limits: AskLimits = no_limits,
+    ) -> PlanResult:
+        return make_plan(
+            request or PlanRequest(),
+            site=self.site,
+            catalogs=CatalogQueryFiles(self.root / "catalogs", temp_dir=self.root / "tmp"),
+            documents=self.documents,
+            lists=self.lists,
+            ledger=self.ledger,
+            quotas=quotas,
+            capacity=capacity,
+            clock=VirtualClock(),
+            limits=limits,
+        )
+
+    def listed(self, plan: Plan) -> Counter[tuple[int, ChunkKind, bytes]]:
+        return Counter(
+            (batch.number, chunk.kind, listed.path)
+            for batch in plan.batches
+            for chunk in self.lists.chunks(batch.chunk_list)
+            for listed in self.lists.paths(batch.chunk_list, chunk.number)
+        )
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    ledger = open_ledger(tmp_path / "ledger.db", create=True)
+    site = Site(
+        file=tmp_path / "site.toml",
+        site=SiteSection(
+            name="rehearsal", state_dir=tmp_path, plans_dir=tmp_path / "plans", hooks_dir=tmp_path / "hooks"
+        ),
+        source=SourceSection(kind="posix", mount=Path("/mnt/gluster")),
+        target=TargetSection(kind="posix", mount=Path("/mnt/target")),
+        users=UsersSection(trees=("home/*",)),
+        batch=BatchSection(max_bytes=2**40, max_files=10_000, max_users=1),
+        transfer=TransferSection(chunk_size_bytes=100 * MIB, chunk_files=50, reserve_bytes=0),
+    )
+    yield World(
+        root=tmp_path,
+        ledger=ledger,
+        lists=ChunkListFiles(site.site.plans_dir, splits_dir=tmp_path / "splits", passes_dir=tmp_path / "passes"),
+        documents=PlanFiles(site.site.plans_dir, site_id=SITE_ID),
+        site=site,
+    )
+    ledger.close()
+
+
+@pytest.fixture
+def ready(world: World) -> World:
+    world.init()
+    world.scanned(entries())
+    return world
+
+
+def of_kind(plan: Plan, kind: SurpriseKind) -> dict[bytes | None, int]:
+    return {found.tree: found.count for found in plan.surprises if found.kind is kind}
+
+
+def test_a_plan_is_made_written_and_recorded(ready: World) -> None:
+    result = ready.plan()
+    plan = result.plan
+    assert plan.name == "plan-0001"
+    assert [usage.tree.path for usage in plan.ranking] == [ALICE, BOB, CAROL]
+    assert [[tree.path for tree in batch.trees] for batch in plan.batches] == [[ALICE], [BOB], [CAROL]]
+    assert ready.documents.read("plan-0001") == (plan, result.checksum)
+    recorded = ready.ledger.plans.read("plan-0001")
+    assert recorded is not None
+    assert (recorded.checksum, recorded.path, set(recorded.batches)) == (result.checksum, result.path, {1, 2, 3})
+    assert any("plan-0001" in event.subject for event in ready.ledger.events.latest(5))
+    assert plan.problems == ()
+    assert all(batch.fits for batch in plan.batches)
+    assert plan.outside is not None
+    assert plan.outside.files == 1
+    assert "assumed" in plan.cost.basis
+    assert plan.forecast_s == pytest.approx(sum(batch.forecast_s for batch in plan.batches))
+    assert {curve.order for curve in plan.emptying} >= {Order.HEAVIEST, Order.SMALLEST, Order.COLDEST}
+
+
+def test_sums_count_a_link_group_once_over_all_trees(ready: World) -> None:
+    plan = ready.plan().plan
+    assert plan.size_bytes == 10 * 30 * MIB + 8 + 200 * 100
+    assert plan.files == 10 + 2 + 201 + 1
+    # In batches of their own, each of the trees gets a copy.
+    assert [batch.size_bytes for batch in plan.batches] == [300 * MIB + 8, 20_000, 8]
+
+
+def test_the_chunk_lists_hold_every_path_once(ready: World) -> None:
+    plan = ready.plan().plan
+    listed = ready.listed(plan)
+    expected: Counter[tuple[int, ChunkKind, bytes]] = Counter()
+    for entry in entries():
+        for number, tree in enumerate((ALICE, BOB, CAROL), start=1):
+            if entry.path.startswith(tree + b"/"):
+                if entry.type is EntryType.DIRECTORY:
+                    expected[number, ChunkKind.DIRECTORIES, entry.path] += 1
+                    expected[number, ChunkKind.DIRECTORY_TIMES, entry.path] += 1
+                else:
+                    expected[number, ChunkKind.FILES, entry.path] += 1
+    assert listed == expected
+    for batch in plan.batches:
+        chunks = list(ready.lists.chunks(batch.chunk_list))
+        assert len(chunks) == batch.chunks
+        assert all(chunk.files <= 50 and chunk.size_bytes <= 100 * MIB for chunk in chunks)
+        assert ready.lists.digest(batch.chunk_list) == batch.chunk_list_digest
+
+
+def test_bricks_and_big_files_shape_the_chunks(ready: World) -> None:
+    bricks = ("one:/b", "two:/b")
+    found = [directory(ALICE), directory(ALICE + b"/d")]
+    for number in range(6):
+        found.append(invented(b"%s/d/%d" % (ALICE, number), size_bytes=50, mtime_ns=number, brick=bricks[number % 2]))
+    found.append(invented(ALICE + b"/big", size_bytes=70 * MIB, brick="two:/b"))
+    ready.scanned(found, name="catalog-2", bricks=bricks)
+    ready.site = change(ready.site, transfer=change(ready.site.transfer, range_size_bytes=20 * MIB))
+    batch, *_ = ready.plan().plan.batches
+    assert (batch.files, batch.directories, batch.size_bytes) == (7, 1, 70 * MIB + 300)
+    chunks = list(ready.lists.chunks(batch.chunk_list))
+    assert [(one.kind, one.brick, one.files, one.size_bytes) for one in chunks] == [
+        (ChunkKind.DIRECTORIES, "one:/b", 1, 0),
+        (ChunkKind.DIRECTORY_TIMES, "one:/b", 1, 0),
+        (ChunkKind.FILES, "one:/b", 3, 150),
+        *[(ChunkKind.RANGES, "two:/b", 0, 20 * MIB)] * 3,
+        (ChunkKind.RANGES, "two:/b", 0, 10 * MIB),
+        (ChunkKind.RANGED_FILES, "two:/b", 1, 0),
+        (ChunkKind.FILES, "two:/b", 3, 150),
+    ]
+    (part,) = ready.lists.paths(batch.chunk_list, 7)
+    assert (part.range_offset_bytes, part.range_length_bytes) == (60 * MIB, 10 * MIB)
+    (whole,) = ready.lists.paths(batch.chunk_list, 8)
+    assert (whole.path, whole.size_bytes, whole.file_size_bytes) == (ALICE + b"/big", 0, 70 * MIB)
+    assert [one.mtime_ns for one in ready.lists.paths(batch.chunk_list, 3)] == [0, 2, 4]
+    # An engine that copies whole files only gets whole files.
+    ready.site = change(ready.site, transfer=change(ready.site.transfer, engine="rsync"))
+    batch, *_ = ready.plan().plan.batches
+    kinds = Counter(one.kind for one in ready.lists.chunks(batch.chunk_list))
+    assert (kinds[ChunkKind.RANGES], batch.size_bytes) == (0, 70 * MIB + 300)
+
+
+def test_trees_that_share_links_share_a_batch_where_they_may(ready: World) -> None:
+    ready.site = change(ready.site, batch=change(ready.site.batch, max_users=2))
+    plan = ready.plan().plan
+    assert [{tree.path for tree in batch.trees} for batch in plan.batches] == [{ALICE, CAROL}, {BOB}]
+    assert of_kind(plan, SurpriseKind.HARD_LINKS_IN_BATCH) == {ALICE: 2, CAROL: 1}
+    assert of_kind(plan, SurpriseKind.HARD_LINKS_BROKEN) == {}
+    assert ready.listed(plan)[1, ChunkKind.LINKS, CAROL + b"/shared"] == 1
+    found = [chunk for chunk in ready.lists.chunks(plan.batches[0].chunk_list) if chunk.kind is ChunkKind.LINKS]
+    (link,) = ready.lists.paths(plan.batches[0].chunk_list, found[0].number)
+    assert (link.link_to, link.link_group, link.size_bytes) == (ALICE + b"/shared\xff", 5, 0)
+    assert plan.batches[0].size_bytes == 300 * MIB + 8
+
+
+def test_what_will_surprise_is_listed(ready: World) -> None:
+    plan = ready.plan(quotas=[(BOB, 10 * MIB)]).plan
+    assert of_kind(plan, SurpriseKind.HARD_LINKS_BROKEN) == {ALICE: 2, CAROL: 1}
+    assert of_kind(plan, SurpriseKind.SYMLINK_CROSSES_TREE) == {BOB: 1}
+    assert of_kind(plan, SurpriseKind.QUOTA) == {BOB: 1}
+    assert of_kind(plan, SurpriseKind.OUTSIDE_TREES) == {None: 1}
+    assert of_kind(plan, SurpriseKind.LOSS_TIME) == {}
+
+
+@pytest.mark.guarantee("target-losses")
+def test_what_the_target_cannot_keep_is_listed_per_tree(world: World) -> None:
+    world.init(BEEGFS_CAPABILITIES)
+    world.scanned(entries())
+    plan = world.plan(PlanRequest(order=Order.SMALLEST)).plan
+    assert of_kind(plan, SurpriseKind.LOSS_TIME) == {BOB: 200}
+    assert of_kind(plan, SurpriseKind.LOSS_SYMLINK_MODE) == {BOB: 1}
+    assert [usage.tree.path for usage in plan.ranking] == [CAROL, BOB, ALICE]
+
+
+def test_unprobed_capabilities_are_said_and_no_loss_is_invented(world: World) -> None:
+    world.init(capabilities=None)
+    world.scanned([*entries(), invented(ALICE + b"/t", xattrs={b"trusted.x": b"1"})])
+    plan = world.plan().plan
+    assert any("migrator doctor" in problem for problem in plan.problems)
+    assert not [found for found in plan.surprises if found.kind.startswith("loss-")]
+
+
+def test_batches_beyond_the_targets_room_do_not_fit_and_the_plan_is_written_all_the_same(ready: World) -> None:
+    tight = replace(ROOMY, free_bytes=300 * MIB + 8 + 5)
+    plan = ready.plan(capacity=tight).plan
+    assert [batch.fits for batch in plan.batches] == [True, False, False]
+    assert any("first 1 of 3 batches" in problem for problem in plan.problems)
+    full = ready.plan(capacity=replace(ROOMY, free_inodes=3)).plan
+    assert [batch.fits for batch in full.batches] == [False, False, False]
+    assert full.problems[0].startswith("not even the first batch fits")
+    assert any("inodes" in problem for problem in full.problems[1:])
+    assert ready.documents.read(full.name)[0] == full
+
+
+UNKNOWN = replace(ROOMY, total_inodes=None, free_inodes=None)
+
+
+def test_unknown_inodes_are_refused_and_nothing_is_written(ready: World) -> None:
+    with pytest.raises(Refused, match="not known how many files") as caught:
+        ready.plan(capacity=UNKNOWN)
+    assert "inodes_free" in caught.value.hint
+    assert "--accept-unknown-inodes" in caught.value.hint
+    assert not (ready.root / "plans").exists()
+
+
+def test_inodes_from_the_configuration_are_believed_where_the_file_system_is_silent(ready: World) -> None:
+    ready.site = change(ready.site, target=change(ready.site.target, inodes_free=14))
+    assert [batch.fits for batch in ready.plan(capacity=UNKNOWN).plan.batches] == [True, False, False]
+
+
+def test_accepted_unknown_inodes_stay_a_problem(ready: World) -> None:
+    plan = ready.plan(PlanRequest(accept_unknown_inodes=True), capacity=UNKNOWN).plan
+    assert all(batch.fits for batch in plan.batches)
+    assert any("was not checked" in problem for problem in plan.problems)
+
+
+def test_a_catalog_that_is_not_whole_makes_a_plan_that_says_so(world: World) -> None:
+    world.init()
+    world.scanned(entries(), whole=False)
+    plan = world.plan().plan
+    assert not plan.catalog_whole
+    assert any("not whole" in problem and "gl1:/brick was down" in problem for problem in plan.problems)
+
+
+def test_a_half_written_catalog_is_refused(ready: World) -> None:
+    (ready.root / "catalogs" / "catalog-1" / "catalog.json").unlink()
+    with pytest.raises(Refused, match="half written"):
+        ready.plan()
+
+
+def test_only_a_scan_under_way_is_refused(world: World) -> None:
+    world.init()
+    world.ledger.scans.start(catalog="catalog-1", via="mount", at_s=1.0)
+    with pytest.raises(Refused, match="half written"):
+        world.plan()
+
+
+def test_a_newer_scan_under_way_is_said(ready: World) -> None:
+    ready.ledger.scans.start(catalog="catalog-2", via="mount", at_s=2000.0)
+    assert any("catalog-2" in problem for problem in ready.plan().plan.problems)
+
+
+def test_a_scan_of_some_trees_alone_is_no_catalog_to_plan_from(ready: World) -> None:
+    problems = ready.plan().plan.problems
+    ready.scanned([], name="catalog-2", scope=(TREES[0],))
+    ready.ledger.scans.start(catalog="catalog-3", via="mount", at_s=3000.0, scope=(TREES[0],))
+    plan = ready.plan().plan
+    assert (plan.catalog, plan.problems) == ("catalog-1", problems)
+    with pytest.raises(Refused, match="covers 1 user tree"):
+        ready.plan(PlanRequest(catalog="catalog-2"))
+
+
+def test_without_a_site_or_a_scan_there_is_no_plan(world: World) -> None:
+    with pytest.raises(UsageError, match="no record"):
+        world.plan()
+    world.init()
+    with pytest.raises(UsageError, match="no catalog"):
+        world.plan()
+
+
+def test_a_catalog_of_another_site_is_refused(world: World) -> None:
+    world.init()
+    record = world.scanned(entries())
+    file = world.root / "catalogs" / record.name / "catalog.json"
+    file.write_text(file.read_text().replace(SITE_ID, "another"))
+    with pytest.raises(Refused, match="another site"):
+        world.plan()
+
+
+def test_a_taken_name_is_refused_before_the_work(ready: World) -> None:
+    ready.plan(PlanRequest(name="spring"))
+    digests = {batch.chunk_list: batch.chunk_list_digest for batch in ready.documents.read("spring")[0].batches}
+    with pytest.raises(UsageError, match="already"):
+        ready.plan(PlanRequest(name="spring", order=Order.SMALLEST))
+    assert all(ready.lists.digest(name) == digest for name, digest in digests.items())
+
+
+def test_an_empty_tree_is_planned_with_an_empty_list(world: World) -> None:
+    world.init()
+    world.scanned([invented(ALICE + b"/file", size_bytes=1)])
+    plan = world.plan().plan
+    chunks = {batch.trees[0].path: batch.chunks for batch in plan.batches}
+    assert chunks == {ALICE: 1, BOB: 0, CAROL: 0}
+
+
+def test_the_same_catalog_gives_the_same_lists(ready: World) -> None:
+    digests: defaultdict[int, set[str]] = defaultdict(set)
+    for _ in range(3):
+        for batch in ready.plan().plan.batches:
+            digests[batch.number].add(batch.chunk_list_digest)
+    assert all(len(found) == 1 for found in digests.values())
+
+
+def test_who_would_be_beyond_his_limit_on_the_target_is_named(ready: World) -> None:
+    asked: list[int] = []
+
+    def limits(uids: Collection[int]) -> QuotaLook:
+        asked.extend(uids)
+        return QuotaLook(quotas={uid: UserQuota(uid=uid, used_bytes=MIB, limit_bytes=300 * MIB) for uid in uids})
+
+    plan = ready.plan(limits=limits).plan
+    assert set(asked) == {one.uid for one in plan.owners} != set()
+    (problem,) = plan.problems
+    assert f"uid {asked[0]}" in problem
+    assert "hard limit" in problem
+    assert all(batch.fits for batch in plan.batches)
+
+
+@pytest.mark.parametrize("meant", [True, False])
+def test_limits_that_cannot_be_asked_are_a_problem_where_the_source_has_some(ready: World, meant: bool) -> None:
+    plan = ready.plan(limits=lambda _: QuotaLook(failure="no answer"), quotas=[(ALICE, MIB)] if meant else []).plan
+    assert ["no answer" in problem for problem in plan.problems] == [True] * meant

@@ -1,0 +1,89 @@
+"""A second plan over the same target: what it goes on with, what it needs, and how damage is mended."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from migrator.core.states import PassKind, PassState
+from migrator.ledger.ledger import open_ledger
+from tests.conftest import MakeXfs
+from tests.support.cli_site import Site
+
+pytestmark = pytest.mark.needs_root
+
+
+def test_damage_that_size_and_times_do_not_show_is_found_and_mended(planned: Site) -> None:
+    planned.works("run", "--user-batch", "1")
+    damaged = planned.target / "home" / "ann" / "file-3"
+    facts = damaged.stat()
+    damaged.write_bytes(bytes(facts.st_size))
+    os.utime(damaged, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    found = planned.call("verify", "--user-batch", "1", "--json")
+    assert found.returncode == 3
+    assert json.loads(found.stdout)[0]["differences"] == {"content": 1}
+    for verb in ("scan", "plan"):
+        planned.works(verb)
+    # Without a delta pass: that sends once more what was written just before the scan, whatever its size and times.
+    planned.works("run", "--user-batch", "1", "--deltas", "0")
+    assert planned.call("verify", "--user-batch", "1").returncode == 3, "size and times are right: nothing was sent"
+    for verb in ("scan", "plan"):
+        planned.works(verb)
+    planned.works("run", "--user-batch", "1", "--recopy")
+    planned.works("verify", "--user-batch", "1")
+
+
+@pytest.mark.exhaustive
+def test_a_plan_that_is_half_copied_is_not_dropped_for_a_newer_one_in_silence(planned: Site) -> None:
+    with open_ledger(planned.directory / "state" / "ledger.db") as ledger:
+        record = ledger.passes.start(
+            plan="plan-0001", batch=1, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=[], at_s=1.0
+        )
+        ledger.passes.set_state(record.id, PassState.STOPPED, 2.0)
+    planned.works("plan")
+    planned.fails(2, "run", "--user-batch", "1", says=("plan-0001", "--plan plan-0001", "--plan plan-0002"))
+    planned.works("run", "--user-batch", "1", "--plan", "plan-0002")
+
+
+@pytest.mark.exhaustive
+def test_room_is_needed_only_for_what_is_not_there_yet(scratch: Path, make_xfs: MakeXfs) -> None:
+    source, target = make_xfs(size_bytes=128 << 20), make_xfs(size_bytes=64 << 20)
+    (source.path / "home" / "ann").mkdir(parents=True)
+    (source.path / "home" / "ann" / "big").write_bytes(os.urandom(36 << 20))
+    directory = scratch / "site"
+    directory.mkdir()
+    full = Site(directory=directory, source=source.path, target=target.path)
+    full.write()
+    for verb in ("init", "doctor", "scan", "plan"):
+        full.works(verb)
+    full.works("run", "--user-batch", "1", "--deltas", "0")
+    (source.path / "home" / "ann" / "small").write_bytes(b"new")
+    full.works("scan")
+    planned_again = json.loads(full.call("plan", "--json").stdout)["plan"]
+    assert planned_again["batches"][0]["fits"]
+    full.works("run", "--user-batch", "1", "--deltas", "0")
+    full.works("verify", "--user-batch", "1")
+    (source.path / "home" / "ann" / "more").write_bytes(os.urandom(40 << 20))
+    for verb in ("scan", "plan"):
+        full.works(verb)
+    full.fails(4, "run", "--user-batch", "1", says=("target",))
+
+
+@pytest.mark.exhaustive
+def test_links_across_trees_that_an_earlier_plan_made_are_no_difference_for_a_later_one(planned: Site) -> None:
+    os.link(planned.source / "home" / "ann" / "file-1", planned.source / "home" / "bob" / "of-ann")
+    text = planned.file.read_text()
+    planned.file.write_text(text.replace("max_users = 1", "max_users = 2"))
+    for verb in ("scan", "plan"):
+        planned.works(verb)
+    planned.works("run", "--user-batch", "1")
+    planned.works("verify", "--user-batch", "1")
+    ann, bob = planned.target / "home" / "ann" / "file-1", planned.target / "home" / "bob" / "of-ann"
+    assert ann.stat().st_ino == bob.stat().st_ino
+    planned.file.write_text(text)
+    for verb in ("scan", "plan"):
+        planned.works(verb)
+    for number in ("1", "2"):
+        planned.works("run", "--user-batch", number)
+        planned.works("verify", "--user-batch", number)

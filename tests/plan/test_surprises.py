@@ -1,0 +1,194 @@
+"""Symlinks, links, owners, quotas, losses: what is said before anything moves."""
+
+from dataclasses import replace
+
+import pytest
+
+from migrator.fs.model import TargetCapabilities
+from migrator.plan.model import Surprise, SurpriseKind
+from migrator.plan.rules import LinkSpan, SpanMember
+from migrator.plan.rules_surprises import (
+    MAX_EXAMPLES,
+    Finding,
+    SymlinkRow,
+    finding_surprises,
+    judge_symlink,
+    link_surprises,
+    loss_details,
+    outside_surprises,
+    quota_surprises,
+    resolve_lexically,
+    sort_surprises,
+    symlink_surprises,
+    tree_of,
+)
+from tests.support.beegfs_like import BEEGFS_CAPABILITIES
+from tests.support.usages import usage
+
+TREES = frozenset({b"home/alice", b"home/bob", b"scratch"})
+ALICE = b"home/alice"
+
+
+@pytest.mark.parametrize(
+    ("path", "target", "expected"),
+    [
+        (b"a/b/link", b"c", b"a/b/c"),
+        (b"a/b/link", b"./c//d/", b"a/b/c/d"),
+        (b"a/b/link", b"../c", b"a/c"),
+        (b"a/b/link", b"../../..", None),
+        (b"a/b/link", b"../..", b""),
+        (b"link", b"..", None),
+        (b"link", b"", b""),
+        (b"a/link", b"\xff/\n", b"a/\xff/\n"),
+    ],
+)
+def test_relative_targets_are_resolved_lexically(path: bytes, target: bytes, expected: bytes | None) -> None:
+    assert resolve_lexically(path, target) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [(ALICE, ALICE), (b"home/alice/x/y", ALICE), (b"home/alicex", None), (b"home", None), (b"", None)],
+)
+def test_the_tree_of_a_path(path: bytes, expected: bytes | None) -> None:
+    assert tree_of(path, TREES) == expected
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (b"beside", None),
+        (b"../alice/x", None),
+        (b"../bob/x", SurpriseKind.SYMLINK_CROSSES_TREE),
+        (b"..", SurpriseKind.SYMLINK_CROSSES_TREE),
+        (b"../../../etc", SurpriseKind.SYMLINK_CROSSES_TREE),
+        (b"/usr/lib", None),
+        (b"/mnt/glusterx", None),
+        (b"/mnt/gluster", SurpriseKind.SYMLINK_INTO_SOURCE),
+        (b"/mnt/gluster/home/alice/x", SurpriseKind.SYMLINK_INTO_SOURCE),
+        (b"//mnt/./gluster/x", SurpriseKind.SYMLINK_INTO_SOURCE),
+        (b"/mnt/gluster/../other", None),
+    ],
+)
+def test_symlinks_are_judged_by_where_they_lead(target: bytes, expected: SurpriseKind | None) -> None:
+    row = SymlinkRow(path=b"home/alice/link", tree=ALICE, target=target)
+    assert judge_symlink(row, TREES, b"/mnt/gluster/") is expected
+
+
+def test_symlinks_are_counted_by_tree_with_the_first_few_as_examples() -> None:
+    rows = [SymlinkRow(path=b"home/alice/%d" % number, tree=ALICE, target=b"../bob") for number in range(9, -1, -1)]
+    rows.append(SymlinkRow(path=b"scratch/l", tree=b"scratch", target=b"/mnt/gluster/x"))
+    crossing, absolute = symlink_surprises(rows, TREES, b"/mnt/gluster")
+    assert (crossing.kind, crossing.tree, crossing.count) == (SurpriseKind.SYMLINK_CROSSES_TREE, ALICE, 10)
+    assert crossing.examples == tuple(b"home/alice/%d" % number for number in range(MAX_EXAMPLES))
+    assert (absolute.kind, absolute.tree) == (SurpriseKind.SYMLINK_INTO_SOURCE, b"scratch")
+    assert "/mnt/gluster" in absolute.detail
+
+
+def span(*trees: bytes | None) -> LinkSpan:
+    members = tuple(SpanMember(tree=tree, names=3, examples=((tree or b"x") + b"/n",)) for tree in trees)
+    return LinkSpan(members=members, groups=2, size_bytes=50)
+
+
+def test_groups_whose_trees_share_a_batch_are_linked_again() -> None:
+    alice, bob = link_surprises([span(ALICE, b"home/bob")], {ALICE: 1, b"home/bob": 1})
+    assert (alice.kind, alice.tree, alice.count) == (SurpriseKind.HARD_LINKS_IN_BATCH, ALICE, 3)
+    assert "home/bob" in alice.detail
+    assert bob.tree == b"home/bob"
+
+
+@pytest.mark.parametrize(
+    ("trees", "batches"),
+    [((ALICE, b"home/bob"), {ALICE: 1, b"home/bob": 2}), ((ALICE, None), {ALICE: 1})],
+)
+def test_groups_that_cannot_stay_whole_are_listed_as_broken(
+    trees: tuple[bytes | None, ...], batches: dict[bytes, int]
+) -> None:
+    found = link_surprises([span(*trees)], batches)
+    assert [one.kind for one in found] == [SurpriseKind.HARD_LINKS_BROKEN] * 2
+    assert [one.tree for one in found] == list(trees)
+    assert all("a copy of its own" in one.detail for one in found)
+
+
+def test_many_trees_of_a_span_are_not_all_named() -> None:
+    trees = [b"t%02d" % number for number in range(20)]
+    found = link_surprises([span(*trees)], dict.fromkeys(trees, 1))
+    assert "and 14 more" in found[0].detail
+
+
+def test_findings_get_words_and_outside_every_tree_they_do_not_count() -> None:
+    def one(kind: SurpriseKind, tree: bytes | None = ALICE, people: int = 0) -> Finding:
+        return Finding(kind=kind, tree=tree, count=2, size_bytes=3, examples=(b"e",), people=people)
+
+    found = finding_surprises(
+        [
+            one(SurpriseKind.FOREIGN_OWNER, people=1),
+            one(SurpriseKind.LONG_PATH),
+            one(SurpriseKind.LOSS_TIME),
+            one(SurpriseKind.LOSS_TIME, None),
+        ],
+        BEEGFS_CAPABILITIES,
+        TREES,
+    )
+    assert [(one.kind, one.count, one.size_bytes, one.examples) for one in found] == [
+        (SurpriseKind.FOREIGN_OWNER, 2, 3, (b"e",)),
+        (SurpriseKind.LONG_PATH, 2, 3, (b"e",)),
+        (SurpriseKind.LOSS_TIME, 2, 3, (b"e",)),
+    ]
+    assert "one other user" in found[0].detail
+    assert "whole seconds" in found[2].detail
+
+
+def test_quotas_are_told_with_their_tree() -> None:
+    found = quota_surprises([(b"scratch/shared", 1024), (b"other", 2048)], TREES)
+    assert [(one.tree, one.size_bytes, one.examples) for one in found] == [
+        (None, 2048, (b"other",)),
+        (b"scratch", 1024, (b"scratch/shared",)),
+    ]
+
+
+def test_nothing_outside_is_no_surprise() -> None:
+    assert outside_surprises(None, ()) == ()
+    (found,) = outside_surprises(usage(b"", files=3, directories=2, size_bytes=9), (b"lost",))
+    assert (found.count, found.size_bytes, found.tree, found.examples) == (5, 9, None, (b"lost",))
+
+
+def test_surprises_are_sorted_by_kind_and_tree() -> None:
+    first = Surprise(kind=SurpriseKind.QUOTA, tree=b"a", count=1, size_bytes=0, detail="", examples=())
+    found = [replace(first, tree=b"b"), replace(first, kind=SurpriseKind.LOSS_ACL), first, replace(first, tree=None)]
+    assert [(one.kind, one.tree) for one in sort_surprises(found)] == [
+        (SurpriseKind.QUOTA, None),
+        (SurpriseKind.QUOTA, b"a"),
+        (SurpriseKind.QUOTA, b"b"),
+        (SurpriseKind.LOSS_ACL, b"a"),
+    ]
+
+
+def test_every_loss_has_words_on_a_target_that_keeps_nothing() -> None:
+    poor = TargetCapabilities(
+        time_granularity_ns=2_000_000_000,
+        keeps_acls=False,
+        keeps_user_xattrs=False,
+        keeps_security_xattrs=False,
+        keeps_symlink_times=False,
+        keeps_symlink_owner=False,
+        keeps_device_numbers=False,
+        keeps_hard_links=False,
+        keeps_sparse=False,
+        makes_fifos=False,
+        makes_sockets=False,
+        reserved_names=(b"#fSiDs#", b"\x1b[0m"),
+    )
+    told = {**loss_details(poor), **loss_details(replace(poor, makes_devices=False))}
+    assert set(told) == {kind for kind in SurpriseKind if kind.startswith("loss-")}
+    assert "steps of 2 s" in told[SurpriseKind.LOSS_TIME]
+    assert "#fSiDs#, \\x1b[0m" in told[SurpriseKind.LOSS_NAME]
+    assert told[SurpriseKind.LOSS_ACL] == "ACLs are left out"
+
+
+def test_what_a_target_keeps_is_no_loss() -> None:
+    told = loss_details(TargetCapabilities())
+    assert SurpriseKind.LOSS_TIME not in told
+    assert SurpriseKind.LOSS_DEVICE not in told
+    assert SurpriseKind.LOSS_DEVICE_NODE not in told
+    assert SurpriseKind.LOSS_HARD_LINK not in told

@@ -1,0 +1,88 @@
+"""The fit of costs per file and per byte."""
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from migrator.plan.model import (
+    ASSUMED_RATE_BYTES_PER_S,
+    ASSUMED_S_PER_FILE,
+    ENOUGH_ATTEMPTS,
+    CostSums,
+    fit_cost,
+    least_squares,
+)
+
+Attempt = tuple[float, float, float]
+
+
+def sums(attempts: list[Attempt]) -> CostSums:
+    return CostSums(
+        attempts=len(attempts),
+        files=sum(f for f, _, _ in attempts),
+        size_bytes=sum(b for _, b, _ in attempts),
+        seconds=sum(s for _, _, s in attempts),
+        files_files=sum(f * f for f, _, _ in attempts),
+        files_bytes=sum(f * b for f, b, _ in attempts),
+        bytes_bytes=sum(b * b for _, b, _ in attempts),
+        files_seconds=sum(f * s for f, _, s in attempts),
+        bytes_seconds=sum(b * s for _, b, s in attempts),
+    )
+
+
+def error(attempts: list[Attempt], s_per_file: float, s_per_byte: float) -> float:
+    return sum((f * s_per_file + b * s_per_byte - s) ** 2 for f, b, s in attempts)
+
+
+def test_too_few_attempts_say_nothing() -> None:
+    attempts = [(10.0, 100.0 * n, 1.0) for n in range(ENOUGH_ATTEMPTS - 1)]
+    assert fit_cost(sums(attempts), 4) is None
+    assert fit_cost(sums([(0.0, 0.0, 1.0)] * ENOUGH_ATTEMPTS), 4) is None
+
+
+@pytest.mark.parametrize("off", [0.0, 1e-3])
+@pytest.mark.parametrize("of_a_file", [1.0, 1000.0, 1e9])
+def test_same_bytes_per_file_still_explain_the_time(of_a_file: float, off: float) -> None:
+    # Nearly the same tells the two apart no better: it is noise that would decide.
+    attempts = [(float(n), n * of_a_file * (1 + off * (n % 3 - 1)), n * 0.5) for n in range(1, 10)]
+    cost = fit_cost(sums(attempts), 4)
+    assert cost is not None
+    assert 3 * cost.s_per_file + 3 * of_a_file * cost.s_per_byte == pytest.approx(1.5, rel=0.01)
+    assert cost.s_per_file / cost.s_per_byte == pytest.approx(ASSUMED_S_PER_FILE * ASSUMED_RATE_BYTES_PER_S)
+
+
+def test_empty_files_cost_time_too_and_bytes_that_nobody_has_seen() -> None:
+    cost = fit_cost(sums([(100.0, 0.0, 2.0)] * 5), 0)
+    assert cost is not None
+    assert cost.s_per_file == pytest.approx(0.02)
+    assert cost.streams == 1
+    # Twenty times as slow as is assumed: so, it is taken, are bytes.
+    assert cost.s_per_byte == pytest.approx(20 / ASSUMED_RATE_BYTES_PER_S)
+    ranges = fit_cost(sums([(0.0, ASSUMED_RATE_BYTES_PER_S, 3.0)] * 5), 1)
+    assert ranges is not None
+    assert ranges.s_per_file == pytest.approx(3 * ASSUMED_S_PER_FILE)
+
+
+def test_without_usual_costs_one_carries_all_that_cannot_be_told_apart() -> None:
+    per_file, per_byte = least_squares(sums([(n, n * 1000.0, n * 0.5) for n in range(1, 10)]))
+    assert min(per_file, per_byte) == 0.0
+    assert 3 * per_file + 3000 * per_byte == pytest.approx(1.5)
+
+
+amounts = st.floats(min_value=1, max_value=1e6)
+
+
+@given(st.lists(st.tuples(amounts, amounts, amounts), min_size=ENOUGH_ATTEMPTS, max_size=30))
+def test_no_other_cost_fits_better(attempts: list[Attempt]) -> None:
+    added = sums(attempts)
+    # Where files and bytes can be told apart.
+    assume(added.files_bytes**2 < 0.998 * added.files_files * added.bytes_bytes)
+    cost = fit_cost(added, 4)
+    assert cost is not None
+    assert cost.s_per_file >= 0
+    assert cost.s_per_byte >= 0
+    best = error(attempts, cost.s_per_file, cost.s_per_byte)
+    for factor_a in (0.9, 1.0, 1.1):
+        for factor_b in (0.9, 1.0, 1.1):
+            other = error(attempts, cost.s_per_file * factor_a + 1e-6 * (factor_a > 1), cost.s_per_byte * factor_b)
+            assert best <= other * (1 + 1e-6) + 1e-6

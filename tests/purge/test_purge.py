@@ -1,0 +1,329 @@
+"""Freeing the source of a user tree, on real file systems: what is proven goes, whatever is not stays."""
+
+import asyncio
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.core.errors import ExitCode, Refused
+from migrator.cutover.model import CutoverState
+from migrator.lab.odd import odd_files
+from migrator.purge import removal
+from migrator.purge.files import MountedPlaces
+from migrator.purge.model import LeadsTo, TreeOutcome
+from migrator.purge.stage import purge
+from tests.support.purge_world import PurgeSite, purge_site
+from tests.support.run_site import fill_tree
+from tests.support.snapshots import snapshot
+from tests.support.xfs import XfsMount
+
+pytestmark = pytest.mark.needs_root
+
+FILES = 60
+
+
+def fill(tree: Path) -> None:
+    tree.rmdir()
+    fill_tree(tree, files=FILES, size_bytes=2000)
+
+
+@pytest.fixture
+def site(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> Iterator[PurgeSite]:
+    other = xfs_source.path / "home" / "bob"
+    other.mkdir(parents=True)
+    (other / "own").write_text("bob's")
+    with purge_site(scratch / "site", xfs_source.path, xfs_target.path, fill) as made:
+        yield made
+
+
+def contents(path: Path) -> dict[bytes, Any]:
+    return dict(snapshot(os.fsencode(path)))
+
+
+def names(path: Path) -> set[str]:
+    return {os.path.join(above, name) for above, inner, files in os.walk(path) for name in (*inner, *files)}
+
+
+def test_what_is_proven_is_removed_and_nothing_else(site: PurgeSite) -> None:
+    before, there = contents(site.world.source_path / "home" / "bob"), contents(site.target)
+    count = len(names(site.source)) + 1
+    done = site.purge()
+    assert (done.outcome, done.open_paths, done.reasons) == (TreeOutcome.PURGED, 0, ())
+    assert not site.source.exists()
+    assert not site.closed.exists()
+    assert contents(site.world.source_path / "home" / "bob") == before
+    assert contents(site.target) == there
+    assert done.removed == count
+    assert done.sum is not None
+    assert done.sum.names == count
+    record = site.world.ledger.cutovers.read(site.record.id)
+    assert (record.state, record.notes.purge, record.failure) == (CutoverState.PURGED, done.sum, "")
+    assert site.backups == [f"purge-{record.own_name}"]
+
+
+@pytest.mark.exhaustive
+def test_the_freed_bytes_are_those_of_the_files(site: PurgeSite) -> None:
+    inodes = {}
+    for path in names(site.source):
+        facts = os.lstat(path)
+        inodes[facts.st_ino] = facts.st_size if stat.S_ISREG(facts.st_mode) else 0
+    done = site.purge()
+    assert done.sum is not None
+    assert (done.sum.size_bytes, done.sum.inodes) == (sum(inodes.values()), len(inodes) + 1)
+
+
+@pytest.mark.exhaustive
+def test_everything_odd_is_removed(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> None:
+    neighbour = xfs_source.path / "home" / "neighbour"
+    neighbour.mkdir(parents=True)
+
+    def odd(tree: Path) -> None:
+        odd_files(os.fsencode(tree), neighbour=os.fsencode(neighbour), source_mount=xfs_source.root)
+
+    with purge_site(scratch / "site", xfs_source.path, xfs_target.path, odd) as site:
+        kept = contents(neighbour)
+        done = site.purge()
+        assert (done.outcome, done.findings, done.reasons) == (TreeOutcome.PURGED, (), ())
+        assert not site.source.exists()
+        assert done.outside > 0
+        after = contents(neighbour)
+        assert set(after) == set(kept)
+
+
+def test_a_dry_run_takes_the_same_decisions_and_changes_nothing(site: PurgeSite) -> None:
+    before = contents(site.world.source_path)
+    shown = site.dry_run()
+    (tree,) = shown.trees
+    assert (tree.outcome, shown.exit_code, shown.dry_run) == (TreeOutcome.WOULD_PURGE, ExitCode.DONE, True)
+    assert contents(site.world.source_path) == before
+    assert site.state is CutoverState.RETAINED
+    done = site.purge()
+    assert (done.sum, done.changed, done.gone) == (tree.sum, tree.changed, tree.gone)
+
+
+@pytest.mark.parametrize("given", [None, "", "0123456789ab", "short"])
+def test_without_the_checksum_nothing_is_removed(site: PurgeSite, given: str | None) -> None:
+    checksum = site.dry_run().checksum
+    before = contents(site.world.source_path)
+    for confirm in (given, checksum[:11]):
+        with pytest.raises(Refused) as refused:
+            asyncio.run(purge(site.request(confirm=confirm), site.ports()))
+        assert checksum in refused.value.message
+    assert contents(site.world.source_path) == before
+    assert site.state is CutoverState.RETAINED
+
+
+def refused(site: PurgeSite, *words: str) -> None:
+    """A dry run and a purge refuse alike, and nothing is touched."""
+    before = contents(site.world.source_path)
+    (shown,) = site.dry_run().trees
+    done = site.purge()
+    assert (shown.outcome, done.outcome) == (TreeOutcome.REFUSED, TreeOutcome.REFUSED)
+    assert shown.reasons == done.reasons
+    assert shown.findings == done.findings
+    said = [*done.reasons, *(f"{os.fsdecode(finding.path)}: {finding.words}" for finding in done.findings)]
+    for word in words:
+        assert any(word in one for one in said), said
+    assert contents(site.world.source_path) == before
+    assert site.state is CutoverState.RETAINED
+
+
+class WritingPlaces(MountedPlaces):
+    """Root writes into what was moved up."""
+
+    def raise_up(self, path: bytes, place: bytes, *, ino: int, known_as: bytes) -> bytes:
+        raised = super().raise_up(path, place, ino=ino, known_as=known_as)
+        (Path(os.fsdecode(self._root.path)) / os.fsdecode(raised) / "late").write_text("new")
+        return raised
+
+
+@pytest.mark.exhaustive
+def test_what_lies_deep_is_moved_up_and_goes_or_stays_as_elsewhere(
+    scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removal, "DEEP_BYTES", 77)
+    name = "d" * 20
+
+    def deep(tree: Path) -> None:
+        tree.joinpath(name, name, name).mkdir(parents=True)
+        tree.joinpath(name, name, name, "f").write_text("deep")
+
+    with purge_site(scratch / "site", xfs_source.path, xfs_target.path, deep) as site:
+        plain, writing = site.places, WritingPlaces(site.world.source_root)
+        site.places = writing
+        done = site.purge()
+        writing.close()
+        assert done.outcome is TreeOutcome.KEPT
+        listed = {finding.path.decode() for finding in done.findings}
+        assert f"home/alice/{name}/{name}/late" in listed
+        assert f"home/alice/{name}/{name}/{name}/late" in listed
+        for late in site.closed.glob("deep-*/late"):
+            late.unlink()
+        site.places = plain
+        assert site.purge().outcome is TreeOutcome.PURGED
+        assert not site.closed.exists()
+
+
+def test_what_was_written_after_the_switch_stops_it_and_is_listed(site: PurgeSite) -> None:
+    (site.source / "d0/late").write_text("new")
+    (site.source / "d1/f0001").write_text("rewritten")
+    (site.source / "d2/f0002").chmod(0o666)
+    os.setxattr(site.source / "d3/f0003", "user.late", b"x")
+    (site.source / "symlink").unlink()
+    (site.source / "symlink").symlink_to("d1/f0001")
+    (site.source / "late").mkdir()
+    refused(
+        site,
+        "home/alice/d0/late: is not in the manifest",
+        "home/alice/d1/f0001: was modified",
+        "home/alice/d2/f0002: had mode",
+        "home/alice/d3/f0003: has other extended attributes",
+        "home/alice/symlink: ",
+        "home/alice/late: is not in the manifest",
+    )
+
+
+def test_a_write_that_hides_is_found_by_its_content(site: PurgeSite) -> None:
+    path = site.source / "d1/f0001"
+    facts = path.stat()
+    path.write_bytes(b"x" * facts.st_size)
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    refused(site, "d1/f0001: has another content on the source")
+
+
+@pytest.mark.exhaustive
+def test_another_ctime_alone_is_no_harm_where_the_content_is_right(site: PurgeSite) -> None:
+    path = site.source / "d1/f0001"
+    os.link(path, site.world.source_path / "home/bob/link")
+    done = site.purge()
+    assert (done.outcome, done.outside) == (TreeOutcome.PURGED, 1)
+    assert done.read_again >= 1
+    assert (site.world.source_path / "home/bob/link").stat().st_size == 2000
+
+
+def test_a_sample_is_no_proof(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> None:
+    with purge_site(scratch / "site", xfs_source.path, xfs_target.path, fill, share=0.5) as site:
+        refused(site, "a sample is no proof")
+
+
+def test_what_was_lost_on_the_target_stays_on_the_source(site: PurgeSite) -> None:
+    # By the kernel's times it happened before the user was let in, so it was not he who did it.
+    site.clock.later_s = 0
+    (site.target / "d1/f0001").unlink()
+    (site.target / "d2/f0002").write_text("other")
+    record = site.record
+    let_in_later(site)
+    refused(site, "d1/f0001: is not on the target", "d2/f0002: is another one on the target")
+    assert record.tree == site.tree
+
+
+def let_in_later(site: PurgeSite) -> None:
+    """The user was let in an hour after whatever was done up to now."""
+    with site.world.ledger.cutovers._database.write() as connection:
+        row = connection.exec_driver_sql("SELECT times, thawed_at_s FROM cutovers").one()
+        times = row.times.replace(f'"thawed": {row.thawed_at_s}', f'"thawed": {row.thawed_at_s + 3600}')
+        assert times != row.times
+        connection.exec_driver_sql("UPDATE cutovers SET times = ?, thawed_at_s = ?", (times, row.thawed_at_s + 3600))
+    site.clock.later_s = 40 * 86_400.0
+
+
+@pytest.mark.exhaustive
+def test_what_the_user_did_on_the_target_is_no_harm(site: PurgeSite) -> None:
+    (site.target / "d1/f0001").unlink()
+    (site.target / "d2/f0002").write_text("other")
+    (site.target / "d3").rename(site.target / "renamed")
+    (site.target / "d4/f0004").rename(site.target / "d4/elsewhere")
+    (shown,) = site.dry_run().trees
+    done = site.purge()
+    assert done.outcome is TreeOutcome.PURGED
+    assert (done.changed, done.gone) == (1, 1 + 1 + 1 + len([n for n in range(FILES) if n % 7 == 3]))
+    assert (shown.changed, shown.gone) == (done.changed, done.gone)
+
+
+def test_half_of_a_tree_missing_on_the_target_is_asked_about(site: PurgeSite) -> None:
+    for number in range(6):
+        (site.target / f"d{number}").rename(site.world.target_path / f"away{number}")
+    refused(site, "are not on the target any more")
+
+
+@pytest.mark.exhaustive
+def test_content_that_is_broken_on_the_target_is_found_when_it_is_read_again(site: PurgeSite) -> None:
+    path = site.target / "d1/f0001"
+    facts = path.stat()
+    path.write_bytes(b"x" * facts.st_size)
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    before = contents(site.world.source_path)
+    done = site.purge(reread=True)
+    assert done.outcome is TreeOutcome.REFUSED
+    assert [finding.words for finding in done.findings] == ["has another content on the target than was verified"]
+    assert contents(site.world.source_path) == before
+
+
+def test_a_writer_stops_it(site: PurgeSite) -> None:
+    with (site.source / "d0/f0000").open("ab"):
+        site_refuses = site.dry_run().trees[0]
+    # This process is the one that purges; another one is seen, and named.
+    assert site_refuses.outcome is TreeOutcome.WOULD_PURGE
+    pid = os.posix_spawn(
+        "/bin/sleep",
+        ["sleep", "600"],
+        {},
+        file_actions=[(os.POSIX_SPAWN_OPEN, 9, str(site.source / "d0/f0000"), os.O_WRONLY, 0)],
+    )
+    try:
+        refused(site, "can still be written", "d0/f0000")
+    finally:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+
+
+@pytest.mark.exhaustive
+def test_the_other_guards_stop_it(site: PurgeSite) -> None:
+    site.leads_to = LeadsTo.SOURCE
+    refused(site, "leads to the source again")
+    site.leads_to = OSError(5, "no answer")
+    refused(site, "leads cannot be seen")
+    site.leads_to = LeadsTo.TARGET
+    site.storage = ("a target of BeeGFS is not well: 3 Offline Good",)
+    refused(site, "3 Offline Good")
+    site.storage = ()
+    site.source.chmod(0o755)
+    refused(site, "not as the freeze left it")
+    site.source.chmod(0o500)
+    away = site.target.rename(site.world.target_path / "away")
+    refused(site, "on the target is missing")
+    site.target.mkdir()
+    refused(site, "is empty: nothing of what was moved is there")
+    site.target.rmdir()
+    away.rename(site.target)
+    assert site.proof.manifest is not None
+    manifest = Path(site.proof.manifest)
+    content = manifest.read_bytes()
+    manifest.write_bytes(content[:-1] + b"x")
+    refused(site, "the manifest")
+    manifest.unlink()
+    refused(site, "the manifest cannot be read")
+    manifest.write_bytes(content)
+    assert site.purge().outcome is TreeOutcome.PURGED
+
+
+@pytest.mark.exhaustive
+def test_a_tree_that_is_kept_longer_is_left(site: PurgeSite) -> None:
+    site.clock.later_s = 29 * 86_400.0
+    with pytest.raises(Refused) as stopped:
+        site.dry_run()
+    assert "is kept for another" in stopped.value.message
+
+
+@pytest.mark.exhaustive
+def test_it_is_purged_once(site: PurgeSite) -> None:
+    assert site.purge().outcome is TreeOutcome.PURGED
+    again = site.purge()
+    assert (again.outcome, again.sum) == (
+        TreeOutcome.DONE_BEFORE,
+        site.world.ledger.cutovers.read(site.record.id).notes.purge,
+    )

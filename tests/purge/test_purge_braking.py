@@ -1,0 +1,136 @@
+"""A purge reads the probes of its ledger, and removes less while users feel it."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from migrator.core.probe import OVER_PROBES, UNDER_PROBES, Probe, ProbeSide, ProbeTimes
+from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.purge.removal import Pace, RemovalBrake
+from migrator.transfer.model import Limits
+
+MOST = 1000
+LIMIT_S = 0.05
+
+
+class SteppingClock:
+    """A clock that moves only when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.at_s = 1_000.0
+        self.set_by_s = 0.0
+
+    def now_s(self) -> float:
+        return self.at_s + self.set_by_s
+
+    def monotonic_s(self) -> float:
+        return self.at_s
+
+    async def sleep(self, duration_s: float) -> None:
+        self.at_s += duration_s
+
+
+@dataclass
+class Purge:
+    """A pace with a brake over a real ledger, and what was told."""
+
+    ledger: Ledger
+    clock: SteppingClock = field(default_factory=SteppingClock)
+    told: list[tuple[bool, str]] = field(default_factory=list)
+    max_latency_s: float | None = LIMIT_S
+
+    def __post_init__(self) -> None:
+        self.brake = RemovalBrake(
+            probes=self.ledger.probes,
+            controls=self.ledger.controls,
+            clock=self.clock,
+            most=MOST,
+            max_latency_s=self.max_latency_s,
+            say=lambda warning, words: self.told.append((warning, words)),
+        )
+        self.pace = Pace(self.clock, self.brake.names_per_s)
+
+    def rate(self, names: int = 20_000) -> float:
+        """How many names per second go, the pace alone counted."""
+
+        async def take() -> float:
+            await self.pace.take(64)
+            began_s = self.clock.at_s
+            for _ in range(names // 50):
+                await self.pace.take(50)
+            return names / (self.clock.at_s - began_s)
+
+        return asyncio.run(take())
+
+    def probe(self, latency_s: float, count: int) -> None:
+        """So many probes, a minute apart, while names go as the pace lets them."""
+        for _ in range(count):
+            times = ProbeTimes(create_s=latency_s, write_s=9.0, sync_s=9.0, stat_s=0, unlink_s=0, readdir_s=0)
+            self.ledger.probes.add(Probe(side=ProbeSide.SOURCE, at_s=self.clock.now_s(), times=times))
+            asyncio.run(self._go_on(self.clock.at_s + 60.0))
+
+    async def _go_on(self, until_s: float) -> None:
+        while self.clock.at_s < until_s:
+            await self.pace.take(500)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    opened = open_ledger(tmp_path / "ledger.db", create=True)
+    yield opened
+    opened.close()
+
+
+def test_it_slows_down_and_goes_on_as_before(ledger: Ledger) -> None:
+    purge = Purge(ledger)
+    assert purge.rate() == pytest.approx(MOST, rel=0.05)
+    purge.probe(2 * LIMIT_S, OVER_PROBES)
+    slowed = purge.rate()
+    assert slowed == pytest.approx(0.7 * MOST, rel=0.1)
+    ((warning, words),) = purge.told
+    assert warning
+    assert "per second" in words
+    purge.probe(LIMIT_S / 10, 4 * UNDER_PROBES)
+    assert purge.rate() == pytest.approx(MOST, rel=0.05)
+    assert len(purge.told) > 1
+    assert not any(warned for warned, _ in purge.told[1:])
+
+
+def test_without_a_limit_it_never_slows_down(ledger: Ledger) -> None:
+    purge = Purge(ledger, max_latency_s=None)
+    purge.probe(30.0, 3 * OVER_PROBES)
+    assert purge.rate() == pytest.approx(MOST, rel=0.05)
+    assert not purge.told
+
+
+def test_a_limit_that_is_tuned_meanwhile_counts(ledger: Ledger) -> None:
+    purge = Purge(ledger, max_latency_s=None)
+    ledger.controls.tune(Limits(max_latency_s=LIMIT_S), by="somebody", at_s=purge.clock.at_s)
+    purge.probe(2 * LIMIT_S, OVER_PROBES + 1)
+    assert purge.rate() < 0.8 * MOST
+
+
+def test_a_limit_that_is_tuned_is_not_held_against_what_was_before(ledger: Ledger) -> None:
+    purge = Purge(ledger, max_latency_s=None)
+    purge.probe(2 * LIMIT_S, 4 * OVER_PROBES)
+    ledger.controls.tune(Limits(max_latency_s=LIMIT_S), by="somebody", at_s=purge.clock.at_s)
+    assert purge.rate() == pytest.approx(MOST, rel=0.05)
+
+
+def test_probes_count_also_when_a_clock_was_set_back(ledger: Ledger) -> None:
+    purge = Purge(ledger)
+    purge.probe(2 * LIMIT_S, 1)
+    purge.clock.set_by_s = -3600.0
+    purge.probe(2 * LIMIT_S, OVER_PROBES - 1)
+    assert purge.rate() < 0.8 * MOST
+
+
+def test_probes_from_before_it_say_nothing(ledger: Ledger) -> None:
+    Purge(ledger).probe(2 * LIMIT_S, 3 * OVER_PROBES)
+    later = Purge(ledger)
+    later.clock.at_s += 100_000.0
+    again = Purge(ledger, clock=later.clock)
+    assert again.rate() == pytest.approx(MOST, rel=0.05)

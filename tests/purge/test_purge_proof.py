@@ -1,0 +1,141 @@
+"""Which paths of the source may go: all facts as they were verified, and what the target says of them."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from migrator.core.entry import Entry, EntryType, xattr_digest
+from migrator.fs.model import TargetCapabilities
+from migrator.purge.model import Archive, Judgement, Proof
+from migrator.purge.rules import CLOCK_SLACK_NS, Stand, judge_archive, judge_source, judge_target
+
+XATTRS = {b"user.a": b"1"}
+ENTRY = Entry(
+    path=b"home/alice/f",
+    type=EntryType.FILE,
+    size_bytes=10,
+    blocks=8,
+    uid=1,
+    gid=2,
+    mode=0o640,
+    mtime_ns=1_500_000_000,
+    atime_ns=0,
+    ctime_ns=1_600_000_000,
+    dev=1,
+    rdev=0,
+    ino=99,
+    nlink=1,
+    xattrs=XATTRS,
+)
+PROOF = Proof(
+    path=ENTRY.path,
+    type=EntryType.FILE,
+    size_bytes=10,
+    mtime_ns=1_500_000_000,
+    ctime_ns=1_600_000_000,
+    uid=1,
+    gid=2,
+    mode=0o640,
+    symlink_target=None,
+    rdev=0,
+    xattr_digest=xattr_digest(XATTRS),
+    digest=b"d",
+    algorithm="xxh3_128",
+    ino=99,
+)
+LET_IN_NS = 10_000_000_000_000
+
+
+def directory(**changes: Any) -> tuple[Entry, Proof]:
+    entry = replace(ENTRY, type=EntryType.DIRECTORY, **changes)
+    return entry, replace(PROOF, type=EntryType.DIRECTORY, digest=None, algorithm=None)
+
+
+def test_what_is_as_it_was_verified_is_covered() -> None:
+    assert judge_source(ENTRY, PROOF).judgement is Judgement.COVERED
+    assert judge_source(replace(ENTRY, atime_ns=7, blocks=16), PROOF).judgement is Judgement.COVERED
+    assert judge_source(ENTRY, replace(PROOF, ino=None)).judgement is Judgement.COVERED
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"type": EntryType.FIFO},
+        {"size_bytes": 11},
+        {"mtime_ns": 1_500_000_001},
+        {"uid": 3},
+        {"gid": 3},
+        {"mode": 0o644},
+        {"xattrs": {}},
+        {"symlink_target": b"x"},
+        {"rdev": 5},
+    ],
+)
+def test_any_other_fact_keeps_it(changes: dict[str, Any]) -> None:
+    verdict = judge_source(replace(ENTRY, **changes), PROOF)
+    assert (verdict.judgement, bool(verdict.words)) == (Judgement.OPEN, True)
+
+
+def test_without_a_row_or_a_digest_it_stays() -> None:
+    for proof in (None, replace(PROOF, digest=None), replace(PROOF, algorithm=None)):
+        assert judge_source(ENTRY, proof).judgement is Judgement.OPEN
+
+
+@pytest.mark.parametrize("changes", [{"ctime_ns": 1_600_000_001}, {"ino": 98}])
+def test_another_ctime_or_inode_takes_reading(changes: dict[str, Any]) -> None:
+    assert judge_source(replace(ENTRY, **changes), PROOF).judgement is Judgement.READ
+
+
+def test_of_a_directory_its_times_and_size_do_not_count() -> None:
+    entry, proof = directory(mtime_ns=9, ctime_ns=9, size_bytes=4096, ino=1)
+    assert judge_source(entry, proof).judgement is Judgement.COVERED
+    others: list[dict[str, Any]] = [{"uid": 9}, {"mode": 0o777}, {"xattrs": {}}]
+    for changes in others:
+        assert judge_source(replace(entry, **changes), proof).judgement is Judgement.OPEN
+        assert judge_source(replace(entry, **changes), proof, top=True).judgement is Judgement.COVERED
+
+
+def test_a_directory_that_a_purge_has_closed_is_its_own() -> None:
+    entry, proof = directory(uid=0, gid=2, mode=0o700)
+    assert judge_source(entry, proof, closed_uid=0).judgement is Judgement.COVERED
+    assert judge_source(entry, proof).judgement is Judgement.OPEN
+    assert judge_source(replace(entry, mode=0o755), proof, closed_uid=0).judgement is Judgement.OPEN
+    assert judge_source(replace(ENTRY, uid=0, mode=0o700), PROOF, closed_uid=0).judgement is Judgement.OPEN
+
+
+def stand(target: Entry | None, proof: Proof = PROOF, *, above_ns: int | None = None, granularity_ns: int = 1) -> Stand:
+    capabilities = TargetCapabilities(time_granularity_ns=granularity_ns)
+    verdict = judge_target(proof, target, above_ctime_ns=above_ns, let_in_ns=LET_IN_NS, capabilities=capabilities)
+    assert bool(verdict.words) == (verdict.stand is Stand.LOST)
+    return verdict.stand
+
+
+def test_what_is_the_same_on_the_target_is_there() -> None:
+    assert stand(ENTRY) is Stand.SAME
+    assert stand(replace(ENTRY, mtime_ns=1_000_000_000), granularity_ns=1_000_000_000) is Stand.SAME
+    assert stand(replace(ENTRY, mtime_ns=1_000_000_000)) is Stand.LOST
+
+
+def test_what_the_user_changed_has_a_later_ctime() -> None:
+    changed = replace(ENTRY, size_bytes=3)
+    for ctime_ns, expected in (
+        (LET_IN_NS, Stand.CHANGED),
+        (LET_IN_NS - CLOCK_SLACK_NS, Stand.CHANGED),
+        (LET_IN_NS - CLOCK_SLACK_NS - 1, Stand.LOST),
+    ):
+        assert stand(replace(changed, ctime_ns=ctime_ns)) is expected
+        assert stand(replace(ENTRY, type=EntryType.DIRECTORY, ctime_ns=ctime_ns)) is expected
+
+
+def test_what_is_gone_was_removed_from_a_directory_that_changed_since() -> None:
+    assert stand(None, above_ns=LET_IN_NS) is Stand.GONE
+    assert stand(None, above_ns=LET_IN_NS - CLOCK_SLACK_NS - 1) is Stand.LOST
+    assert stand(None, above_ns=None) is Stand.LOST
+
+
+def test_what_was_packed_needs_its_archive() -> None:
+    packed = replace(PROOF, archive=Archive(path=b"archive", size_bytes=10))
+    assert judge_archive(packed, ENTRY).stand is Stand.SAME
+    for archive in (None, replace(ENTRY, size_bytes=9), replace(ENTRY, type=EntryType.SYMLINK)):
+        assert judge_archive(packed, archive).stand is Stand.LOST

@@ -1,0 +1,190 @@
+"""What comes out of archives: all of it, exactly, and never over what is there."""
+
+import os
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from migrator.core.errors import UsageError
+from migrator.reap.model import ArchiveLimits
+from tests.support.archive_world import TREE, World, archive_world, make_odd_tree, restored_tree, write
+from tests.support.snapshots import snapshot
+
+pytestmark = pytest.mark.needs_root
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with archive_world(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    made = tmp_path / "elsewhere"
+    made.mkdir()
+    return made
+
+
+@pytest.mark.exhaustive
+def test_twenty_thousand_tiny_files_become_some_inodes_and_come_back_exactly(world: World, place: Path) -> None:
+    for number in range(20_000):
+        write(
+            world.tree + b"/%03d/%d" % (number % 200, number),
+            b"%d" % number * (number % 40),
+            mode=0o400 + number % 64,
+            mtime_ns=1_000_000_000_000_000_000 + number * 1_000_000_001,
+        )
+        if number % 100 == 0:
+            os.setxattr(world.tree + b"/%03d/%d" % (number % 200, number), b"user.number", b"%d" % number)
+    before = snapshot(world.tree, directories=False)
+    done = world.archive(world.rows(), limits=ArchiveLimits(max_members=7_000))
+    assert (done.archives, done.members, dict(done.left_out)) == (3, 20_000, {})
+    assert sorted(os.listdir(world.archives)) == [
+        f"00000{number}.{kind}" for number in (1, 2, 3) for kind in ("parquet", "tar.zst")
+    ]
+    restored = world.restore(b".", to=place)
+    assert (restored.restored, restored.not_restored) == (20_000, 0)
+    assert snapshot(restored_tree(place), directories=False) == before
+    assert snapshot(world.tree, directories=False) == before
+
+
+def test_everything_odd_comes_back_exactly(world: World, place: Path) -> None:
+    make_odd_tree(world.tree)
+    before = snapshot(world.tree, directories=False)
+    done = world.archive(world.rows())
+    assert (done.archives, done.members, dict(done.left_out)) == (1, len(before), {})
+    assert world.restore(b"", to=place).restored == len(before)
+    assert snapshot(restored_tree(place), directories=False) == before
+    restored = os.stat(restored_tree(place) + b"/sparse")
+    assert restored.st_blocks * 512 < restored.st_size
+
+
+def test_access_times_come_back_too(world: World, place: Path) -> None:
+    write(world.tree + b"/file")
+    before = os.stat(world.tree + b"/file").st_atime_ns
+    world.archive(world.rows())
+    world.restore(b"file", to=place)
+    assert os.stat(world.tree + b"/file").st_atime_ns == before
+    assert os.stat(restored_tree(place) + b"/file").st_atime_ns == before
+
+
+def test_gnu_tar_and_zstd_extract_an_archive_exactly(world: World, place: Path) -> None:
+    make_odd_tree(world.tree)
+    world.archive(world.rows(), limits=ArchiveLimits(max_members=10))
+    for file in sorted(world.archives.glob("*.tar.zst")):
+        subprocess.run(["zstd", "--test", "-q", str(file)], check=True)
+        subprocess.run(
+            ["tar", "--zstd", "--xattrs", "--xattrs-include=*", "--acls", "--numeric-owner", "-xpf", str(file)],
+            cwd=place,
+            check=True,
+            env={**os.environ, "LC_ALL": "C.UTF-8"},
+        )
+    apart = {b"links/first", b"links/second"}
+    before, after = (
+        {name: facts for name, facts in snapshot(tree, directories=False).items() if name not in apart}
+        for tree in (world.tree, os.fsencode(place))
+    )
+    assert after == before
+
+
+def test_an_attribute_whose_name_is_no_utf_8_comes_back(world: World, place: Path) -> None:
+    name = write(world.tree + b"/file")
+    os.setxattr(name, b"user.\xff=%", b"\xfe\n21 hdrcharset=x\n")
+    world.archive(world.rows())
+    assert world.restore(b"file", to=place).restored == 1
+    assert snapshot(restored_tree(place)) == snapshot(world.tree)
+    subprocess.run(["tar", "--zstd", "-tf", str(world.archives / "000001.tar.zst")], check=True, capture_output=True)
+
+
+def test_gnu_tar_makes_links_within_an_archive(world: World, place: Path) -> None:
+    first = write(world.tree + b"/first", b"of two names")
+    os.link(first, world.tree + b"/second")
+    world.archive(world.rows())
+    subprocess.run(["tar", "--zstd", "-xpf", str(world.archives / "000001.tar.zst")], cwd=place, check=True)
+    assert snapshot(os.fsencode(place)) == snapshot(world.tree)
+
+
+def test_what_is_there_is_not_overwritten_unless_asked_for(world: World) -> None:
+    write(world.tree + b"/docs/a", b"archived")
+    write(world.tree + b"/docs/b", b"archived too")
+    world.archive(world.rows())
+    write(world.copy + b"/docs/a", b"of the user")
+    done = world.restore(b"docs")
+    assert (done.restored, done.not_restored) == (1, 1)
+    assert "--overwrite" in done.examples[0].reason
+    with open(world.copy + b"/docs/a", "rb") as file:
+        assert file.read() == b"of the user"
+    done = world.restore(b"docs", overwrite=True)
+    assert (done.restored, done.not_restored) == (2, 0)
+    archived = {name: facts for name, facts in snapshot(world.copy).items() if name.startswith(b"docs/")}
+    assert archived == {name: facts for name, facts in snapshot(world.tree).items() if name.startswith(b"docs/")}
+
+
+def test_links_are_links_again_also_over_what_is_there(world: World) -> None:
+    first = write(world.tree + b"/first", b"of two names")
+    os.link(first, world.tree + b"/second")
+    world.archive(world.rows())
+    for _ in range(2):
+        assert world.restore(b"first", b"second", overwrite=True).restored == 2
+        assert os.stat(world.copy + b"/first").st_ino == os.stat(world.copy + b"/second").st_ino
+        assert sorted(os.listdir(world.copy)) == [b".migrator-archive", b"first", b"second"]
+    os.unlink(world.copy + b"/first")  # noqa: PTH108 (the path is bytes)
+    os.unlink(world.copy + b"/second")  # noqa: PTH108 (the path is bytes)
+    assert world.restore(b"second").restored == 1
+    with open(world.copy + b"/second", "rb") as file:
+        assert file.read() == b"of two names"
+
+
+def test_symlinks_and_files_in_the_way_are_refused(world: World, place: Path) -> None:
+    write(world.tree + b"/docs/a")
+    write(world.tree + b"/notes/b")
+    world.archive(world.rows())
+    os.symlink(os.fsencode(place), world.copy + b"/docs")  # noqa: PTH211 (the path is bytes)
+    write(world.copy + b"/notes")
+    done = world.restore(b".", overwrite=True)
+    assert (done.restored, done.not_restored) == (0, 2)
+    assert all("in the way" in one.reason for one in done.examples)
+    assert list(place.iterdir()) == []
+
+
+def test_missing_directories_are_made_for_the_owner_alone(world: World) -> None:
+    write(world.tree + b"/deep/er/file")
+    world.archive(world.rows())
+    world.restore(b"deep/er/file")
+    for name in (b"/deep", b"/deep/er"):
+        made = os.stat(world.copy + name)
+        assert (made.st_uid, made.st_gid, stat.S_IMODE(made.st_mode)) == (1001, 1002, 0o700)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        (b"docs/a.txt", {b"docs/a.txt"}),
+        (b"docs", {b"docs/a.txt", b"docs/deep/b.txt", b"docs/star*"}),
+        (TREE + b"/docs/a.txt", {b"docs/a.txt"}),
+        (TREE + b"/docs/*.txt", {b"docs/a.txt"}),
+        (TREE, {b"docs/a.txt", b"docs/deep/b.txt", b"docs/star*", b"c.txt", b"a"}),
+        (b"docs/", {b"docs/a.txt", b"docs/deep/b.txt", b"docs/star*"}),
+        (b"*.txt", {b"docs/a.txt", b"docs/deep/b.txt", b"c.txt"}),
+        (b"docs/*.txt", {b"docs/a.txt"}),
+        (b"docs/star*", {b"docs/star*"}),
+        (b"d*", {b"docs/a.txt", b"docs/deep/b.txt", b"docs/star*"}),
+    ],
+)
+def test_paths_and_globs(world: World, place: Path, pattern: bytes, names: set[bytes]) -> None:
+    for name in (b"docs/a.txt", b"docs/deep/b.txt", b"docs/star*", b"c.txt", b"a"):
+        write(world.tree + b"/" + name)
+    world.archive(world.rows())
+    world.restore(pattern, to=place)
+    assert set(snapshot(restored_tree(place), directories=False)) == names
+
+
+def test_a_name_that_is_not_archived_is_said(world: World, place: Path) -> None:
+    write(world.tree + b"/file")
+    world.archive(world.rows())
+    with pytest.raises(UsageError, match="nothing that is archived"):
+        world.restore(b"fil", b"*.txt", to=place)

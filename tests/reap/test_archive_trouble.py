@@ -1,0 +1,272 @@
+"""What is damaged, lost, in the way, or cut off while archives are made."""
+
+import asyncio
+import errno
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator.beegfs.model import CapacityPool
+from migrator.core.entry import UserTree
+from migrator.core.errors import ExitCode, MigratorError, Refused
+from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverState, CutoverStep
+from migrator.reap import archive
+from migrator.reap import restore as restoring
+from migrator.reap.files import HeldFolder
+from migrator.reap.model import ArchiveLimits, ArchiveState, LeftOut, ReapRow
+from migrator.reap.ports import OpenMember
+from tests.beegfs.test_storage_outages import Storage
+from tests.support.archive_world import TREE, World, archive_world, restored_tree, write
+from tests.support.snapshots import snapshot
+
+pytestmark = pytest.mark.needs_root
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with archive_world(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    made = tmp_path / "elsewhere"
+    made.mkdir()
+    return made
+
+
+def test_a_flipped_bit_is_found_by_reading_back_and_nothing_is_restored_from_it(world: World, place: Path) -> None:
+    for number in range(200):
+        write(world.tree + b"/%d" % number, os.urandom(2000))
+    world.archive(world.rows())
+    file = world.archives / "000001.tar.zst"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(bytes(content))
+    [record] = world.ledger.archives.of_tree(TREE)
+    with (
+        world.folders.open(TREE) as folder,
+        folder.open(b"000001.tar.zst") as stored,
+        folder.open(b"000001.parquet") as i,
+    ):
+        assert "not the one that was written" in world.format.read_back(record, stored, i)
+    done = world.restore(b".", to=place)
+    assert 0 < done.not_restored < 200
+    assert "is not the one that was written" in done.examples[0].reason
+    assert restoring.exit_code([done]) is ExitCode.ATTENTION
+    source = snapshot(world.tree)
+    restored = snapshot(restored_tree(place))
+    assert len(restored) == done.restored
+    assert all(source[name] == facts for name, facts in restored.items())
+
+
+@pytest.mark.guarantee("archives")
+def test_archives_are_read_again_before_what_they_hold_is_deleted(world: World) -> None:
+    for number in range(3):
+        write(world.tree + b"/%d" % number)
+    world.archive(world.rows(), limits=ArchiveLimits(max_members=1))
+    assert not world.proven.problems(TREE)
+    file = world.archives / "000002.tar.zst"
+    content = bytearray(file.read_bytes())
+    content[-20] ^= 1
+    file.write_bytes(bytes(content))
+    (world.archives / "000003.tar.zst").unlink()
+    assert [one.partition(":")[0] for one in world.proven.problems(TREE)] == [
+        "archive 2 of home/alice",
+        "archive 3 of home/alice",
+    ]
+
+
+def test_a_directory_of_that_name_on_the_source_refuses(world: World) -> None:
+    write(world.tree + b"/file")
+    write(world.tree + b"/.migrator-archive/000001.tar.zst")
+    with pytest.raises(Refused, match="on the source"):
+        world.archive(world.rows([b"file"]))
+    assert os.listdir(world.target_path) == []
+
+
+@pytest.mark.parametrize("state", [CutoverState.FREEZING, CutoverState.REVERTED])
+def test_a_tree_in_a_cutover_is_left_alone(world: World, state: CutoverState) -> None:
+    write(world.tree + b"/file")
+    world.archive(world.rows())
+    write(world.tree + b"/late")
+    cutovers = world.ledger.cutovers
+    user = UserTree(path=TREE, user="alice")
+    begun = cutovers.plan(plan="plan", batch=1, tree=user, predicted_freeze_s=None, at_s=1.0)
+    act = CutoverAct(step=CutoverStep.FREEZE, intent=CutoverState.FREEZING, result=CutoverState.FROZEN)
+    step = cutovers.intend(begun.id, act, at_s=2.0, notes=CutoverNotes(frozen_top="as it was"))
+    if state is CutoverState.REVERTED:
+        cutovers.fail(step, "no", at_s=3.0)
+        revert = CutoverAct(
+            step=CutoverStep.REVERT, intent=CutoverState.REVERTING, result=CutoverState.REVERTED, reason="no"
+        )
+        cutovers.finish(cutovers.intend(begun.id, revert, at_s=4.0), CutoverState.REVERTED, at_s=5.0)
+        assert world.archive(world.rows()).members == 1
+        return
+    done = world.archive(world.rows())
+    assert (done.members, "freezing" in done.skipped) == (0, True)
+    with pytest.raises(Refused, match="nothing is restored"):
+        world.restore(b"file")
+
+
+def test_a_damaged_or_missing_index_refuses(world: World, place: Path) -> None:
+    write(world.tree + b"/file")
+    world.archive(world.rows())
+    index = world.archives / "000001.parquet"
+    content = bytearray(index.read_bytes())
+    content[20] ^= 1
+    index.write_bytes(bytes(content))
+    with pytest.raises(Refused, match="not the one that was written"):
+        world.restore(b"file", to=place)
+    with pytest.raises(Refused):
+        world.proven.of_block(TREE, [TREE + b"/file"])
+    index.unlink()
+    with pytest.raises(Refused):
+        world.restore(b"file", to=place)
+
+
+@pytest.mark.parametrize("lost", ["000001.parquet", "000001.tar.zst"])
+def test_what_was_lost_before_the_switch_is_archived_again(world: World, place: Path, lost: str) -> None:
+    write(world.tree + b"/file")
+    world.archive(world.rows())
+    (world.archives / lost).unlink()
+    done = world.archive(world.rows())
+    assert (done.archives, done.members, done.already) == (1, 1, 0)
+    assert [one.state for one in world.ledger.archives.of_tree(TREE)] == [ArchiveState.VOID, ArchiveState.PROVEN]
+    assert sorted(os.listdir(world.archives)) == ["000002.parquet", "000002.tar.zst"]
+    assert world.restore(b"file", to=place).restored == 1
+
+
+@pytest.mark.guarantee("archives")
+def test_an_archive_that_cannot_be_read_back_does_not_count(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(world.tree + b"/file")
+    real_publish = HeldFolder.publish
+
+    def flip(self: HeldFolder, names: Iterable[bytes]) -> None:
+        real_publish(self, names)
+        file = world.archives / "000001.tar.zst"
+        content = bytearray(file.read_bytes())
+        content[-5] ^= 1
+        file.write_bytes(bytes(content))
+
+    monkeypatch.setattr(HeldFolder, "publish", flip)
+    with pytest.raises(MigratorError, match="could not be read back"):
+        world.archive(world.rows())
+    assert [one.state for one in world.ledger.archives.of_tree(TREE)] == [ArchiveState.VOID]
+    assert os.listdir(world.archives) == []
+    assert not world.proven.of_block(TREE, [TREE + b"/file"])
+    monkeypatch.undo()
+    assert world.archive(world.rows()).members == 1
+
+
+class CancellingSource:
+    """Calls something back when the member with a number is opened."""
+
+    def __init__(self, world: World, number: int, call: Callable[[], object]) -> None:
+        self._members = world.archiving(()).members
+        self._left = itertools.count(-number)
+        self._call = call
+
+    def open(self, row: ReapRow, *, settled_before_ns: int) -> OpenMember | LeftOut:
+        if next(self._left) == 0:
+            self._call()
+        return self._members.open(row, settled_before_ns=settled_before_ns)
+
+
+@pytest.mark.parametrize("number", [1, 200, 399])
+def test_an_interrupted_call_leaves_no_parts_and_is_gone_on_with(world: World, number: int) -> None:
+    for name in range(400):
+        write(world.tree + b"/%d" % name, b"x" * 300)
+    rows = world.rows()
+
+    async def interrupted() -> None:
+        loop = asyncio.get_running_loop()
+        limits = ArchiveLimits(max_members=100)
+        request = archive.ArchiveRequest(
+            plan="plan", batch=1, trees=(UserTree(path=TREE, user="alice"),), limits=limits, settle_s=0.0
+        )
+        working = replace(
+            world.archiving(rows),
+            members=CancellingSource(world, number, lambda: loop.call_soon_threadsafe(task.cancel)),
+        )
+        task = asyncio.ensure_future(archive.archive_trees(request, working))
+        await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(interrupted())
+    assert not [name for name in os.listdir(world.archives) if name.endswith(".part")]
+    done = world.archive(rows)
+    assert done.members + done.already == 400
+
+
+def test_a_target_that_fails_is_said_and_what_is_finished_counts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in range(10):
+        write(world.tree + b"/%d" % name)
+    rows = world.rows()
+    real_create = HeldFolder.create
+
+    def full(self: HeldFolder, name: bytes) -> object:
+        if name.startswith(b"000003"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real_create(self, name)
+
+    monkeypatch.setattr(HeldFolder, "create", full)
+    with pytest.raises(MigratorError, match="No space left"):
+        world.archive(rows, limits=ArchiveLimits(max_members=3))
+    world.storage = Storage(change=lambda one: replace(one, pool=CapacityPool.LOW) if one.number == 201 else one)
+    with pytest.raises(MigratorError, match=r"No space left.*target_201"):
+        world.archive(rows, limits=ArchiveLimits(max_members=3))
+    monkeypatch.undo()
+    done = world.archive(rows, limits=ArchiveLimits(max_members=3))
+    assert (done.already, done.members) == (6, 4)
+
+
+def test_something_else_in_an_archives_place_refuses(world: World, place: Path) -> None:
+    write(world.tree + b"/file")
+    world.archive(world.rows())
+    (world.archives / "000001.tar.zst").unlink()
+    os.mkfifo(world.archives / "000001.tar.zst")
+    with pytest.raises(Refused, match="cannot be read"):
+        world.restore(b"file", to=place)
+    assert world.proven.problems(TREE) == ["archive 1 of home/alice: it cannot be read: not a regular file"]
+    (world.archives / "000001.parquet").unlink()
+    (world.archives / "000001.parquet").symlink_to("/etc/passwd")
+    with pytest.raises(Refused, match="cannot be read"):
+        world.restore(b"file", to=place)
+
+
+def test_files_that_the_ledger_does_not_know_are_not_touched(world: World) -> None:
+    write(world.tree + b"/file")
+    world.target.make_parents(TREE, [])
+    with world.folders.make(TREE):
+        pass
+    (world.archives / "000005.tar.zst").write_bytes(b"of another ledger")
+    (world.archives / "000004.tar.zst.part").write_bytes(b"cut off")
+    (world.archives / "readme").write_bytes(b"a note")
+    world.archive(world.rows())
+    assert sorted(os.listdir(world.archives)) == ["000005.tar.zst", "000006.parquet", "000006.tar.zst", "readme"]
+
+
+def test_a_directory_that_is_not_roots_alone_refuses(world: World) -> None:
+    write(world.tree + b"/file")
+    world.archives.mkdir(parents=True, mode=0o755)
+    with pytest.raises(Refused, match="not a directory of root's alone"):
+        world.archive(world.rows())
+    world.archives.rmdir()
+    world.archives.symlink_to(world.source_path)
+    with pytest.raises(Refused, match="it is no directory"):
+        world.archive(world.rows())
+
+
+def test_another_mount_refuses_before_anything_is_written(world: World) -> None:
+    write(world.tree + b"/file")
+    site = world.ledger.site.read()
+    assert site is not None
+    world.ledger.site.update_identities(site.source, replace(site.target, root_ino=1))
+    with pytest.raises(Refused, match="nothing is archived"):
+        world.archive(world.rows())
+    assert os.listdir(world.target_path) == []

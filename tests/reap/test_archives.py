@@ -1,0 +1,219 @@
+"""Archives of real files: what goes into them, what is left out, and what their index says."""
+
+import os
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from migrator.core.errors import ExitCode
+from migrator.reap import archive
+from migrator.reap.model import (
+    ArchiveLimits,
+    LeftOut,
+    LeftOutReason,
+    ReapRow,
+    archive_directory,
+    is_archive_path,
+    same_file,
+)
+from migrator.reap.ports import OpenMember
+from tests.support.archive_world import (
+    HOSTILE,
+    TREE,
+    World,
+    archive_world,
+    changed,
+    make_odd_tree,
+    restored_tree,
+    write,
+)
+from tests.support.snapshots import snapshot
+
+pytestmark = pytest.mark.needs_root
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with archive_world(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    made = tmp_path / "elsewhere"
+    made.mkdir()
+    return made
+
+
+def test_the_index_says_what_is_where(world: World) -> None:
+    make_odd_tree(world.tree)
+    rows = world.rows()
+    world.archive(rows)
+    index = pq.read_table(world.archives / "000001.parquet").to_pylist()
+    assert {TREE + b"/" + row["path"] for row in index} == {row.path for row in rows}
+    tar = subprocess.run(
+        ["zstd", "-dcq", str(world.archives / "000001.tar.zst")], check=True, capture_output=True
+    ).stdout
+    for row in index:
+        if row["type"] == "file":
+            with open(world.tree + b"/" + row["path"], "rb") as file:
+                assert tar[row["data_offset"] : row["data_offset"] + row["size"]] == file.read()
+
+
+def test_archives_are_closed_until_they_are_handed_over(world: World) -> None:
+    write(world.tree + b"/file")
+    world.archive(world.rows())
+    facts = [os.stat(path) for path in (world.archives, *world.archives.iterdir())]
+    assert [(one.st_uid, stat.S_IMODE(one.st_mode)) for one in facts] == [(0, 0o700), (0, 0o600), (0, 0o600)]
+    world.folders.hand_over(TREE, uid=1001, gid=1002)
+    world.folders.hand_over(TREE, uid=1001, gid=1002)
+    facts = [os.stat(path) for path in (world.archives, *world.archives.iterdir())]
+    assert [(one.st_uid, one.st_gid, stat.S_IMODE(one.st_mode)) for one in facts] == [
+        (1001, 1002, 0o500),
+        (1001, 1002, 0o400),
+        (1001, 1002, 0o400),
+    ]
+    assert list(world.proven.of_block(TREE, [TREE + b"/file"])) == [TREE + b"/file"]
+    world.folders.take_back(TREE)
+    facts = [os.stat(path) for path in (world.archives, *world.archives.iterdir())]
+    assert [(one.st_uid, stat.S_IMODE(one.st_mode)) for one in facts] == [(0, 0o700), (0, 0o600), (0, 0o600)]
+    world.folders.hand_over(b"home/nobody", uid=1, gid=1)
+
+
+def test_what_changed_since_the_list_or_vanished_is_left_out(world: World) -> None:
+    for name in (b"stays", b"changed", b"gone", b"replaced"):
+        write(world.tree + b"/" + name)
+    rows = world.rows()
+    os.chmod(world.tree + b"/changed", 0o600)  # noqa: PTH101 (the path is bytes)
+    os.unlink(world.tree + b"/gone")  # noqa: PTH108 (the path is bytes)
+    os.unlink(world.tree + b"/replaced")  # noqa: PTH108 (the path is bytes)
+    os.symlink(b"stays", world.tree + b"/replaced")  # noqa: PTH211 (the path is bytes)
+    done = world.archive(rows)
+    assert dict(done.left_out) == {"changed": 2, "vanished": 1}
+    assert {one.path: one.reason for one in done.examples} == {
+        TREE + b"/changed": LeftOutReason.CHANGED,
+        TREE + b"/replaced": LeftOutReason.CHANGED,
+        TREE + b"/gone": LeftOutReason.VANISHED,
+    }
+    assert archive.exit_code([done]) is ExitCode.DONE
+    assert list(world.proven.of_block(TREE, [row.path for row in rows])) == [TREE + b"/stays"]
+
+
+def test_what_changed_a_moment_ago_is_left_out(world: World) -> None:
+    write(world.tree + b"/fresh")
+    done = world.archive(world.rows(), settle_s=3600)
+    assert (done.members, dict(done.left_out)) == (0, {"fresh": 1})
+    assert archive.exit_code([done]) is ExitCode.ATTENTION
+    assert os.listdir(world.archives) == []
+
+
+class ChangingMember:
+    """A file that is written to when half of it has been read."""
+
+    def __init__(self, member: OpenMember, path: bytes) -> None:
+        self._member = member
+        self._path = path
+        self.entry = member.entry
+        self.is_checked = member.is_checked
+
+    def pieces(self) -> Iterator[bytes]:
+        for number, piece in enumerate(self._member.pieces()):
+            yield piece
+            if number == 0:
+                with open(self._path, "r+b") as file:
+                    file.write(b"changed")
+
+    def finish(self) -> bytes | LeftOut | None:
+        return self._member.finish()
+
+    def close(self) -> None:
+        self._member.close()
+
+
+class ChangingSource:
+    def __init__(self, world: World) -> None:
+        self._members = world.archiving(()).members
+        self._root = os.fsencode(world.source_path)
+
+    def open(self, row: ReapRow, *, settled_before_ns: int) -> OpenMember | LeftOut:
+        opened = self._members.open(row, settled_before_ns=settled_before_ns)
+        if isinstance(opened, LeftOut) or b"changing" not in row.path:
+            return opened
+        return ChangingMember(opened, self._root + b"/" + row.path)
+
+
+def test_a_large_file_that_changes_while_it_is_packed_leaves_no_trace(world: World, place: Path) -> None:
+    for name in (b"a", b"b changing", b"c", b"d changing", b"e"):
+        write(world.tree + b"/" + name, os.urandom(9_000_000 if b"changing" in name else 1000))
+    rows = world.rows()
+    world.members = ChangingSource(world)
+    done = world.archive(rows)
+    assert (done.members, dict(done.left_out)) == (3, {"changed": 2})
+    listed = subprocess.run(
+        ["tar", "--zstd", "-tf", str(world.archives / "000001.tar.zst")], check=True, capture_output=True
+    ).stdout
+    assert listed.split() == [b"a", b"c", b"e"]
+    assert world.restore(b".", to=place).restored == 3
+    whole = snapshot(world.tree)
+    assert snapshot(restored_tree(place)) == {name: whole[name] for name in (b"a", b"c", b"e")}
+
+
+def test_archived_files_are_not_archived_again_but_changed_ones_are(world: World, place: Path) -> None:
+    for number in range(30):
+        write(world.tree + b"/%d" % number, b"old")
+    rows = world.rows()
+    world.archive(rows)
+    again = world.archive(rows)
+    assert (again.archives, again.already) == (0, 30)
+    write(world.tree + b"/7", b"new content")
+    after = world.archive(world.rows())
+    assert (after.archives, after.members, after.already) == (1, 1, 29)
+    found = world.proven.of_block(TREE, [TREE + b"/7", TREE + b"/8"])
+    assert {path: member.archive for path, member in found.items()} == {TREE + b"/7": 2, TREE + b"/8": 1}
+    for path, member in found.items():
+        entry = world.source.look(path)
+        assert entry is not None
+        assert same_file(member, entry)
+    world.restore(b".", to=place)
+    assert snapshot(restored_tree(place)) == snapshot(world.tree)
+
+
+def test_a_block_asks_for_what_is_archived_with_its_digest(world: World) -> None:
+    make_odd_tree(world.tree)
+    world.archive(world.rows(), limits=ArchiveLimits(max_members=7))
+    paths = [row.path for row in world.rows()]
+    found = world.proven.of_block(TREE, [*paths, TREE, TREE + b"/not there", b"home/alicex/empty"])
+    assert set(found) == set(paths)
+    for path, member in found.items():
+        if member.entry.type.value == "file":
+            assert member.digest == world.source.digest(path, "xxh3_128").value
+        entry = world.source.look(path)
+        assert entry is not None
+        assert same_file(member, entry)
+        assert member.entry.xattrs == entry.xattrs
+
+
+def test_the_limit_of_content_ends_an_archive(world: World) -> None:
+    for number, size in enumerate((600, 600, 5000, 10, 10)):
+        write(world.tree + b"/%d" % number, b"x" * size)
+    done = world.archive(world.rows(), limits=ArchiveLimits(max_bytes=1000))
+    assert (done.archives, done.members) == (4, 5)
+    assert [one.written.content_bytes for one in world.ledger.archives.of_tree(TREE)] == [600, 600, 5000, 20]
+
+
+def test_rows_that_never_were_are_left_out(world: World) -> None:
+    write(world.tree + b"/file")
+    done = world.archive([changed(row) for row in world.rows()])
+    assert dict(done.left_out) == {"changed": 1}
+
+
+def test_paths_of_archives_are_known(world: World) -> None:
+    assert is_archive_path(TREE, archive_directory(TREE))
+    assert is_archive_path(TREE, TREE + b"/.migrator-archive/000001.tar.zst")
+    assert not is_archive_path(TREE, TREE + b"/.migrator-archives")
+    assert not is_archive_path(TREE, TREE + b"/docs/.migrator-archive")
+    assert len(HOSTILE) == len(set(HOSTILE))

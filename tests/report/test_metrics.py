@@ -1,0 +1,275 @@
+"""`metrics` over a real ledger: Prometheus takes them, they are the ledger's sums, and counters never go down."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from migrator.bricks.drain.model import DrainSample
+from migrator.core.events import Event, EventKind, Severity
+from migrator.core.probe import Probe, ProbeSide, ProbeTimes
+from migrator.core.states import AttemptState, ChunkKind, ChunkState
+from migrator.gluster.model import TaskStatus
+from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.report.metrics import read_metrics
+from migrator.report.model import MetricFamily, MetricKind
+from migrator.transfer.model import Sample, StreamCounters
+from tests.ledger.test_ledger_drains import AUDIT, CHECK, COMMIT, START, WATCH, do
+from tests.support.report_world import DAY_S, Weeks
+from tests.support.serving import serving, site_of_weeks
+
+HOSTILE = (b'"quoted" \\ {x="y"}', b"invalid \xff\xfe", b"new\nline\x1b[31m", "\u202egpj".encode())
+BRICK = 'gl1:/b"\\{}\n\u202e\udcff'
+
+
+@pytest.fixture
+def site_file(tmp_path: Path) -> Path:
+    weeks = Weeks(users=8, chunks=80, names=HOSTILE)
+    file = site_of_weeks(tmp_path, weeks)
+    with open_ledger(tmp_path / "state" / "ledger.db") as ledger:
+        fill(ledger, weeks.now_s)
+    return file
+
+
+def fill(ledger: Ledger, now_s: float) -> None:
+    run = ledger.runs.start(verb="run", pid=1, at_s=now_s - 50, directory="runs/1")
+    ledger.runs.finish(run, now_s - 20, 4)
+    ledger.runs.start(verb="run", pid=os.getpid(), at_s=now_s, directory="runs/2")
+    first = ledger.drains.plan(volume="vol1", volume_id="v", bricks=(BRICK,), at_s=now_s - DAY_S)
+    do(ledger, first, CHECK, START, at_s=now_s - DAY_S)
+    other = ledger.drains.plan(volume="vol1", volume_id="v", bricks=("gl2:/b", "gl3:/b"), at_s=now_s - DAY_S)
+    do(ledger, other, CHECK, START, WATCH, AUDIT, COMMIT, at_s=now_s - DAY_S)
+    ledger.drains.add_samples(
+        first.id,
+        [
+            counted(now_s - 3600, "t1", "gl1", 10, 1000),
+            counted(now_s - 1800, "t1", "gl1", 30, 3000),
+            counted(now_s - 1800, "t1", "gl2", 5, 500),
+            counted(now_s - 60, "t2", "gl1", 2, 200, failures=3),
+        ],
+    )
+    times = ProbeTimes(create_s=0.1, write_s=0.2, sync_s=0.9, stat_s=0.01, unlink_s=0.02, readdir_s=0.03)
+    ledger.probes.add(Probe(side=ProbeSide.SOURCE, at_s=now_s - 5, times=times))
+    for _ in range(3):
+        event = Event(
+            at_s=now_s, kind=EventKind.CHUNK_FAILED, severity=Severity.ERROR, subject=HOSTILE[2].decode(), message="m"
+        )
+        ledger.events.add(event)
+
+
+def counted(at_s: float, task: str, host: str, files: int, size_bytes: int, *, failures: int = 0) -> DrainSample:
+    return DrainSample(
+        task_id=task,
+        at_s=at_s,
+        host=host,
+        status=TaskStatus.IN_PROGRESS,
+        runtime_s=0.0,
+        files=files,
+        size_bytes=size_bytes,
+        lookups=files,
+        failures=failures,
+        skipped=0,
+    )
+
+
+def read(site_file: Path, now_s: float) -> tuple[MetricFamily, ...]:
+    with open_ledger(site_file.parent / "state" / "ledger.db", read_only=True) as ledger:
+        return read_metrics(ledger, now_s=now_s)
+
+
+def values(found: Sequence[MetricFamily], name: str) -> dict[tuple[str, ...], float]:
+    family = next(one for one in found if one.name == f"migrator_{name}")
+    return {tuple(sample.labels.values()): sample.value for sample in family.samples}
+
+
+def call(site_file: Path, *words: str) -> "subprocess.CompletedProcess[bytes]":
+    argv = [sys.executable, "-m", "migrator", "--site", str(site_file), "metrics", *words]
+    done = subprocess.run(argv, capture_output=True, check=False, timeout=600)
+    assert b"Traceback" not in done.stderr
+    return done
+
+
+def test_prometheus_takes_them_whatever_things_are_called(site_file: Path) -> None:
+    program = shutil.which("promtool")
+    if program is None:
+        pytest.skip("there is no promtool")
+    done = call(site_file)
+    assert (done.returncode, done.stderr) == (0, b"")
+    checked = subprocess.run([program, "check", "metrics"], input=done.stdout, capture_output=True, check=False)
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
+    families = {family.name: family for family in text_string_to_metric_families(done.stdout.decode())}
+    bricks = {sample.labels["brick"] for sample in families["migrator_drain_state"].samples}
+    assert bricks == {'gl1:/b"\\{}\n\u202e\\udcff', "gl2:/b,gl3:/b"}
+    for name in HOSTILE:
+        assert name not in done.stdout
+
+
+def test_what_a_host_had_moved_before_its_reboot_counts(site_file: Path) -> None:
+    weeks = Weeks(users=8, chunks=80, names=HOSTILE)
+    with open_ledger(site_file.with_name("state") / "ledger.db") as ledger:
+        first = next(one for one in ledger.drains.all() if one.bricks == (BRICK,))
+        at_work = replace(counted(weeks.now_s - 50, "t2", "gl2", 40, 4000), runtime_s=9000.0)
+        rebooted = replace(counted(weeks.now_s - 40, "t2", "gl2", 3, 300), runtime_s=10.0)
+        ledger.drains.add_samples(first.id, [at_work, rebooted])
+    found = read(site_file, weeks.now_s)
+    assert values(found, "gluster_moved_files_total") == {("drain", "gl1"): 32.0, ("drain", "gl2"): 48.0}
+    assert values(found, "gluster_moved_bytes_total")["drain", "gl2"] == 4800.0
+    moved = sum(values(found, "gluster_moved_files_total").values())
+    assert moved == sum(values(found, "drain_moved_files").values())
+
+
+def test_they_are_the_sums_of_the_ledger(site_file: Path) -> None:
+    weeks = Weeks(users=8, chunks=80, names=HOSTILE)
+    found = read(site_file, weeks.now_s)
+    assert sum(values(found, "planned_bytes").values()) == pytest.approx(sum(weeks.sizes), rel=1e-6)
+    assert values(found, "attention_files")[("1",)] == 1.0
+    assert values(found, "events_total")[("chunk-failed", "error")] == 3.0
+    assert values(found, "runs_total") == {("run", "4"): 1.0}
+    assert values(found, "run_state")[("run", "at-work")] == 1.0
+    assert values(found, "drain_state")[("gl2:/b,gl3:/b", "committed")] == 1.0
+    assert values(found, "gluster_moved_files_total") == {("drain", "gl1"): 32.0, ("drain", "gl2"): 5.0}
+    assert values(found, "gluster_moved_bytes_total") == {("drain", "gl1"): 3200.0, ("drain", "gl2"): 500.0}
+    assert values(found, "gluster_move_failures_total") == {("drain", "gl1"): 3.0, ("drain", "gl2"): 0.0}
+    assert values(found, "probe_latency_seconds") == {("source",): 0.1}
+    assert values(found, "verifications_total") == {("yes",): 1.0, ("no",): 0.0}
+    assert values(found, "cutovers")[("thawed",)] == 5.0
+    assert values(found, "frozen_users") == {(): 0.0}
+    assert next(one for one in found if one.name == "migrator_freeze_seconds").samples[-2].value == 5.0
+    attempts = values(found, "attempts_total")
+    assert set(attempts) == {("gl1", "direct", "succeeded")}
+    assert values(found, "attempt_bytes_total")[("gl1", "direct")] == pytest.approx(
+        sum(values(found, "copied_bytes").values())
+    )
+    assert values(found, "filesystem_free_bytes")[("target",)] > 0
+
+
+def test_counters_never_go_down_whatever_comes(site_file: Path) -> None:
+    weeks = Weeks(users=8, chunks=80, names=HOSTILE)
+    before = read(site_file, weeks.now_s)
+    with open_ledger(site_file.parent / "state" / "ledger.db") as ledger:
+        go_on(ledger, weeks.now_s)
+    after = read(site_file, weeks.now_s + 600)
+    risen = set()
+    for old, new in zip(before, after, strict=True):
+        if old.kind is not MetricKind.GAUGE:
+            now = {(sample.name, tuple(sample.labels.items())): sample.value for sample in new.samples}
+            for sample in old.samples:
+                value = now[sample.name, tuple(sample.labels.items())]
+                assert value >= sample.value, sample
+                if value > sample.value:
+                    risen.add(old.name)
+    assert risen >= {
+        "migrator_stream_bytes_total",
+        "migrator_runs_total",
+        "migrator_gluster_moved_bytes_total",
+        "migrator_events_total",
+    }
+    assert values(after, "attempts_total")[("gl9", "rsync", "failed")] == 1.0
+    assert values(after, "streams") == {}
+
+
+def go_on(ledger: Ledger, now_s: float) -> None:
+    """A run is killed and comes again, a chunk fails, a drain is stopped and begun anew."""
+    newest = ledger.runs.latest()
+    assert newest is not None
+    ledger.runs.finish(newest.id, now_s + 1, 4)
+    pass_id = next(iter(ledger.passes.of_plan("week1"))).id
+    ledger.samples.add(
+        pass_id, [Sample(at_s=now_s + 2, interval_s=1.0, attempt_id=None, streams=1, files=1, size_bytes=9)]
+    )
+    last = next(one.id for one in ledger.passes.of_plan("week1") if one.batch == 8)
+    chunk = ledger.passes.pending(last, ChunkKind.FILES, 1)[0]
+    attempt = ledger.passes.intend(
+        chunk_id=chunk.id, token="t", host="gl9", engine="rsync", argv=("rsync",), at_s=now_s + 3
+    )
+    ledger.passes.finish(
+        attempt,
+        state=AttemptState.FAILED,
+        chunk_state=ChunkState.PENDING,
+        at_s=now_s + 4,
+        exit_code=23,
+        counters=StreamCounters(files=1, size_bytes=5),
+        stderr_tail=b"",
+        problems=(),
+    )
+    ledger.drains.add_samples(ledger.drains.all()[0].id, [counted(now_s + 5, "t3", "gl1", 1, 10)])
+    ledger.events.add(Event(at_s=now_s, kind=EventKind.CHUNK_FAILED, severity=Severity.ERROR, subject="s", message="m"))
+
+
+def test_a_textfile_is_whole_and_for_everybody(site_file: Path, tmp_path: Path) -> None:
+    place = tmp_path / "collector"
+    place.mkdir()
+    file = place / "migrator.prom"
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    (place / ".migrator.prom.part").symlink_to(secret)
+    done = call(site_file, "--textfile", str(file))
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert os.listdir(place) == ["migrator.prom"]
+    assert file.stat().st_mode & 0o777 == 0o644
+    assert secret.read_text() == "secret"
+    assert b"migrator_build_info" in file.read_bytes()
+    refused = call(site_file, "--textfile", str(tmp_path / "nowhere" / "x.prom"))
+    assert (refused.returncode, b"cannot be written" in refused.stderr) == (1, True)
+
+
+@pytest.mark.exhaustive
+def test_a_textfile_is_written_again_and_again_until_a_signal(site_file: Path, tmp_path: Path) -> None:
+    file = tmp_path / "migrator.prom"
+    argv = [sys.executable, "-m", "migrator", "--site", str(site_file), "metrics", "--textfile", str(file)]
+    process = subprocess.Popen([*argv, "--interval", "1s"], stderr=subprocess.PIPE)
+    try:
+        seen: set[int] = set()
+        while len(seen) < 3:
+            assert process.poll() is None
+            time.sleep(0.05)
+            if file.exists():
+                seen.add(file.stat().st_mtime_ns)  # a file system may give an inode's number out again at once
+                assert file.read_bytes().endswith(b"\n")
+    finally:
+        process.terminate()
+        _, said = process.communicate(timeout=600)
+    assert (process.returncode, said) == (0, b"")
+
+
+def test_a_port_answers_at_metrics_and_asks_for_a_token_where_there_is_one(site_file: Path, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("a-token-of-at-least-16-characters\n")
+    token.chmod(0o600)
+    with serving(site_file, "metrics", "--listen", "127.0.0.1:0", "--token-file", str(token)) as served:
+        url = f"{served.url}metrics"
+        with pytest.raises(HTTPError) as refused:
+            urlopen(url, timeout=600)
+        refused.value.close()
+        assert refused.value.code == 401
+        asked = Request(url, headers={"Authorization": f"Bearer {token.read_text().strip()}"})
+        with urlopen(asked, timeout=600) as answer:
+            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+            assert b"migrator_build_info" in answer.read()
+
+
+def test_a_name_that_node_exporter_does_not_read_is_refused(site_file: Path, tmp_path: Path) -> None:
+    refused = call(site_file, "--textfile", str(tmp_path / "migrator.txt"))
+    assert (refused.returncode, b"migrator.prom" in refused.stderr) == (2, True)
+    assert not (tmp_path / "migrator.txt").exists()
+
+
+def test_options_that_exclude_each_other_are_refused(site_file: Path) -> None:
+    assert call(site_file, "--interval", "10s").returncode == 2
+    assert call(site_file, "--listen", "0.0.0.0:0").returncode == 4
+
+
+def test_json_has_the_same_values(site_file: Path) -> None:
+    found = json.loads(call(site_file, "--json").stdout)
+    by_name = {family["name"]: family for family in found}
+    assert by_name["migrator_drain_failures"]["samples"][0]["value"] == 3.0

@@ -1,0 +1,303 @@
+"""Whatever state a migration is in: status, the live view, the report in all its forms, and metrics tell the same figures, which
+hold together, and none of them is one that cannot be.
+"""
+
+import csv
+import io
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.ledger.ledger import open_ledger
+from migrator.render.document import FILE_CHARACTERS, Document, Facts, Paragraph, Table, cells
+from migrator.render.html import to_html
+from migrator.render.prometheus import to_prometheus
+from migrator.render.text import escape, to_json, to_markdown
+from migrator.report.metrics import read_metrics
+from migrator.report.model import MetricFamily, ReportFacts, StatusFacts, Tally, TreeState, WatchFacts
+from migrator.report.report import read_report
+from migrator.report.status import read_status
+from migrator.report.view import report_document, to_csv
+from migrator.report.view_status import status_document
+from migrator.report.view_watch import change_lines
+from migrator.report.watch import read_watch
+from tests.report import awkward_ledgers
+from tests.report.test_watch_view import drawn
+
+SEEDS = (1, 5, 12, 22, 29, 48, 55, 56, 57, 72, 75, 78, 88, 91)
+"""Together they have every state of plans, users, drains and runs that the generator makes."""
+
+WIDTH, HEIGHT = 860, 20_000
+
+_CANNOT_BE = (
+    re.compile(r"\b(nan|inf|infinity|none|null)\b", re.IGNORECASE),
+    re.compile(r"(?<![\w.,-])-\d"),
+    re.compile(r"\b(19\d\d|0001)-\d\d-\d\d"),
+)
+_SHARE = re.compile(r"(\d[\d,]*(?:\.\d+)?) %")
+_OF_EXPECTED = re.compile(r"\d+ % of the \S+ \S+ that were expected")
+
+
+@dataclass(frozen=True)
+class Look:
+    """Everything that is told of one ledger at one moment."""
+
+    status: StatusFacts
+    watch: WatchFacts
+    report: ReportFacts
+    metrics: tuple[MetricFamily, ...]
+
+    @property
+    def documents(self) -> tuple[Document, Document]:
+        return status_document(self.status, tree_rows=None), report_document(self.report)
+
+
+@pytest.fixture(scope="module", params=SEEDS)
+def look(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Look:
+    return look_at(tmp_path_factory.mktemp("awkward") / "ledger.db", request.param)
+
+
+def look_at(file: Path, seed: int) -> Look:
+    made = awkward_ledgers.make(file, seed)
+    now_s = made.now_s
+    with open_ledger(file, read_only=True) as ledger:
+        return Look(
+            status=read_status(ledger, now_s=now_s, attention_limit=200, events_limit=30),
+            watch=read_watch(ledger, now_s=now_s),
+            report=read_report(ledger, made, now_s=now_s),
+            metrics=read_metrics(ledger, now_s=now_s),
+        )
+
+
+def values(look: Look, name: str) -> dict[tuple[str, ...], float]:
+    """One metric by its labels."""
+    family = next(one for one in look.metrics if one.name == f"migrator_{name}")
+    return {tuple(one.labels.values()): one.value for one in family.samples}
+
+
+def words(look: Look) -> Iterator[tuple[str, str]]:
+    """All that people read, by where it stands."""
+    for document in look.documents:
+        yield "markdown", to_markdown(document)
+        for chart in re.findall(r"<text[^>]*>([^<]*)", to_html(document)):
+            yield "chart", chart
+    for width, height in ((80, 24), (200, 60)):
+        yield "watch", drawn(look.watch, width, height)
+    yield "changes", "\n".join(change_lines(None, look.watch))
+
+
+def test_nothing_is_told_that_cannot_be(look: Look) -> None:
+    for place, text in words(look):
+        for line in text.split("\n"):
+            for pattern in _CANNOT_BE:
+                assert not pattern.search(line), f"{place}: {line}"
+            for share in _SHARE.findall(_OF_EXPECTED.sub("", line)):
+                assert float(share.replace(",", "")) <= 100.0, f"{place}: {line}"
+
+
+def tallies(status: StatusFacts) -> Iterator[Tally]:
+    yield status.overall
+    yield status.verified
+    for batch in status.batches:
+        yield batch.tally
+    for tree in status.trees:
+        yield tree.tally
+
+
+def test_sums_fit(look: Look) -> None:
+    status = look.status
+    for tally in tallies(status):
+        for done, total in (
+            (tally.done_bytes, tally.total_bytes),
+            (tally.done_files, tally.total_files),
+            (tally.done_users, tally.total_users),
+        ):
+            assert 0 <= done <= total
+    for name in ("total_bytes", "done_bytes", "total_files", "done_files"):
+        whole = getattr(status.overall, name)
+        assert sum(getattr(batch.tally, name) for batch in status.batches) == whole
+        assert sum(getattr(tree.tally, name) for tree in status.trees) == whole
+    assert status.verified.done_bytes <= status.overall.done_bytes
+    assert status.verified_content_bytes <= status.verified.done_bytes
+    if status.plan is not None and not any(batch.passes for batch in status.batches) and look.report.plan is not None:
+        # Before anything is copied, what is to be copied is what the plan's lists have.
+        assert status.overall.total_bytes == sum(batch.size_bytes for batch in look.report.plan.batches)
+        assert status.overall.total_files == sum(batch.files for batch in look.report.plan.batches)
+
+
+def test_metrics_are_those_of_the_status(look: Look) -> None:
+    status = look.status
+    for name, field in (
+        ("planned_bytes", "total_bytes"),
+        ("copied_bytes", "done_bytes"),
+        ("planned_files", "total_files"),
+        ("copied_files", "done_files"),
+    ):
+        assert sum(values(look, name).values()) == float(getattr(status.overall, field))
+    if status.plan is not None:
+        trees = Counter(tree.state for tree in status.trees)
+        assert values(look, "trees") == {(state.value,): trees[state] for state in TreeState}
+        assert values(look, "verified_bytes") == {(): float(status.verified.done_bytes)}
+        assert values(look, "verified_content_bytes") == {(): float(status.verified_content_bytes)}
+    assert sum(values(look, "cutovers").values()) == len(status.cutovers)
+    frozen = [one.frozen_since_s for one in status.cutovers if one.frozen_since_s is not None]
+    assert values(look, "frozen_users") == {(): len(frozen)}
+    assert values(look, "freeze_oldest_start_timestamp_seconds").get(()) == min(frozen, default=None)
+    assert sum(values(look, "attention_files").values()) == status.attention_total
+    assert sum(values(look, "vanished_files").values()) == status.vanished_total
+    assert values(look, "blocked_subjects") == {(): len(status.blocked)}
+    left = status.overall.left_files or status.overall.left_bytes
+    first = status.estimates[0].left_s if status.estimates else None
+    told = values(look, "copy_left_seconds").get(())
+    assert told == (first if left or status.plan is None else 0.0)
+    for drain in status.drains:
+        brick = ",".join(drain.bricks)
+        for name in ("left_bytes", "left_files", "left_seconds"):
+            assert values(look, f"drain_{name}").get((brick,)) == getattr(drain, name.replace("seconds", "s"))
+        assert values(look, "drain_moved_files")[brick,] == drain.moved_files
+    assert sum(values(look, "gluster_moved_files_total").values()) == sum(drain.moved_files for drain in status.drains)
+    for sample in {sample.side: sample for sample in look.report.capacity}.values():
+        assert values(look, "filesystem_free_bytes")[sample.side.value,] == sample.free_bytes
+    for family in look.metrics:
+        for one in family.samples:
+            assert one.value == one.value
+            assert one.value >= 0.0 or family.name.endswith("timestamp_seconds"), (family.name, one)
+    assert to_prometheus(look.metrics).count(b"# HELP") == len(look.metrics)
+
+
+def test_report_and_live_view_are_of_the_same_status(look: Look) -> None:
+    status = json.loads(to_json(look.status))
+    assert json.loads(to_json(look.report))["status"] == status
+    of_watch = json.loads(to_json(look.watch.status))
+    cut = ("attention", "events")
+    assert {key: value for key, value in of_watch.items() if key not in cut} == {
+        key: value for key, value in status.items() if key not in cut
+    }
+
+
+def test_bricks_of_the_report_are_those_of_the_drains(look: Look) -> None:
+    outlooks = {one.brick: one for one in look.report.bricks}
+    for drain in look.status.drains:
+        for brick in drain.bricks:
+            if outlooks[brick].state != "in the volume":
+                assert (outlooks[brick].left_files, outlooks[brick].left_bytes) == (drain.left_files, drain.left_bytes)
+                free_at_s = outlooks[brick].free_at_s
+                assert (
+                    free_at_s is None or free_at_s <= look.status.at_s + (drain.left_s or 0.0) or drain.left_s is None
+                )
+
+
+def test_a_forecast_lies_ahead_and_its_cone_narrows(look: Look) -> None:
+    forecast, overall = look.report.forecast, look.status.overall
+    assert all(one.left_s >= 0.0 for one in look.status.estimates)
+    left = {tree.state for tree in look.status.trees if tree.tally.left_files or tree.tally.left_bytes}
+    if left <= {TreeState.ATTENTION}:
+        # Nothing is left, or only what waits for people.
+        assert forecast is None
+        assert look.status.estimates == ()
+    if forecast is None:
+        return
+    assert look.status.at_s <= forecast.earliest_at_s <= forecast.likely_at_s <= forecast.latest_at_s
+    for point in forecast.cone:
+        assert 0.0 <= point.least_bytes <= point.left_bytes <= point.most_bytes <= overall.left_bytes * 1.001
+    assert forecast.cone[0].left_bytes == float(overall.left_bytes)
+
+
+def test_no_page_depends_on_the_zone_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = list(words(look_at(tmp_path / "here.db", 56)))
+    # Its clocks change within this history.
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        there = list(words(look_at(tmp_path / "there.db", 56)))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert here == there
+
+
+_TEXT_TAGS = ("td", "th", "p", "dt", "dd", "caption")
+
+
+class _Page(HTMLParser):
+    """What stands in cells, paragraphs and facts, and the places that charts draw at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.places: list[tuple[float, float]] = []
+        self.inside = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attrs}
+        if tag in _TEXT_TAGS:
+            self.texts.append("")
+            self.inside = True
+        for x, y in (("x", "y"), ("x1", "y1"), ("x2", "y2"), ("cx", "cy")):
+            if x in found and y in found:
+                self.places.append((float(found[x]), float(found[y])))
+        if tag == "path" and re.fullmatch(r"(M[-\d. ]+(L[-\d. ]+)*Z?)+", found.get("d", "")):
+            numbers = [float(one) for one in re.findall(r"-?\d+(?:\.\d+)?", found["d"])]
+            self.places.extend(zip(numbers[::2], numbers[1::2], strict=True))
+        if tag == "progress":
+            assert 0.0 <= float(found["value"]) <= 1.0
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = self.inside and tag not in _TEXT_TAGS
+
+    def handle_data(self, data: str) -> None:
+        if self.inside:
+            self.texts[-1] += data
+
+
+def test_forms_of_the_report_say_the_same(look: Look) -> None:
+    document = report_document(look.report)
+    page, markdown = to_html(document), to_markdown(document)
+    parsed = _Page()
+    parsed.feed(page)
+    shown = [" ".join(text.split()) for text in parsed.texts]
+    for text in _texts(document):
+        assert " ".join(text.split()) in shown
+        assert escape(text) in markdown
+    for x, y in parsed.places:
+        assert -1.0 <= x <= WIDTH + 1.0, x
+        assert -1.0 <= y <= HEIGHT, y
+    facts = json.loads(to_json(look.report))
+    table = {(row[0], row[1], row[2]): row[3] for row in csv.reader(io.StringIO(to_csv(look.report)))}
+    for key, value in facts["status"]["overall"].items():
+        assert table["", "", f"status.overall.{key}"] == ("" if value is None else repr(value))
+    for number, tree in enumerate(facts["status"]["trees"], 1):
+        assert _in_table(table, "status.trees", number, "tally", tree["tally"])
+    assert not re.search(r"\b(nan|inf|None)\b", to_csv(look.report))
+
+
+def _in_table(
+    table: Mapping[tuple[str, str, str], str], name: str, row: int, prefix: str, facts: dict[str, Any]
+) -> bool:
+    return all(
+        table[name, str(row), f"{prefix}.{key}"] == ("" if value is None else repr(value))
+        for key, value in facts.items()
+    )
+
+
+def _texts(document: Document) -> Iterator[str]:
+    for section in document.sections:
+        for block in section.blocks:
+            match block:
+                case Paragraph():
+                    yield block.text
+                case Facts():
+                    yield from (value for _, value in block.pairs)
+                case Table():
+                    for row in cells(block, FILE_CHARACTERS):
+                        yield from row
+                case _:
+                    pass

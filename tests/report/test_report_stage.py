@@ -1,0 +1,97 @@
+"""What `report` reads of the ledger of a migration in its fifth week."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator.fs.model import Side
+from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.render.text import to_json, to_markdown
+from migrator.report.model import ReportFacts, Standing
+from migrator.report.report import read_earlier, read_report
+from migrator.report.view import report_document
+from tests.support.report_world import BEGAN_S, DAY_S, OnePlan, Weeks
+
+WEEKS = Weeks()
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
+    file = tmp_path_factory.mktemp("weeks") / "ledger.db"
+    WEEKS.fill(file, share=0.6)
+    with open_ledger(file, read_only=True) as opened:
+        yield opened
+
+
+def read(ledger: Ledger, now_s: float = WEEKS.now_s) -> ReportFacts:
+    return read_report(ledger, OnePlan(WEEKS.plan), now_s=now_s)
+
+
+def test_the_expected_end_is_where_the_pace_leads(ledger: Ledger) -> None:
+    made = read(ledger).forecast
+    assert made is not None
+    # 60 % in 30 days: the rest takes about 20, a little other for the files that are left.
+    assert 15 * DAY_S < made.likely_at_s - WEEKS.now_s < 26 * DAY_S
+    assert WEEKS.now_s < made.earliest_at_s < made.likely_at_s < made.latest_at_s
+    assert (made.by_day, made.by_weekday) == (True, True)
+    assert made.cone[0].left_bytes == read(ledger).status.overall.left_bytes
+
+
+def test_the_same_ledger_says_the_same(ledger: Ledger) -> None:
+    assert to_json(read(ledger)) == to_json(read(ledger))
+
+
+def test_a_pause_makes_it_later_and_the_next_report_says_so(ledger: Ledger, tmp_path: Path) -> None:
+    before = read(ledger)
+    (tmp_path / "report.json").write_text(to_json(before))
+    later = read_report(ledger, OnePlan(WEEKS.plan), now_s=WEEKS.now_s + 10 * DAY_S, earlier=read_earlier(tmp_path))
+    assert later.since is not None
+    assert later.since.standing is Standing.BEHIND
+    assert later.since.end_moved_s is not None
+    assert later.since.end_moved_s > 10 * DAY_S
+    assert later.since.expected_bytes == pytest.approx(before.status.overall.left_bytes / 2, rel=0.35)
+    assert "no stream was at work since then" in later.since.reasons
+    text = to_markdown(report_document(later))
+    assert "behind: the expected end is" in text
+
+
+def test_every_day_has_what_was_written_in_it(ledger: Ledger) -> None:
+    found = read(ledger)
+    assert len(found.days) == 31
+    assert all(day.at_s % DAY_S == 0 for day in found.days)
+    written = sum(day.size_bytes for day in found.days)
+    assert written == pytest.approx(0.6 * sum(WEEKS.sizes), rel=0.001)
+
+
+def test_room_incidents_and_freezes(ledger: Ledger) -> None:
+    found = read(ledger)
+    assert {sample.side for sample in found.capacity} == set(Side)
+    assert found.outlook is not None
+    newest = [sample for sample in found.capacity if sample.side is Side.TARGET][-1]
+    assert found.outlook.used_bytes == newest.used_bytes + found.status.overall.left_bytes
+    assert not found.outlook.full
+    ends = {one.subject: one.resolved_at_s for one in found.incidents}
+    assert ends == {"host gl3": BEGAN_S + 3.5 * DAY_S, "storage target 102": None, WEEKS.trees[0].user: None}
+    freezes = [one for one in found.status.cutovers if one.freeze_s is not None]
+    assert len(freezes) == 5
+    text = to_markdown(report_document(found))
+    for words in (
+        "Freezes, predicted and real",
+        "are in work, and",
+        "Bytes left, and the forecast",
+        "the host is back",
+    ):
+        assert words in text
+
+
+def test_nothing_is_forecast_of_what_is_done_or_was_not_begun(ledger: Ledger, tmp_path: Path) -> None:
+    assert read(ledger, BEGAN_S).forecast is None
+    WEEKS.fill(tmp_path / "ledger.db", share=1.01)
+    with open_ledger(tmp_path / "ledger.db", read_only=True) as done:
+        facts = read(done)
+        assert facts.forecast is None
+        assert "everything that is planned was copied" in to_markdown(report_document(facts))
+        few = replace(facts, plan=None, plan_problem="gone")
+        assert "gone" in to_markdown(report_document(few))

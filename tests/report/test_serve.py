@@ -1,0 +1,194 @@
+"""`serve`: what it answers, whom, and how it ends. Real sockets to the real program."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from migrator.ledger.ledger import open_ledger
+from migrator.report.serve import MOST_FROM_ONE
+from tests.support.report_world import Weeks
+from tests.support.serving import Served, reply, serving, site_of_weeks
+
+TOKEN = "a-token-of-at-least-16-characters"
+HOSTILE = (b"<script>alert(1)</script>", b"invalid \xff\xfe", b"new\nline")
+
+
+@pytest.fixture(scope="module")
+def site_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return site_of_weeks(tmp_path_factory.mktemp("serve"), Weeks(names=HOSTILE))
+
+
+@pytest.fixture(scope="module")
+def server(site_file: Path) -> Iterator[Served]:
+    with serving(site_file, "serve", "--listen", "127.0.0.1:0") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def guarded(site_file: Path) -> Iterator[Served]:
+    token = site_file.with_name("token")
+    token.write_text(f"{TOKEN}\n")
+    token.chmod(0o600)
+    words = ("serve", "--listen", "127.0.0.1:0", "--token-file", str(token), "--name", "gl1.example.org")
+    with serving(site_file, *words) as made:
+        yield made
+
+
+def call(site_file: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    argv = [sys.executable, "-m", "migrator", "--site", str(site_file), *words]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=600)
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_it_says_where_it_is(server: Served) -> None:
+    assert server.listening == {
+        "url": f"http://127.0.0.1:{server.listening['port']}/",
+        "address": "127.0.0.1",
+        "port": server.listening["port"],
+        "token": False,
+    }
+
+
+def test_the_page_may_do_nothing_but_ask_for_itself(server: Served) -> None:
+    first, second = server.get(), server.get()
+    policy = first.headers["Content-Security-Policy"]
+    parts = dict(part.split(" ", 1) for part in policy.split("; "))
+    nonce = parts["script-src"].strip("'").removeprefix("nonce-")
+    assert parts == {
+        "default-src": "'none'",
+        "style-src": parts["style-src"],
+        "script-src": f"'nonce-{nonce}'",
+        "connect-src": "'self'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": "'none'",
+    }
+    assert len(nonce) >= 20
+    page = first.body.decode()
+    assert page.count("<script") == 1
+    assert f'<script nonce="{nonce}"' in page
+    assert nonce not in second.body.decode() + second.headers["Content-Security-Policy"]
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert first.headers["Cache-Control"] == "no-store"
+    assert first.headers["X-Content-Type-Options"] == "nosniff"
+    assert int(first.headers["Content-Length"]) == len(first.body)
+
+
+def test_the_same_facts_for_programs(server: Served) -> None:
+    found = server.get("/report.json")
+    assert (found.status, found.headers["Content-Type"]) == (200, "application/json")
+    assert json.loads(found.body)["status"]["plan"]["name"] == "week1"
+    assert found.headers["Content-Security-Policy"].startswith("default-src 'none'")
+
+
+def test_heads_have_no_body_and_other_methods_no_effect(server: Served) -> None:
+    head = server.get(method="HEAD")
+    assert (head.status, head.body) == (200, b"")
+    assert int(head.headers["Content-Length"]) > 10_000
+    for method in ("POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PATCH"):
+        refused = server.get(method=method)
+        assert (refused.status, refused.headers["Allow"]) == (405, "GET, HEAD")
+    assert server.get("/", "Content-Length: 5").status == 400
+    assert server.get("/..%2f..%2fetc/passwd").status == server.get("/../etc/passwd").status == 404
+
+
+def test_a_foreign_name_leads_nowhere(server: Served) -> None:
+    for host in ("evil.example", "evil.example:9466", "127.0.0.1.evil.example", "192.0.2.1", ""):
+        for path in ("/", "/report.json", "/healthz"):
+            refused = server.get(path, host=host)
+            assert refused.status == 421
+            assert b"week1" not in refused.body
+    assert reply(server.raw(b"GET / HTTP/1.0\r\n\r\n")).status == 421
+    assert server.get(host=f"127.0.0.1:{server.listening['port']}").status == 200
+    assert server.get(host=socket.gethostname()).status == 200
+
+
+def test_what_is_no_http_is_refused_and_the_next_one_is_answered(server: Served) -> None:
+    assert reply(server.raw(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n")).status == 400
+    assert reply(server.raw(b"GET / HTTP/1.1\r\nA: " + b"x" * 70_000 + b"\r\n\r\n")).status == 431
+    with server.connect() as silent:
+        silent.sendall(b"GET / HTT")
+    with server.connect() as gone:
+        gone.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert server.get().status == 200
+
+
+def test_one_client_has_so_many_connections_and_no_more(server: Served) -> None:
+    held = [server.connect() for _ in range(MOST_FROM_ONE)]
+    try:
+        # They were taken in this order, so the next one is too many.
+        assert server.get().status == 503
+    finally:
+        for connection in held:
+            connection.close()
+    while (found := server.get()).status == 503:
+        pass
+    assert found.status == 200
+
+
+def test_without_the_token_nothing_is_told(guarded: Served) -> None:
+    for path in ("/", "/report.json", "/nothing", "/?token=wrong", "/?token="):
+        refused = guarded.get(path)
+        assert (refused.status, refused.headers["WWW-Authenticate"]) == (401, "Bearer")
+        assert "Set-Cookie" not in refused.headers
+        assert b"week1" not in refused.body
+    health = guarded.get("/healthz")
+    assert health.status == 200
+    assert set(json.loads(health.body)) == {"status", "read_at_s"}
+
+
+def test_the_token_opens_it_and_leaves_the_address(guarded: Served) -> None:
+    assert guarded.get("/", f"Authorization: Bearer {TOKEN}", host="gl1.example.org").status == 200
+    led = guarded.get(f"/report.json?token={TOKEN}")
+    assert (led.status, led.headers["Location"]) == (303, "/report.json")
+    assert guarded.get(f"//evil.example/?token={TOKEN}").headers["Location"] == "/"
+    assert guarded.get(f"/%0d%0aX:y?token={TOKEN}").headers["Location"] == "/"
+    cookie = led.headers["Set-Cookie"]
+    assert TOKEN not in cookie
+    assert "HttpOnly" in cookie
+    assert guarded.get("/report.json", f"Cookie: {cookie.split(';')[0]}").status == 200
+
+
+def test_it_says_what_it_cannot_do(site_file: Path, server: Served) -> None:
+    taken = call(site_file, "serve", "--listen", f"127.0.0.1:{server.listening['port']}")
+    assert (taken.returncode, "another program listens there" in taken.stderr) == (1, True)
+    open_to_all = call(site_file, "serve", "--listen", "0.0.0.0:0")
+    assert (open_to_all.returncode, "--token-file" in open_to_all.stderr) == (4, True)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_at_a_signal_also_while_somebody_holds_a_connection(site_file: Path, number: signal.Signals) -> None:
+    with serving(site_file, "serve", "--listen", "127.0.0.1:0") as made, made.connect() as held:
+        held.sendall(b"GET / ")
+        made.process.send_signal(number)
+        _, said = made.process.communicate(timeout=600)
+        assert (made.process.returncode, said) == (0, "")
+
+
+@pytest.mark.exhaustive
+def test_a_ledger_that_is_gone_is_said_and_a_killed_run_too(tmp_path: Path) -> None:
+    weeks = Weeks(users=3, chunks=30)
+    site_file = site_of_weeks(tmp_path, weeks)
+    ledger_file = tmp_path / "state" / "ledger.db"
+    with open_ledger(ledger_file) as ledger:
+        ledger.runs.start(verb="run", pid=1, at_s=weeks.now_s, directory="runs/1")
+    with serving(site_file, "serve", "--listen", "127.0.0.1:0", "--interval", "1s") as made:
+        assert json.loads(made.get("/healthz").body)["status"] == "silent"
+        assert b"process 1 was killed" in made.get().body
+        ledger_file.rename(tmp_path / "elsewhere")
+        while (found := made.get()).status == 200:
+            pass
+        assert (found.status, b"no ledger" in found.body) == (503, True)
+        assert (made.get("/healthz").status, made.get("/report.json").status) == (503, 503)
+        (tmp_path / "elsewhere").rename(ledger_file)
+        while (found := made.get()).status == 503:
+            pass
+        assert found.status == 200

@@ -1,0 +1,410 @@
+"""`status` and `report` over a real ledger, from the empty one to the end, and beside a writer."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from migrator.catalog.model import CatalogRecord
+from migrator.core.errors import Refused, UsageError
+from migrator.core.events import Event, EventKind, Severity
+from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
+from migrator.hosts.model import ProcessIdentity
+from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.plan.model import Chunk, Plan
+from migrator.render.text import to_json, to_markdown
+from migrator.report.model import RunLife, TreeState
+from migrator.report.report import read_report
+from migrator.report.status import read_status
+from migrator.report.view import report_document
+from migrator.report.view_status import status_document
+from migrator.transfer.model import FileProblem, FileProblemKind, Sample, StreamCounters
+from migrator.verify.model import DigestPolicy
+from tests.support.plans import small_plan
+from tests.support.records import SITE, verification
+
+T0_S = 1_763_600_000.0
+
+
+class OnePlan:
+    """Plan documents with one plan, or with what went wrong with it."""
+
+    def __init__(self, plan: Plan, checksum: str = "c", error: Refused | None = None) -> None:
+        self.plan, self.checksum, self.error = plan, checksum, error
+
+    def write(self, plan: Plan) -> tuple[str, str]:
+        raise NotImplementedError
+
+    def read(self, name: str) -> tuple[Plan, str]:
+        assert name == self.plan.name
+        if self.error is not None:
+            raise self.error
+        return self.plan, self.checksum
+
+
+PLAN = small_plan("week1")
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with open_ledger(tmp_path / "ledger.db", create=True) as made:
+        yield made
+
+
+def scanned(ledger: Ledger, *, whole: bool = True) -> None:
+    scan_id = ledger.scans.start(catalog="catalog-1", via="mount", at_s=T0_S - 500)
+    ledger.scans.finish(
+        CatalogRecord(
+            name="catalog-1",
+            scan_id=scan_id,
+            site_id=SITE.site_id,
+            via="mount",
+            trees=(),
+            parts=("part-000000.parquet",),
+            started_at_s=T0_S - 500,
+            finished_at_s=T0_S - 400,
+            whole=whole,
+            reasons=() if whole else ("brick gl2:/b1 is down",),
+            rows=21,
+            files=15,
+            directories=6,
+            size_bytes=1500,
+            problems=0,
+        )
+    )
+
+
+def planned(ledger: Ledger) -> None:
+    ledger.plans.record(PLAN, path="plans/week1.json", checksum="c")
+
+
+def seed(ledger: Ledger, *, done: int = 2) -> int:
+    """Begin batch 1 in three chunks of files (of 10), and bring so many of them over, a minute each."""
+    tree = PLAN.batches[0].trees[0].path
+    chunks = [Chunk(number=1, kind=ChunkKind.DIRECTORIES, tree=tree, files=3, size_bytes=0)]
+    chunks += [
+        Chunk(number=number, kind=ChunkKind.FILES, tree=tree, files=files, size_bytes=size_bytes)
+        for number, files, size_bytes in ((2, 4, 600), (3, 4, 300), (4, 2, 100))
+    ]
+    made = ledger.passes.start(
+        plan="week1", batch=1, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=chunks, at_s=T0_S
+    )
+    ledger.plans.set_batch_state("week1", 1, BatchState.SEEDING)
+    copy(ledger, made.id, ledger.passes.pending(made.id, ChunkKind.DIRECTORIES, 1)[0].id, T0_S)
+    for turn, chunk in enumerate(ledger.passes.pending(made.id, ChunkKind.FILES, done)):
+        copy(ledger, made.id, chunk.id, T0_S + 60 * turn)
+    return made.id
+
+
+def copy(ledger: Ledger, pass_id: int, chunk_id: int, at_s: float, *problems: FileProblem) -> None:
+    attempt = ledger.passes.intend(
+        chunk_id=chunk_id, token=f"{chunk_id}-{at_s}", host="here", engine="rsync", argv=(), at_s=at_s
+    )
+    ledger.passes.started(attempt, ProcessIdentity(pid=1, start_ticks=1, boot_id="b"))
+    ledger.samples.add(
+        pass_id,
+        [
+            Sample(at_s=at_s + 5 * turn, interval_s=5.0, attempt_id=attempt_id, streams=2, files=1, size_bytes=50)
+            for turn in range(1, 13)
+            for attempt_id in (None, attempt)
+        ],
+    )
+    ledger.passes.finish(
+        attempt,
+        at_s=at_s + 60,
+        state="succeeded",
+        exit_code=0,
+        counters=StreamCounters(files=1, size_bytes=600),
+        stderr_tail=b"",
+        chunk_state=ChunkState.DONE,
+        problems=problems,
+    )
+
+
+class TestFromTheStart:
+    def test_before_init(self, ledger: Ledger) -> None:
+        status = read_status(ledger, now_s=T0_S)
+        assert (status.site, status.scan, status.plan, status.batches) == (None, None, None, ())
+        assert [one.hint for one in status.blocked] == ["migrator init"]
+        assert status.overall.percent_bytes is None
+
+    def test_after_init(self, ledger: Ledger) -> None:
+        ledger.site.create(SITE)
+        status = read_status(ledger, now_s=T0_S)
+        assert status.site == "rehearsal"
+        assert [one.hint for one in status.blocked] == ["migrator scan"]
+        report = read_report(ledger, OnePlan(PLAN), now_s=T0_S)
+        assert (report.plan, report.plan_problem, report.done, report.throughput) == (
+            None,
+            "there is no plan yet",
+            (),
+            (),
+        )
+        assert "Nothing has been copied yet" in to_markdown(report_document(report))
+
+    def test_while_the_first_scan_goes_on(self, ledger: Ledger) -> None:
+        ledger.site.create(SITE)
+        ledger.scans.start(catalog="catalog-1", via="mount", at_s=T0_S)
+        ledger.runs.start(verb="scan", pid=7, at_s=T0_S, directory="runs/1")
+        status = read_status(ledger, now_s=T0_S + 10)
+        assert status.scan is not None
+        assert status.scan.finished_at_s is None
+        assert [run.life for run in status.runs] == [RunLife.AT_WORK]
+        assert read_status(ledger, now_s=T0_S + 100).runs[0].life is RunLife.SILENT
+        assert "(old)" in to_markdown(status_document(read_status(ledger, now_s=T0_S + 100))).replace("\\", "")
+
+    def test_a_scan_that_is_not_whole(self, ledger: Ledger) -> None:
+        ledger.site.create(SITE)
+        scanned(ledger, whole=False)
+        (first, second) = read_status(ledger, now_s=T0_S).blocked
+        assert "brick gl2:/b1 is down" in first.on
+        assert second.hint == "migrator plan"
+
+    def test_a_plan_counts_everything_as_left(self, ledger: Ledger) -> None:
+        ledger.site.create(SITE)
+        scanned(ledger)
+        planned(ledger)
+        status = read_status(ledger, now_s=T0_S)
+        assert status.overall.total_bytes == status.overall.left_bytes == 1500
+        assert (status.overall.total_users, status.overall.percent_bytes) == (2, 0.0)
+        assert [tree.state for tree in status.trees] == [TreeState.PLANNED, TreeState.PLANNED]
+        assert [one.basis for one in status.estimates] == ["4 streams without a pause (assumed)"]
+        assert status.blocked == ()
+
+    def test_a_plan_that_is_not_there(self, ledger: Ledger) -> None:
+        with pytest.raises(UsageError, match="week9"):
+            read_status(ledger, now_s=T0_S, plan="week9")
+
+
+class TestHalfWay:
+    @pytest.fixture
+    def pass_id(self, ledger: Ledger) -> int:
+        ledger.site.create(SITE)
+        scanned(ledger)
+        planned(ledger)
+        return seed(ledger)
+
+    def test_done_and_left_add_up(self, ledger: Ledger, pass_id: int) -> None:
+        status = read_status(ledger, now_s=T0_S + 130)
+        first, second = status.batches
+        assert (first.tally.total_bytes, first.tally.done_bytes, first.tally.done_files) == (1000, 900, 8)
+        assert first.chunks == {ChunkState.DONE: 3, ChunkState.PENDING: 1}
+        assert (second.tally.total_bytes, second.tally.done_bytes) == (500, 0)
+        assert (status.overall.done_bytes, status.overall.left_bytes) == (900, 600)
+        assert status.overall.percent_bytes == 60.0
+        assert [tree.state for tree in status.trees] == [TreeState.COPYING, TreeState.PLANNED]
+        assert status.verified.done_bytes == 0
+
+    def test_rate_and_pace(self, ledger: Ledger, pass_id: int) -> None:
+        run = ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/1")
+        ledger.runs.heartbeat(run, T0_S + 125)
+        status = read_status(ledger, now_s=T0_S + 130)
+        assert status.rate is not None
+        # 12 samples a chunk; the first chunk of files and the one of directories share their times.
+        assert (status.rate.busy_s, status.rate.size_bytes) == (120.0, 1200)
+        assert status.rate.streams == 2.0
+        # 24 samples with a file of 50 bytes each, in 120 s of work.
+        now, pace = status.estimates
+        assert now.left_s == pytest.approx(600 / (1200 / 120))
+        assert now.basis.startswith("measured now: the last 2 min: 10 B/s")
+        assert pace.basis == "at the pace of the last 2 min 10 s, pauses included"
+        assert pace.left_s == pytest.approx(600 / (900 / 130))
+        assert status.rate.span_s == 130.0
+        text = to_markdown(status_document(status)).replace("\\", "")
+        assert "Now: 10 B/s and 0.2 files/s with 2.0 streams, over 2 min 10 s." in text
+
+    def test_now_is_not_what_an_earlier_run_did(self, ledger: Ledger, pass_id: int) -> None:
+        earlier = ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/1")
+        ledger.runs.finish(earlier, T0_S + 61, 130)
+        ledger.runs.start(verb="run", pid=7, at_s=T0_S + 61, directory="runs/2")
+        rate = read_status(ledger, now_s=T0_S + 71).rate
+        assert rate is not None
+        # Two samples of five seconds.
+        assert (rate.busy_s, rate.size_bytes, rate.span_s) == (10.0, 100, 10.0)
+
+    def test_now_is_only_said_while_something_is_copied(self, ledger: Ledger, pass_id: int) -> None:
+        run = ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/1")
+        ledger.runs.finish(run, T0_S + 125, 0)
+        status = read_status(ledger, now_s=T0_S + 130)
+        assert status.rate is None
+        assert status.last_rate is not None
+        assert (status.last_rate.at_s, status.last_rate.size_bytes) == (T0_S + 120, 1200)
+        text = to_markdown(status_document(status)).replace("\\", "")
+        assert "Now:" not in text
+        assert "Nothing is being copied now. Last, until" in text
+        assert "measured now" not in text
+
+    def test_a_run_whose_process_is_gone_was_killed(self, ledger: Ledger, pass_id: int) -> None:
+        ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/1")
+        asked: list[tuple[int, float]] = []
+
+        def is_gone(pid: int, at_s: float) -> bool:
+            asked.append((pid, at_s))
+            return True
+
+        status = read_status(ledger, now_s=T0_S + 1, is_gone=is_gone)
+        assert status.runs[0].life is RunLife.KILLED
+        assert asked == [(7, T0_S)]
+        assert status.rate is None
+        assert "was killed" in status.blocked[0].on
+        assert read_status(ledger, now_s=T0_S + 1, is_gone=lambda *_: False).runs[0].life is RunLife.AT_WORK
+
+    def test_a_run_that_ends_during_the_look_was_not_killed(self, ledger: Ledger, pass_id: int) -> None:
+        run = ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/1")
+
+        def is_gone(pid: int, at_s: float) -> bool:
+            ledger.runs.finish(run, T0_S + 1, 0)
+            return True
+
+        assert read_status(ledger, now_s=T0_S + 1, is_gone=is_gone).runs[0].life is RunLife.ENDED
+
+    def test_report_has_its_history(self, ledger: Ledger, pass_id: int) -> None:
+        report = read_report(ledger, OnePlan(PLAN), now_s=T0_S + 130)
+        assert report.plan == PLAN
+        assert sum(point.size_bytes for point in report.throughput) == 1200
+        assert {point.span_s for point in report.throughput} == {5.0}
+        assert [point.at_s for point in report.throughput] == sorted(point.at_s for point in report.throughput)
+        assert report.done[0].done_bytes == 0
+        # In between nothing was finished: a line through these points is flat there.
+        assert [point.done_bytes for point in report.done[1:]] == [600, 600, 900]
+        assert report.done[-1].done_files == 8
+        parsed = json.loads(to_json(report))
+        assert parsed["status"]["overall"] == {
+            "total_bytes": 1500,
+            "done_bytes": 900,
+            "left_bytes": 600,
+            "percent_bytes": 60.0,
+            "total_files": 15,
+            "done_files": 8,
+            "left_files": 7,
+            "percent_files": 53.3,
+            "total_users": 2,
+            "done_users": 0,
+            "left_users": 2,
+            "percent_users": 0.0,
+        }
+
+    def test_attention_is_cut_and_counted(self, ledger: Ledger, pass_id: int) -> None:
+        (chunk,) = ledger.passes.pending(pass_id, ChunkKind.FILES, 5)
+        bad = [
+            FileProblem(path=b"home/alice/\xff%02d" % n, kind=FileProblemKind.BAD, errno=5, reason="Input/output error")
+            for n in range(30)
+        ]
+        gone = FileProblem(path=b"home/alice/gone", kind=FileProblemKind.VANISHED, errno=None, reason="")
+        copy(ledger, pass_id, chunk.id, T0_S + 120, *bad, gone)
+        status = read_status(ledger, now_s=T0_S + 200, attention_limit=5)
+        assert (status.attention_total, status.vanished_total, len(status.attention)) == (30, 1, 5)
+        assert status.attention[0].problem == bad[0]
+        assert status.batches[0].attention.bad == 30
+        text = to_markdown(status_document(status))
+        assert "30 files in all, the first 5 are shown" in text
+        assert "30 files could not be copied" in text
+
+    def test_incidents_are_newest_first_without_chatter(self, ledger: Ledger, pass_id: int) -> None:
+        for number, severity in enumerate((Severity.WARNING, Severity.INFO, Severity.ERROR)):
+            ledger.events.add(
+                Event(
+                    at_s=T0_S + number, kind=EventKind.POOL_STOPPED, severity=severity, subject="", message=str(number)
+                )
+            )
+        assert [event.message for event in read_status(ledger, now_s=T0_S + 9).events] == ["2", "0"]
+
+    def test_a_failed_run_is_in_the_way(self, ledger: Ledger, pass_id: int) -> None:
+        run = ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/9")
+        ledger.runs.finish(run, T0_S + 5, 130)
+        (blocker,) = read_status(ledger, now_s=T0_S + 9).blocked
+        assert "interrupted, resumable" in blocker.on
+        assert "runs/9" in blocker.hint
+
+    @pytest.mark.parametrize(
+        ("documents", "said"),
+        [
+            (OnePlan(PLAN, error=Refused("plans/week1.json was edited by hand")), "edited by hand"),
+            (OnePlan(PLAN, checksum="other"), "is not the plan that was recorded"),
+        ],
+    )
+    def test_a_bad_plan_document_stops_no_report(
+        self, ledger: Ledger, pass_id: int, documents: OnePlan, said: str
+    ) -> None:
+        report = read_report(ledger, documents, now_s=T0_S + 130)
+        assert report.plan is None
+        assert said in report.plan_problem
+        assert report.status.overall.done_bytes == 900
+        assert "The plan cannot be shown" in to_markdown(report_document(report))
+
+    def test_verified_batches_count_as_verified(self, ledger: Ledger, pass_id: int) -> None:
+        (chunk,) = ledger.passes.pending(pass_id, ChunkKind.FILES, 5)
+        copy(ledger, pass_id, chunk.id, T0_S + 120)
+        ledger.passes.set_state(pass_id, PassState.DONE, T0_S + 200)
+        ledger.plans.set_batch_state("week1", 1, BatchState.SEEDED)
+        status = read_status(ledger, now_s=T0_S + 200)
+        assert [one.on for one in status.blocked] == ["it is copied and not verified"]
+        assert status.overall.done_users == 1
+        number = ledger.verifications.start(plan="week1", batch=1, at_s=T0_S + 200)
+        ledger.verifications.finish(
+            verification(
+                id=number,
+                plan="week1",
+                started_at_s=T0_S + 200,
+                finished_at_s=T0_S + 300,
+                policy=DigestPolicy(algorithm="xxh3_128", share=0.1, seed=4),
+                paths=13,
+                size_bytes=1000,
+                digested_bytes=100,
+                expected={"loss-acl": 2},
+                manifest_digest="f00d",
+            )
+        )
+        ledger.plans.set_batch_state("week1", 1, BatchState.VERIFIED)
+        report = read_report(ledger, OnePlan(PLAN), now_s=T0_S + 300)
+        assert report.status.blocked == ()
+        assert (report.status.verified.done_bytes, report.status.verified.done_users) == (1000, 1)
+        assert report.status.verified_content_bytes == 100
+        text = to_markdown(report_document(report)).replace("\\", "")
+        assert "the content of 100 B (10.0 %) was compared" in text
+        assert text.count("verified (content of 10.0 %)") == 4
+        assert "a sample of 10.0 % of the files, xxh3_128, seed 4" in text
+        assert "f00d" in text
+        assert "loss-acl" in text
+
+    def test_reads_beside_an_open_write(self, ledger: Ledger, pass_id: int) -> None:
+        def chunks() -> Iterator[Chunk]:
+            yield Chunk(number=1, kind=ChunkKind.FILES, tree=b"t", files=1, size_bytes=1)
+            with open_ledger(ledger.file, read_only=True, busy_timeout_s=0.0) as reader:
+                assert read_status(reader, now_s=T0_S + 130).overall.done_bytes == 900
+                assert len(read_report(reader, OnePlan(PLAN), now_s=T0_S + 130).throughput) == 24
+
+        ledger.passes.start(
+            plan="week1", batch=2, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=chunks(), at_s=T0_S
+        )
+
+
+@pytest.mark.exhaustive
+def test_a_long_migration_is_summed_in_the_database(ledger: Ledger) -> None:
+    ledger.site.create(SITE)
+    planned(ledger)
+    chunks = 50_000
+    trees = [tree.path for batch in PLAN.batches for tree in batch.trees]
+    made = ledger.passes.start(
+        plan="week1",
+        batch=1,
+        kind=PassKind.SEED,
+        catalog="c",
+        chunk_list="l",
+        chunks=(
+            Chunk(number=n, kind=ChunkKind.FILES, tree=trees[0], files=2, size_bytes=n) for n in range(1, chunks + 1)
+        ),
+        at_s=T0_S,
+    )
+    ledger.samples.add(
+        made.id,
+        [
+            Sample(at_s=T0_S + 60 * n, interval_s=60.0, attempt_id=None, streams=3, files=1, size_bytes=n)
+            for n in range(60_000)
+        ],
+    )
+    report = read_report(ledger, OnePlan(PLAN), now_s=T0_S + 60 * 60_000)
+    assert len(report.throughput) <= 241
+    assert sum(point.size_bytes for point in report.throughput) == sum(range(60_000))
+    assert report.status.batches[0].tally.total_bytes == chunks * (chunks + 1) // 2

@@ -1,0 +1,94 @@
+"""Looks at a real ledger, one after the other, and beside a writer."""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from migrator.core.events import Event, EventKind, Severity
+from migrator.core.states import PassKind
+from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.report.watch import pause_s, read_watch
+from migrator.transfer.model import Sample
+from tests.report.test_status import T0_S
+from tests.support.records import SITE, files
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with open_ledger(tmp_path / "ledger.db", create=True) as made:
+        made.site.create(SITE)
+        yield made
+
+
+def copying(ledger: Ledger, *spans: float) -> int:
+    """A run that began at T0_S, and was sampled so many seconds later."""
+    run_id = ledger.runs.start(verb="run", pid=1, at_s=T0_S, directory="d")
+    pass_id = ledger.passes.start(
+        plan="p", batch=1, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=[files(1, 100)], at_s=T0_S
+    ).id
+    for after_s in spans:
+        one = Sample(at_s=T0_S + after_s, interval_s=5.0, attempt_id=None, streams=1, files=1, size_bytes=500)
+        ledger.samples.add(pass_id, [one])
+    ledger.runs.heartbeat(run_id, T0_S + max(spans))
+    return run_id
+
+
+def add_event(ledger: Ledger, message: str) -> None:
+    event = Event(at_s=T0_S, kind=EventKind.RUN_STARTED, severity=Severity.INFO, subject="s", message=message)
+    ledger.events.add(event)
+
+
+def test_news_are_what_came_since_the_look_before(ledger: Ledger) -> None:
+    add_event(ledger, "old")
+    first = read_watch(ledger, now_s=T0_S)
+    assert first.news == ()
+    add_event(ledger, "new")
+    second = read_watch(ledger, now_s=T0_S, before=first)
+    assert [event.message for event in second.news] == ["new"]
+    assert read_watch(ledger, now_s=T0_S, before=second).news == ()
+
+
+def test_rates_begin_with_the_run_and_have_a_place_for_pauses(ledger: Ledger) -> None:
+    copying(ledger, 5.0, 15.0, 45.0)
+    facts = read_watch(ledger, now_s=T0_S + 50.0)
+    assert facts.rates_span_s == 10.0
+    assert facts.rates == pytest.approx((100.0, 100.0, 0.0, 0.0, 100.0, 0.0))
+
+
+def test_rates_stay_when_the_run_has_ended(ledger: Ledger) -> None:
+    run_id = copying(ledger, 5.0, 15.0)
+    ledger.runs.finish(run_id, T0_S + 20.0, 0)
+    facts = read_watch(ledger, now_s=T0_S + 9e5)
+    assert facts.rates == pytest.approx((100.0, 100.0))
+
+
+def test_rates_of_a_long_run_are_those_of_its_last_hours(ledger: Ledger) -> None:
+    copying(ledger, *(3600.0 * hour for hour in range(1, 49)))
+    facts = read_watch(ledger, now_s=T0_S + 48 * 3600.0)
+    assert len(facts.rates) * facts.rates_span_s <= 7 * 3600.0
+    assert sum(rate > 0 for rate in facts.rates) in (6, 7)
+
+
+def test_between_two_looks_nothing_keeps_the_log_from_being_written_back(ledger: Ledger, tmp_path: Path) -> None:
+    copying(ledger, 5.0)
+    file = tmp_path / "ledger.db"
+    with open_ledger(file, read_only=True) as reader:
+        before = read_watch(reader, now_s=T0_S + 6.0)
+        add_event(ledger, "while it is watched")
+        writer = sqlite3.connect(file, timeout=0.0)
+        try:
+            # Whoever still reads an older state makes this busy.
+            busy, *_ = writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        finally:
+            writer.close()
+        assert busy == 0
+        assert [event.message for event in read_watch(reader, now_s=T0_S + 7.0, before=before).news] == [
+            "while it is watched"
+        ]
+
+
+@pytest.mark.parametrize(("look_s", "expected"), [(0.01, 2.0), (0.2, 2.0), (1.0, 9.0)])
+def test_long_looks_are_made_less_often(look_s: float, expected: float) -> None:
+    assert pause_s(2.0, look_s) == pytest.approx(expected)

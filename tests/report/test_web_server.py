@@ -1,0 +1,287 @@
+"""The web server, through its socket: what is a request, who may read, and that no slow client is waited for."""
+
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from migrator.core.errors import MigratorError, Refused, UsageError
+from migrator.report.serve import MOST_CONNECTIONS, MOST_FROM_ONE, Answer, Route, Server, Shared, listen, text
+from tests.support.serving import Reply, reply
+
+TOKEN = "0123456789abcdef!"
+LARGE = b"x" * 50_000_000
+ASK = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+ROUTES = {"/": Route(answer=lambda: text(200, "small")), "/large": Route(answer=lambda: Answer(body=LARGE))}
+
+
+@contextmanager
+def served(
+    *,
+    routes: Mapping[str, Route] = ROUTES,
+    address: str = "127.0.0.1",
+    token: str | None = None,
+    names: Sequence[str] = (),
+    head_s: float = 60.0,
+    answer_s: float = 60.0,
+) -> Iterator[Server]:
+    server = Server(address, 0, routes, token=token, names=names, head_s=head_s, answer_s=answer_s)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def connected(server: Server, source: str = "127.0.0.1") -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.listening.port), timeout=60, source_address=(source, 0))
+
+
+def rest_of(connection: socket.socket) -> bytes:
+    found = b""
+    with suppress(ConnectionResetError):
+        while block := connection.recv(2**20):
+            found += block
+    return found
+
+
+def raw(server: Server, request: bytes) -> bytes:
+    with connected(server) as connection:
+        connection.sendall(request)
+        return rest_of(connection)
+
+
+def ask(server: Server, *headers: str, target: str = "/", host: str = "localhost") -> Reply:
+    lines = (f"GET {target} HTTP/1.1", f"Host: {host}", *headers, "", "")
+    return reply(raw(server, "\r\n".join(lines).encode("latin-1")))
+
+
+def test_a_client_that_asks_too_slowly_is_told_so() -> None:
+    with served(head_s=0.1) as server:
+        assert reply(raw(server, ASK[:-2])).status == 408
+
+
+def test_a_client_that_does_not_take_the_answer_is_left() -> None:
+    with served(answer_s=0.1) as server, connected(server) as idle:
+        idle.sendall(ASK.replace(b"/ ", b"/large "))
+        assert idle.recv(10)
+        while server.connections:
+            time.sleep(0.01)
+        assert len(rest_of(idle)) < len(LARGE)
+
+
+def test_a_client_that_takes_it_gets_all_of_it() -> None:
+    with served() as server:
+        assert raw(server, ASK.replace(b"/ ", b"/large ")).endswith(b"\r\n\r\n" + LARGE)
+
+
+def test_one_greedy_client_keeps_no_other_one_out() -> None:
+    with served() as server, ExitStack() as stack:
+        greedy = [stack.enter_context(connected(server)) for _ in range(MOST_FROM_ONE + 2 * MOST_CONNECTIONS)]
+        assert {rest_of(refused)[9:12] for refused in greedy[MOST_FROM_ONE:]} == {b"503"}
+        other = stack.enter_context(connected(server, "127.0.0.2"))
+        other.sendall(ASK)
+        assert reply(rest_of(other)).status == 200
+
+
+def test_all_clients_together_have_so_many_connections() -> None:
+    with served() as server, ExitStack() as stack:
+        for number in range(MOST_CONNECTIONS):
+            stack.enter_context(connected(server, f"127.0.0.{2 + number // MOST_FROM_ONE}"))
+        assert reply(raw(server, ASK)).status == 503
+
+
+def test_a_client_that_goes_away_leaves_nothing() -> None:
+    with served() as server:
+        with connected(server) as gone:
+            gone.sendall(ASK)
+        while server.connections:
+            time.sleep(0.01)
+
+
+def test_an_answer_that_fails_ends_one_connection_and_nothing_of_it_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> Answer:
+        raise ValueError(TOKEN)
+
+    with served(routes={**ROUTES, "/fails": Route(answer=fail)}) as server:
+        assert raw(server, ASK.replace(b"/ ", b"/fails?hostile ")) == b""
+        assert ask(server).status == 200
+    assert "ValueError" in caplog.text
+    assert TOKEN not in caplog.text
+    assert "hostile" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("head", "statuses"),
+    [
+        (b"GET", {400}),
+        (b"GET / HTTP/2.0", {505}),
+        (b"GET / HTTP/x", {400}),
+        (b"GET / a HTTP/1.1", {400}),
+        (b"GET http://elsewhere/ HTTP/1.1\r\nHost: localhost", {400}),
+        (b"GET * HTTP/1.1\r\nHost: localhost", {400}),
+        (b"GET //elsewhere/ HTTP/1.1\r\nHost: localhost", {404}),
+        (b"GET /\xff\x00 HTTP/1.1\r\nHost: localhost", {404}),
+        (b"POST / HTTP/1.1", {405}),
+        (b"get / HTTP/1.1", {405}),
+        (b"OPTIONS * HTTP/1.1", {405}),
+        (b"GET /\r\nHost: localhost", {200}),
+        (b"GET / HTTP/0.9\r\nHost: localhost", {200}),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5", {400}),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked", {400}),
+        (b"GET / HTTP/1.1\r\nHost: evil.example\r\nHost: localhost", {421}),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example", {421}),
+        (b"GET / HTTP/1.1\r\nHost : localhost", {400, 421}),
+        (b"GET / HTTP/1.1" + b"\r\nA: 1" * 101, {431}),
+        (b"GET /" + b"x" * 16384, {431}),
+    ],
+)
+def test_what_is_no_plain_request_is_refused(head: bytes, statuses: set[int]) -> None:
+    with served() as server:
+        found = reply(raw(server, head + b"\r\n\r\n"))
+    assert found.status in statuses
+    assert found.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert b"elsewhere" not in found.body
+
+
+@pytest.mark.parametrize(
+    ("host", "here", "anywhere"),
+    [
+        ("127.0.0.1:9466", True, True),
+        ("localhost", True, True),
+        ("LOCALHOST.:1", True, True),
+        ("[::1]:9466", True, True),
+        ("host1.example:80", True, True),
+        ("10.0.0.5:9466", False, True),
+        ("[fd00::1]", False, True),
+        ("evil.example", False, False),
+        ("127.0.0.1.evil.example", False, False),
+        ("127.0.0.1@evil.example", False, False),
+        ("localhost,evil.example", False, False),
+        ("[::1", True, True),
+        ("", False, False),
+        (":9466", False, False),
+    ],
+)
+def test_only_this_servers_names_are_answered(host: str, here: bool, anywhere: bool) -> None:
+    for address, answered in (("127.0.0.1", here), ("0.0.0.0", anywhere)):
+        with served(address=address, names=("Host1.example.",)) as server:
+            assert ask(server, host=host).status == (200 if answered else 421)
+
+
+def test_without_a_token_everybody_reads_and_nobody_gets_a_cookie() -> None:
+    with served() as server:
+        for target in ("/", "/?token=x", "/?token="):
+            found = ask(server, target=target)
+            assert (found.status, found.headers.get("Set-Cookie")) == (200, None)
+
+
+def test_the_token_opens_by_header_or_once_by_address() -> None:
+    with served(token=TOKEN) as server, served(token=TOKEN) as other:
+
+        def status(*headers: str, target: str = "/") -> int:
+            return ask(server, *headers, target=target).status
+
+        assert status() == 401
+        assert status("Authorization: Bearer " + TOKEN[:-1]) == 401
+        assert status("Authorization: Bearer") == 401
+        assert status(f"Authorization: Basic {TOKEN}") == 401
+        assert status(f"Authorization: bearer  {TOKEN} ") == 200
+        assert status(target="/?token=wrong") == 401
+        led = ask(server, target=f"/?a=b&token={TOKEN}")
+        assert (led.status, led.headers["Location"]) == (303, "/")
+        cookie = led.headers["Set-Cookie"]
+        assert TOKEN not in cookie
+        pair, *attributes = cookie.split("; ")
+        assert set(attributes) == {"HttpOnly", "SameSite=Lax", "Path=/"}
+        assert status(f"Cookie: other=1; {pair}") == 200
+        assert status(f"Cookie: {pair[:-1]}") == 401
+        assert status(f'Cookie: {pair.partition("=")[0]}=""') == 401
+        assert status("Cookie: \\;=;;\xff") == 401
+        # It is worth nothing to another process, nor is it taken from one.
+        value = pair.partition("=")[2]
+        assert ask(other, f"Cookie: migrator_access_{other.listening.port}={value}").status == 401
+
+
+def test_tokens_are_files_of_their_owner_alone(tmp_path: Path) -> None:
+    def read(file: Path) -> None:
+        listen("127.0.0.1:0", ROUTES, token_file=file).server_close()
+
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    file.chmod(0o644)
+    with pytest.raises(UsageError, match="by others"):
+        read(file)
+    file.chmod(0o600)
+    read(file)
+    for content in (b"short\n", b"", b"two words of some length\n", b"0123456789abcdef\n\n", b"\xff" * 30):
+        file.write_bytes(content)
+        with pytest.raises(UsageError, match="no token"):
+            read(file)
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    with pytest.raises(UsageError, match="no token"):
+        read(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="cannot be read"):
+        read(tmp_path / "none")
+
+
+def test_addresses_are_figures() -> None:
+    for words, url in (("127.0.0.1:0", "http://127.0.0.1:"), ("localhost:0", "http://127.0.0.1:")):
+        server = listen(words, ROUTES)
+        server.server_close()
+        assert server.listening.url == f"{url}{server.listening.port}/"
+    for words in ("", ":80", "9466", "example.org:80", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:²"):
+        with pytest.raises(UsageError, match="no address"):
+            listen(words, ROUTES)
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "10.1.2.3:0", "[fe80::1]:0", "[::ffff:10.0.0.1]:0"])
+def test_what_others_can_reach_needs_a_token(address: str) -> None:
+    with pytest.raises(Refused, match="no token"):
+        listen(address, ROUTES)
+
+
+class Ledger:
+    """What is read, and how often it was."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+        self.now_s = 0.0
+        self.broken = False
+
+    def read(self) -> int:
+        self.reads += 1
+        self.now_s += 2.0
+        if self.broken:
+            raise MigratorError("no ledger")
+        return self.reads
+
+
+def test_all_who_ask_share_a_read_and_a_failed_one_is_not_repeated_at_once() -> None:
+    ledger = Ledger()
+    shared = Shared(ledger.read, interval_s=1.0, clock=lambda: ledger.now_s)
+    routes = {"/": Route(answer=lambda: text(200, str(shared.newest())))}
+    with served(routes=routes) as server:
+        # A read took 2 s, so it is good for nine times as long.
+        assert {ask(server).body for _ in range(10)} == {b"1\n"}
+        ledger.now_s += 17.9
+        assert ask(server).body == b"1\n"
+        ledger.now_s += 0.1
+        assert ask(server).body == b"2\n"
+    ledger.broken = True
+    ledger.now_s += 18.0
+    for _ in range(5):
+        with pytest.raises(MigratorError):
+            shared.newest()
+    assert ledger.reads == 3
+    ledger.broken = False
+    ledger.now_s += 18.0
+    assert shared.newest() == 4

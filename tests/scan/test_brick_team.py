@@ -1,0 +1,216 @@
+"""The walks of all bricks side by side: proven before they go, named when they are lost, never waited for in vain."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any
+
+import pytest
+
+from migrator.catalog.model import ScanProblem
+from migrator.catalog.ports import CatalogTotals
+from migrator.gluster.model import Brick, VolumeState
+from migrator.gluster.walks import BrickHello, BrickListener, BrickLost, BrickTotals
+from migrator.scan.bricks import BrickTeam
+
+VOLUME_ID = "f9855758-fe85-4982-b480-bec8dcb39254"
+BRICKS = tuple(Brick(name=f"h{number}:/b", host=f"h{number}", path=b"/b", online=True) for number in (1, 2))
+STATE = VolumeState(
+    volume="vol1", volume_id=VOLUME_ID, type="Distribute", started=True, bricks=BRICKS, options=(), tasks=()
+)
+HELLO = BrickHello(volume_id=VOLUME_ID, root_gfid=bytes(15) + b"\1", pending_heals=0, device=7)
+Walk = Callable[[BrickListener], Awaitable[BrickTotals]]
+
+
+async def well(listener: BrickListener) -> BrickTotals:
+    """Two blocks, and one problem of each sort."""
+    await listener.hello(HELLO)
+    await listener.rows(memoryview(b"abc"))
+    await listener.directories(memoryview(b"de"))
+    problem = ScanProblem(path=b"p", operation="open", errno=13, reason="Permission denied")
+    await listener.problems([problem], [problem], [problem])
+    return BrickTotals(rows=3, directories=2, problems=2)
+
+
+class Walks:
+    """What each brick's walk does, by host."""
+
+    hosts: Collection[str] = ("h1", "h2")
+
+    def __init__(self, **walks: Walk) -> None:
+        self._walks = walks
+
+    async def reach(self, host: str) -> None:
+        """All are there."""
+
+    async def walk(
+        self,
+        brick: Brick,
+        *,
+        trees: Sequence[bytes],
+        only_trees: bool,
+        times_from_mdata: bool,
+        listener: BrickListener,
+        own: bool = False,
+    ) -> BrickTotals:
+        assert (trees, only_trees, times_from_mdata, own) == ([b"home/a"], True, True, False)
+        return await self._walks.get(brick.host, well)(listener)
+
+
+class Written:
+    """A catalog that counts bytes as rows."""
+
+    def __init__(self, error: OSError | None = None) -> None:
+        self.done: list[str] = []
+        self.noted: list[ScanProblem] = []
+        self._error = error
+
+    def add_rows(self, brick: str, device: int, payload: memoryview) -> CatalogTotals:
+        if self._error is not None:
+            raise self._error
+        assert device == HELLO.device
+        return CatalogTotals(rows=len(payload), by_tree={b"home/a": (len(payload), 10)})
+
+    def add_directories(self, brick: str, device: int, payload: memoryview) -> CatalogTotals:
+        return CatalogTotals(directories=len(payload))
+
+    def brick_done(self, brick: str) -> None:
+        self.done.append(brick)
+
+    def note(self, problems: Sequence[ScanProblem]) -> None:
+        self.noted.extend(problems)
+
+
+class Hands:
+    """A clock that is moved by hand."""
+
+    now = 0.0
+
+    def now_s(self) -> float:
+        return self.now
+
+    def monotonic_s(self) -> float:
+        return self.now
+
+    async def sleep(self, duration_s: float) -> None:
+        raise AssertionError("nothing sleeps here")
+
+
+def run(walks: Walks, then: Callable[[BrickTeam, tuple[str, ...]], Awaitable[None]]) -> None:
+    async def all_of_it() -> None:
+        team = BrickTeam(walks, BRICKS, STATE, times_from_mdata=True, clock=Hands())
+        try:
+            await then(team, await team.greet([b"home/a"], only_trees=True))
+        finally:
+            await team.stop()
+
+    asyncio.run(all_of_it())
+
+
+def test_all_go_when_all_have_proven_what_they_are() -> None:
+    written = Written()
+
+    async def go(team: BrickTeam, reasons: tuple[str, ...]) -> None:
+        assert reasons == ()
+        assert [walker.entries for walker in team.walkers] == [0, 0]
+        await team.go(written)  # type: ignore[arg-type]
+        assert [(walk.rows, walk.directories, walk.whole) for walk in (walker.facts() for walker in team.walkers)] == [
+            (3, 2, True)
+        ] * 2
+        assert team.by_tree() == {b"home/a": (6, 20)}
+        assert (team.problems, len(written.noted), team.to_ask) == (2, 2, [b"p", b"p"])
+        # What one brick has past Gluster nobody is asked for, whatever the others say of it.
+        assert team.may_be_asked([b"q", *team.to_ask, b"a"]) == [b"a", b"q"]
+        assert [(one.brick, one.files, one.paths) for one in team.strange()] == [
+            (brick.name, 1, (b"p",)) for brick in BRICKS
+        ]
+        assert all(progress.ended for progress in team.progress())
+
+    run(Walks(), go)
+    assert sorted(written.done) == ["h1:/b", "h2:/b"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"volume_id": "another"}, "another volume"),
+        ({"volume_id": None}, "no root of a brick"),
+        ({"root_gfid": b""}, "no root of a brick"),
+    ],
+)
+def test_one_that_is_no_brick_of_the_volume_holds_all(changes: dict[str, Any], said: str) -> None:
+    async def other(listener: BrickListener) -> BrickTotals:
+        facts = {"volume_id": VOLUME_ID, "root_gfid": HELLO.root_gfid, "pending_heals": 0, "device": 7, **changes}
+        await listener.hello(BrickHello(**facts))
+        raise AssertionError("it was let go")
+
+    async def refused(team: BrickTeam, reasons: tuple[str, ...]) -> None:
+        (reason,) = reasons
+        assert said in reason
+        assert "h2:/b" in reason
+
+    run(Walks(h2=other), refused)
+
+
+def test_one_that_is_lost_before_its_first_word_is_a_reason() -> None:
+    async def lost(_: BrickListener) -> BrickTotals:
+        raise BrickLost("host h2 has no python3")
+
+    async def refused(team: BrickTeam, reasons: tuple[str, ...]) -> None:
+        assert reasons == ("host h2 has no python3",)
+
+    run(Walks(h2=lost), refused)
+
+
+def test_one_that_is_lost_in_the_middle_is_named_and_the_others_go_on() -> None:
+    async def lost(listener: BrickListener) -> BrickTotals:
+        await well(listener)
+        raise BrickLost("it broke off")
+
+    async def go(team: BrickTeam, _: tuple[str, ...]) -> None:
+        await team.go(Written())  # type: ignore[arg-type]
+        assert [walker.failure for walker in team.walkers] == [None, "it broke off"]
+        assert [walker.facts().whole for walker in team.walkers] == [True, False]
+
+    run(Walks(h2=lost), go)
+
+
+def test_rows_that_did_not_arrive_are_missed() -> None:
+    async def swallowed(listener: BrickListener) -> BrickTotals:
+        await well(listener)
+        return BrickTotals(rows=4, directories=2, problems=0)
+
+    async def go(team: BrickTeam, _: tuple[str, ...]) -> None:
+        await team.go(Written())  # type: ignore[arg-type]
+        assert team.walkers[1].failure == "of 6 entries 5 arrived"
+
+    run(Walks(h2=swallowed), go)
+
+
+def test_a_catalog_that_cannot_be_written_ends_all() -> None:
+    async def go(team: BrickTeam, _: tuple[str, ...]) -> None:
+        with pytest.raises(OSError, match="No space"):
+            await team.go(Written(OSError(28, "No space left on device")))  # type: ignore[arg-type]
+
+    run(Walks(), go)
+
+
+def test_one_that_hangs_is_given_up() -> None:
+    async def hangs(listener: BrickListener) -> BrickTotals:
+        await listener.hello(HELLO)
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+    async def go(team: BrickTeam, _: tuple[str, ...]) -> None:
+        going = asyncio.ensure_future(team.go(Written()))  # type: ignore[arg-type]
+        while team.walkers[0].ended_s is None or team.walkers[1].began_s is None:  # noqa: ASYNC110 -- no event tells
+            await asyncio.sleep(0)
+        team.end_stalled()
+        assert not going.done()
+        assert isinstance(team.clock, Hands)
+        team.clock.now = 4000.0
+        team.end_stalled()
+        await going
+        assert "sent nothing for" in (team.walkers[1].failure or "")
+        assert team.walkers[0].failure is None
+
+    run(Walks(h2=hangs), go)

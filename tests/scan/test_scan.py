@@ -1,0 +1,431 @@
+"""The scan of real directories, from the mount to the closing record."""
+
+import asyncio
+import errno
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator.catalog.model import CatalogRecord, ScanProblem, ScanTimes
+from migrator.core.entry import Entry
+from migrator.core.errors import Interrupted, Refused, UsageError
+from migrator.fs.ports import Block
+from migrator.fs.reading import PosixSource
+from migrator.gluster.model import SourceHealth
+from migrator.lab.model import OddFiles
+from migrator.ledger.ledger import Ledger
+from tests.conftest import MakeXfs
+from tests.support.scan_site import ScanSite
+from tests.support.xfs import run_tool
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[ScanSite]:
+    made = ScanSite(tmp_path)
+    yield made
+    made.close()
+
+
+class Lying(PosixSource):
+    """A source whose answers a test decides; all others are true."""
+
+    def __init__(self, root: bytes) -> None:
+        super().__init__(root)
+        self.healths: list[SourceHealth] = []
+        self.before_reading: Callable[[bytes], None] = lambda _: None
+        self.problems: dict[bytes, ScanProblem] = {}
+        self.doubled: set[bytes] = set()
+        self.dead = False
+
+    def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
+        self.before_reading(path)
+        if path in self.doubled:
+            yield from super().read_directory(path, block_entries=2)
+        if self.dead:
+            problem = ScanProblem(path=path, operation="open", errno=errno.ENOTCONN, reason="not connected")
+            yield Block(entries=(), problems=(problem,))
+        elif path in self.problems:
+            yield Block(entries=(), problems=(self.problems[path],))
+        else:
+            yield from super().read_directory(path, block_entries=block_entries)
+
+    def look(self, path: bytes) -> Entry | None:
+        if self.dead:
+            raise OSError(errno.ENOTCONN, "not connected", path)
+        return super().look(path)
+
+    async def health(self) -> SourceHealth:
+        return self.healths.pop(0) if self.healths else await super().health()
+
+
+@pytest.fixture
+def lying(site: ScanSite) -> Iterator[Lying]:
+    source = Lying(os.fsencode(site.root))
+    yield source
+    source.close()
+
+
+def truth(root: Path) -> set[bytes]:
+    """Every path beneath the root, by `os.walk`."""
+    base = os.fsencode(root)
+    return {
+        os.path.relpath(os.path.join(directory, name), base)
+        for directory, directories, files in os.walk(base)
+        for name in directories + files
+    }
+
+
+def test_every_path_has_one_row_with_its_tree(site: ScanSite) -> None:
+    site.grow(["alice", "bob"])
+    (site.root / "stray").write_text("nobody's")
+    (site.root / "home" / "loose").write_text("nobody's")
+    (site.root / "home" / "link").symlink_to("alice")
+    record = site.scan()
+    rows = site.rows(record)
+    assert record.whole
+    assert [row["path"] for row in rows] == sorted(truth(site.root))
+    trees = {row["path"]: row["tree"] for row in rows}
+    assert trees[b"home"] is None
+    assert trees[b"home/link"] is None
+    assert trees[b"stray"] is None
+    assert trees[b"home/alice"] == b"home/alice"
+    assert trees[b"home/alice/d0/f0"] == b"home/alice"
+    assert trees[b"home/bob/d2"] == b"home/bob"
+    assert (record.rows, record.directories, record.files) == (len(rows), 9, len(rows) - 9)
+    assert record.size_bytes == sum(row["size"] for row in rows if row["type"] == "file")
+    assert record.problems == 0
+    assert site.ledger.scans.latest() == replace(record, times=ScanTimes()), "times are in the catalog alone"
+    assert site.catalogs().closed(record.name).record == record
+    assert site.ledger.scans.unfinished() is None
+
+
+@pytest.mark.needs_root
+def test_odd_files_arrive_in_the_catalog_as_they_are(odd_tree: tuple[Path, OddFiles], tmp_path: Path) -> None:
+    tree, odd = odd_tree
+    site = ScanSite(tmp_path, root=tree.parent.parent)
+    try:
+        record = site.scan()
+        rows = {row["path"]: row for row in site.rows(record)}
+        assert record.whole, record.reasons
+        assert len(rows) == record.rows
+        for paths in odd.paths.values():
+            for path in paths:
+                entry = site.source.look(b"home/odd/" + path)
+                assert entry is not None
+                row = rows[entry.path]
+                assert (row["type"], row["size"], row["mode"]) == (entry.type.value, entry.size_bytes, entry.mode)
+                assert (row["mtime_ns"], row["ino"], row["rdev"]) == (entry.mtime_ns, entry.ino, entry.rdev)
+                assert (row["symlink_target"], row["link_group"]) == (entry.symlink_target, entry.link_group)
+                assert bool(row["xattr_digest"]) == bool(entry.xattrs)
+    finally:
+        site.close()
+
+
+def test_progress_tells_rows_and_users(site: ScanSite) -> None:
+    site.grow(["alice", "bob"])
+    record = site.scan(users={b"home/bob": "robert"})
+    last = site.shown.snapshots[-1]
+    assert (last.rows, last.directories_waiting, last.problems) == (record.rows, 0, 0)
+    assert last.by_user == (("alice", 19, 60), ("robert", 19, 60))
+    assert [event.kind.value for event in site.shown.events] == ["scan-started", "scan-finished"]
+
+
+@pytest.mark.guarantee("unreadable-directory")
+def test_a_directory_that_cannot_be_read_is_recorded_and_the_scan_is_not_whole(site: ScanSite, lying: Lying) -> None:
+    site.grow(["alice", "bob"])
+    path = b"home/alice/d1"
+    lying.problems[path] = ScanProblem(path=path, operation="open", errno=errno.EACCES, reason="Permission denied")
+    record = site.scan(source=lying)
+    assert not record.whole
+    assert record.problems == 1
+    assert record.reasons == ("problems recorded while reading: 1",)
+    assert site.problems(record) == [
+        {"path": path, "operation": "open", "errno": errno.EACCES, "reason": "Permission denied"}
+    ]
+    paths = [row["path"] for row in site.rows(record)]
+    assert b"home/alice/d1" in paths
+    assert b"home/alice/d1/f0" not in paths
+    assert b"home/bob/d1/f0" in paths
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_brick_that_is_down_before_or_after_makes_the_scan_not_whole(site: ScanSite, lying: Lying, when: str) -> None:
+    site.grow(["alice"])
+    good, bad = (
+        SourceHealth(problems=(), fingerprint="f"),
+        SourceHealth(problems=("brick h1:/b is down",), fingerprint="f"),
+    )
+    lying.healths = [bad, good] if when == "before" else [good, bad]
+    record = site.scan(source=lying)
+    assert not record.whole
+    assert "brick h1:/b is down" in record.reasons
+
+
+def test_bricks_that_changed_meanwhile_make_the_scan_not_whole(site: ScanSite, lying: Lying) -> None:
+    site.grow(["alice"])
+    lying.healths = [SourceHealth(problems=(), fingerprint="f"), SourceHealth(problems=(), fingerprint="g")]
+    record = site.scan(source=lying)
+    assert not record.whole
+    assert record.reasons
+
+
+def test_an_empty_directory_in_the_sources_place_is_refused(site: ScanSite) -> None:
+    site.grow(["alice"])
+    site.root.rename(site.root.with_name("elsewhere"))
+    site.root.mkdir()
+    with pytest.raises(Refused, match="is not what `migrator init` recorded"):
+        site.scan()
+    assert site.ledger.scans.latest(finished=False) is None
+
+
+@pytest.mark.needs_root
+def test_a_source_that_is_not_mounted_is_refused(make_xfs: MakeXfs, tmp_path: Path) -> None:
+    mount = make_xfs()
+    (mount.path / "home" / "alice").mkdir(parents=True)
+    place = tmp_path / "place"
+    place.mkdir()
+    run_tool("mount", "--bind", str(mount.path), str(place))
+    try:
+        site = ScanSite(tmp_path, root=place)
+    finally:
+        run_tool("umount", str(place))
+    try:
+        with pytest.raises(Refused, match="source"):
+            site.scan()
+    finally:
+        site.close()
+
+
+def test_a_missing_source_is_refused(site: ScanSite) -> None:
+    site.root.rmdir()
+    with pytest.raises(Refused):
+        site.scan()
+
+
+def test_without_init_there_is_nothing_to_compare_with(tmp_path: Path) -> None:
+    site = ScanSite(tmp_path, recorded=False)
+    try:
+        with pytest.raises(UsageError, match="knows no site"):
+            site.scan()
+    finally:
+        site.close()
+
+
+@pytest.mark.parametrize(
+    ("trees", "message"),
+    [
+        (["house/*"], "no directory of the source"),
+        (["home/file"], "no directory of the source"),
+        (["link/*"], "no directory of the source"),
+        (["home/*", "home/alice/*"], "overlap"),
+        (["home/*", "home/alice"], "two globs"),
+    ],
+)
+def test_globs_that_cannot_be_are_told_before_anything_is_written(
+    site: ScanSite, trees: list[str], message: str
+) -> None:
+    site.grow(["alice"])
+    (site.root / "home" / "file").touch()
+    (site.root / "link").symlink_to("home")
+    with pytest.raises(UsageError, match=message):
+        site.scan(trees=trees)
+    assert not site.catalogs_dir.exists()
+    assert site.ledger.scans.latest(finished=False) is None
+
+
+def test_a_plain_tree_has_no_bricks(site: ScanSite) -> None:
+    site.grow(["alice"])
+    with pytest.raises(Refused, match="no Gluster volume"):
+        site.scan(via="bricks")
+    assert site.scan(via="auto").via == "mount"
+
+
+def test_there_are_three_ways_and_no_other(site: ScanSite) -> None:
+    with pytest.raises(UsageError, match="teleport"):
+        site.scan(via="teleport")
+
+
+async def _cancelled(site: ScanSite, lying: Lying, after_directories: int) -> CatalogRecord:
+    """Scan, and cancel once so many directories have been begun; the rest waits until then."""
+    reached, go_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+    begun = threading.Semaphore(after_directories)
+
+    def gate(_: bytes) -> None:
+        if not begun.acquire(blocking=False):
+            loop.call_soon_threadsafe(reached.set)
+            go_on.wait(60)
+
+    lying.before_reading = gate
+    task = asyncio.ensure_future(site.scanned(source=lying, max_part_rows=7))
+    await reached.wait()
+    task.cancel()
+    go_on.set()
+    return await task
+
+
+@pytest.mark.parametrize("after_directories", [2, 5, 9])
+def test_an_interrupted_scan_goes_on_and_gives_the_same_rows(
+    site: ScanSite, lying: Lying, tmp_path: Path, after_directories: int
+) -> None:
+    site.grow(["alice", "bob", "carol"], files=9)
+    with pytest.raises(Interrupted, match="was stopped"):
+        asyncio.run(_cancelled(site, lying, after_directories))
+    unfinished = site.ledger.scans.unfinished()
+    assert unfinished is not None
+    with pytest.raises(Refused, match="half written"):
+        site.catalogs().closed(unfinished.name)
+    lying.before_reading = lambda _: None
+    resumed = site.scan(source=lying)
+    assert resumed.name == unfinished.name
+    assert resumed.whole, resumed.reasons
+    straight = site.scan(restart=True)
+    assert straight.name != resumed.name
+    assert site.rows(resumed) == site.rows(straight)
+    assert (resumed.rows, resumed.size_bytes) == (straight.rows, straight.size_bytes)
+    assert resumed.directories == straight.directories
+
+
+def test_directories_that_are_listed_twice_are_walked_once(site: ScanSite, lying: Lying) -> None:
+    site.grow(["alice", "bob"])
+    lying.doubled = {b"home", b"home/alice"}
+    record = site.scan(source=lying)
+    assert [row["path"] for row in site.rows(record)] == sorted(truth(site.root))
+
+
+def test_a_brick_that_was_down_when_a_scan_was_interrupted_still_counts_when_it_goes_on(
+    site: ScanSite, lying: Lying
+) -> None:
+    site.grow(["alice", "bob"])
+    good = SourceHealth(problems=(), fingerprint="f")
+    lying.healths = [good, SourceHealth(problems=("brick h1:/b is down",), fingerprint="f"), good, good]
+    with pytest.raises(Interrupted):
+        asyncio.run(_cancelled(site, lying, 4))
+    lying.before_reading = lambda _: None
+    record = site.scan(source=lying)
+    assert not record.whole
+    assert any(row["reason"] == "brick h1:/b is down" for row in site.problems(record))
+
+
+def test_bricks_that_changed_between_two_sessions_count(site: ScanSite, lying: Lying) -> None:
+    site.grow(["alice", "bob"])
+    old, new = SourceHealth(problems=(), fingerprint="f"), SourceHealth(problems=(), fingerprint="g")
+    lying.healths = [old, old, new, new]
+    with pytest.raises(Interrupted):
+        asyncio.run(_cancelled(site, lying, 4))
+    lying.before_reading = lambda _: None
+    record = site.scan(source=lying)
+    assert not record.whole
+    assert any("between two sessions" in row["reason"] for row in site.problems(record))
+
+
+def test_a_mount_that_dies_stops_the_scan_and_its_errors_are_not_taken_for_the_truth(
+    site: ScanSite, lying: Lying
+) -> None:
+    site.grow(["alice", "bob"])
+
+    def die(path: bytes) -> None:
+        lying.dead = lying.dead or path == b"home/alice/d1"
+
+    lying.before_reading = die
+    with pytest.raises(Refused, match="lost in the middle"):
+        site.scan(source=lying, workers=1)
+    record = site.scan()
+    assert record.whole, record.reasons
+    assert [row["path"] for row in site.rows(record)] == sorted(truth(site.root))
+
+
+def test_a_disk_that_takes_no_more_is_said_and_the_scan_can_go_on(site: ScanSite, lying: Lying) -> None:
+    site.grow(["alice", "bob"])
+    moved = site.catalogs_dir.with_name("moved")
+
+    def lose_the_directory(path: bytes) -> None:
+        if path == b"home/alice/d1":
+            site.catalogs_dir.rename(moved)
+
+    lying.before_reading = lose_the_directory
+    with pytest.raises(Exception, match="catalog cannot be written"):
+        site.scan(source=lying, workers=1, max_part_rows=5)
+    moved.rename(site.catalogs_dir)
+    record = site.scan()
+    assert record.whole
+    assert [row["path"] for row in site.rows(record)] == sorted(truth(site.root))
+
+
+def test_a_scan_that_ended_without_telling_the_ledger_is_over(site: ScanSite, tmp_path: Path) -> None:
+    site.grow(["alice"])
+    record = site.scan()
+    with SqliteLedgerWithout(site, record):
+        assert site.ledger.scans.unfinished() is not None
+        again = site.scan()
+    assert again.name == record.name
+    assert site.ledger.scans.unfinished() is None
+
+
+class SqliteLedgerWithout:
+    """The ledger as it was before the end of a scan was recorded."""
+
+    def __init__(self, site: ScanSite, record: CatalogRecord) -> None:
+        self._site = site
+        self._record = record
+
+    def __enter__(self) -> Ledger:
+        ledger = self._site.ledger
+        with ledger._database.write() as connection:
+            connection.exec_driver_sql("UPDATE scans SET finished_at_s = NULL")
+        return ledger
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+
+def test_user_trees_that_are_new_since_the_scan_began_are_said(site: ScanSite, lying: Lying) -> None:
+    site.grow(["alice", "bob"])
+    with pytest.raises(Interrupted):
+        asyncio.run(_cancelled(site, lying, 4))
+    lying.before_reading = lambda _: None
+    (site.root / "home" / "dora").mkdir()
+    record = site.scan(source=lying)
+    assert [tree.user for tree in record.trees] == ["alice", "bob"]
+    assert any("home/dora" in event.message for event in site.shown.events)
+
+
+def test_a_directory_swapped_for_a_symlink_never_leads_outside(site: ScanSite, tmp_path: Path) -> None:
+    site.grow(["alice"], files=2)
+    outside = tmp_path / "outside"
+    (outside / "f0").mkdir(parents=True)
+    (outside / "f0" / "secret").write_text("secret")
+    (outside / "secret").write_text("secret")
+    home = site.root / "home" / "alice"
+    victim, other = home / "d1", home / "swap"
+    other.symlink_to(outside)
+    stop, swaps = threading.Event(), 0
+
+    def swap() -> None:
+        nonlocal swaps
+        aside = tmp_path / "aside"
+        while not stop.is_set():
+            victim.rename(aside)
+            other.rename(victim)
+            aside.rename(other)
+            swaps += 1
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        scans = 0
+        while swaps < 1000 or scans < 10:
+            record = site.scan(restart=True)
+            scans += 1
+            for row in site.rows(record):
+                assert b"secret" not in row["path"]
+                assert row["symlink_target"] in (None, os.fsencode(outside))
+    finally:
+        stop.set()
+        thread.join()
+    assert stat.S_ISDIR(outside.lstat().st_mode)

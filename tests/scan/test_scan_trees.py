@@ -1,0 +1,231 @@
+"""Scans of some user trees alone: what they hold, what makes them not whole, and that nothing takes one for the site's."""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.catalog.model import CatalogRecord, ScanTimes
+from migrator.core.entry import Entry
+from migrator.core.errors import Interrupted, Refused, UsageError
+from migrator.fs.ports import Block
+from migrator.fs.reading import PosixSource
+from migrator.gluster.model import SourceHealth
+from tests.support.scan_site import ScanSite
+
+ALICE = b"home/alice"
+
+
+class Watched(PosixSource):
+    """A source that says what was read of it."""
+
+    def __init__(self, root: bytes) -> None:
+        super().__init__(root)
+        self.listed: list[bytes] = []
+        self.looked: list[bytes] = []
+        self.healths: list[SourceHealth] = []
+        self.before_reading: Callable[[bytes], None] = lambda _: None
+        self.unreadable: set[bytes] = set()
+
+    def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
+        self.before_reading(path)
+        self.listed.append(path)
+        yield from super().read_directory(path, block_entries=block_entries)
+
+    def look(self, path: bytes) -> Entry | None:
+        self.looked.append(path)
+        if path in self.unreadable:
+            raise PermissionError(13, "Permission denied", path)
+        return super().look(path)
+
+    async def health(self) -> SourceHealth:
+        return self.healths.pop(0) if self.healths else await super().health()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[ScanSite]:
+    made = ScanSite(tmp_path)
+    made.grow(["alice", "alice-b", "bob", "carol"])
+    (made.root / "stray").write_text("nobody's")
+    (made.root / "home" / "loose").write_text("nobody's")
+    (made.root / "other" / "place").mkdir(parents=True)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def watched(site: ScanSite) -> Iterator[Watched]:
+    source = Watched(os.fsencode(site.root))
+    yield source
+    source.close()
+
+
+def test_it_holds_the_rows_of_a_whole_one_in_its_trees_and_on_the_way_to_them(site: ScanSite, watched: Watched) -> None:
+    whole = site.scan()
+    record = site.scan(source=watched, only=(b"home/bob", ALICE))
+    assert record.whole, record.reasons
+    assert record.scope == (b"home/bob", ALICE)
+    assert [tree.path for tree in record.trees] == [ALICE, b"home/bob"]
+    trees = {ALICE, b"home/bob"}
+    expected = [row for row in site.rows(whole) if row["tree"] in trees or row["path"] == b"home"]
+    assert site.rows(record) == expected
+    assert (record.rows, record.directories, record.files) == (len(expected), 9, len(expected) - 9)
+    assert record.size_bytes == sum(row["size"] for row in expected if row["type"] == "file")
+    assert all(path.startswith((ALICE + b"/", b"home/bob/")) or path in trees for path in watched.listed)
+    assert set(watched.looked) <= {b"", b"home", *trees}
+    assert site.catalogs().closed(record.name).record == record
+    assert site.ledger.scans.all()[-1] == replace(record, times=ScanTimes())
+    assert site.ledger.scans.latest() == replace(whole, times=ScanTimes())
+
+
+def test_it_covers_its_trees_and_no_others(site: ScanSite) -> None:
+    whole, record = site.scan(), site.scan(only=(ALICE, b"home/bob"))
+    assert whole.covers([ALICE, b"home/none"])
+    assert record.covers([ALICE])
+    assert record.covers([b"home/bob", ALICE])
+    assert not record.covers([ALICE, b"home/alice-b"])
+
+
+def test_names_of_a_file_outside_the_trees_do_no_harm(site: ScanSite) -> None:
+    os.link(site.root / "home" / "bob" / "d0" / "f0", site.root / "home" / "alice" / "d0" / "also bob's")
+    record = site.scan(only=(ALICE,))
+    assert record.whole
+    (row,) = [row for row in site.rows(record) if row["path"] == ALICE + b"/d0/also bob's"]
+    assert (row["nlink"], row["link_group"]) == (2, row["ino"])
+
+
+def test_what_is_wrong_outside_does_not_matter_and_what_is_wrong_within_does(site: ScanSite, watched: Watched) -> None:
+    watched.unreadable = {b"home/carol", b"home/loose"}
+    assert site.scan(source=watched, only=(ALICE,)).whole
+    watched.healths = [
+        SourceHealth(problems=(), fingerprint="a"),
+        SourceHealth(problems=("brick is down",), fingerprint="a"),
+    ]
+    record = site.scan(source=watched, only=(ALICE,))
+    assert not record.whole
+    assert any("down" in reason for reason in record.reasons)
+    # The tree is found, and then the way to it is lost.
+    watched.unreadable = {b"home"}
+    record = site.scan(source=watched, only=(ALICE,))
+    assert not record.whole
+    assert [(row["path"], row["operation"]) for row in site.problems(record)] == [(b"home", "lstat")]
+
+
+@pytest.mark.parametrize("how", ["gone", "symlink", "file", "another name", "excluded too"])
+def test_a_tree_that_is_none_any_more_makes_it_not_whole(site: ScanSite, how: str) -> None:
+    tree, lost = site.root / "home" / "bob", b"home/bob"
+    changes: dict[str, Any] = {}
+    if how == "gone":
+        tree.rename(site.root / "elsewhere")
+    elif how == "symlink":
+        tree.rename(site.root / "elsewhere")
+        tree.symlink_to(site.root / "elsewhere")
+    elif how == "file":
+        tree.rename(site.root / "elsewhere")
+        tree.write_text("a file")
+    elif how == "another name":
+        lost = b"other/place"
+    else:
+        changes = {"exclude": ["home/bob"]}
+    record = site.scan(only=(ALICE, lost), **changes)
+    assert not record.whole
+    assert any(lost.decode() in reason for reason in record.reasons)
+    assert [found.path for found in record.trees] == [ALICE]
+    assert {row["tree"] for row in site.rows(record)} == {None, ALICE}
+    if how == "excluded too":
+        with pytest.raises(UsageError):
+            site.scan(only=(lost,), **changes)
+        return
+    record = site.scan(only=(lost,))
+    assert (record.whole, record.trees, record.rows) == (False, (), 0)
+
+
+def test_no_tree_lies_behind_a_symlink(site: ScanSite) -> None:
+    (site.root / "home").rename(site.root / "moved")
+    (site.root / "home").symlink_to("moved")
+    record = site.scan(only=(ALICE,))
+    assert (record.whole, record.rows) == (False, 0)
+
+
+async def _cancelled(site: ScanSite, watched: Watched, **changes: Any) -> CatalogRecord:
+    """Scan, and cancel when the second directory is read."""
+    reached = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    begun = 0
+
+    def tell(_: bytes) -> None:
+        nonlocal begun
+        begun += 1
+        if begun == 2:
+            asyncio.run_coroutine_threadsafe(cancel(), loop).result(60)
+
+    async def cancel() -> None:
+        task.cancel()
+        reached.set()
+
+    watched.before_reading = tell
+    task = asyncio.ensure_future(site.scanned(source=watched, workers=1, **changes))
+    await reached.wait()
+    return await task
+
+
+def test_one_that_is_stopped_starts_over_and_leaves_nothing(site: ScanSite, watched: Watched) -> None:
+    with pytest.raises(Interrupted) as stopped:
+        asyncio.run(_cancelled(site, watched, only=(ALICE,)))
+    assert "starts over" in str(stopped.value.hint)
+    assert list(site.catalogs_dir.iterdir()) == []
+    watched.before_reading = lambda _: None
+    record = site.scan(source=watched)
+    assert (record.whole, record.scope) == (True, ())
+    assert b"home/carol" in {row["path"] for row in site.rows(record)}
+
+
+def test_one_that_was_killed_is_cleared_away_by_the_next_scan(site: ScanSite) -> None:
+    for only, name in (((), "20260101T000000.000Z"), ((ALICE,), "20260102T000000.000Z")):
+        record = site.scan(only=(ALICE,))
+        left = replace(
+            record,
+            name=name,
+            finished_at_s=None,
+            scan_id=site.ledger.scans.start(catalog=name, via="mount", at_s=1.0, scope=(ALICE,)),
+        )
+        site.catalogs().create(left).writer.abandon()
+        assert (site.catalogs_dir / name).is_dir()
+        after = site.scan(only=only)
+        assert after.name != name
+        assert after.whole
+        assert not (site.catalogs_dir / name).exists()
+
+
+def test_one_that_was_closed_and_not_told_is_told_and_not_taken_for_another(site: ScanSite) -> None:
+    record = site.scan(only=(ALICE,))
+    with site.ledger._database.write() as connection:
+        connection.exec_driver_sql("UPDATE scans SET finished_at_s = NULL")
+    again = site.scan()
+    assert (again.scope, again.name != record.name) == ((), True)
+    assert site.ledger.scans.unfinished_of_trees() == []
+    assert site.ledger.scans.all()[0].rows == record.rows
+    with site.ledger._database.write() as connection:
+        connection.exec_driver_sql("UPDATE scans SET finished_at_s = NULL")
+    (site.catalogs_dir / record.name / record.parts[0]).unlink()
+    assert site.scan(only=(b"home/bob",)).whole, "a damaged one is in nobody's way"
+
+
+def test_a_scan_of_everything_goes_on_after_one_of_some_trees(site: ScanSite, watched: Watched) -> None:
+    with pytest.raises(Interrupted):
+        asyncio.run(_cancelled(site, watched))
+    unfinished = site.ledger.scans.unfinished()
+    assert unfinished is not None
+    watched.before_reading = lambda _: None
+    record = site.scan(source=watched, only=(ALICE,))
+    assert record.name != unfinished.name
+    assert record.whole
+    with pytest.raises(Refused, match="half written"):
+        site.catalogs().closed(unfinished.name)
+    whole = site.scan(source=watched)
+    assert (whole.name, whole.whole, whole.scope) == (unfinished.name, True, ())
+    assert site.rows(whole) == site.rows(site.scan(restart=True))

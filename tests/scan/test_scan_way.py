@@ -1,0 +1,186 @@
+"""May the bricks be read, and which of them?"""
+
+from dataclasses import replace
+
+import pytest
+
+from migrator.gluster.model import Brick, BrickHeal, VolumeState
+from migrator.gluster.rules import choose_bricks, subvolumes
+from migrator.scan.rules import brick_problem, choose_way, reasons_against_bricks, task_changes, times_from_mdata
+
+ROOT_GFID = bytes(15) + b"\x01"
+
+
+def brick(host: str, number: int = 1, *, online: bool | None = True, arbiter: bool = False) -> Brick:
+    path = f"/srv/b{number}"
+    return Brick(name=f"{host}:{path}", host=host, path=path.encode(), online=online, arbiter=arbiter)
+
+
+def volume(*bricks: Brick, replica_count: int = 1, **changes: object) -> VolumeState:
+    state = VolumeState(
+        volume="vol1",
+        volume_id="f9855758-fe85-4982-b480-bec8dcb39254",
+        type="Distribute",
+        started=True,
+        bricks=bricks,
+        options=(("nfs.disable", "on"), ("transport.address-family", "inet")),
+        tasks=(),
+        replica_count=replica_count,
+        heals=tuple(BrickHeal(brick=brick.name, status="Connected", entries=0) for brick in bricks),
+        peers_down=(),
+    )
+    return replace(state, **changes)  # type: ignore[arg-type]
+
+
+DISTRIBUTE = volume(*(brick(f"h{host}", number) for number in (1, 2) for host in (1, 2, 3)))
+COPIED = volume(
+    *(brick(f"h{host}", number) for number in (1, 2) for host in (1, 2, 3)),
+    replica_count=3,
+    type="Distributed-Replicate",
+)
+HOSTS = ("h1", "h2", "h3")
+
+
+def test_a_quiet_distributed_volume_is_read_from_all_its_bricks() -> None:
+    way = choose_way(DISTRIBUTE, reachable=HOSTS)
+    assert way.reasons == ()
+    assert way.bricks == DISTRIBUTE.bricks
+    assert way.times_from_mdata
+
+
+def test_of_copies_one_is_read_and_the_hosts_share_the_work() -> None:
+    assert [len(bricks) for bricks in subvolumes(COPIED)] == [3, 3]
+    bricks = choose_way(COPIED, reachable=HOSTS).bricks
+    assert [brick in copies for brick, copies in zip(bricks, subvolumes(COPIED), strict=True)] == [True, True]
+    assert len({brick.host for brick in bricks}) == 2
+
+
+def test_an_arbiter_is_never_read() -> None:
+    state = volume(brick("h1"), brick("h2"), brick("h3", arbiter=True), replica_count=3, type="Replicate")
+    assert choose_way(state, reachable=["h2", "h3"]).bricks == (state.bricks[1],)
+    (reason,) = choose_way(state, reachable=["h3"]).reasons
+    assert "h1:/srv/b1 or h2:/srv/b1" in reason
+    assert "h3" not in reason
+
+
+def test_another_copy_is_read_where_a_host_is_not_reached() -> None:
+    chosen = choose_bricks(COPIED, {"h1": "host h1 cannot be reached"}, ["h2", "h3"])
+    assert chosen.problems == ()
+    assert {brick.host for brick in chosen.bricks} == {"h2", "h3"}
+
+
+def test_a_host_that_is_not_reached_or_not_named_is_a_reason() -> None:
+    reasons = choose_way(DISTRIBUTE, reachable=["h1"], unreachable={"h2": "host h2 cannot be reached"}).reasons
+    assert len(reasons) == 4
+    assert sum("host h2 cannot be reached" in reason for reason in reasons) == 2
+    assert sum('[source.hosts."h3"]' in reason for reason in reasons) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"started": False}, "not started"),
+        ({"disperse_count": 3, "type": "Disperse"}, "dispersed"),
+        ({"type": "Distributed-Disperse"}, "dispersed"),
+        ({"stripe_count": 2}, "striped"),
+        ({"type": "Striped-Replicate"}, "striped"),
+        ({"type": "Tier"}, "tiered"),
+        ({"options": (("features.shard", "on"),)}, "sharded"),
+        ({"options": (("features.encryption", "enable"),)}, "encrypted"),
+        ({"options": (("encryption.block-size", "4096"),)}, "encryption.block-size"),
+        ({"options": (("network.compression", "on"),)}, "network.compression"),
+        ({"options": (("cluster.dht-xattr-name", "trusted.mine"),)}, "cluster.dht-xattr-name"),
+        ({"options": (("features.trash", "on"),)}, "features.trash"),
+        ({"options": (("features.next-year", "42"),)}, "features.next-year (42)"),
+        ({"options": (("features.ctime", "maybe"),)}, "features.ctime"),
+        ({"tasks": ("Rebalance (in progress)",)}, "Rebalance"),
+        ({"tasks": ("Remove brick (completed) of h1:/srv/b1",)}, "waits for its commit"),
+        ({"peers_down": ("h2",)}, "h2"),
+        ({"peers_down": None}, "is not known"),
+        ({"heals": None}, "is not known"),
+    ],
+)
+def test_whatever_changes_what_a_brick_holds_is_a_reason(changes: dict[str, object], said: str) -> None:
+    way = choose_way(replace(DISTRIBUTE, **changes), reachable=HOSTS)  # type: ignore[arg-type]
+    assert way.bricks == ()
+    assert any(said in reason for reason in way.reasons), way.reasons
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("features.shard", "off"),
+        ("features.trash", "disable"),
+        ("features.quota", "on"),
+        ("features.read-only", "on"),
+        ("features.ctime", "off"),
+        ("performance.parallel-readdir", "on"),
+        ("user.smb", "disable"),
+        ("diagnostics.count-fop-hits", "on"),
+        ("cluster.min-free-disk", "5%"),
+    ],
+)
+def test_known_options_do_no_harm(option: tuple[str, str]) -> None:
+    assert reasons_against_bricks(replace(DISTRIBUTE, options=(option,))) == ()
+
+
+def test_a_brick_that_is_down_or_unknown_is_a_reason_even_where_another_copy_is_there() -> None:
+    for online in (False, None):
+        bricks = (replace(COPIED.bricks[0], online=online), *COPIED.bricks[1:])
+        assert any(
+            "h1:/srv/b1" in reason for reason in choose_way(replace(COPIED, bricks=bricks), reachable=HOSTS).reasons
+        )
+
+
+def test_every_reason_is_told() -> None:
+    state = replace(DISTRIBUTE, tasks=("Rebalance (in progress)",), peers_down=("h9",), options=(("x.y", "1"),))
+    assert len(choose_way(state, reachable=["h1", "h2", "h3"]).reasons) == 3
+
+
+@pytest.mark.parametrize(
+    ("heal", "said"),
+    [
+        (BrickHeal(brick="h1:/srv/b1", status="Connected", entries=2), "2 entries"),
+        (BrickHeal(brick="h1:/srv/b1", status="Connected", entries=None), "not known"),
+        (BrickHeal(brick="h1:/srv/b1", status="Transport endpoint is not connected", entries=None), "Transport"),
+    ],
+)
+def test_heals_that_are_due_or_unknown_are_reasons(heal: BrickHeal, said: str) -> None:
+    assert COPIED.heals is not None
+    (reason,) = reasons_against_bricks(replace(COPIED, heals=(heal, *COPIED.heals[1:])))
+    assert said in reason
+    (missing,) = reasons_against_bricks(replace(COPIED, heals=COPIED.heals[1:]))
+    assert "1 bricks" in missing
+
+
+def test_a_list_of_bricks_that_makes_no_whole_sets_is_a_reason() -> None:
+    (reason,) = choose_way(replace(COPIED, bricks=COPIED.bricks[:4]), reachable=HOSTS).reasons
+    assert "sets of 3" in reason
+
+
+@pytest.mark.parametrize(("value", "kept"), [("on", True), ("enable", True), ("off", False), ("no", False)])
+def test_where_the_times_are(value: str, kept: bool) -> None:
+    assert times_from_mdata(replace(DISTRIBUTE, options=(("features.ctime", value),))) is kept
+
+
+def test_a_brick_is_proven_by_its_volume_and_its_root() -> None:
+    one = DISTRIBUTE.bricks[0]
+    right = "F9855758-fe85-4982-b480-bec8dcb39254"
+    wrong = "00000000-fe85-4982-b480-bec8dcb39254"
+
+    def problem(found: str | None, root: bytes) -> str | None:
+        return brick_problem(one, volume_id=DISTRIBUTE.volume_id, found_volume_id=found, found_root_gfid=root)
+
+    assert problem(right, ROOT_GFID) is None
+    for found, root, said in (
+        (wrong, ROOT_GFID, "another volume"),
+        (None, ROOT_GFID, "no root"),
+        (right, b"", "no root"),
+    ):
+        assert said in (problem(found, root) or "")
+
+
+def test_a_task_that_came_and_went_is_told_by_its_id() -> None:
+    before = replace(DISTRIBUTE, task_ids=("a",))
+    assert task_changes(before, replace(before, task_ids=())) == ()
+    assert task_changes(before, replace(before, task_ids=("a", "b")))

@@ -1,0 +1,159 @@
+"""Globs to user trees."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.core.entry import UserTree
+from migrator.core.errors import UsageError
+from migrator.core.paths import is_beneath
+from migrator.scan.rules import (
+    TreeIndex,
+    TreePattern,
+    choose_trees,
+    component_matches,
+    is_literal,
+    parse_patterns,
+    parse_user_map,
+    ways_to,
+)
+
+
+def found(**globs: list[bytes]) -> list[tuple[TreePattern, list[bytes]]]:
+    """Globs given as `home__x=[...]` for `home/*`: the name does not matter, the paths do."""
+    return [
+        (TreePattern(text=text, components=(b"*",) * (paths[0].count(b"/") + 1 if paths else 2)), paths)
+        for text, paths in globs.items()
+    ]
+
+
+def test_a_tree_belongs_to_its_last_name_unless_the_map_says_otherwise() -> None:
+    trees = choose_trees(found(home=[b"home/bob", b"home/alice"]), (), {b"home/bob": "robert"})
+    assert trees == (UserTree(path=b"home/alice", user="alice"), UserTree(path=b"home/bob", user="robert"))
+
+
+def test_a_name_that_is_no_text_makes_a_user_that_can_be_shown() -> None:
+    (tree,) = choose_trees(found(home=[b"home/\xff\n"]), (), {})
+    assert tree.user == "\\xff\\x0a"
+
+
+@pytest.mark.parametrize("outer_first", [True, False])
+def test_a_tree_inside_another_is_refused_and_both_are_named(outer_first: bool) -> None:
+    globs = [(TreePattern(text="a/*", components=(b"a", b"*")), [b"a/b", b"a/b-c"])]
+    deeper = (TreePattern(text="a/b/*", components=(b"a", b"b", b"*")), [b"a/b/d"])
+    globs = [*globs, deeper] if outer_first else [deeper, *globs]
+    with pytest.raises(UsageError, match=r"a/b \('a/\*'\) and a/b/d \('a/b/\*'\) overlap"):
+        choose_trees(globs, (), {})
+
+
+def test_a_tree_that_two_globs_match_is_refused_and_both_globs_are_named() -> None:
+    with pytest.raises(UsageError, match="'one' and 'two'"):
+        choose_trees(found(one=[b"home/a"], two=[b"home/a"]), (), {})
+
+
+def test_neighbours_with_a_common_beginning_do_not_overlap() -> None:
+    trees = choose_trees(found(one=[b"home/a", b"home/a-b", b"home/a.b", b"home/ab"]), (), {})
+    assert len(trees) == 4
+
+
+def test_no_tree_at_all_names_the_globs() -> None:
+    with pytest.raises(UsageError, match="'home'") as caught:
+        choose_trees(found(home=[]), (), {})
+    assert caught.value.hint
+
+
+def test_excluded_trees_are_left_out_and_may_end_an_overlap() -> None:
+    exclude = parse_patterns(["home/old*"], "[users] exclude")
+    trees = choose_trees(found(one=[b"home/old1", b"home/new"], two=[b"home/old1/x"]), exclude, {})
+    assert [tree.path for tree in trees] == [b"home/new"]
+
+
+def test_excluding_everything_is_the_same_as_matching_nothing() -> None:
+    with pytest.raises(UsageError):
+        choose_trees(found(one=[b"home/a"]), parse_patterns(["home"], "[users] exclude"), {})
+
+
+def test_an_exclude_that_cannot_match_any_tree_is_refused() -> None:
+    with pytest.raises(UsageError, match="would exclude nothing"):
+        choose_trees(found(one=[b"home/a"]), parse_patterns(["home/a/.cache"], "[users] exclude"), {})
+
+
+@pytest.mark.parametrize("text", ["/home/*", "home/../x", "", ".", "home//x", "home/./x", "home/**"])
+def test_globs_that_leave_the_mount_or_mean_nothing_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"\[users\] trees"):
+        parse_patterns([text], "[users] trees")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "component", "matches"),
+    [
+        (b"*", b"alice", True),
+        (b"*", b".hidden", False),
+        (b".*", b".hidden", True),
+        (b"*", b"new\nline", True),
+        (b"*", b"\xff\xfe", True),
+        (b"a?c", b"abc", True),
+        (b"[ab]c", b"bc", True),
+        (b"A*", b"abc", False),
+    ],
+)
+def test_components_match_as_in_a_shell(pattern: bytes, component: bytes, matches: bool) -> None:
+    assert component_matches(pattern, component) is matches
+
+
+def test_a_star_never_matches_across_directories() -> None:
+    (pattern,) = parse_patterns(["home/*"], "[users] trees")
+    assert pattern.matches(b"home/alice")
+    assert not pattern.matches(b"home/alice/x")
+    assert not pattern.matches(b"home")
+    assert is_literal(b"home")
+    assert not is_literal(b"h[o]me")
+
+
+_NAMES = st.sampled_from([b"a", b"b", b"a-", b"a.", b"ab", b"z", b"\xff"])
+_PATHS = st.lists(_NAMES, min_size=1, max_size=4).map(b"/".join)
+
+
+@given(st.sets(_PATHS, max_size=8), _PATHS)
+def test_the_index_agrees_with_looking_at_every_tree(paths: set[bytes], asked: bytes) -> None:
+    apart = [path for path in paths if not any(other != path and is_beneath(path, other) for other in paths)]
+    index = TreeIndex(UserTree(path=path, user="u") for path in apart)
+    expected = next((path for path in apart if is_beneath(asked, path)), None)
+    assert index.of(asked) == expected
+    assert index.is_root(asked) == (asked in apart)
+
+
+def test_the_ways_to_trees_name_what_leads_to_one_and_nothing_else() -> None:
+    assert ways_to([]) == {}
+    assert ways_to([b"home/b", b"top", b"home/a-/x", b"home/a/deep/x"]) == {
+        b"": (b"home", b"top"),
+        b"home": (b"home/a", b"home/a-", b"home/b"),
+        b"home/a": (b"home/a/deep",),
+        b"home/a-": (b"home/a-/x",),
+        b"home/a/deep": (b"home/a/deep/x",),
+    }
+
+
+def test_the_root_lies_outside_every_tree() -> None:
+    assert TreeIndex([UserTree(path=b"home/a", user="a")]).of(b"") is None
+
+
+def test_the_map_of_users_is_read_by_column_name() -> None:
+    content = b'tree,group,user\nhome/a,x,alice\n"home/b,c",x,bob\n/home/\xff/,x,carol\n'
+    assert parse_user_map(content) == {b"home/a": "alice", b"home/b,c": "bob", b"home/\xff": "carol"}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "no columns"),
+        (b"home/a,alice\n", "no columns"),
+        (b"tree,user\nhome/a\n", "line 2"),
+        (b"tree,user\nhome/a,\n", "line 2"),
+        (b"tree,user\nhome/a,alice\nhome/a,bob\n", "line 3"),
+        (b'tree,user\n"home/a,alice\n', "line"),
+    ],
+)
+def test_a_broken_map_of_users_is_refused_with_the_line(content: bytes, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse_user_map(content)

@@ -1,0 +1,255 @@
+"""The conversion schedule in a plan, from a real catalog of bricks and an invented volume."""
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace as change
+
+from migrator.bricks.drain.model import DrainAct, DrainNotes, DrainRecord, DrainSample, DrainState, DrainStep
+from migrator.bricks.model import BrickRoom
+from migrator.core.entry import Entry
+from migrator.core.units import DAY_S, MIB
+from migrator.fs.model import Capacity, CapacitySample, Side
+from migrator.gluster.model import Brick, TaskStatus, VolumeState
+from migrator.gluster.volume import VolumeOverview
+from migrator.ledger.ledger import Ledger
+from migrator.plan.stage import PlanRequest, PlanResult, make_plan
+from migrator.plan.store import CatalogQueryFiles
+from migrator.schedule.model import Schedule, ScheduleFacts
+from migrator.schedule.rules import make_schedule
+from migrator.schedule.stage import PlanScheduling
+from migrator.site.config import CapacitySection
+from tests.plan.test_plan_stage import ALICE, BOB, CAROL, TREES, World, world
+from tests.support.catalogs import directory, invented
+from tests.support.cutover_states import cut_over
+from tests.support.fakes import VirtualClock
+
+__all__ = ["world"]
+
+BRICKS = ("gl1:/b1", "gl1:/b2", "gl2:/b1", "gl2:/b2")
+
+
+def entries() -> list[Entry]:
+    """Alice has 60 MiB on every brick, bob 20, carol 10; one of carol's files is sparse, and something lies outside."""
+    found = [directory(b"home"), *(directory(tree) for tree in TREES)]
+    for tree, size in ((ALICE, 60), (BOB, 20), (CAROL, 10)):
+        found += [
+            invented(b"%s/%d" % (tree, number), size_bytes=size * MIB, brick=brick)
+            for number, brick in enumerate(BRICKS)
+        ]
+    found.append(invented(CAROL + b"/sparse", size_bytes=2**40, blocks=8, brick=BRICKS[0]))
+    found.append(invented(b"stray", size_bytes=MIB, brick=BRICKS[3]))
+    return found
+
+
+def volume(*, replica: int = 1, room: BrickRoom | None = None) -> VolumeOverview:
+    room = room or BrickRoom(total_bytes=100 * MIB, free_bytes=8 * MIB, total_inodes=1000, free_inodes=900)
+    state = VolumeState(
+        volume="vol1",
+        volume_id="id",
+        type="Distribute",
+        started=True,
+        bricks=tuple(
+            Brick(name=name, host=name.partition(":")[0], path=name.partition(":")[2].encode(), online=True)
+            for name in BRICKS
+        ),
+        options=(),
+        tasks=(),
+        replica_count=replica,
+    )
+    return VolumeOverview(state=state, version="10.3", rooms=dict.fromkeys(BRICKS, room), tasks=(), progress={})
+
+
+def planned(
+    made: World,
+    *,
+    scheduling: PlanScheduling | None = None,
+    free_bytes: int = 2**42,
+) -> PlanResult:
+    return make_plan(
+        PlanRequest(),
+        site=made.site,
+        catalogs=CatalogQueryFiles(made.root / "catalogs", temp_dir=made.root / "tmp"),
+        documents=made.documents,
+        lists=made.lists,
+        ledger=made.ledger,
+        quotas=(),
+        capacity=Capacity(total_bytes=free_bytes, free_bytes=free_bytes, total_inodes=None, free_inodes=None),
+        clock=VirtualClock(),
+        scheduling=scheduling or PlanScheduling(volume=volume()),
+    )
+
+
+@pytest.fixture
+def scanned(world: World) -> World:
+    world.init()
+    world.scanned(entries(), bricks=BRICKS)
+    world.site = change(
+        world.site,
+        capacity=CapacitySection(max_fill=0.95, growth_bytes_per_day=0),
+        target=change(world.site.target, inodes_free=10**6),
+    )
+    return world
+
+
+def schedule_of(result: PlanResult) -> Schedule:
+    assert result.plan.schedule is not None
+    return result.plan.schedule
+
+
+def test_it_is_in_the_document(scanned: World) -> None:
+    result = planned(scanned)
+    schedule = schedule_of(result)
+    assert schedule.problem is None
+    outcome = schedule.orders[0].outcome
+    assert outcome.obstacle is None
+    # 91 MiB lie on each of four bricks of 100: none can go before alice, the heaviest, is purged after 30 days.
+    assert [step.batch for step in outcome.batches] == [1, 2, 3]
+    first = outcome.batches[0]
+    assert first.freed_day == pytest.approx(first.moved_day + 30, abs=0.01)
+    assert outcome.subvolumes[0].drain_begins_day == first.freed_day
+    assert {host.host for host in outcome.hosts} == {"gl1", "gl2"}
+    assert {brick for step in outcome.subvolumes for brick in step.bricks} == set(BRICKS)
+    assert any("1.0 MiB outside every user tree" in sentence for sentence in schedule.assumptions)
+    assert scanned.documents.read(result.plan.name)[0] == result.plan
+    assert result.plan.problems == ()
+
+
+def test_the_sparse_file_takes_its_blocks_alone(scanned: World) -> None:
+    # By its size it would need more than there is.
+    outcome = schedule_of(planned(scanned, free_bytes=400 * MIB)).orders[0].outcome
+    assert outcome.obstacle is None
+
+
+def test_an_impossible_one_is_a_problem_of_the_plan(scanned: World) -> None:
+    result = planned(scanned, free_bytes=200 * MIB)
+    schedule = schedule_of(result)
+    assert any("cannot be converted by this plan" in problem for problem in result.plan.problems)
+    assert schedule.remedies is not None
+    # The files of the catalog are of 1970: not copying alice's is enough.
+    assert schedule.remedies.reap_users == ("alice",)
+
+
+def test_growth_and_trash_come_from_the_site(scanned: World) -> None:
+    # 364 MiB have to go where 380 may be used.
+    before = schedule_of(planned(scanned, free_bytes=400 * MIB)).orders[0].outcome
+    assert [step.waited_days for step in before.batches] == [0, 0, 0]
+    # The trash of two weeks, and what is added until bricks are cleared, leave no room for the last: they wait for a brick.
+    scanned.site = change(scanned.site, capacity=CapacitySection(max_fill=0.95, growth_bytes_per_day=MIB))
+    schedule = schedule_of(planned(scanned, free_bytes=400 * MIB))
+    assert schedule.growth_bytes_per_day == MIB
+    after = schedule.orders[0].outcome
+    assert sum(step.waited_days for step in after.batches) == pytest.approx(31, abs=0.1)
+    assert schedule_of(planned(scanned, free_bytes=600 * MIB)).orders[0].outcome.batches[-1].waited_days == 0
+
+
+def test_drains_and_growth_come_from_what_was_measured_here(scanned: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a real ledger: a drain that has ended and one that has not, and nine days of looks at the source."""
+    computed: list[ScheduleFacts] = []
+
+    def kept(site: ScheduleFacts, *, assumptions: Sequence[str]) -> Schedule:
+        computed.append(site)
+        return make_schedule(site, assumptions=assumptions)
+
+    monkeypatch.setattr("migrator.schedule.stage.make_schedule", kept)
+    scanned.site = change(scanned.site, capacity=CapacitySection(max_fill=0.95, growth_bytes_per_day=7 * MIB))
+    before = schedule_of(planned(scanned, free_bytes=2000 * MIB))
+    assert (before.growth_bytes_per_day, before.growth_basis.startswith("[capacity] growth")) == (7 * MIB, True)
+    assert any("drains: assumed" in sentence for sentence in before.assumptions)
+    ended = scanned.ledger.drains.plan(volume="vol1", volume_id="id", bricks=("gl9:/b1",), at_s=1.0)
+    going = scanned.ledger.drains.plan(volume="vol1", volume_id="id", bricks=("gl9:/b2",), at_s=1.0)
+    drained_to(scanned.ledger, ended, DrainState.DRAINED)
+    drained_to(scanned.ledger, going, DrainState.DRAINING)
+    for record, runtime_s in ((ended, 200.0 * DAY_S), (going, 50.0 * DAY_S)):
+        scanned.ledger.drains.add_samples(record.id, [moved(MIB * 1000, files=0, runtime_s=runtime_s)])
+    scanned.ledger.capacity.add(
+        [
+            CapacitySample(
+                side=Side.SOURCE,
+                at_s=float(day * DAY_S),
+                total_bytes=1000 * MIB,
+                free_bytes=(636 - day) * MIB,
+                total_inodes=None,
+                free_inodes=None,
+            )
+            for day in range(10)
+        ]
+    )
+    schedule = schedule_of(planned(scanned, free_bytes=2000 * MIB))
+    # A MiB a day where 364 to 372 were in use, of which 360 are users'.
+    assert schedule.growth_bytes_per_day == pytest.approx(360 / 368 * MIB, rel=0.01)
+    assert schedule.growth_basis == "measured here by looks at the source over 9 days"
+    (said,) = [sentence for sentence in schedule.assumptions if sentence.startswith("drains:")]
+    assert "measured here: 1 drain of 0 files and 1000.0 MiB took 200 d" in said
+    (site,) = computed[1:]
+    days = site.drain_days_per_byte * 1000 * MIB
+    assert days == pytest.approx(200)
+    assert site.growth_bytes_per_day == pytest.approx(schedule.growth_bytes_per_day, rel=1e-6)
+
+
+def drained_to(ledger: Ledger, record: DrainRecord, state: DrainState) -> None:
+    for step, intent, end in (
+        (DrainStep.CHECK, DrainState.PREFLIGHT, DrainState.PREFLIGHT),
+        (DrainStep.START, DrainState.STARTING, DrainState.STARTED),
+        (DrainStep.WATCH, DrainState.DRAINING, state),
+    ):
+        step_id = ledger.drains.intend(
+            record.id,
+            DrainAct(step=step, intent=intent, result=end),
+            at_s=2.0,
+            notes=DrainNotes(options=(), task_id="t"),
+        )
+        ledger.drains.finish(step_id, end, at_s=3.0)
+
+
+def moved(size_bytes: int, *, files: int, runtime_s: float) -> DrainSample:
+    return DrainSample(
+        task_id="t",
+        at_s=10.0,
+        host="gl9",
+        files=files,
+        size_bytes=size_bytes,
+        lookups=0,
+        failures=0,
+        skipped=0,
+        status=TaskStatus.COMPLETED,
+        runtime_s=runtime_s,
+    )
+
+
+def test_replica_sets_count_as_one(scanned: World) -> None:
+    outcome = schedule_of(planned(scanned, scheduling=PlanScheduling(volume=volume(replica=2)))).orders[0].outcome
+    assert [set(step.bricks) for step in sorted(outcome.subvolumes, key=lambda step: step.subvolume)] == [
+        set(BRICKS[:2]),
+        set(BRICKS[2:]),
+    ]
+
+
+def test_users_who_moved_before_hold_their_bricks_until_they_are_purged(scanned: World) -> None:
+    now_s = planned(scanned).plan.created_at_s
+    # On the target since the third second of the epoch: to be purged in twenty days.
+    cut_over(scanned.root / "ledger.db", "alice")
+    retain_s = int(now_s - 3 + 20 * DAY_S)
+    scanned.site = change(scanned.site, cutover=change(scanned.site.cutover, retain_s=retain_s))
+    result = planned(scanned)
+    assert result.left_out == (ALICE,)
+    outcome = schedule_of(result).orders[0].outcome
+    assert len(outcome.batches) == 2
+    assert outcome.subvolumes[0].drain_begins_day == pytest.approx(20, abs=0.01)
+
+
+def test_a_catalog_of_the_mount_does_not_tell(world: World) -> None:
+    world.init()
+    world.scanned([directory(b"home"), *(directory(tree) for tree in TREES), invented(ALICE + b"/a", size_bytes=5)])
+    world.site = change(world.site, target=change(world.site.target, inodes_free=10**6))
+    schedule = schedule_of(planned(world))
+    assert schedule.problem is not None
+    assert "migrator scan --via bricks" in schedule.problem
+    assert schedule.orders == ()
+
+
+def test_what_glusterd_does_not_tell_is_said(scanned: World) -> None:
+    silent = PlanScheduling(volume=None, problem="glusterd does not answer")
+    assert "glusterd does not answer" in (schedule_of(planned(scanned, scheduling=silent)).problem or "")
+    roomless = PlanScheduling(volume=volume(room=BrickRoom(total_bytes=5)))
+    assert "the room on gl1:/b1 is not known" in (schedule_of(planned(scanned, scheduling=roomless)).problem or "")

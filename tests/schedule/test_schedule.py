@@ -1,0 +1,439 @@
+"""The conversion schedule: worked examples, and every obstacle by itself."""
+
+from dataclasses import replace
+
+import pytest
+
+from migrator.core.units import DAY_S, TIB
+from migrator.plan.model import TransferCost
+from migrator.plan.rules_forecast import Growth
+from migrator.schedule.model import (
+    Change,
+    KeptFacts,
+    Obstacle,
+    ObstacleKind,
+    OldFiles,
+    Outcome,
+    Placed,
+    Schedule,
+    ScheduleFacts,
+    ScheduleOrder,
+    TargetPart,
+)
+from migrator.schedule.rules import (
+    Rates,
+    assumptions,
+    best_outcome,
+    changed,
+    is_possible,
+    make_schedule,
+    obstacle_words,
+    remedies,
+    schedule_problem,
+    with_room,
+    without_old,
+)
+from migrator.schedule.rules_drains import DrainCost, SlowerInDrains
+from migrator.schedule.rules_play import play
+from tests.support.schedules import TB, Replay, batch, facts, field_example, subvolume
+
+
+def outcome(site: ScheduleFacts) -> Outcome:
+    return best_outcome(site, range(len(site.batches)))
+
+
+def part(free: int) -> tuple[TargetPart, ...]:
+    return (TargetPart(total_bytes=free, free_bytes=free),)
+
+
+def obstacle(site: ScheduleFacts) -> Obstacle:
+    found = outcome(site).obstacle
+    assert found is not None
+    return found
+
+
+def test_the_field_example_day_by_day() -> None:
+    found = outcome(field_example(85 * TIB))
+    # 85 TiB x 0.9 are 84.1 TB: four batches of 20 TB, 0.23 days each. They are purged two weeks and 67 minutes later; then
+    # 260 TB lie on eight bricks, 32.5 TB on each, and on seven they are 84 % of them: one can go. That takes 7.2 days at
+    # 50 MiB/s. A day later it is room for 39.6 TB more on the target: two batches. And so on, two batches for a brick.
+    begun = [round(step.begins_day, 1) for step in found.batches]
+    assert begun == [0, 0.2, 0.5, 0.7, 23.1, 23.4, 45.6, 45.8, 67.7, 68, 89.4, 89.6, 110.4, 110.7, 130.4, 130.6, 148.1]
+    cleared = [round(step.cleared_day or 0, 1) for step in found.subvolumes]
+    assert cleared == [22.1, 44.6, 66.7, 88.4, 109.4, 129.4, 147.1, 162.4]
+    moved = [round(step.moved_bytes / TB, 1) for step in found.subvolumes]
+    assert moved == [32.5, 31.4, 30, 28, 25, 20, 10, 0]
+    assert [(step.host, round(step.free_day or 0, 1)) for step in found.hosts] == [
+        ("gl1", 44.6),
+        ("gl2", 88.4),
+        ("gl3", 129.4),
+        ("gl4", 162.4),
+    ]
+    assert Replay(field_example(85 * TIB), found).run().worst == []
+
+
+def test_the_field_example_with_too_little_to_begin_with() -> None:
+    # 60 TiB x 0.9 are 59.4 TB: two batches. Then 300 TB lie on bricks of 351.8 TB, 97 % of them without one: none can go.
+    site = field_example(60 * TIB)
+    assert obstacle(site) == Obstacle(
+        kind=ObstacleKind.TARGET_BYTES,
+        day=pytest.approx(14.51, abs=0.01),  # type: ignore[arg-type]
+        batch=3,
+        lacking_bytes=60 * TB - 60 * TIB * 9 // 10,
+    )
+    # Four batches must fit, and a little more for each brick after.
+    more_bytes = remedies(site, range(17)).more_bytes
+    assert more_bytes is not None
+    assert 80 * TB - 60 * TIB * 0.9 <= more_bytes <= 85 * TIB * 0.9 - 60 * TIB * 0.9
+
+
+def test_a_worked_example() -> None:
+    """Three bricks of 100 with 60 each, a target of 120: worked out by hand."""
+    site = facts(
+        [subvolume(number, free=40) for number in (1, 2, 3)],
+        [batch(1, [30, 30, 30], days=3), batch(2, [20, 20, 20], days=2), batch(3, [10, 10, 10], days=1)],
+        target=part(120),
+        retain=5,
+        drain=0.1,
+    )
+    found = play(site, (0, 1, 2), (0, 1, 2))
+    # 180 fit on two bricks at once: the first drain begins on day 0, and moves 60 in 6 days. After it brick 1 is given to
+    # the target on day 7, so that batch 2 (150 in all) fits. On day 8 the purge of batch 1 leaves 90 on two bricks: the drain
+    # of brick 2 moves 45 of them in 4.5 days, less what the purge of batch 2 (9 + 5) does not leave in time.
+    assert [(step.begins_day, step.moved_day, step.freed_day, step.waited_days) for step in found.batches] == [
+        (0, 3, 8, 0),
+        (7, 9, 14, 4),
+        (9, 10, 15, 0),
+    ]
+    steps = [(one.subvolume, one.drain_begins_day, one.cleared_day, one.moved_bytes) for one in found.subvolumes]
+    assert steps == [(1, 0, 6, 60), (2, 8, 12.5, 45), (3, None, 15, 0)]
+    assert [one.retired for one in found.subvolumes] == [False, False, True]
+    assert [(one.host, one.free_day) for one in found.hosts] == [("gl1", 6), ("gl2", 12.5), ("gl3", 15)]
+    assert found.done_day == 15
+    assert Replay(site, found).run().worst == []
+
+
+def test_what_is_purged_during_a_drain_need_not_be_moved() -> None:
+    site = facts([subvolume(1, free=0), subvolume(2, free=100)], [batch(1, [100, 0], days=5)], retain=0, drain=0.1)
+    # Half of 100 is moved when the rest is purged.
+    assert [step.cleared_day for step in play(site, (0,), (0, 1)).subvolumes] == [5, 5]
+    # Without the purge in between it takes its ten days.
+    later = play(replace(site, retain_days=20.0), (0,), (0, 1))
+    assert [step.cleared_day for step in later.subvolumes] == [10, 25]
+
+
+def test_less_is_copied_while_a_drain_moves_files() -> None:
+    """A quarter: the drain moves 20 in ten thirds of a day, and 5/6 of the first batch's four days are done then."""
+    site = facts(
+        [subvolume(number, free=40) for number in (1, 2)],
+        [batch(1, [10, 10], days=4, in_drain=16), batch(2, [10, 10], days=4, in_drain=16)],
+        retain=100,
+        drain=10 / 60,
+    )
+    site = replace(site, subvolumes=(subvolume(1, free=40), subvolume(2, free=100 - 20)))
+    found = play(site, (0, 1), (0, 1))
+    (first, second) = found.batches
+    assert found.subvolumes[0].drain_begins_day == 0.0
+    assert found.subvolumes[0].cleared_day == pytest.approx(10 / 3)
+    assert first.moved_day == pytest.approx(10 / 3 + 4 - 10 / 12)
+    assert second.moved_day == pytest.approx(first.moved_day + 4)
+    twice = play(changed(site, Change.COPY_HALVED), (0, 1), (0, 1)).batches[0]
+    assert twice.moved_day == pytest.approx(10 / 3 + 8 - 10 / 12)
+    assert Replay(site, found).run().worst == []
+
+
+def test_who_adds_faster_than_a_drain_lets_copy_is_copied_after_it() -> None:
+    site = facts(
+        [subvolume(1, total=1000, free=940), subvolume(2, total=1000, free=990)],
+        [batch(1, [10, 10], days=4, in_drain=40)],
+        outside=[50, 0],
+        growth=4,
+        drain=0.2,
+        retain=100,
+    )
+    # 20 grow by 20 % a day: in a day of the drain a tenth of one is copied, and 0.8 come to it.
+    found = play(site, (0,), (0, 1))
+    cleared_day = found.subvolumes[0].cleared_day or 0.0
+    moved_day = found.batches[0].moved_day
+    assert moved_day - cleared_day + cleared_day / 10 == pytest.approx(4 * (1 + 0.2 * moved_day))
+
+
+def test_growth_is_copied_and_counts_on_both_sides() -> None:
+    # 100 grow by 10 a day; what is there after 1.25 days takes 1.25 times as long: begins 0, ends at 1 / (1 - 0.1).
+    site = facts([subvolume(1, total=200, free=100)], [batch(1, [100], days=1)], target=part(112), growth=10, retain=0)
+    assert outcome(site).batches[0].moved_day == pytest.approx(1 / 0.9)
+    assert obstacle(replace(site, target=part(111))).kind is ObstacleKind.TARGET_BYTES
+
+
+def test_the_last_brick_is_retired_and_a_replica_set_leaves_as_one() -> None:
+    one = replace(subvolume(1), bricks=("gl1:/b", "gl2:/b"), hosts=("gl1", "gl2"), added_bytes=200)
+    two = replace(subvolume(2), bricks=("gl2:/c", "gl3:/c"), hosts=("gl2", "gl3"), added_bytes=200)
+    found = outcome(facts([one, two], [batch(1, [20, 10], days=1)], retain=1))
+    first, last = found.subvolumes
+    assert (first.retired, last.retired) == (False, True)
+    free = {step.host: step.free_day for step in found.hosts}
+    assert free["gl2"] == max(first.cleared_day or 0, last.cleared_day or 0)
+    alone = outcome(facts([one], [batch(1, [20], days=1)], retain=1))
+    assert [(step.retired, step.cleared_day, step.drain_begins_day) for step in alone.subvolumes] == [(True, 2, None)]
+
+
+def test_sources_that_are_kept_of_users_who_moved_before_stand_in_the_way_until_they_are_purged() -> None:
+    kept = KeptFacts(placed=Placed(size_bytes=(60, 60), files=(0, 0)), freed_day=7)
+    site = facts([subvolume(1, free=20), subvolume(2, free=20)], [batch(1, [20, 20], days=1)], kept=(kept,), retain=30)
+    found = outcome(site)
+    assert found.subvolumes[0].drain_begins_day == 7
+    assert found.done_day == 31
+
+
+def test_trash_takes_room_of_the_target() -> None:
+    site = facts([subvolume(1, total=1000, free=900)], [batch(1, [100], days=0)], target=part(110), growth=1)
+    assert outcome(site).batches
+    assert obstacle(replace(site, trash_keep_days=11.0)).lacking_bytes == 1
+
+
+def test_storage_targets_take_alike_until_the_first_is_full() -> None:
+    """BeeGFS does not give each what it has room for: every target takes as much as the fullest, by the rule of the guards."""
+    parts = (TargetPart(total_bytes=100, free_bytes=20), TargetPart(total_bytes=100, free_bytes=100))
+    site = facts([subvolume(1)], [batch(1, [50], days=1, target=40)], target=parts, low=0, max_fill=0.9)
+    assert outcome(site).obstacle is None
+    found = obstacle(replace(site, batches=(replace(site.batches[0], target_bytes=95),)))
+    assert (found.kind, found.lacking_bytes) == (ObstacleKind.TARGET_BYTES, 55)
+    # Where it is known to pass over the fuller one in time only what is kept on each is lost.
+    passed = replace(site, target_low_bytes=5)
+    fits = replace(passed, batches=(replace(site.batches[0], target_bytes=100),))
+    assert outcome(fits).obstacle is None
+    assert Replay(fits, outcome(fits)).run().worst == []
+    assert obstacle(replace(passed, batches=(replace(site.batches[0], target_bytes=101),))).lacking_bytes == 1
+
+
+def test_what_takes_no_new_files_has_no_room() -> None:
+    # df shows 100 of 200 free: the full one counts for how full the whole is, and the other takes 80 at most.
+    full = TargetPart(total_bytes=100, free_bytes=10, takes_new=False)
+    site = facts(
+        [subvolume(1)],
+        [batch(1, [50], days=1, target=80)],
+        target=(full, TargetPart(total_bytes=100, free_bytes=90)),
+        low=10,
+        max_fill=0.9,
+    )
+    assert outcome(site).obstacle is None
+    assert obstacle(replace(site, batches=(replace(site.batches[0], target_bytes=81),))).lacking_bytes == 1
+
+
+def test_a_brick_that_joins_takes_what_fuller_targets_cannot() -> None:
+    # Two batches of 60 on a target of 100: when it has taken the first, of the second each takes 30.
+    volumes = [subvolume(1, total=100, free=40), subvolume(2, total=200, free=140)]
+    site = facts(
+        volumes,
+        [batch(1, [30, 30], days=1), batch(2, [30, 30], days=1)],
+        target=part(100),
+        low=0,
+        drain=0.01,
+        retain=50,
+    )
+    found = outcome(site)
+    assert found.obstacle is None
+    assert found.batches[1].waited_days > 0
+    assert Replay(site, found).run().worst == []
+    # What is left of the first does not take half of it any more; where it is passed over the brick takes the rest.
+    fuller = replace(site, target=part(80))
+    assert obstacle(fuller).lacking_bytes == 20
+    passed = replace(fuller, target_low_bytes=1)
+    assert outcome(passed).obstacle is None
+    assert Replay(passed, outcome(passed)).run().worst == []
+
+
+def test_a_small_brick_does_not_take_room_away() -> None:
+    # Evenly it would be full when ten of the other are taken.
+    volumes = [subvolume(1, total=10, free=10), subvolume(2, total=200, free=100)]
+    site = facts(volumes, [batch(1, [0, 50], days=1), batch(2, [0, 50], days=1)], target=part(100), low=0, retain=50)
+    assert outcome(site).obstacle is None
+
+
+def test_more_room_is_asked_of_all_storage_targets_alike() -> None:
+    parts = (TargetPart(total_bytes=TIB, free_bytes=TIB), TargetPart(total_bytes=2 * TIB, free_bytes=2 * TIB))
+    site = facts([subvolume(1)], [batch(1, [0], target=4 * TIB)], target=parts, low=0)
+    more_bytes = remedies(site, (0,)).more_bytes
+    assert more_bytes is not None
+    assert 2 * TIB <= more_bytes <= 2.02 * TIB
+
+
+def test_a_brick_that_is_too_full_already_takes_nothing_and_may_empty() -> None:
+    # 95 of 100, with a limit of 90: growth cannot be helped, drains can.
+    volumes = [subvolume(1, free=5), subvolume(2, free=5)]
+    site = facts(volumes, [batch(1, [90, 90], days=1), batch(2, [5, 5], days=1)], max_fill=0.9, growth=1, drain=0)
+    found = play(site, (0, 1), (0, 1))
+    assert found.obstacle is None
+    assert found.subvolumes[0].drain_begins_day == found.batches[0].freed_day
+    full = facts([subvolume(1, free=1), subvolume(2, free=1)], [batch(1, [99, 99], days=9)], max_fill=0.9, growth=1)
+    stopped = obstacle(full)
+    assert stopped.kind is ObstacleKind.SOURCE_GROWTH
+    assert stopped.day == pytest.approx(2)
+
+
+def test_every_obstacle() -> None:
+    volumes = [subvolume(1, free=10), subvolume(2, free=10)]
+    big = batch(1, [90, 90], files=[5, 5])
+    assert obstacle(facts(volumes, [big], target=part(179))) == Obstacle(
+        kind=ObstacleKind.TARGET_BYTES, day=0, batch=1, lacking_bytes=1
+    )
+    assert obstacle(facts(volumes, [big], target_inodes=9)) == Obstacle(
+        kind=ObstacleKind.TARGET_INODES, day=0, batch=1, lacking_inodes=1
+    )
+    assert obstacle(facts(volumes, [batch(1, [1, 1])], outside=[80, 80])).kind is ObstacleKind.SOURCE_ROOM
+    assert obstacle(facts(volumes, [batch(1, [10, 10], days=20)], growth=1)).kind is ObstacleKind.COPY_TOO_SLOW
+    grown = facts(volumes, [batch(1, [90, 90], days=9)], growth=3)
+    found = obstacle(grown)
+    assert (found.kind, found.subvolume) == (ObstacleKind.SOURCE_GROWTH, 1)
+    assert found.day == pytest.approx(20 / 3)
+    target = facts(
+        [subvolume(1, total=1000, free=900)], [batch(1, [100], days=0)], target=part(101), growth=1, retain=9
+    )
+    found = obstacle(target)
+    assert found.kind is ObstacleKind.TARGET_GROWTH
+    for kind in ObstacleKind:
+        assert obstacle_words(Obstacle(kind=kind, day=3, batch=2, subvolume=1), 0.0)
+
+
+def test_a_batch_waits_where_growth_would_fill_the_target_before_a_brick_joins() -> None:
+    # Both batches fit on day 1, but with 2 a day not until brick 1 joins; batch 2 waits for that.
+    site = facts(
+        [subvolume(1, free=60), subvolume(2, total=200, free=160)],
+        [batch(1, [38, 38], days=1), batch(2, [2, 2], days=1)],
+        target=part(84),
+        growth=0.5,
+        retain=8,
+        drain=0.1,
+        handover=2,
+    )
+    found = outcome(site)
+    assert found.obstacle is None
+    assert Replay(site, found).run().worst == []
+
+
+def test_remedies_are_enough_and_less_is_not() -> None:
+    volumes = [subvolume(1, total=100 * TIB, free=10 * TIB), subvolume(2, total=100 * TIB, free=10 * TIB)]
+    one = replace(
+        batch(1, [90 * TIB, 90 * TIB], files=[5000, 5000]),
+        old=(OldFiles(user="ada", size_bytes=70 * TIB), OldFiles(user="bob", size_bytes=50 * TIB)),
+    )
+    site = facts(volumes, [one], target=part(80 * TIB), target_inodes=8000)
+    found = remedies(site, (0,))
+    assert found.more_bytes is not None
+    assert found.more_inodes is not None
+    assert 100 * TIB <= found.more_bytes <= 101 * TIB
+    assert 2000 <= found.more_inodes <= 2100
+    assert is_possible(with_room(site, found.more_bytes, found.more_inodes), (0,))
+    # There are not the inodes either way.
+    assert (found.reap_bytes, found.reap_users, found.max_fill) == (None, (), None)
+    enough = replace(site, target_inodes_free=None)
+    found = remedies(enough, (0,))
+    assert (found.more_inodes, found.reap_users, found.reap_bytes) == (0, ("ada", "bob"), 120 * TIB)
+    assert not is_possible(without_old(enough, ["ada"]), (0,))
+    fuller = facts([subvolume(1)], [batch(1, [50])], target=part(60), max_fill=0.8)
+    assert remedies(fuller, (0,)).max_fill == 0.84
+    hopeless = facts([subvolume(1)], [batch(1, [50], days=60)], growth=1)
+    assert remedies(hopeless, (0,)).more_bytes is None
+
+
+def test_orders_stand_side_by_side() -> None:
+    # The heaviest takes long and lies on no brick alone; the small one frees brick 1 at once.
+    volumes = [subvolume(1, free=90), subvolume(2, free=0)]
+    batches = [batch(1, [0, 90], days=50), batch(2, [10, 10], days=1)]
+    site = facts(volumes, batches, max_fill=0.9, retain=1)
+    schedule = make_schedule(site)
+    assert [one.order for one in schedule.orders] == list(ScheduleOrder)
+    planned, heaviest, soonest = (one.outcome for one in schedule.orders)
+    assert planned == heaviest
+    assert [step.batch for step in soonest.batches] == [2, 1]
+    assert (planned.done_day, soonest.done_day) == (52, 52)
+    first, sooner = planned.subvolumes[0].cleared_day, soonest.subvolumes[0].cleared_day
+    assert first is not None
+    assert sooner is not None
+    assert sooner < first
+    assert schedule.remedies is None
+    assert schedule.every_drain_order
+    assert schedule_problem(schedule, 0.0) is None
+    assert make_schedule(site) == schedule
+
+
+def test_what_if() -> None:
+    site = facts([subvolume(1), subvolume(2)], [batch(1, [50, 50], days=4)], target=part(200), growth=1, drain=0.5)
+    assert changed(site, Change.COPY_HALVED).batches[0].copy_days == 8
+    assert changed(site, Change.DRAIN_HALVED).drain_days_per_byte == 1
+    assert changed(site, Change.GROWTH_DOUBLED).growth_bytes_per_day == 2
+    assert not changed(site, Change.BRICKS_NOT_JOINED).bricks_join
+    schedule = make_schedule(site)
+    done = {one.change: one.done_day for one in schedule.what_if}
+    base = schedule.orders[0].outcome.done_day
+    assert base is not None
+    slower = done[Change.COPY_HALVED]
+    assert slower is not None
+    assert slower > base
+    assert done[Change.BRICKS_NOT_JOINED] == base
+
+
+def test_an_impossible_schedule_is_a_problem_of_the_plan() -> None:
+    schedule = make_schedule(facts([subvolume(1)], [batch(1, [50])], target=part(49)))
+    assert schedule.remedies is not None
+    assert schedule_problem(schedule, 20_000 * DAY_S) == (
+        "the bricks cannot be converted by this plan: on day 0 (2024-10-04) batch 1 lacks 1 B on the target, and nothing frees room there "
+        "any more"
+    )
+    assert schedule_problem(Schedule(problem="no bricks"), 0.0) is None
+
+
+def test_what_it_rests_on() -> None:
+    cost = TransferCost(s_per_file=0.1, s_per_byte=0.1, streams=1, basis="measured here")
+    rates = Rates(
+        copying=cost,
+        slower=SlowerInDrains(share=0.5, basis="half as much"),
+        drains=DrainCost(s_per_file=1.0, s_per_byte=1.0, basis="so many days"),
+        growth=Growth(),
+    )
+    plain = " / ".join(assumptions(facts([subvolume(1)], [batch(1, [5])]), rates, {}))
+    for words in (
+        "copying: measured here",
+        "read: half as much",
+        "drains: so many days",
+        "which is not known",
+        "limits nothing",
+        "counted as one",
+    ):
+        assert words in plain
+    site = facts([subvolume(1, free=1)], [batch(1, [5])], outside=[3], growth=5, max_fill=0.5, bricks_join=False)
+    measured = replace(rates, growth=Growth(bytes_per_day=5, basis="measured by ten looks"))
+    rich = " / ".join(assumptions(site, measured, {}))
+    for words in (
+        "5 B a day (measured by ten looks)",
+        "1 subvolume is fuller",
+        "3 B outside",
+        "are not given to the target",
+    ):
+        assert words in rich
+
+
+def test_how_storage_targets_are_filled_is_said() -> None:
+    rates = Rates(
+        copying=TransferCost(s_per_file=0.1, s_per_byte=0.1, streams=1, basis=""),
+        slower=SlowerInDrains(share=0.5, basis=""),
+        drains=DrainCost(s_per_file=1.0, s_per_byte=1.0, basis=""),
+        growth=Growth(basis="measured: users took away as much"),
+    )
+    site = facts([subvolume(1)], [batch(1, [5])], low=0)
+
+    def said(low: int, *parts: TargetPart) -> str:
+        return " / ".join(assumptions(replace(site, target=parts, target_low_bytes=low), rates, {}))
+
+    one = TargetPart(total_bytes=9, free_bytes=9)
+    assert "until the first is full" in said(0, one)
+    assert "users add nothing: measured" in said(0, one)
+    assert "less than 1.0 TiB free is passed over (BeeGFS's own default" in said(TIB, one)
+    passed = said(3 * TIB, one, replace(one, takes_new=False))
+    assert "1 storage target takes no new files now" in passed
+    assert "less than 3.0 TiB free is passed over (as it does already)" in passed
+
+
+def test_without_bricks_or_batches_there_is_nothing_to_schedule() -> None:
+    with pytest.raises(ValueError, match="bricks and batches"):
+        make_schedule(facts([], [batch(1, [])]))

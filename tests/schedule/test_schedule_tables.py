@@ -1,0 +1,89 @@
+"""The conversion schedule as people see it."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from migrator.core.units import DAY_S, TIB
+from migrator.plan.model import TransferCost
+from migrator.plan.rules_forecast import Growth
+from migrator.render.document import Document, Paragraph, Section
+from migrator.render.terminal import print_document
+from migrator.schedule.model import Schedule
+from migrator.schedule.rules import Rates, assumptions, day_words, make_schedule
+from migrator.schedule.rules_drains import SlowerInDrains, assumed_drain_cost
+from migrator.schedule.view import schedule_blocks
+from tests.support.schedules import batch, facts, field_example, subvolume
+
+GOLDEN = Path(__file__).parents[1] / "fixtures" / "schedules"
+BEGINS_AT_S = 20_000 * DAY_S
+COST = TransferCost(s_per_file=0.0, s_per_byte=1e-9, streams=1, basis="measured here: 1 GB/s")
+
+RATES = Rates(
+    copying=COST,
+    slower=SlowerInDrains(share=0.4, basis="measured here, 40%"),
+    drains=assumed_drain_cost(),
+    growth=Growth(),
+)
+
+
+def field_schedule(target_bytes: int) -> Schedule:
+    site = field_example(target_bytes)
+    return make_schedule(site, assumptions=assumptions(site, RATES, {}))
+
+
+def shown(schedule: Schedule, width: int = 132) -> str:
+    stream = io.StringIO()
+    section = Section(title="When bricks can be cleared", blocks=tuple(schedule_blocks(schedule, BEGINS_AT_S)))
+    print_document(Console(file=stream, width=width), Document(title="t", subtitle="", sections=(section,)))
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
+@pytest.mark.parametrize(("name", "target_bytes"), [("possible", 85 * TIB), ("impossible", 60 * TIB)])
+def test_the_field_example(name: str, target_bytes: int) -> None:
+    assert shown(field_schedule(target_bytes)) == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_it_fits_the_terminal(width: int) -> None:
+    assert all(len(line) <= width for line in shown(field_schedule(60 * TIB), width).splitlines())
+
+
+def test_why_there_is_none() -> None:
+    assert list(schedule_blocks(Schedule(problem="the catalog does not tell"), BEGINS_AT_S)) == [
+        Paragraph(text="There is no schedule: the catalog does not tell.")
+    ]
+
+
+def test_what_nothing_can_mend_is_said() -> None:
+    hopeless = make_schedule(facts([subvolume(1)], [batch(1, [50], days=60)], growth=1))
+    assert "Neither more room on the target nor less to copy" in shown(hopeless)
+
+
+def test_another_order_is_a_way() -> None:
+    # Batch 1 fits only when brick 1 has joined the target, which batch 2 makes possible.
+    volumes = [subvolume(1, free=10), subvolume(2, free=10)]
+    batches = [batch(1, [50, 50], days=1), batch(2, [40, 40], days=1)]
+    site = facts(volumes, batches, target=field_example(90).target)
+    text = shown(make_schedule(site))
+    assert "Impossible, with drains in every order" in text
+    assert "the batches in another order (bricks free soonest)" in text
+
+
+def test_every_day_has_its_date() -> None:
+    text = shown(field_schedule(85 * TIB))
+    # 37.4 days after the fourth of October.
+    assert "37.4, 2024-11-10" in text
+    assert "The source is empty on day 162.4, 2025-03-15." in text
+    assert " on day 22 (2024-10-26) batch 5 lacks" in " ".join(shown(field_schedule(85 * TIB), 300).split())
+    assert day_words(10.0**9, BEGINS_AT_S) == "1000000000.0"
+
+
+def test_that_nothing_is_known_of_growth_is_an_alert() -> None:
+    schedule = field_schedule(85 * TIB)
+    unknown = "It is not known what users add meanwhile"
+    assert unknown in shown(schedule)
+    assert unknown not in shown(replace(schedule, growth_basis="[capacity] growth"))

@@ -1,0 +1,429 @@
+"""`init` on real directories, file systems and a real ledger."""
+
+import json
+import os
+import stat
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from msgspec.structs import replace as change
+
+from migrator.cli.main import main
+from migrator.core.errors import MigratorError, Refused, UsageError
+from migrator.core.events import EventKind
+from migrator.fs.model import SENTINEL_NAME
+from migrator.fs.reading import PosixSource
+from migrator.fs.writing import MountedTarget
+from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.site.config import Site
+from migrator.site.init import (
+    InitRequest,
+    InitResult,
+    draft_site,
+    leave_sentinel,
+    make_state_directory,
+    record_site,
+    write_site_file,
+)
+from migrator.site.load import load_site
+from migrator.site.rules_guards import mount_problems
+from tests.support.xfs import XfsMount
+
+SENTINEL = os.fsdecode(SENTINEL_NAME)
+
+
+class FixedClock:
+    def now_s(self) -> float:
+        return 1000.0
+
+    def monotonic_s(self) -> float:
+        return 0.0
+
+    async def sleep(self, duration_s: float) -> None:
+        raise AssertionError(duration_s)
+
+
+def make_site(directory: Path, *, source: Path | None = None, target: Path | None = None, path: str = "") -> Site:
+    source, target = source or directory / "source", target or directory / "target"
+    source.mkdir(exist_ok=True)
+    target.mkdir(exist_ok=True)
+    (source / "home" / "ann").mkdir(parents=True, exist_ok=True)
+    file = directory / "site.toml"
+    file.write_text(
+        f'[site]\nname = "one"\n[source]\nkind = "posix"\nmount = "{source}"\n'
+        f'[target]\nkind = "posix"\nmount = "{target}"\npath = "{path}"\n[users]\ntrees = ["home/*"]\n',
+        encoding="utf-8",
+    )
+    return load_site(file)
+
+
+@contextmanager
+def ledger_of(site: Site) -> Iterator[Ledger]:
+    make_state_directory(site)
+    with open_ledger(site.ledger_file, create=True) as ledger:
+        yield ledger
+
+
+def init(site: Site, site_id: str = "site-0001") -> InitResult:
+    source, target = PosixSource(os.fsencode(site.source.mount)), MountedTarget(os.fsencode(site.target.root))
+    try:
+        with ledger_of(site) as ledger:
+            return record_site(
+                site, source=source, target=target, ledger=ledger, clock=FixedClock(), new_site_id=lambda: site_id
+            )
+    finally:
+        source.close()
+        target.close()
+
+
+def sentinels(site: Site) -> tuple[str, str]:
+    return (
+        (site.source.mount / SENTINEL).read_text(encoding="ascii").strip(),
+        (site.target.root / SENTINEL).read_text(encoding="ascii").strip(),
+    )
+
+
+def test_both_file_systems_are_recorded_and_marked(tmp_path: Path) -> None:
+    site = make_site(tmp_path, path="archive/new")
+    result = init(site)
+    assert result.created
+    assert sentinels(site) == ("site-0001", "site-0001")
+    for root in (site.source.mount, site.target.root):
+        facts = (root / SENTINEL).lstat()
+        assert stat.S_ISREG(facts.st_mode)
+        assert stat.S_IMODE(facts.st_mode) == 0o600
+    assert stat.S_IMODE(site.site.state_dir.stat().st_mode) == 0o700
+    with ledger_of(site) as ledger:
+        record = ledger.site.read()
+        assert record is not None
+        assert record.site_id == "site-0001"
+        source = PosixSource(os.fsencode(site.source.mount))
+        assert mount_problems(record.source, source.identity()) == ()
+        assert record.source.sentinel == record.target.sentinel == "site-0001"
+        assert [event.kind for event in ledger.events.latest(10)] == [EventKind.SITE_CREATED]
+
+
+def test_called_again_it_changes_nothing(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    first = init(site)
+    again = init(site, "site-0002")
+    assert again == replace(first, created=False, done=())
+    assert sentinels(site) == ("site-0001", "site-0001")
+    with ledger_of(site) as ledger:
+        assert len(ledger.events.latest(10)) == 1
+
+
+def test_a_crash_between_ledger_and_sentinels_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = make_site(tmp_path)
+
+    class Killed(Exception):
+        pass
+
+    def killed(root: bytes, site_id: str) -> None:
+        raise Killed
+
+    for _ in range(2):
+        with monkeypatch.context() as patched:
+            patched.setattr("migrator.site.init.leave_sentinel", killed)
+            with pytest.raises(Killed):
+                init(site)
+        assert not (site.target.root / SENTINEL).exists()
+    result = init(site, "site-0002")
+    assert (result.site_id, result.created) == ("site-0001", False)
+    assert sentinels(site) == ("site-0001", "site-0001")
+
+
+@pytest.mark.parametrize("left", [b"", b"site-00"])
+def test_a_sentinel_that_a_crash_left_half_written_is_completed(tmp_path: Path, left: bytes) -> None:
+    site = make_site(tmp_path)
+    init(site)
+    for root in (site.source.mount, site.target.root):
+        (root / SENTINEL).write_bytes(left)
+    assert set(init(site).done) >= {"left the sentinel on the target", "left the sentinel on the source"}
+    assert sentinels(site) == ("site-0001", "site-0001")
+
+
+def test_a_target_of_another_migration_is_refused_and_stays_untouched(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    leave_sentinel(os.fsencode(site.target.root), "site-other")
+    with pytest.raises(Refused) as caught:
+        init(site)
+    assert "belongs to another migration" in caught.value.message
+    assert "site-other" in caught.value.message
+    assert (site.target.root / SENTINEL).read_text(encoding="ascii") == "site-other\n"
+    assert not (site.source.mount / SENTINEL).exists()
+    with ledger_of(site) as ledger:
+        assert ledger.site.read() is None
+
+
+def test_a_source_of_another_migration_is_known_by_its_sentinel(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    leave_sentinel(os.fsencode(site.source.mount), "site-other")
+    for _ in range(2):
+        result = init(site)
+        assert result.source.sentinel == "site-other"
+        assert "another migration" in result.notes[0]
+    assert sentinels(site) == ("site-other", "site-0001")
+
+
+def swap_source(site: Site) -> None:
+    site.source.mount.rename(site.source.mount.with_name("away"))
+    site.source.mount.mkdir()
+
+
+def test_an_empty_directory_in_place_of_the_source_is_refused(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    swap_source(site)
+    with pytest.raises(Refused, match="the source is empty"):
+        init(site)
+    assert not (site.target.root / SENTINEL).exists()
+
+
+def test_an_empty_directory_in_place_of_the_recorded_source_is_never_recorded(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    first = init(site)
+    swap_source(site)
+    with pytest.raises(Refused, match="another inode number of the root"):
+        init(site)
+    assert not (site.source.mount / SENTINEL).exists()
+    with ledger_of(site) as ledger:
+        record = ledger.site.read()
+        assert record is not None
+        assert record.source == first.source
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_missing_mount_point_is_refused(tmp_path: Path, side: str) -> None:
+    site = make_site(tmp_path)
+    moved = site.source.mount if side == "source" else site.target.mount
+    moved.rename(moved.with_name("away"))
+    with pytest.raises(Refused, match=f"the {side} cannot be read"):
+        init(site)
+
+
+def test_a_source_of_kind_gluster_that_is_not_mounted_is_refused(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    site = change(site, source=change(site.source, kind="gluster", volume="vol1"))
+    with pytest.raises(Refused, match="the source is no gluster file system but"):
+        init(site)
+
+
+def test_a_symlink_in_place_of_the_sentinel_is_not_followed(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    outside = tmp_path / "outside"
+    (site.target.root / SENTINEL).symlink_to(outside)
+    with pytest.raises(MigratorError, match="the target cannot be written"):
+        init(site)
+    assert not outside.exists()
+
+
+@pytest.mark.needs_root
+def test_a_read_only_source_is_recorded_without_a_sentinel(scratch: Path, xfs_source: XfsMount) -> None:
+    site = make_site(scratch, source=xfs_source.path)
+    xfs_source.remount("ro")
+    for _ in range(2):
+        result = init(site)
+        assert result.source.sentinel is None
+        assert "without a sentinel" in result.notes[0]
+    with ledger_of(site) as ledger:
+        record = ledger.site.read()
+        assert record is not None
+        assert record.source.sentinel is None
+        assert record.source.device is not None
+
+
+@pytest.mark.needs_root
+def test_a_read_only_target_is_refused_with_the_reason(scratch: Path, xfs_source: XfsMount) -> None:
+    site = make_site(scratch, target=xfs_source.path)
+    xfs_source.remount("ro")
+    with pytest.raises(MigratorError) as caught:
+        init(site)
+    assert "Read-only file system" in caught.value.message
+
+
+@pytest.mark.needs_root
+def test_a_file_system_that_moved_to_another_device_is_recorded_anew_by_its_sentinel(
+    scratch: Path, make_xfs: Callable[[], XfsMount]
+) -> None:
+    first, second = make_xfs(), make_xfs()
+    site = make_site(scratch, target=first.path)
+    recorded = init(site)
+    # The same place in the tree, another device, and the right sentinel: as after a restore or a reboot.
+    leave_sentinel(second.root, recorded.site_id)
+    subprocess.run(["mount", "--bind", second.path, first.path], check=True)
+    try:
+        again = init(site)
+        assert again.target.device != recorded.target.device
+        assert "recorded both file systems anew" in again.done
+    finally:
+        subprocess.run(["umount", first.path], check=True)
+
+
+@pytest.mark.needs_root
+def test_one_directory_that_is_mounted_twice_is_refused(scratch: Path, xfs_source: XfsMount) -> None:
+    other = scratch / "other"
+    other.mkdir()
+    subprocess.run(["mount", "--bind", xfs_source.path, other], check=True)
+    try:
+        with pytest.raises(Refused, match="mounted twice"):
+            init(make_site(scratch, source=xfs_source.path, target=other))
+    finally:
+        subprocess.run(["umount", other], check=True)
+
+
+def test_site_toml_is_written_once(tmp_path: Path) -> None:
+    for name in ("source", "target"):
+        (tmp_path / name).mkdir()
+    file = tmp_path / "site.toml"
+    draft = draft_site(
+        InitRequest(source_mount=tmp_path / "source", target_mount=tmp_path / "target", trees=("users/*",)), []
+    )
+    write_site_file(file, draft)
+    site = load_site(file)
+    assert (site.source.mount, site.target.root) == (tmp_path / "source", tmp_path / "target")
+    assert site.users.trees == ("users/*",)
+    before = file.read_bytes()
+    with pytest.raises(UsageError, match="does not overwrite"):
+        write_site_file(file, draft)
+    assert file.read_bytes() == before
+
+
+def test_a_draft_with_the_target_in_the_source_is_not_written(tmp_path: Path) -> None:
+    draft = draft_site(InitRequest(source_mount=tmp_path, target_mount=tmp_path / "target"), [])
+    with pytest.raises(UsageError, match="the target lies inside the source"):
+        write_site_file(tmp_path / "site.toml", draft)
+    assert not (tmp_path / "site.toml").exists()
+
+
+def sides(directory: Path) -> tuple[Path, Path]:
+    source, target = directory / "source", directory / "target"
+    (source / "home" / "ann").mkdir(parents=True)
+    target.mkdir()
+    return source, target
+
+
+def call_init(site_file: Path, *options: str) -> Result:
+    return CliRunner().invoke(main, ["--site", str(site_file), "init", *options])
+
+
+def everything(directory: Path) -> list[Path]:
+    return sorted(directory.rglob("*"))
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_state_directory_on_either_side_is_refused_and_nothing_is_written(tmp_path: Path, side: str) -> None:
+    source, target = sides(tmp_path)
+    (tmp_path / "alias").symlink_to(tmp_path / side)
+    before = everything(tmp_path)
+    named = ("--source-mount", str(source), "--target-mount", str(target))
+    for state in (tmp_path / side / "st", tmp_path / "alias" / "st", tmp_path / side):
+        done = call_init(tmp_path / "site.toml", *named, "--state-dir", str(state))
+        assert done.exit_code == 2, done.output
+        assert f"state_dir {os.path.realpath(state)} lies on the {side}" in done.output
+        assert everything(tmp_path) == before
+
+
+def test_a_site_file_on_the_source_is_refused_because_its_plans_lie_beside_it(tmp_path: Path) -> None:
+    source, target = sides(tmp_path)
+    before = everything(tmp_path)
+    named = ("--source-mount", str(source), "--target-mount", str(target), "--state-dir", str(tmp_path / "state"))
+    done = call_init(source / "site.toml", *named)
+    assert done.exit_code == 2, done.output
+    assert "plans_dir" in done.output
+    assert everything(tmp_path) == before
+
+
+def test_a_site_file_that_names_a_state_directory_on_the_source_is_refused(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    text = site.file.read_text(encoding="utf-8")
+    site.file.write_text(text.replace('name = "one"', 'name = "one"\nstate_dir = "source/st"'), encoding="utf-8")
+    before = everything(tmp_path)
+    assert call_init(site.file).exit_code == 2
+    assert everything(tmp_path) == before
+
+
+def test_a_refused_init_leaves_nothing(tmp_path: Path) -> None:
+    source, target = sides(tmp_path)
+    named = ("--source-mount", str(source), "--target-mount", str(target))
+    leave_sentinel(os.fsencode(target), "site-other")
+    before = everything(tmp_path)
+    done = call_init(tmp_path / "site.toml", *named)
+    assert done.exit_code == 4, done.output
+    assert "belongs to another migration" in done.output
+    assert everything(tmp_path) == before
+    (target / SENTINEL).unlink()
+    (source / "home" / "ann").rmdir()
+    (source / "home").rmdir()
+    before = everything(tmp_path)
+    done = call_init(tmp_path / "site.toml", *named)
+    assert done.exit_code == 4, done.output
+    assert "the source is empty" in done.output
+    assert everything(tmp_path) == before
+    (source / "home").mkdir()
+    assert call_init(tmp_path / "site.toml", *named).exit_code == 0
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_path_below_the_target_is_made_only_on_the_file_system_that_it_belongs_to(
+    tmp_path: Path, *, there: bool
+) -> None:
+    site = make_site(tmp_path, path="archive/new")
+    text = site.file.read_text(encoding="utf-8")
+    if there:
+        site.file.write_text(
+            text.replace(f'"posix"\nmount = "{tmp_path}/target"', f'"beegfs"\nmount = "{tmp_path}/target"')
+        )
+    else:
+        site.target.mount.rmdir()
+    before = everything(tmp_path)
+    done = call_init(site.file)
+    assert done.exit_code == 4, done.output
+    assert ("is no beegfs file system" if there else "is no directory") in done.output
+    assert everything(tmp_path) == before
+
+
+def test_a_volume_that_is_named_and_not_mounted_is_refused(tmp_path: Path) -> None:
+    source, target = sides(tmp_path)
+    named = ("--source-mount", str(source), "--target-mount", str(target), "--volume", "vol1")
+    done = call_init(tmp_path / "site.toml", *named)
+    assert done.exit_code == 2, done.output
+    assert "no GlusterFS volume is mounted there" in done.output
+    assert not (tmp_path / "site.toml").exists()
+
+
+def test_plain_directories_on_one_file_system_are_told(tmp_path: Path) -> None:
+    source, target = sides(tmp_path)
+    done = call_init(tmp_path / "site.toml", "--source-mount", str(source), "--target-mount", str(target), "--json")
+    assert done.exit_code == 0, done.output
+    notes = json.loads(done.stdout)["notes"]
+    assert [note.partition(":")[0] for note in notes[:2]] == [
+        "the source is no mount point",
+        "the target is no mount point",
+    ]
+    assert "on one file system" in notes[2]
+
+
+@pytest.mark.needs_root
+def test_two_file_systems_get_no_notes(scratch: Path, make_xfs: Callable[[], XfsMount]) -> None:
+    source, target = make_xfs(), make_xfs()
+    (source.path / "home" / "ann").mkdir(parents=True)
+    named = ("--source-mount", str(source.path), "--target-mount", str(target.path))
+    done = call_init(scratch / "site.toml", *named, "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["notes"] == []
+
+
+@pytest.mark.needs_root
+def test_a_read_only_target_is_refused_before_anything_is_written(scratch: Path, xfs_source: XfsMount) -> None:
+    source, _ = sides(scratch)
+    xfs_source.remount("ro")
+    before = everything(scratch)
+    done = call_init(scratch / "site.toml", "--source-mount", str(source), "--target-mount", str(xfs_source.path))
+    assert done.exit_code == 1, done.output
+    assert "Read-only file system" in done.output
+    assert everything(scratch) == before

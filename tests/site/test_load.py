@@ -1,0 +1,380 @@
+"""Reading site.toml."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator.core.errors import ExitCode, UsageError
+from migrator.core.windows import Window
+from migrator.reap.model import ReapAction, ReapRule
+from migrator.site.config import SECTIONS, HostSection, Section, Site
+from migrator.site.load import load_site, parse_site
+
+FILE = Path("/etc/migrator/site.toml")
+
+MINIMAL = """\
+[site]
+name = "one"
+[source]
+kind = "posix"
+mount = "/mnt/source"
+[target]
+kind = "posix"
+mount = "/mnt/target"
+[users]
+trees = ["home/*"]
+"""
+
+
+def mistakes_of(text: str) -> list[str]:
+    with pytest.raises(UsageError) as caught:
+        parse_site(text, FILE)
+    assert caught.value.exit_code is ExitCode.USAGE
+    head, *listed = caught.value.message.split("\n")
+    assert head.startswith(str(FILE))
+    return [line.strip() for line in listed]
+
+
+def test_the_least_that_is_needed() -> None:
+    site = parse_site(MINIMAL, FILE)
+    assert site.site.state_dir == Path("/etc/migrator/state")
+    assert site.site.plans_dir == Path("/etc/migrator/plans")
+    assert site.site.hooks_dir == Path("/etc/migrator/hooks")
+    assert site.source.via == "auto"
+
+
+def test_everything_that_can_be_said() -> None:
+    site = parse_site(
+        """
+[site]
+name = "gl-to-beegfs"
+state_dir = "/var/lib/migrator"
+plans_dir = "p"
+hooks_dir = "../hooks"
+[source]
+kind = "gluster"
+volume = "vol1"
+mount = "/mnt/gl"
+via = "mount"
+gluster = "/usr/local/sbin/gluster-of-gl1"
+[source.hosts."gl1"]
+ssh = "root@gl1"
+target = "/mnt/beegfs"
+options = ["-p", "2222"]
+[source.hosts.gl2]
+[target]
+kind = "beegfs"
+mount = "/mnt/beegfs"
+path = "archive/"
+inodes_free = 1000
+[users]
+trees = ["home/*", "projects/*/*"]
+map = "users.csv"
+exclude = ["home/lost+found"]
+[batch]
+max_bytes = "10TB"
+max_files = 5
+max_users = 3
+[transfer]
+engine = "rsync"
+jobs = 8
+chunk_size = "1GiB"
+chunk_files = 100
+bwlimit = "1GB/s"
+stall_timeout = "1h"
+sample_interval = "500ms"
+reserve = 0
+max_delta_passes = 3
+trash_keep = "7d"
+max_shrink = "25%"
+windows = ["Mon-Fri 19:00-07:00", "Sat,Sun 00:00-24:00"]
+[reap]
+older_than = "2y"
+smaller_than = "16KiB"
+action = "archive"
+[cutover]
+switch = "symlink"
+link = "/home/{user}"
+retain = "60d"
+max_freeze = "2h"
+[verify]
+digest = "blake2b"
+sample = "5%"
+workers = 2
+[capacity]
+max_fill = 0.85
+growth = "1TiB/w"
+[governor]
+max_latency = "20ms"
+max_load = 16
+""",
+        FILE,
+    )
+    assert site.target.root == Path("/mnt/beegfs/archive")
+    assert site.site.hooks_dir == Path("/etc/migrator/../hooks")
+    assert site.users.map == Path("/etc/migrator/users.csv")
+    assert site.source.hosts == (
+        HostSection(name="gl1", ssh="root@gl1", target=Path("/mnt/beegfs"), options=("-p", "2222")),
+        HostSection(name="gl2"),
+    )
+    assert site.batch.max_bytes == 10**13
+    assert site.transfer.bwlimit_bytes_per_s == 10**9
+    assert site.transfer.stall_timeout_s == 3600
+    assert (site.transfer.trash_keep_s, site.transfer.max_shrink) == (7 * 86400, 0.25)
+    assert site.transfer.windows == (
+        Window(days=(0, 1, 2, 3, 4), start_minute=19 * 60, end_minute=7 * 60),
+        Window(days=(5, 6), start_minute=0, end_minute=24 * 60),
+    )
+    assert site.reap.older_than_s == 2 * 365 * 86400
+    assert site.cutover.max_freeze_s == 7200
+    assert site.transfer.max_delta_passes == 3
+    assert site.verify.sample == 0.05
+    assert site.governor.max_latency_s == 0.02
+
+
+def test_windows_may_be_tables_with_limits_of_their_own_and_texts_beside_them() -> None:
+    windows = (
+        Window(days=(0, 1, 2, 3, 4), start_minute=19 * 60, end_minute=7 * 60),
+        Window(days=(5, 6), start_minute=0, end_minute=1440, jobs=2, bwlimit_bytes_per_s=50 * 1024**2),
+    )
+    as_tables = """
+[[transfer.windows]]
+when = "Mon-Fri 19:00-07:00"
+[[transfer.windows]]
+when = "Sat,Sun 00:00-24:00"
+jobs = 2
+bwlimit = "50MiB/s"
+"""
+    inline = """
+[transfer]
+windows = ["Mon-Fri 19:00-07:00", { when = "Sat,Sun 00:00-24:00", jobs = 2, bwlimit = "50MiB/s" }]
+"""
+    for text in (as_tables, inline):
+        assert parse_site(MINIMAL + text, FILE).transfer.windows == windows
+
+
+@pytest.mark.parametrize(
+    ("window", "said"),
+    [
+        ("{ jobs = 2 }", "missing required field `when`"),
+        ('{ when = "Mon 07:00-08:00", job = 2 }', "unknown field `job`"),
+        ('{ when = "Mon 07:00-08:00", jobs = 0 }', "expected a whole number >= 1 at [0].jobs"),
+        ('{ when = "Mon 07:00-08:00", bwlimit = 0 }', "the least is 1 byte per second"),
+        ('{ when = "Mon 7-8" }', "is no window"),
+        ("7", "expected text in quotes or a table, got a whole number"),
+    ],
+)
+def test_a_window_that_is_none_is_told_with_its_line(window: str, said: str) -> None:
+    (mistake,) = mistakes_of(MINIMAL + f"[transfer]\nwindows = [{window}]\n")
+    assert mistake.startswith("line 12: [transfer] windows: ")
+    assert said in mistake
+
+
+def test_the_windows_of_drains_have_no_limits() -> None:
+    (mistake,) = mistakes_of(MINIMAL + '[drain]\nwindows = [{ when = "Mon 07:00-08:00", jobs = 2 }]\n')
+    assert "expected text in quotes, got a table" in mistake
+
+
+def test_all_mistakes_are_told_at_once_in_order_of_their_lines() -> None:
+    text = (
+        MINIMAL.replace("name", "nam").replace('"home/*"', "3") + '[transfer]\nchunk_size = "10GX"\njbos = 3\n[foo]\n'
+    )
+    mistakes = mistakes_of(text)
+    assert [mistake.split(":")[0] for mistake in mistakes] == ["line 2", "line 10", "line 12", "line 13", "line 14"]
+    assert mistakes[0] == "line 2: unknown key nam in [site]; did you mean name?"
+    assert "expected text in quotes, got a whole number at [0]" in mistakes[1]
+    assert 'unknown size unit "GX"' in mistakes[2]
+    assert mistakes[3] == "line 13: unknown key jbos in [transfer]; did you mean jobs?"
+    assert mistakes[4] == "line 14: unknown section [foo]"
+
+
+@pytest.mark.parametrize(
+    ("replaced", "by", "said"),
+    [
+        ('kind = "posix"\nmount = "/mnt/source"', 'kind = "gluster"\nmount = "/mnt/source"', "line 4: [source] volume is missing"),
+        ('kind = "posix"\nmount = "/mnt/t', 'kind = "beegsf"\nmount = "/mnt/t', 'line 7: [target] kind: "beegsf" is no choice; valid: "beegfs", "posix"; did you mean "beegfs"?'),
+        ("[users]", "[user]", "line 9: unknown section [user]; did you mean [users]?"),
+        ('trees = ["home/*"]', "", "line 9: [users] trees is missing"),
+        ('trees = ["home/*"]', "trees = []", "expected a list of length >= 1"),
+        ('trees = ["home/*"]', 'trees = "home/*"', "expected a list, got text in quotes"),
+        ('"home/*"', '"/home/*"', 'begins with "/"'),
+        ('"home/*"', '"home/../*"', 'holds an empty part, "." or ".."'),
+        ("[users]", "[governor]\nmax_load = nan\n[users]", "line 10: [governor] max_load: expected a number >= 0"),
+        ("[users]", "max_users = 3\n[users]", "line 9: unknown key max_users in [target]; it belongs in [batch]"),
+        ("[site]", "jobs = 4\n[site]", 'line 1: jobs stands outside every section; it belongs in [source.hosts."NAME"] or [transfer] or [slurm]'),
+        ('name = "one"', 'name = "a/b"', "is no name"),
+        ('name = "one"', 'name = ""', "must not be empty"),
+        ("[users]", "inodes_free = true\n[users]", "expected a whole number, got true or false"),
+        ("[users]", "inodes_free = -1\n[users]", "expected a whole number >= 0"),
+        ("[users]", "hosts = 3\n[users]", "unknown key hosts in [target]"),
+        ("[target]", "hosts = 3\n[target]", 'line 6: [source] hosts: write [source.hosts."NAME"] sections'),
+        ("[target]", '[source.hosts."gl1"]\nsshh = "x"\n[target]', "line 7: unknown key sshh in [source.hosts.gl1]; did you mean ssh?"),
+        ("[site]\nname", "site = 3\n[x]\nname", "line 1: site is a section: write [site] on a line of its own"),
+        ("[users]", "[transfer]\njobs = 2000\n[users]", "expected a whole number <= 1024"),
+        ("[users]", "[transfer]\nstall_timeout = 30\n[users]", "expected text in quotes, got a whole number"),
+        ("[users]", '[transfer]\nwindows = ["Mon-Fri 25:00-07:00"]\n[users]', "no such time of day: 25:00"),
+        ("[users]", '[transfer]\nwindows = ["Mon 07:00-07:00"]\n[users]', "it is empty"),
+        ("[users]", '[reap]\nolder_than = "1500ms"\n[users]', "no whole number of seconds"),
+        ("[users]", "[verify]\nsample = 1.5\n[users]", "no share between 0 and 1"),
+        ("[users]", "[verify]\nsample = 1979-05-27\n[users]", "got `date`"),
+        ('"/mnt/target"', '"/mnt/source/new"', "line 8: the target lies inside the source: /mnt/source/new is below /mnt/source"),
+        ('"/mnt/target"', '"/mnt"', "line 8: the source lies inside the target: /mnt/source is below /mnt"),
+        ('"/mnt/target"', '"/mnt/source/../source/"', "line 8: source and target are the same directory: /mnt/source"),
+        ('"/mnt/target"', '"/mnt"\npath = "source/x"', "line 8: the target lies inside the source"),
+    ],
+)  # fmt: skip
+def test_each_mistake_has_its_line_and_says_what_was_meant(replaced: str, by: str, said: str) -> None:
+    assert replaced in MINIMAL
+    assert any(said in mistake for mistake in mistakes_of(MINIMAL.replace(replaced, by, 1)))
+
+
+def test_beside_one_another_below_one_mount_is_no_nesting() -> None:
+    site = parse_site(MINIMAL.replace('"/mnt/target"', '"/mnt"\npath = "source2"'), FILE)
+    assert site.target.root == Path("/mnt/source2")
+
+
+def test_lines_are_right_beside_lists_over_several_lines_and_quoted_names() -> None:
+    text = MINIMAL.replace('["home/*"]', '[\n  "home/*",  # a = "b"\n]').replace("[users]\n", "[ users ]\n\n")
+    text += 'map = 1\n[source.hosts."gl.1"]\nssh = """\nx"""\njobs = 0\n[reap]\nusers.alice.by = 1\n'
+    assert [mistake.partition(": ")[0] for mistake in mistakes_of(text)] == [f"line {line}" for line in (14, 18, 20)]
+
+
+@pytest.mark.parametrize(
+    ("link", "says"),
+    [
+        ("/home/{user}", None),
+        ("/home/{user}/data-{user}", None),
+        ("/home/users", "{user} is missing"),
+        ("home/{user}", "not absolute"),
+        ("{user}", "not absolute"),
+        ("/home/../{user}", "empty component"),
+        ("/home/./{user}", "empty component"),
+        ("/home//{user}", "empty component"),
+        ("/home/{user}/", "empty component"),
+        ("/home/{tree}/{user}", "no field but"),
+        ("/home/{{user}}", "no field but"),
+        ("/ho\\nme/{user}", "cannot be shown"),
+    ],
+)
+def test_links(link: str, says: str | None) -> None:
+    text = f'{MINIMAL}[cutover]\nlink = "{link}"\n'
+    if says is None:
+        assert parse_site(text, FILE).cutover.link == link
+    else:
+        assert says in mistakes_of(text)[0]
+
+
+ODD_VALUES = ("-1", "1" * 400, "nan", "[{}]", "1979-05-27", '"a\\u0000b"', '"9999999999999y"', "{a = 1}")
+
+
+@pytest.mark.parametrize("value", ODD_VALUES)
+def test_no_value_of_any_key_ends_in_anything_but_mistakes(value: str) -> None:
+    """With Windows line ends too, a mistake has its line."""
+    for section in SECTIONS:
+        for key in section.keys:
+            mistakes = mistakes_of(f"{section.header}\r\n{key.name} = {value}\r\nzzz = 1\r\n")
+            assert any(mistake.startswith("line 3: unknown key zzz in [") for mistake in mistakes)
+
+
+def test_missing_sections_are_named() -> None:
+    assert mistakes_of("") == [f"section [{name}] is missing" for name in ("site", "source", "target", "users")]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("[site]\nname = 10GiB\n", 2), ('[site]\nname = "x', 2), ("[site\n", 1), ("[a]\nb = 1\nb = 2\n", 3)],
+)
+def test_what_is_no_toml_is_told_with_its_line(text: str, line: int) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_site(text, FILE)
+    assert f"is no valid TOML, line {line}: " in caught.value.message
+
+
+def test_no_site_file_says_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        load_site(tmp_path / "site.toml")
+    assert "there is no site file" in caught.value.message
+    assert "migrator init" in caught.value.hint
+
+
+def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read: Is a directory"):
+        load_site(tmp_path)
+    (tmp_path / "site.toml").write_bytes(b"name = '\xff'")
+    with pytest.raises(UsageError, match="not UTF-8"):
+        load_site(tmp_path / "site.toml")
+
+
+def test_a_target_that_reaches_the_source_through_a_symlink_is_inside_it(tmp_path: Path) -> None:
+    (tmp_path / "source" / "below").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "source")
+    (tmp_path / "site.toml").write_text(
+        MINIMAL.replace("/mnt/source", "source").replace("/mnt/target", "link/below"), encoding="utf-8"
+    )
+    with pytest.raises(UsageError, match="line 8: the target lies inside the source"):
+        load_site(tmp_path / "site.toml")
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.name)
+def test_defaults_are_valid_as_they_are_documented(section: Section) -> None:
+    minimal = parse_site(MINIMAL, FILE)
+    for key in section.keys:
+        if key.default_in_toml and not section.parent:
+            text = MINIMAL if section.header in MINIMAL else f"{MINIMAL}{section.header}\n"
+            text = text.replace(section.header, f"{section.header}\n{key.name} = {key.default_in_toml}")
+            default = getattr(getattr(minimal, section.name), key.field)
+            assert default == getattr(getattr(parse_site(text, FILE), section.name), key.field), key.name
+
+
+def test_a_site_is_what_the_rest_of_the_program_expects() -> None:
+    site = parse_site(MINIMAL, FILE)
+    assert isinstance(site, Site)
+    assert site.ledger_file == Path("/etc/migrator/state/ledger.db")
+
+
+def test_rules_of_single_users_are_filled_up_from_the_others() -> None:
+    text = (
+        MINIMAL
+        + """
+[reap]
+action = "archive"
+older_than = "1y"
+exclude = ["*.pem"]
+[reap.users."alice"]
+action = "list"
+smaller_than = "1KiB"
+exclude = []
+[reap.users."home/b"]
+smaller_than = "2KiB"
+"""
+    )
+    policy = parse_site(text, FILE).reap.policy
+    assert policy.rule == ReapRule(action=ReapAction.ARCHIVE, older_than_s=365 * 86400, exclude=("*.pem",))
+    assert policy.by_name == {
+        "alice": ReapRule(action=ReapAction.LIST, older_than_s=365 * 86400, smaller_than_bytes=1024),
+        "home/b": replace(policy.rule, smaller_than_bytes=2048),
+    }
+
+
+def test_nothing_is_reaped_unless_a_condition_says_so() -> None:
+    policy = parse_site(MINIMAL, FILE).reap.policy
+    assert not policy.rule.matches_anything
+    assert policy.rule.action is ReapAction.LIST
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ('[reap]\naction = "skip"\n', '[reap] action = "skip" needs older_than or smaller_than'),
+        ('[reap.users."alice"]\naction = "archive"\n', '[reap.users.alice] action = "archive" needs older_than'),
+        ('[reap]\nhidden = "yes"\n', "expected true or false, got text in quotes"),
+        ("[reap]\nhiden = true\n", "did you mean hidden"),
+        ("[reap]\nusers = 3\n", '[reap] users: write [reap.users."NAME"] sections'),
+    ],
+)
+def test_rules_that_cannot_be_are_told(more: str, sentence: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_site(MINIMAL + more, FILE)
+    assert sentence in caught.value.message
+    assert "has one mistake:" in caught.value.message

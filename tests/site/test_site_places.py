@@ -1,0 +1,118 @@
+"""Judging the places that a site names."""
+
+from dataclasses import replace
+
+import pytest
+
+from migrator.core.events import FindingStatus
+from migrator.fs.model import Mount, MountIdentity
+from migrator.site.rules_guards import (
+    check_catalog_trees,
+    check_globs,
+    check_places,
+    misplaced,
+    one_device_problem,
+    unmounted_problem,
+    unusable_source,
+)
+
+GLUSTER = MountIdentity(
+    filesystem="fuse.glusterfs", mounted_from="gl1:/vol1", device=None, fsid=None, root_ino=1, sentinel=None
+)
+LOCAL = MountIdentity(filesystem="ext4", mounted_from="/dev/sda1", device=1, fsid=1, root_ino=9, sentinel=None)
+MOUNTS = (
+    Mount(point=b"/", filesystem="ext4", source=b"/dev/sda1"),
+    Mount(point=b"/mnt/gl", filesystem="fuse.glusterfs", source=b"gl1:/vol1"),
+    Mount(point=b"/mnt/xfs", filesystem="xfs", source=b"/dev/sdb1"),
+)
+ROOTS = (("source", b"/mnt/gl"), ("target", b"/mnt/xfs/new"))
+
+
+@pytest.mark.parametrize(
+    ("key", "directory", "said"),
+    [
+        ("state_dir", b"/mnt/gl/state", "lies on the source"),
+        ("plans_dir", b"/mnt/gl", "[site] plans_dir /mnt/gl lies on the source"),
+        ("state_dir", b"/mnt/xfs/new/state", "lies on the target"),
+        ("state_dir", b"/mnt/xfs/newer", None),
+        ("state_dir", b"/mnt/glx", None),
+        ("state_dir", b"/mnt", None),
+    ],
+)
+def test_directories_of_the_program_lie_on_neither_side(key: str, directory: bytes, said: str | None) -> None:
+    problem = misplaced([("plans_dir", b"/elsewhere"), (key, directory)], ROOTS)
+    assert (problem is None) == (said is None)
+    assert said is None or (problem is not None and said in problem)
+
+
+def test_everything_lies_on_a_source_that_is_the_root_of_all() -> None:
+    assert misplaced([("state_dir", b"/var/state")], [("source", b"/")]) is not None
+
+
+@pytest.mark.parametrize(
+    ("kind", "root", "told"),
+    [
+        ("posix", b"/mnt/gone", True),
+        ("posix", b"/mnt/xfs/below", True),
+        ("posix", b"/mnt/xfs", False),
+        ("gluster", b"/mnt/gl", False),
+        ("gluster", b"/mnt/gl/below", False),
+        ("beegfs", b"/mnt/gone", False),
+    ],
+)
+def test_a_plain_directory_is_told(kind: str, root: bytes, told: bool) -> None:
+    assert (unmounted_problem("the source", kind, root, MOUNTS) is not None) == told
+
+
+def test_one_device_is_told_and_two_unknown_ones_are_not() -> None:
+    assert one_device_problem(LOCAL, replace(LOCAL, root_ino=10)) is not None
+    assert one_device_problem(LOCAL, replace(LOCAL, device=2)) is None
+    assert one_device_problem(GLUSTER, GLUSTER) is None
+
+
+def test_places_are_warnings() -> None:
+    sides = (("source", "posix", b"/mnt/gone"), ("target", "posix", b"/mnt/xfs"))
+    (finding,) = check_places(sides, MOUNTS, LOCAL, replace(LOCAL, device=2))
+    assert (finding.check, finding.status) == ("source place", FindingStatus.WARNING)
+    assert "mount it" in finding.fix
+    assert [finding.check for finding in check_places((), MOUNTS, LOCAL, LOCAL)] == ["target place"]
+    assert check_places(sides[1:], MOUNTS, LOCAL, None) == []
+
+
+def test_another_volume_than_the_one_that_is_mounted() -> None:
+    assert unusable_source("gluster", "vol1", GLUSTER) is None
+    assert unusable_source("gluster", "vol1", replace(GLUSTER, mounted_from="gl1:/vol1/below")) is None
+    assert unusable_source("posix", None, LOCAL) is None
+    finding = unusable_source("gluster", "vol2", GLUSTER)
+    assert finding is not None
+    assert finding.message == "[source] volume is vol2, but the mount is of vol1 (gl1:/vol1)"
+    assert "vol1" in finding.fix
+    assert finding.status is FindingStatus.FAILURE
+
+
+def test_a_source_that_is_not_mounted_is_to_be_mounted() -> None:
+    finding = unusable_source("gluster", "vol1", None)
+    assert finding is not None
+    assert finding.message == "not known: the source cannot be read"
+    finding = unusable_source("gluster", "vol1", LOCAL)
+    assert finding is not None
+    assert finding.message == "not known: the source is not mounted"
+    assert finding.fix == "mount the source first: volume vol1"
+
+
+def test_globs() -> None:
+    (finding,) = check_globs([("home/*", 3)], "", "", 3)
+    assert (finding.status, finding.message) == (FindingStatus.OK, "3 user trees")
+    (finding,) = check_globs([("home/*", 3), ("homes/*", 0)], "", "", 3)
+    assert finding.status is FindingStatus.FAILURE
+    assert "'homes/*' matches no directory" in finding.message
+    (finding,) = check_globs([("home/*", 3), ("home", 1)], "they overlap", "exclude one", 0)
+    assert (finding.status, finding.message, finding.fix) == (FindingStatus.FAILURE, "they overlap", "exclude one")
+
+
+def test_a_catalog_of_other_trees_is_told() -> None:
+    assert check_catalog_trees("c", (b"a", b"b"), (b"b", b"a")) is None
+    finding = check_catalog_trees("c", (b"a", b"gone"), (b"a", b"b", b"d", b"e", b"f"))
+    assert finding is not None
+    assert finding.message.endswith("it has not b, d, e, ...; it has besides gone")
+    assert "migrator scan" in finding.fix

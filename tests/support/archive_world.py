@@ -1,0 +1,240 @@
+"""A site in miniature for tests of archives: a source, a target, a ledger, and reap lists made by looking."""
+
+import asyncio
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from migrator.beegfs.tool import StorageTargets
+from migrator.core.entry import UserTree
+from migrator.fs.acl import GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
+from migrator.fs.reading import DIGEST_ALGORITHMS, PosixSource
+from migrator.fs.writing import MountedTarget
+from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.ledger.model import SiteRecord
+from migrator.reap.archive import ArchiveRequest, ArchivingWorld, ProvenArchives, archive_trees
+from migrator.reap.archives import TarArchives
+from migrator.reap.files import MemberReader, MountedArchiveFolders, MountedRestorer
+from migrator.reap.model import ArchiveLimits, ReapAction, ReapRow, Restored, TreeArchived
+from migrator.reap.ports import MemberSource
+from migrator.reap.restore import RestoreRequest, RestoringWorld, restore
+from tests.support.snapshots import names_of
+from tests.support.verify_world import RealClock, SilentProgress
+
+TREE = b"home/alice"
+ALGORITHM = "xxh3_128"
+
+HOSTILE = (
+    b"-rf",
+    b"--checkpoint=1",
+    b"new\nline",
+    b"\xff\xfe\x80",
+    b"n" * 255,
+    b" leading and trailing ",
+    b"glob*[a]?",
+    b"back\\slash\\n",
+    b"tab\tand\x01control",
+    "\u202ereversed".encode(),
+    b"100%=percent",
+    b"/".join([b"d" * 120] * 12),
+)
+"""Names that are no trouble for who takes names as bytes."""
+
+ACL = build_acl(
+    (
+        AclEntry(tag=USER_OBJ, id=0, permissions=6),
+        AclEntry(tag=USER, id=1234, permissions=4),
+        AclEntry(tag=GROUP_OBJ, id=0, permissions=4),
+        AclEntry(tag=GROUP, id=4321, permissions=6),
+        AclEntry(tag=MASK, id=0, permissions=6),
+        AclEntry(tag=OTHER, id=0, permissions=0),
+    )
+)
+CAPABILITY = struct.pack("<IIIII", 0x02000001, 1 << 10, 0, 0, 0)
+
+
+def write(
+    path: Path | bytes, content: bytes = b"content", *, mode: int = 0o640, mtime_ns: int = 1_400_000_000_123_456_789
+) -> bytes:
+    """A file with its times set, in directories that are made."""
+    name = os.fsencode(path)
+    os.makedirs(os.path.dirname(name), exist_ok=True)
+    with open(name, "wb") as file:
+        file.write(content)
+    os.chown(name, 1001, 1002)
+    os.chmod(name, mode)  # noqa: PTH101 (the path is bytes)
+    os.utime(name, ns=(mtime_ns + 1_000_000_007, mtime_ns))
+    return name
+
+
+def make_odd_tree(tree: bytes) -> None:
+    """Everything that an archive can hold, under every kind of name."""
+    for number, name in enumerate(HOSTILE):
+        write(tree + b"/odd/" + name, b"%d" % number, mtime_ns=1_300_000_000_000_000_001 + number)
+    write(tree + b"/empty", b"")
+    write(tree + b"/before-1970", mtime_ns=-1_500_000_000)
+    write(tree + b"/setuid", mode=0o4755)
+    write(tree + b"/large", os.urandom(700_000))
+    sparse = write(tree + b"/sparse")
+    with open(sparse, "r+b") as file:
+        file.truncate(5_000_000)
+        file.seek(3_000_000)
+        file.write(b"in the middle")
+    os.utime(sparse, ns=(5, 6))
+    attributes = write(tree + b"/attributes")
+    os.setxattr(attributes, b"user.plain", b"value")
+    os.setxattr(attributes, b"user.a=b%3Dc", b"\0\xff\n=binary")
+    os.setxattr(attributes, b"user.empty", b"")
+    os.setxattr(attributes, b"security.capability", CAPABILITY)
+    acl = write(tree + b"/acl")
+    os.setxattr(acl, b"system.posix_acl_access", ACL)
+    os.utime(acl, ns=(1, 2))
+    first = write(tree + b"/links/first", b"of two names")
+    os.link(first, tree + b"/links/second")
+    os.symlink(b"../" + b"t" * 150, tree + b"/links/long symlink")  # noqa: PTH211 (the path is bytes)
+    os.symlink(b"\xff dangling", tree + b"/links/symlink")  # noqa: PTH211 (the path is bytes)
+    os.utime(tree + b"/links/symlink", ns=(7, 8), follow_symlinks=False)
+    os.lchown(tree + b"/links/symlink", 1001, 1002)
+    os.mkfifo(tree + b"/fifo", 0o600)
+
+
+@dataclass
+class World:
+    source_path: Path
+    target_path: Path
+    ledger: Ledger
+    source: PosixSource
+    target: MountedTarget
+    progress: SilentProgress = field(default_factory=SilentProgress)
+    members: MemberSource | None = None
+    storage: StorageTargets | None = None
+    frame_bytes: int = 64 * 1024
+
+    @property
+    def tree(self) -> bytes:
+        return os.fsencode(self.source_path) + b"/" + TREE
+
+    @property
+    def copy(self) -> bytes:
+        return os.fsencode(self.target_path) + b"/" + TREE
+
+    @property
+    def archives(self) -> Path:
+        return Path(os.fsdecode(self.copy)) / ".migrator-archive"
+
+    @property
+    def folders(self) -> MountedArchiveFolders:
+        return MountedArchiveFolders(os.fsencode(self.target_path))
+
+    @property
+    def format(self) -> TarArchives:
+        return TarArchives(DIGEST_ALGORITHMS, algorithm=ALGORITHM, frame_bytes=self.frame_bytes)
+
+    @property
+    def proven(self) -> ProvenArchives:
+        return ProvenArchives(self.ledger.archives, self.folders, self.format)
+
+    def rows(self, paths: Sequence[bytes] | None = None) -> list[ReapRow]:
+        """The reap list of all that is no directory, or of some paths that are relative to the tree."""
+        return [self.row(path) for path in (names_of(self.tree)[1] if paths is None else paths)]
+
+    def row(self, path: bytes) -> ReapRow:
+        entry = self.source.look(TREE + b"/" + path)
+        assert entry is not None
+        return ReapRow(
+            path=entry.path,
+            tree=TREE,
+            action=ReapAction.ARCHIVE,
+            size_bytes=entry.size_bytes,
+            blocks=entry.blocks,
+            mtime_ns=entry.mtime_ns,
+            ctime_ns=entry.ctime_ns,
+            atime_ns=entry.atime_ns,
+            ino=entry.ino,
+            gfid=None,
+            uid=entry.uid,
+            gid=entry.gid,
+            mode=entry.mode,
+        )
+
+    def archive(
+        self, rows: Sequence[ReapRow], *, limits: ArchiveLimits | None = None, settle_s: float = 0.0
+    ) -> TreeArchived:
+        limits = limits or ArchiveLimits()
+        trees = (UserTree(path=TREE, user="alice"),)
+        request = ArchiveRequest(plan="plan", batch=1, trees=trees, limits=limits, readers=2, settle_s=settle_s)
+        [done] = asyncio.run(archive_trees(request, self.archiving(rows)))
+        return done
+
+    def archiving(self, rows: Sequence[ReapRow]) -> ArchivingWorld:
+        def blocks(tree: bytes) -> Iterator[Sequence[ReapRow]]:
+            assert tree == TREE
+            for start in range(0, len(rows), 100):
+                yield rows[start : start + 100]
+
+        return ArchivingWorld(
+            source=self.source,
+            target=self.target,
+            members=self.members or MemberReader(self.source, algorithm=ALGORITHM),
+            folders=self.folders,
+            format=self.format,
+            rows=blocks,
+            ledger=self.ledger,
+            progress=self.progress,
+            clock=RealClock(),
+            storage=self.storage,
+        )
+
+    def restore(self, *patterns: bytes, to: Path | None = None, overwrite: bool = False) -> Restored:
+        request = RestoreRequest(trees=(TREE,), patterns=patterns, in_place=to is None, overwrite=overwrite)
+        with MountedRestorer(os.fsencode(to or self.target_path)) as restorer:
+            world = RestoringWorld(
+                folders=self.folders,
+                format=self.format,
+                restorer=restorer,
+                ledger=self.ledger,
+                progress=self.progress,
+                clock=RealClock(),
+            )
+            [done] = asyncio.run(restore(request, world))
+        return done
+
+
+@contextmanager
+def archive_world(directory: Path) -> Iterator[World]:
+    """A site over two new directories, with the tree `home/alice`; it goes on where one in the same directory was."""
+    source_path, target_path = directory / "source", directory / "target"
+    (source_path / os.fsdecode(TREE)).mkdir(parents=True, exist_ok=True)
+    target_path.mkdir(exist_ok=True)
+    source, target = PosixSource(os.fsencode(source_path)), MountedTarget(os.fsencode(target_path))
+    with open_ledger(directory / "ledger.db", create=True) as ledger:
+        if ledger.site.read() is None:
+            ledger.site.create(
+                SiteRecord(
+                    site_id="5e1f",
+                    name="rehearsal",
+                    created_at_s=10.0,
+                    source=source.identity(),
+                    target=target.identity(),
+                    capabilities=None,
+                    capabilities_probed_at_s=None,
+                )
+            )
+        try:
+            yield World(source_path=source_path, target_path=target_path, ledger=ledger, source=source, target=target)
+        finally:
+            source.close()
+            target.close()
+
+
+def changed(row: ReapRow) -> ReapRow:
+    """A row that is not as the source is."""
+    return replace(row, ctime_ns=row.ctime_ns - 1)
+
+
+def restored_tree(place: Path) -> bytes:
+    """Where the tree is that was put back there."""
+    return os.fsencode(place) + b"/" + TREE

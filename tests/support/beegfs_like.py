@@ -1,0 +1,364 @@
+"""A file system that loses and refuses what BeeGFS does, passed through to a directory by FUSE, for tests.
+
+What it copies of BeeGFS 8.3.1: whole seconds, floored; only `user.*` attributes and POSIX ACLs, values over 4,000 bytes
+ENOSPC (an ACL is such a value: 400 entries fit, 500 do not); device numbers lost; symlinks of mode 0755, whose targets of
+4,095 bytes can be made and not read; no free inodes told; inode numbers above 2^63; no RENAME_NOREPLACE; a directory
+is not renamed over another; the name `#fSiDs#` reserved; holes kept but told as data (SEEK_HOLE is not implemented).
+
+Run as `python -m tests.support.beegfs_like BACKING MOUNT_POINT`, in a process of its own, or by `beegfs_like` in a test.
+"""
+
+import errno
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from migrator.fs.beneath import Root, entry_path
+from migrator.fs.model import TargetCapabilities
+
+RESERVED_NAME = b"#fSiDs#"
+MAX_XATTR_VALUE_BYTES = 4000
+SYMLINK_UNREADABLE_BYTES = 4095
+DEADLINE_S = 600.0
+
+BEEGFS_CAPABILITIES = TargetCapabilities(
+    time_granularity_ns=1_000_000_000,
+    keeps_security_xattrs=False,
+    keeps_device_numbers=False,
+    symlink_mode=0o755,
+    max_symlink_target_bytes=4094,
+    max_xattr_value_bytes=4000,
+    max_acl_entries=400,
+    reserved_names=(b"#fSiDs#",),
+    syncfs_reaches_disks=False,
+)
+"""BeeGFS 8.3.1 with `sysXAttrsEnabled` and `sysACLsEnabled` on, as measured on a real one."""
+
+_HIGH_BIT = 1 << 63
+_NS_PER_S = 1_000_000_000
+_UTIME_NOW, _UTIME_OMIT = 0x3FFFFFFF, 0x3FFFFFFE
+_KEPT_XATTRS = (b"user.", b"system.posix_acl_access", b"system.posix_acl_default")
+
+
+def missing_for_fuse() -> str | None:
+    """Why FUSE file systems cannot be had here; None where they can."""
+    if os.geteuid() != 0:
+        return "not root"
+    if not Path("/dev/fuse").exists():
+        return "/dev/fuse is missing"
+    if shutil.which("fusermount3") is None:
+        return "fusermount3 is not installed (Debian: fuse3)"
+    try:
+        import mfusepy  # noqa: F401 (raises where libfuse3 is missing)
+    except OSError as error:
+        return f"{error} (Debian: libfuse3-3)"
+    return None
+
+
+@contextmanager
+def beegfs_like(directory: Path, *, slow: Path | None = None, slow_names: bool = False) -> Iterator[Path]:
+    """Such a file system, mounted in an existing directory for the length of the block. It serves one request at a time;
+    each write of data (and with `slow_names` each look at a name) takes it as many seconds longer as the file `slow` says, which
+    may change meanwhile. The file `renamed-unsynced` beside it has a line for each file that was renamed before what had been
+    written to it was synced.
+    """
+    backing, mount_point = directory / "backing", directory / "beegfs"
+    backing.mkdir()
+    mount_point.mkdir()
+    log = directory / "beegfs.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "tests.support.beegfs_like", str(backing), str(mount_point)),
+                *([str(slow), *(["names"] if slow_names else [])] if slow else []),
+            ],
+            cwd=Path(__file__).parents[2],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        deadline = time.monotonic() + DEADLINE_S
+        while not os.path.ismount(mount_point):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the file system did not come up: {log.read_text(errors='replace')}")
+            time.sleep(0.01)
+        yield mount_point
+    finally:
+        subprocess.run(["fusermount3", "-u", "-q", str(mount_point)], check=False)
+        try:
+            process.wait(timeout=DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            subprocess.run(["umount", "-l", str(mount_point)], check=False)
+            process.kill()
+            process.wait()
+
+
+def _serve(backing: bytes, mount_point: str, slow: str = "", slow_names: str = "") -> None:
+    import mfusepy
+
+    def wait() -> None:
+        if slow:
+            time.sleep(float(Path(slow).read_text() or 0))
+
+    class Kernel(mfusepy.FUSE):  # type: ignore[misc]
+        """mfusepy drops the flags of a rename."""
+
+        def rename_fuse_3(self, old: bytes, new: bytes, flags: int) -> int:
+            if flags:
+                raise OSError(errno.EINVAL, "no flags")
+            return int(self.rename_fuse_2(old, new))
+
+    class BeegfsLike(mfusepy.Operations):  # type: ignore[misc]
+        """Every operation on a path goes beneath the backing root, however long the path is."""
+
+        use_ns = True
+
+        def __init__(self) -> None:
+            self._unsynced: set[int] = set()
+            self._root = Root(backing)
+
+        def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
+            if slow_names:
+                wait()
+            name = _relative(path)
+            if name:
+                with self._root.parent(name) as (fd, last):
+                    facts = os.stat(last, dir_fd=fd, follow_symlinks=False)
+            else:
+                facts = os.stat(backing)
+            shown: dict[str, Any] = {
+                key: getattr(facts, key) for key in ("st_mode", "st_nlink", "st_uid", "st_gid", "st_size", "st_blocks")
+            }
+            shown["st_ino"] = facts.st_ino | _HIGH_BIT
+            shown["st_blksize"] = 524_288
+            shown["st_rdev"] = 0
+            if stat.S_ISLNK(facts.st_mode):
+                shown["st_mode"] = stat.S_IFLNK | 0o755
+            for key in ("st_atime", "st_mtime", "st_ctime"):
+                shown[key] = getattr(facts, f"{key}_ns") // _NS_PER_S * _NS_PER_S
+            return shown
+
+        def readdir(self, path: str, fh: int) -> Iterator[tuple[str, dict[str, int], int]]:
+            directory_fd = self._root.open(_relative(path), os.O_PATH | os.O_DIRECTORY)
+            try:
+                for name in (".", ".."):
+                    yield name, {"st_mode": stat.S_IFDIR}, 0
+                with os.scandir(f"/proc/self/fd/{directory_fd}") as listing:
+                    for entry in listing:
+                        facts = entry.stat(follow_symlinks=False)
+                        yield entry.name, {"st_mode": facts.st_mode, "st_ino": facts.st_ino | _HIGH_BIT}, 0
+            finally:
+                os.close(directory_fd)
+
+        def readlink(self, path: str) -> str:
+            with self._root.parent(_relative(path)) as (fd, name):
+                target = os.readlink(name, dir_fd=fd)
+            if len(target) >= SYMLINK_UNREADABLE_BYTES:
+                raise OSError(errno.ENAMETOOLONG, "too long to be read back")
+            return os.fsdecode(target)
+
+        def mknod(self, path: str, mode: int, dev: int) -> int:
+            with self._new(path) as (fd, name):
+                os.mknod(name, mode, dev, dir_fd=fd)
+                _own(fd, name)
+            return 0
+
+        def mkdir(self, path: str, mode: int) -> int:
+            with self._new(path) as (fd, name):
+                os.mkdir(name, mode, dir_fd=fd)
+                _own(fd, name)
+            return 0
+
+        def symlink(self, target: str, source: str) -> int:
+            with self._new(target) as (fd, name):
+                os.symlink(os.fsencode(source), name, dir_fd=fd)
+                _own(fd, name)
+            return 0
+
+        def link(self, target: str, source: str) -> int:
+            with self._new(target) as (fd, name), self._root.parent(_relative(source)) as (old_fd, old):
+                os.link(old, name, src_dir_fd=old_fd, dst_dir_fd=fd, follow_symlinks=False)
+            return 0
+
+        def unlink(self, path: str) -> int:
+            with self._root.parent(_relative(path)) as (fd, name):
+                os.unlink(name, dir_fd=fd)
+            return 0
+
+        def rmdir(self, path: str) -> int:
+            with self._root.parent(_relative(path)) as (fd, name):
+                os.rmdir(name, dir_fd=fd)
+            return 0
+
+        def rename(self, old: str, new: str) -> int:
+            if os.fsencode(new).rpartition(b"/")[2] == RESERVED_NAME:
+                raise OSError(errno.EREMOTEIO, "reserved")
+            with (
+                self._root.parent(_relative(old)) as (old_fd, old_name),
+                self._root.parent(_relative(new)) as (fd, name),
+            ):
+                if _is_directory(old_fd, old_name) and _is_directory(fd, name):
+                    raise OSError(errno.EEXIST, "a directory is there")
+                os.rename(old_name, name, src_dir_fd=old_fd, dst_dir_fd=fd)
+                if os.stat(name, dir_fd=fd, follow_symlinks=False).st_ino in self._unsynced:
+                    with open(os.path.join(os.path.dirname(backing), b"renamed-unsynced"), "ab") as told:
+                        told.write(name + b"\n")
+            return 0
+
+        def chmod(self, path: str, mode: int) -> int:
+            with self._root.parent(_relative(path)) as (fd, name):
+                pinned = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=fd)
+                try:
+                    Path(f"/proc/self/fd/{pinned}").chmod(mode)
+                finally:
+                    os.close(pinned)
+            return 0
+
+        def chown(self, path: str, uid: int, gid: int) -> int:
+            with self._root.parent(_relative(path)) as (fd, name):
+                os.chown(name, uid, gid, dir_fd=fd, follow_symlinks=False)
+            return 0
+
+        def utimens(self, path: str, times: tuple[int, int] | None = None) -> int:
+            with self._root.parent(_relative(path)) as (fd, name):
+                facts = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                shown = (facts.st_atime_ns, facts.st_mtime_ns)
+                asked = times or (_UTIME_NOW, _UTIME_NOW)
+                set_to = tuple(
+                    time.time_ns() if new == _UTIME_NOW else old if new == _UTIME_OMIT else new
+                    for new, old in zip(asked, shown, strict=True)
+                )
+                os.utime(name, ns=(set_to[0], set_to[1]), dir_fd=fd, follow_symlinks=False)
+            return 0
+
+        def create(self, path: str, mode: int, fi: object = None) -> int:
+            with self._new(path) as (fd, name):
+                opened = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=fd)
+                _own(fd, name)
+            return opened
+
+        def open(self, path: str, flags: int) -> int:
+            kept = flags & (os.O_ACCMODE | os.O_TRUNC | os.O_APPEND)
+            return self._root.open(_relative(path), kept & ~os.O_APPEND)
+
+        def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
+            return os.pread(fh, size, offset)
+
+        def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
+            wait()
+            self._unsynced.add(os.fstat(fh).st_ino)
+            return os.pwrite(fh, data, offset)
+
+        def truncate(self, path: str, length: int, fh: int | None = None) -> int:
+            opened = self._root.open(_relative(path), os.O_WRONLY)
+            try:
+                os.ftruncate(opened, length)
+            finally:
+                os.close(opened)
+            return 0
+
+        def fsync(self, path: str, datasync: int, fh: int) -> int:
+            os.fsync(fh)
+            self._unsynced.discard(os.fstat(fh).st_ino)
+            return 0
+
+        def release(self, path: str, fh: int) -> int:
+            os.close(fh)
+            return 0
+
+        def statfs(self, path: str) -> dict[str, int]:
+            room = os.statvfs(backing)
+            facts = ("f_bsize", "f_frsize", "f_blocks", "f_bfree", "f_bavail", "f_namemax")
+            shown: dict[str, int] = {key: getattr(room, key) for key in facts}
+            return shown | {"f_files": 0, "f_ffree": 0, "f_favail": 0}
+
+        def setxattr(self, path: str, name: str, value: bytes, options: int, position: int = 0) -> int:
+            _refuse_foreign(name)
+            if len(value) > MAX_XATTR_VALUE_BYTES:
+                raise OSError(errno.ENOSPC, "too big")
+            with self._named(path) as named:
+                os.setxattr(named, os.fsencode(name), value, options, follow_symlinks=False)
+            return 0
+
+        def getxattr(self, path: str, name: str, position: int = 0) -> bytes:
+            _refuse_foreign(name)
+            with self._named(path) as named:
+                return os.getxattr(named, os.fsencode(name), follow_symlinks=False)
+
+        def listxattr(self, path: str) -> list[str]:
+            with self._named(path) as named:
+                listed = os.listxattr(named, follow_symlinks=False)
+            return [name for name in listed if os.fsencode(name).startswith(_KEPT_XATTRS)]
+
+        def removexattr(self, path: str, name: str) -> int:
+            _refuse_foreign(name)
+            with self._named(path) as named:
+                os.removexattr(named, os.fsencode(name), follow_symlinks=False)
+            return 0
+
+        @contextmanager
+        def _named(self, path: str) -> Iterator[bytes]:
+            name = _relative(path)
+            if not name:
+                yield backing
+                return
+            with self._root.parent(name) as (fd, last):
+                yield entry_path(fd, last)
+
+        @contextmanager
+        def _new(self, path: str) -> Iterator[tuple[int, bytes]]:
+            with self._root.parent(_relative(path)) as (fd, name):
+                if name == RESERVED_NAME:
+                    raise OSError(errno.EEXIST, "reserved")
+                yield fd, name
+
+    def _own(fd: int, name: bytes) -> None:
+        uid, gid, _ = mfusepy.fuse_get_context()
+        group = -1 if os.fstat(fd).st_mode & stat.S_ISGID else gid
+        os.chown(name, uid, group, dir_fd=fd, follow_symlinks=False)
+
+    os.umask(0)
+    Kernel(
+        BeegfsLike(),
+        mount_point,
+        foreground=True,
+        nothreads=True,
+        allow_other=True,
+        default_permissions=True,
+        dev=True,
+        suid=True,
+        fsname="beegfs_nodev",
+        subtype="beegfs",
+        use_ino=True,
+        entry_timeout=0.0,
+        attr_timeout=0.0,
+        negative_timeout=0.0,
+    )
+
+
+def _relative(path: str) -> bytes:
+    return os.fsencode(path).lstrip(b"/")
+
+
+def _is_directory(fd: int, name: bytes) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def _refuse_foreign(name: str) -> None:
+    if not os.fsencode(name).startswith(_KEPT_XATTRS):
+        raise OSError(errno.ENOTSUP, "only user attributes and ACLs")
+
+
+if __name__ == "__main__":
+    _serve(os.fsencode(sys.argv[1]), *sys.argv[2:])

@@ -1,0 +1,133 @@
+"""BeeGFS's tools in the place of the real ones, for tests: they replay what real ones of version 8 said, or tables in the
+form of version 7, of which no recordings exist.
+
+A fake `beegfs` in a directory takes `target list` from a file that a test changes meanwhile, keeps the stripe settings
+that it is given, and writes down what it was asked.
+"""
+
+import json
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "beegfs"
+QUOTAS = FIXTURES / "quotas"
+VERSIONS = ("8.2.2", "8.3.1")
+
+_PROGRAM = """#!{python} -IS
+import json, pathlib, sys
+here, words = pathlib.Path({directory!r}), sys.argv[1:]
+with open(here / "asked", "a") as asked:
+    asked.write(json.dumps(words) + "\\n")
+def end(name, code=0):
+    sys.stdout.write((here / name).read_text())
+    sys.stderr.write((here / (name + ".err")).read_text() if (here / (name + ".err")).exists() else "")
+    sys.exit(code)
+refused = here / "refused"
+if refused.exists():
+    sys.stderr.write(refused.read_text())
+    sys.exit(1)
+if words[:2] == ["target", "list"]:
+    end("targets", int((here / "code").read_text()))
+counted = words[:1] == ["quota"] and here / ("quota-" + words[1].partition("-")[2])
+if counted and counted.exists():
+    end(counted.name)
+if words[:1] == ["quota"]:
+    end("quota", int((here / "quota.code").read_text()))
+if words[0] != "entry":
+    sys.exit("Error: unknown command")
+path = words[-1]
+stripes = json.loads((here / "stripes").read_text())
+count, size = stripes.get(path, [4, 1 << 19])
+if words[1] == "set":
+    values = dict(zip(words[2:-1:2], words[3:-1:2]))
+    stripes[path] = [int(values.get("--num-targets", count)), int(values.get("--chunk-size", size))]
+    (here / "stripes").write_text(json.dumps(stripes))
+else:
+    row = json.loads((here / "entry").read_text().strip().strip("[]"))
+    row["stripe_pattern"] = "RAID0 (%dx%dK)" % (count, size >> 10)
+    print(json.dumps(row))
+"""
+
+
+def recorded(name: str, version: str = "8.2.2") -> bytes:
+    """What the real tool said."""
+    return (FIXTURES / version / name).read_bytes()
+
+
+def targets(name: str, version: str = "8.2.2", changes: Mapping[str, Mapping[str, Any]] | None = None) -> bytes:
+    """`target list` in a recorded state (`cap-low`, `stopped-offline`; empty: healthy), some fields changed by alias."""
+    rows = json.loads(recorded(f"target-list-all-raw{'-' if name else ''}{name}.json.out", version))
+    changed = [row | dict((changes or {}).get(row["alias"], {})) for row in rows]
+    return b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in changed)
+
+
+@dataclass(frozen=True)
+class FakeTool:
+    """A `beegfs` in a directory of its own."""
+
+    directory: Path
+
+    @property
+    def program(self) -> Path:
+        return self.directory / "beegfs"
+
+    @property
+    def asked(self) -> Sequence[Sequence[str]]:
+        """The words of every call."""
+        file = self.directory / "asked"
+        said = file.read_text() if file.exists() else ""
+        # A line that is just being written has no end yet.
+        return [json.loads(line) for line in said[: said.rfind("\n") + 1].splitlines()]
+
+    @property
+    def stripes(self) -> Mapping[str, Sequence[int]]:
+        """By path what was set: targets, and bytes of a chunk."""
+        return {path: tuple(pair) for path, pair in json.loads((self.directory / "stripes").read_text()).items()}
+
+    def tell(self, output: bytes, code: int = 0) -> None:
+        """From now on `target list` says this."""
+        (self.directory / "targets.new").write_bytes(output)
+        (self.directory / "targets.new").replace(self.directory / "targets")
+        (self.directory / "code.new").write_text(str(code))
+        (self.directory / "code.new").replace(self.directory / "code")
+
+    def count_quotas(self) -> None:
+        """From now on there are quotas, of `QUOTAS`."""
+        for name in ("usage", "limits", "defaults"):
+            (self.directory / f"quota-{name}").write_bytes((QUOTAS / f"8-{name}.out").read_bytes())
+
+    def limit(self, uid: int, *, used_bytes: int, limit_bytes: int) -> None:
+        """From now on this user has a limit, and nobody else."""
+        self.count_quotas()
+        row = {"id": uid, "name": "", "pool": "storage_pool_default", "type": "user", "inode": "0/\u221e"}
+        row["space"] = f"{used_bytes}/{limit_bytes}"
+        (self.directory / "quota-usage").write_text(json.dumps(row) + "\n")
+        (self.directory / "quota-limits").write_text("")
+        defaults = json.loads((self.directory / "quota-defaults").read_text())
+        none = {"user_space_limit": "\u221e", "user_inode_limit": "\u221e"}
+        (self.directory / "quota-defaults").write_text(json.dumps(defaults | none) + "\n")
+
+    def refuse(self, said: bytes | None) -> None:
+        """From now on every question fails with this; None: no more."""
+        (self.directory / "refused").unlink(missing_ok=True)
+        if said is not None:
+            (self.directory / "refused").write_bytes(said)
+
+
+def fake_tool(directory: Path) -> FakeTool:
+    """One that is healthy, without a licence for quotas."""
+    directory.mkdir()
+    tool = FakeTool(directory)
+    tool.program.write_text(_PROGRAM.format(python=sys.executable, directory=str(directory)))
+    tool.program.chmod(tool.program.stat().st_mode | stat.S_IXUSR)
+    tool.tell(targets(""))
+    (directory / "stripes").write_text("{}")
+    (directory / "entry").write_bytes(recorded("entry-info-dir.json.out"))
+    (directory / "quota").write_bytes(b"")
+    (directory / "quota.err").write_bytes(recorded("quota-list-usage-unlicensed.json.err"))
+    (directory / "quota.code").write_text("1")
+    return tool

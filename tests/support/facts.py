@@ -1,0 +1,323 @@
+"""Facts with a hostile string in every place that a user's name, path or message can reach."""
+
+from migrator.core.entry import UserTree
+from migrator.core.events import Event, EventKind, Severity
+from migrator.core.states import BatchState, ChunkState, PassKind, PassState
+from migrator.cutover.model import CutoverFacts, CutoverState
+from migrator.fs.model import CapacityOutlook, CapacitySample, Side
+from migrator.report.model import (
+    AttentionCount,
+    AttentionFile,
+    BatchFacts,
+    Blocker,
+    BrickOutlook,
+    ConePoint,
+    CopyForecast,
+    DonePoint,
+    EarlierReport,
+    Estimate,
+    Incident,
+    PassFacts,
+    PlanFacts,
+    ReapedFacts,
+    ReportFacts,
+    RunFacts,
+    RunLife,
+    ScanFacts,
+    ServerOutlook,
+    SinceReport,
+    Standing,
+    StatusFacts,
+    Tally,
+    ThroughputPoint,
+    TreeFacts,
+    TreeState,
+)
+from migrator.transfer.model import (
+    ConvergenceOutcome,
+    ConvergenceRecord,
+    FileProblem,
+    FileProblemKind,
+    Prediction,
+    TreeChurn,
+)
+from migrator.verify.model import Difference, DifferenceKind, DigestPolicy, VerificationRecord
+from tests.bench.test_benchmark_comparison import A, B, measured, result
+from tests.support.plans import small_plan
+
+AT_S = 1_763_600_000.0
+
+
+def verification(text: str = "abc", *, share: float = 1.0) -> VerificationRecord:
+    return VerificationRecord(
+        id=1,
+        plan=text,
+        batch=1,
+        started_at_s=AT_S - 100,
+        finished_at_s=AT_S,
+        policy=DigestPolicy(algorithm="xxh3_128", share=share, seed=17),
+        paths=1000,
+        size_bytes=2**40,
+        digested_files=900,
+        digested_bytes=2**39,
+        proven_gone=4,
+        differences={"content": 2, "missing": 1, "mode": 0},
+        expected={"loss-acl": 5},
+        whole=False,
+        reasons=(text,),
+        manifest=f"manifests/{text}",
+        manifest_digest="f00dfeed",
+        files=990,
+        equal_paths=997,
+        differences_file=f"manifests/{text}/differences.parquet",
+        examples=(
+            Difference(
+                path=f"home/alice/{text}".encode("utf-8", "surrogateescape"),
+                kind=DifferenceKind.MISSING,
+                source="file",
+                target="none",
+            ),
+        ),
+    )
+
+
+def convergence(path: bytes = b"home/alice") -> ConvergenceRecord:
+    return ConvergenceRecord(
+        pass_id=2,
+        at_s=AT_S - 60,
+        batch=1,
+        outcome=ConvergenceOutcome.NO_LONGER_SHRINKS,
+        max_freeze_s=600.0,
+        prediction=Prediction(
+            next_pass_s=90.0,
+            freeze_s=1200.0,
+            least_freeze_s=700.0,
+            churn_files_per_h=1234.5,
+            churn_bytes_per_h=2.0**31,
+            trees=(
+                TreeChurn(tree=path, files_per_h=1200.0, bytes_per_h=2.0**31 * 0.75),
+                TreeChurn(tree=path + b"2", files_per_h=34.5, bytes_per_h=2.0**31 * 0.25),
+            ),
+        ),
+    )
+
+
+def report(path: bytes = b"home/alice", text: str = "alice") -> ReportFacts:
+    """A migration half way; `path` and `text` are in every place where a user's may be."""
+    trees = (UserTree(path=path, user=text), UserTree(path=path + b"2", user=text + "2"))
+    tally = Tally(total_bytes=1000, done_bytes=620, total_files=10, done_files=4, total_users=1, done_users=0)
+    run = RunFacts(
+        id=1,
+        verb="run",
+        pid=4711,
+        life=RunLife.SILENT,
+        started_at_s=AT_S - 1000,
+        silent_s=400.0,
+        finished_at_s=None,
+        exit_code=None,
+        directory=text,
+    )
+    plan = small_plan("week1", trees=trees)
+    status = StatusFacts(
+        at_s=AT_S,
+        site=text,
+        scan=ScanFacts(
+            name=text,
+            via="mount",
+            started_at_s=AT_S - 5000,
+            finished_at_s=AT_S - 4000,
+            whole=False,
+            reasons=(text,),
+            rows=20,
+            files=15,
+            directories=5,
+            size_bytes=1500,
+            problems=1,
+        ),
+        plan=PlanFacts(
+            name=text,
+            path="plans/week1.json",
+            checksum="c",
+            created_at_s=AT_S - 3000,
+            catalog="catalog-1",
+            forecast_s=90.0,
+            basis="assumed",
+        ),
+        overall=Tally(total_bytes=1500, done_bytes=620, total_files=15, done_files=4, total_users=2, done_users=0),
+        verified=Tally(total_bytes=1500, done_bytes=0, total_files=15, done_files=0, total_users=2, done_users=0),
+        batches=(
+            BatchFacts(
+                number=1,
+                state=BatchState.SEEDED,
+                tally=tally,
+                users=(text,),
+                chunks={ChunkState.DONE: 3, ChunkState.FAILED: 1},
+                passes=(
+                    PassFacts(
+                        id=1,
+                        batch=1,
+                        kind=PassKind.SEED,
+                        number=0,
+                        catalog=text,
+                        state=PassState.DONE,
+                        started_at_s=AT_S - 900,
+                        finished_at_s=AT_S - 10,
+                    ),
+                ),
+                forecast_s=60.0,
+                attention=AttentionCount(bad=7, vanished=3),
+                verification=verification(text),
+                convergence=convergence(path),
+            ),
+        ),
+        trees=tuple(
+            TreeFacts(tree=tree, batch=1, rank=rank, state=TreeState.COPYING, tally=tally)
+            for rank, tree in enumerate(trees, 1)
+        ),
+        estimates=(Estimate(left_s=3600.0, finish_at_s=AT_S + 3600, basis=text),),
+        rate=ThroughputPoint(at_s=AT_S, span_s=300.0, busy_s=300.0, streams=4.0, files=600, size_bytes=300 * 2**20),
+        attention=(
+            AttentionFile(
+                batch=1, problem=FileProblem(path=path, kind=FileProblemKind.BAD, errno=5, reason=f"no: {text}")
+            ),
+        ),
+        attention_total=7,
+        vanished_total=3,
+        runs=(run,),
+        events=(Event(at_s=AT_S, kind=EventKind.FILE_BAD, severity=Severity.ERROR, subject=text, message=f"m {text}"),),
+        cutovers=(
+            CutoverFacts(
+                tree=trees[0],
+                plan="plan",
+                batch=1,
+                attempt=2,
+                state=CutoverState.REVERTED,
+                since_s=AT_S - 30,
+                predicted_freeze_s=45.0,
+                frozen_at_s=AT_S - 90,
+                thawed_at_s=AT_S - 30,
+                freeze_s=60.0,
+                failure=f"no: {text}",
+            ),
+        ),
+        blocked=(Blocker(subject=text, on=f"on {text}", hint="migrator verify --user-batch 1"),),
+    )
+    return ReportFacts(
+        status=status,
+        throughput=tuple(
+            ThroughputPoint(
+                at_s=AT_S - 900 + 60 * index,
+                span_s=60.0,
+                busy_s=60.0,
+                streams=4.0,
+                files=10,
+                size_bytes=(index + 1) * 2**30,
+            )
+            for index in range(10)
+        ),
+        done=tuple(
+            DonePoint(at_s=AT_S - 900 + 100 * index, done_files=index, done_bytes=100 * index) for index in range(7)
+        ),
+        verifications=(verification(text),),
+        plan=plan,
+        plan_problem="",
+        forecast=forecast(text),
+        since=since(text),
+        days=tuple(
+            ThroughputPoint(
+                at_s=AT_S - 86400 * index, span_s=86400.0, busy_s=4e4, streams=2.0, files=5, size_bytes=2**40 + index
+            )
+            for index in range(5, 0, -1)
+        ),
+        capacity=tuple(capacity(side, AT_S - 3600 * hour) for hour in (3, 2, 1) for side in Side),
+        outlook=CapacityOutlook(
+            side=Side.TARGET,
+            at_s=AT_S + 9000,
+            used_bytes=2**45,
+            total_bytes=2**44,
+            used_inodes=90,
+            total_inodes=100,
+        ),
+        bricks=(
+            BrickOutlook(
+                brick=f"gl1:/{text}", state="draining", left_files=5, left_bytes=7, free_at_s=AT_S, basis=f"by {text}"
+            ),
+        ),
+        servers=(ServerOutlook(server=f"gl1{text}", bricks=2, free_bricks=1, free_at_s=AT_S, basis=f"by {text}"),),
+        reaped=ReapedFacts(
+            to_archive_bytes=2**30,
+            to_archive_inodes=7,
+            skipped_bytes=2**20,
+            skipped_inodes=3,
+            archives=1,
+            archived_files=7,
+            archived_bytes=2**30,
+            archive_bytes=2**28,
+            released=2,
+        ),
+        incidents=tuple(
+            Incident(
+                kind=EventKind.HOST_LOST,
+                severity=Severity.WARNING,
+                subject=text,
+                count=3,
+                first_at_s=AT_S - 500,
+                last_at_s=AT_S - 400,
+                message=f"m {text}",
+                resolved_at_s=resolved_at_s,
+                resolution="the host is back",
+            )
+            for resolved_at_s in (None, AT_S - 100)
+        ),
+        benchmarks=(result(measured(A, [9.0, 10.0, 11.0]), measured(B, [1.0, 1.1, 1.2])),),
+    )
+
+
+def forecast(text: str) -> CopyForecast:
+    return CopyForecast(
+        made_at_s=AT_S,
+        likely_at_s=AT_S + 9000,
+        earliest_at_s=AT_S + 8000,
+        latest_at_s=AT_S + 12000,
+        share=0.8,
+        history_s=5e5,
+        by_day=True,
+        by_weekday=False,
+        basis=(f"from {text}", "by replays"),
+        cone=tuple(
+            ConePoint(
+                at_s=AT_S + 1200 * turn,
+                left_bytes=880 - 88.0 * turn,
+                least_bytes=880 - 88.0 * turn,
+                most_bytes=900 - 80.0 * turn,
+            )
+            for turn in range(11)
+        ),
+    )
+
+
+def since(text: str) -> SinceReport:
+    return SinceReport(
+        earlier=EarlierReport(
+            at_s=AT_S - 6e5,
+            plan=text,
+            total_bytes=1400,
+            done_bytes=20,
+            total_files=15,
+            done_files=1,
+            likely_at_s=AT_S + 8000,
+            earliest_at_s=None,
+            latest_at_s=None,
+        ),
+        standing=Standing.BEHIND,
+        done_bytes=600,
+        done_files=3,
+        expected_bytes=700.0,
+        planned_more_bytes=100,
+        end_moved_s=1000.0,
+        reasons=(f"the plan is another one: {text}",),
+    )
+
+
+def capacity(side: Side, at_s: float) -> CapacitySample:
+    return CapacitySample(side=side, at_s=at_s, total_bytes=2**44, free_bytes=2**43, total_inodes=100, free_inodes=40)

@@ -1,0 +1,240 @@
+"""An engine and an executor that copy between file systems in memory.
+
+Faults are injected by what a test puts into `FakeStreams.faults`.
+"""
+
+import asyncio
+import errno
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from migrator.core.states import ChunkKind
+from migrator.hosts.model import ProcessIdentity
+from migrator.hosts.ports import Command, Completed, HostLost
+from migrator.transfer.model import FileProblem, FileProblemKind, Outcome, StopReason, StreamCounters, Verdict
+from migrator.transfer.ports import BrickRefused, BrickRules, ChunkWork, Engine, Executor, StreamView, Way
+from tests.support.fake_filesystem import FakeFileSystem, Node
+
+
+@dataclass(slots=True)
+class Fault:
+    """What happens at a path, so often: `bad` (one file, `code` its errno), `crash` (the stream fails and blames
+    none), `stop`, `hang`, `killed` (something else ends the stream), `lie` (told as vanished), `moved`, `changed`, `lost`
+    (the host does not answer any more; the stream lives on there). A `hang` goes on when `until` is set.
+    """
+
+    kind: str
+    times: int = 10**9
+    code: int = errno.EACCES
+    stop: StopReason = StopReason.TARGET_FULL
+    until: asyncio.Event | None = None
+
+
+@dataclass(slots=True)
+class FakeStreams:
+    """Engine and executor in one: a stream copies its list path by path from one fake file system to the other."""
+
+    source: FakeFileSystem
+    target: FakeFileSystem
+    faults: dict[bytes, Fault] = field(default_factory=dict)
+    unendable: bool = False
+    name: str = "fake"
+    program: bytes = b"/bin/fake"
+    host: str = "here"
+    streams: list[tuple[ChunkKind, tuple[bytes, ...]]] = field(default_factory=list)
+    limits: list[int | None] = field(default_factory=list)
+    recopied: list[bool] = field(default_factory=list)
+    alive: set[str] = field(default_factory=set)
+    at_once: int = 0
+    copied: list[bytes] = field(default_factory=list)
+    before_path: Callable[[bytes], None] = lambda _: None
+    too_long: Collection[bytes] = ()
+
+    def fits(self, tree: bytes, path: bytes) -> bool:
+        return path not in self.too_long
+
+    def view(self, tree: bytes) -> StreamView:
+        return StreamView(source_tree=b"/source", target_tree=b"/target")
+
+    def command(self, work: ChunkWork, view: StreamView) -> Command:
+        rows = [(listed.path, listed.link_group) for listed in work.paths]
+        stdin = b"\0".join(path for path, _ in rows)
+        self.limits.append(work.bwlimit_bytes_per_s)
+        self.recopied.append(work.recopy)
+        return Command(argv=(b"fake", work.kind.value.encode()), stdin=stdin, timeout_s=None)
+
+    def reader(self, work: ChunkWork, view: StreamView) -> "FakeReader":
+        return FakeReader(self)
+
+    async def execute(
+        self,
+        command: Command,
+        *,
+        program: bytes,
+        tree: bytes,
+        on_start: Callable[[ProcessIdentity], None],
+        on_stdout: Callable[[bytes], None],
+        on_stderr: Callable[[bytes], None],
+    ) -> Completed:
+        assert command.token is not None
+        kind, paths = ChunkKind(command.argv[1].decode()), tuple(command.stdin.split(b"\0"))
+        self.streams.append((kind, paths))
+        self.alive.add(command.token)
+        self.at_once = max(self.at_once, len(self.alive))
+        partial = lost = False
+        try:
+            on_start(ProcessIdentity(pid=1, start_ticks=1, boot_id="b"))
+            for path in paths:
+                await asyncio.sleep(0)
+                self.before_path(path)
+                fault = self.faults.get(path)
+                if fault is not None and fault.times > 0:
+                    fault.times -= 1
+                    match fault.kind:
+                        case "hang":
+                            await (fault.until or asyncio.Event()).wait()
+                        case "crash":
+                            return Completed(exit_code=12, stdout=b"", stderr=b"", timed_out=False)
+                        case "lost":
+                            lost = True
+                            raise HostLost(f"host {self.host} does not answer")
+                        case "killed":
+                            return Completed(exit_code=-9, stdout=b"", stderr=b"", timed_out=False)
+                        case "stop":
+                            on_stdout(b"stop %s %d %s\n" % (fault.stop.value.encode(), fault.code, path.hex().encode()))
+                            return Completed(exit_code=11, stdout=b"", stderr=b"", timed_out=False)
+                        case _:
+                            on_stdout(b"%s %s %d\n" % (fault.kind.encode(), path.hex().encode(), fault.code))
+                            partial = True
+                            continue
+                node = self.source.nodes.get(path)
+                if node is None:
+                    on_stdout(b"gone %s %d\n" % (path.hex().encode(), errno.ENOENT))
+                    partial = True
+                    continue
+                self._copy(path, node, paths)
+                on_stdout(b"ok %s %d\n" % (path.hex().encode(), len(node.content)))
+            return Completed(exit_code=23 if partial else 0, stdout=b"", stderr=b"", timed_out=False)
+        finally:
+            if not self.unendable and not lost:
+                self.alive.discard(command.token)
+
+    async def sync(self) -> None:
+        self.target.sync()
+
+    async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
+        await asyncio.sleep(0)
+        if not self.unendable:
+            self.alive.difference_update(tokens)
+        return [token for token in tokens if token in self.alive]
+
+    def of(self, tokens: Sequence[str]) -> Mapping[str, int]:
+        """The `Activity` port: nothing ever moves."""
+        return dict.fromkeys(tokens, 7)
+
+    def _copy(self, path: bytes, node: Node, paths: Sequence[bytes]) -> None:
+        there = self.target.nodes.get(path)
+        if there is not None and there.type is node.type and there.content == node.content:
+            return
+        self.copied.append(path)
+        for name in paths:  # names of one file within a list stay names of one file
+            if name != path and self.source.nodes.get(name) is node and name in self.target.nodes:
+                self.target.put(path, self.target.nodes[name])
+                return
+        self.target.put(path, Node(node.type, 10_000 + node.ino + len(self.copied) * 1000, node.content))
+
+
+class FakeReader:
+    """Reads what a fake stream says."""
+
+    def __init__(self, streams: FakeStreams) -> None:
+        self._streams = streams
+        self.counters = StreamCounters()
+        self.stderr_tail = b""
+        self.digests: Mapping[bytes, bytes] = {}
+        self._suspects: list[FileProblem] = []
+        self._stop: StopReason | None = None
+
+    def stdout(self, piece: bytes) -> None:
+        word, *rest = piece.split()
+        match word:
+            case b"ok":
+                self.counters = StreamCounters(
+                    files=self.counters.files + 1, size_bytes=self.counters.size_bytes + int(rest[1])
+                )
+            case b"stop":
+                self._stop = StopReason(rest[0].decode())
+                self._suspect(FileProblemKind.BAD, rest[2], int(rest[1]))
+            case b"gone" | b"lie":
+                self._suspect(FileProblemKind.VANISHED, rest[0], int(rest[1]))
+            case b"moved" | b"changed":
+                self._suspect(FileProblemKind(word.decode()), rest[0], 0)
+            case _:
+                self._suspect(FileProblemKind.BAD, rest[0], int(rest[1]))
+
+    def stderr(self, piece: bytes) -> None:
+        self.stderr_tail += piece
+
+    def outcome(self, completed: Completed) -> Outcome:
+        verdict = {0: Verdict.DONE, 23: Verdict.DONE, -9: Verdict.INTERRUPTED}.get(completed.exit_code, Verdict.RETRY)
+        if self._stop is not None:
+            verdict = Verdict.STOP
+        return Outcome(
+            verdict=verdict,
+            counters=self.counters,
+            suspects=tuple(self._suspects),
+            stop=self._stop,
+            message=f"exit code {completed.exit_code}",
+        )
+
+    def _suspect(self, kind: FileProblemKind, path: bytes, code: int) -> None:
+        name = bytes.fromhex(path.decode())
+        self._suspects.append(FileProblem(path=name, kind=kind, errno=code, reason=f"errno {code}"))
+
+
+@dataclass(slots=True)
+class FakeLane:
+    """The `Lane` port: a host that is there, until `lost` says why it is not."""
+
+    executor: Executor
+    engine: Engine
+    jobs: int = 2
+    bricks: frozenset[str] = frozenset()
+    rules: BrickRules | None = None
+    lost: HostLost | None = None
+    refused: frozenset[str] = frozenset()
+    settled_by_others: bool = False
+    asked: list[str | None] = field(default_factory=list)
+    engine_name: str = "rsync"
+
+    @property
+    def host(self) -> str:
+        return self.executor.host
+
+    @property
+    def ends_by_lease(self) -> bool:
+        return not self.settled_by_others
+
+    @property
+    def reads_mount(self) -> bool:
+        return not self.bricks
+
+    def reads(self, brick: str) -> bool:
+        return brick in self.bricks
+
+    def expect(self, bricks: Collection[str]) -> None:
+        return None
+
+    async def way(self, brick: str | None) -> Way:
+        await asyncio.sleep(0)
+        self.asked.append(brick)
+        if self.lost is not None:
+            raise self.lost
+        if brick in self.refused:
+            raise BrickRefused(f"{brick} is no brick there")
+        return Way(executor=self.executor, engines={self.engine_name: self.engine}, brick=self.rules)
+
+    async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
+        if self.lost is not None:
+            raise self.lost
+        return await self.executor.end_orphans(tokens)

@@ -1,0 +1,135 @@
+"""The program is killed before every call of anything that it works with, one call after the other, each time from the same beginning."""
+
+import itertools
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from migrator.fs.model import TargetCapabilities
+from migrator.hooks.model import Hook, HookCall, HookEvent, HookResult, HooksFound, HookStep, all_stages
+from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.ledger.model import SiteRecord
+from tests.support.catalogs import whole_catalog
+from tests.support.deaths import Death
+from tests.support.fake_filesystem import IDENTITY
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def deaths() -> Iterator[Death]:
+    """Before the first call, before the second one, and so on, until the whole way was gone alive."""
+    for left in itertools.count(1):
+        death = Death(left=left)
+        yield death
+        if not death.happened:
+            return
+
+
+def ticking(function: Callable[P, R], death: Death) -> Callable[P, R]:
+    """A function that the death may come before."""
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        death.tick()
+        return function(*args, **kwargs)
+
+    return call
+
+
+def new_ledger(path: Path) -> Path:
+    """A ledger that knows a site and one whole catalog of its bricks."""
+    with open_ledger(path, create=True) as ledger:
+        ledger.site.create(
+            SiteRecord(
+                site_id="s",
+                name="test",
+                created_at_s=1.0,
+                source=IDENTITY,
+                target=IDENTITY,
+                capabilities=TargetCapabilities(),
+                capabilities_probed_at_s=1.0,
+            )
+        )
+        ledger.scans.finish(
+            whole_catalog(
+                scan_id=ledger.scans.start(catalog="c1", via="bricks", at_s=1.0), rows=9, files=9, directories=0
+            )
+        )
+    return path
+
+
+@contextmanager
+def copied(ledger: Path, to: Path) -> Iterator[Ledger]:
+    """The same beginning once more."""
+    shutil.copyfile(ledger, to)
+    with open_ledger(to) as opened:
+        yield opened
+    to.unlink()
+
+
+@dataclass
+class Left:
+    """What killed programs have left behind. The way on from equal remains is the same one: it is gone once."""
+
+    _seen: set[str] = field(default_factory=set)
+
+    def is_new(self, ledger: Path, *world: object) -> bool:
+        """Whether nobody has left just this: every row of the ledger, and what is simulated (by its `repr`)."""
+        with closing(sqlite3.connect(ledger)) as database:
+            tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
+            rows = [database.execute(f'SELECT * FROM "{table}"').fetchall() for (table,) in tables]
+        remains = repr((rows, world))
+        new = remains not in self._seen
+        self._seen.add(remains)
+        return new
+
+
+@dataclass
+class DoingHooks:
+    """The `Hooks` port: one hook on every side of these steps; the `pre` ones do something on what is simulated. `exit_codes` are by
+    stage, where they are not 0. `reasons` is what `post` hooks were told besides the state.
+    """
+
+    deeds: Mapping[HookStep, Callable[[], None]] = field(repr=False)
+    directory: bytes = b"/hooks"
+    site_file: bytes = b"/site.toml"
+    timeout_s: float = 600.0
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    exit_codes: dict[str, int] = field(default_factory=dict)
+    reasons: list[tuple[str, str, str]] = field(default_factory=list)
+    tokens_given: int = 0
+
+    def new_token(self) -> str:
+        """One that no call of a hook has had: the ledger takes none twice."""
+        self.tokens_given += 1
+        return f"token-{self.tokens_given}"
+
+    def find(self) -> HooksFound:
+        stages = [stage for stage in all_stages() if stage.step in self.deeds]
+        return HooksFound(hooks=tuple(Hook(stage=stage, name=b"50-do", path=b"/hooks/50-do") for stage in stages))
+
+    async def call(self, call: HookCall) -> HookResult:
+        stage = call.hook.stage
+        if stage.event is HookEvent.PRE:
+            self.deeds[stage.step]()
+        told = dict(call.environment)
+        self.calls.append((stage.name, told["MIGRATOR_STATE"]))
+        if told["MIGRATOR_REASON"]:
+            self.reasons.append((stage.name, told["MIGRATOR_FAILED"], told["MIGRATOR_REASON"]))
+        return HookResult(exit_code=self.exit_codes.get(stage.name, 0))
+
+    async def end(self, _: str) -> bool:
+        return True
+
+    def called(self) -> list[tuple[str, str]]:
+        """What was called since the last question."""
+        calls, self.calls = self.calls, []
+        return calls
+
+    def told(self) -> list[str]:
+        """Which steps the `post` hooks were told to be done, each once, in order."""
+        return list(dict.fromkeys(stage for stage, state in self.calls if state == "done"))

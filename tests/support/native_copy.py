@@ -1,0 +1,52 @@
+"""The `copy` of the compiled program by itself, for tests."""
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from migrator.transfer.engines.direct import DirectEngine
+from tests.support.native_builds import built
+
+
+def direct_engine(*, privileged: bool = True, digest: bool = False) -> DirectEngine:
+    """The engine with a program that was built now."""
+    return DirectEngine(program=str(built()).encode(), privileged=privileged, digest=digest)
+
+
+def listed(*names: bytes) -> bytes:
+    """A list of names that need nothing else."""
+    return b"".join(b":" + name + b"\0" for name in names)
+
+
+ALL = [
+    "--privileged",
+    "--sparse",
+    "--hard-links",
+    "--acls",
+    "--user-xattrs",
+    "--security-xattrs",
+    "--symlink-times",
+    "--symlink-owner",
+    "--devices",
+    "--fifos",
+    "--sockets",
+]
+
+
+def run_copy(
+    source: Path, target: Path, names: bytes, *options: str, kind: str = "files", flags: Sequence[str] = ()
+) -> "subprocess.CompletedProcess[bytes]":
+    """Run the program by itself, without a confinement."""
+    argv = [
+        str(built(*flags)),
+        "copy",
+        "--source",
+        str(source),
+        "--target",
+        str(target),
+        "--kind",
+        kind,
+        *ALL,
+        *options,
+    ]
+    return subprocess.run(argv, input=names, capture_output=True, check=False)

@@ -1,0 +1,100 @@
+"""A small plan, for tests of what keeps and shows plans."""
+
+from migrator.core.entry import UserTree
+from migrator.fs.model import Capacity
+from migrator.plan.model import (
+    AgeBucket,
+    Batch,
+    EmptyingCurve,
+    EmptyingPoint,
+    Order,
+    Plan,
+    Surprise,
+    SurpriseKind,
+    TransferCost,
+    TreeUsage,
+)
+
+
+def usage(tree: UserTree, size_bytes: int, files: int) -> TreeUsage:
+    """What a tree holds, with plausible figures."""
+    ages = (
+        AgeBucket(label="30 d", max_age_s=30 * 86400, files=files // 2, size_bytes=size_bytes // 2),
+        AgeBucket(label="older", max_age_s=None, files=files - files // 2, size_bytes=size_bytes - size_bytes // 2),
+    )
+    return TreeUsage(
+        tree=tree,
+        files=files,
+        directories=3,
+        size_bytes=size_bytes,
+        allocated_bytes=size_bytes,
+        tiny_files=files // 3,
+        largest_bytes=size_bytes // 2,
+        largest_path=tree.path + b"/largest",
+        link_groups=1,
+        symlinks=2,
+        specials=0,
+        by_mtime=ages,
+        by_atime=ages,
+        median_age_s=86400.0,
+    )
+
+
+def small_plan(name: str = "plan", *, trees: tuple[UserTree, ...] = ()) -> Plan:
+    """Two batches of one tree each: the first given tree and the second."""
+    first, second = trees or (UserTree(path=b"home/alice", user="alice"), UserTree(path=b"home/bob", user="bob"))
+    return Plan(
+        name=name,
+        site="rehearsal",
+        site_id="5e1f",
+        created_at_s=100.0,
+        order=Order.HEAVIEST,
+        catalog="catalog-1",
+        scan_id=1,
+        catalog_whole=True,
+        size_bytes=1500,
+        files=15,
+        directories=6,
+        ranking=(usage(first, 1000, 10), usage(second, 500, 5)),
+        outside=None,
+        batches=tuple(
+            Batch(
+                number=number,
+                trees=(tree,),
+                size_bytes=size_bytes,
+                files=files,
+                directories=3,
+                chunks=2,
+                chunk_list=f"{name}.chunks/batch-{number:04}.parquet",
+                chunk_list_digest="d",
+                forecast_s=60.0 / number,
+                fits=True,
+            )
+            for number, tree, size_bytes, files in ((1, first, 1000, 10), (2, second, 500, 5))
+        ),
+        surprises=(
+            Surprise(
+                kind=SurpriseKind.LOSS_ACL,
+                tree=first.path,
+                count=2,
+                size_bytes=10,
+                detail="ACLs with more than 400 entries",
+                examples=(first.path + b"/a", first.path + b"/b"),
+            ),
+        ),
+        cost=TransferCost(s_per_file=0.01, s_per_byte=1e-8, streams=4, basis="assumed"),
+        forecast_s=90.0,
+        target=Capacity(total_bytes=10_000, free_bytes=9_000, total_inodes=None, free_inodes=None),
+        problems=(),
+        emptying=(
+            EmptyingCurve(
+                order=Order.HEAVIEST,
+                half_s=45.0,
+                total_s=90.0,
+                points=(
+                    EmptyingPoint(elapsed_s=60.0, freed_bytes=1000, users_done=1),
+                    EmptyingPoint(elapsed_s=90.0, freed_bytes=1500, users_done=2),
+                ),
+            ),
+        ),
+    )

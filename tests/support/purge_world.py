@@ -1,0 +1,268 @@
+"""A user tree whose user works on the target, by a ledger that was filled as a cutover fills it, and what purges it."""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from migrator.app import new_token
+from migrator.beegfs.tool import NoStorageTargets
+from migrator.catalog.model import CatalogRecord
+from migrator.catalog.ports import Manifests
+from migrator.core.entry import UserTree
+from migrator.core.states import PassKind
+from migrator.core.tasks import DaemonThreads
+from migrator.cutover.model import (
+    BackupSeen,
+    CutoverAct,
+    CutoverNotes,
+    CutoverRecord,
+    CutoverState,
+    CutoverStep,
+    Writers,
+)
+from migrator.cutover.ports import WriterSearch
+from migrator.cutover.writers import LocalWriters
+from migrator.fs.ports import SourceFileSystem
+from migrator.hosts.process import LocalProcesses
+from migrator.ledger.ledger import Ledger
+from migrator.ledger.locks import FlockLocks
+from migrator.purge.files import MountedPlaces
+from migrator.purge.model import LeadsTo, PurgeSummary, TreePurge
+from migrator.purge.ports import ClosedPlaces
+from migrator.purge.proofs import ManifestFiles
+from migrator.purge.removal import PurgeRequest, PurgeWorld
+from migrator.purge.stage import purge
+from migrator.reap.archive import ProvenArchives
+from migrator.reap.archives import TarArchives
+from migrator.reap.files import MountedArchiveFolders
+from migrator.transfer.run_files import DirectoryRunFiles
+from migrator.verify.model import VerificationRecord
+from tests.support.verify_world import TREE, RealClock, SilentProgress, World, verify_world
+
+DAY_S = 86_400.0
+_STEPS = (
+    (CutoverStep.FREEZE, CutoverState.FREEZING, CutoverState.FROZEN),
+    (CutoverStep.FINAL_PASS, CutoverState.FINAL_PASS, CutoverState.FINAL_PASS),
+    (CutoverStep.VERIFY, CutoverState.VERIFYING, CutoverState.VERIFIED),
+    (CutoverStep.SWITCH, CutoverState.SWITCHING, CutoverState.SWITCHED),
+    (CutoverStep.THAW, CutoverState.THAWING, CutoverState.THAWED),
+    (CutoverStep.RETAIN, CutoverState.THAWED, CutoverState.RETAINED),
+)
+
+
+def record_scan(ledger: Ledger, name: str, tree: UserTree, at_s: float, *, whole: bool = True) -> None:
+    """The scan of a final pass."""
+    scan_id = ledger.scans.start(catalog=name, via="mount", at_s=at_s, scope=(tree.path,))
+    ledger.scans.finish(
+        CatalogRecord(
+            name=name,
+            scan_id=scan_id,
+            site_id="5e1f",
+            via="mount",
+            trees=(tree,),
+            parts=(),
+            started_at_s=at_s,
+            finished_at_s=at_s,
+            whole=whole,
+            reasons=() if whole else ("a directory could not be read",),
+            rows=1,
+            files=1,
+            directories=0,
+            size_bytes=1,
+            problems=0,
+            scope=(tree.path,),
+        )
+    )
+
+
+def retain(
+    ledger: Ledger, plan: str, tree: UserTree, verification: int, *, let_in_s: float, scan_whole: bool = True
+) -> CutoverRecord:
+    """What a cutover leaves: every step of it, up to `retained`."""
+    catalog = f"final-{verification}"
+    record_scan(ledger, catalog, tree, let_in_s - 60, whole=scan_whole)
+    number = 1 + len([one for one in ledger.passes.of_batch(plan, 1) if one.kind is PassKind.FINAL])
+    final = ledger.passes.start(
+        plan=plan,
+        batch=1,
+        kind=PassKind.FINAL,
+        number=number,
+        catalog=catalog,
+        base_catalog="catalog-1",
+        chunk_list=f"passes/{plan}/batch-0001-final-{number:04d}.parquet",
+        chunks=(),
+        at_s=let_in_s - 60,
+    )
+    record = ledger.cutovers.plan(plan=plan, batch=1, tree=tree, predicted_freeze_s=60.0, at_s=let_in_s - 100)
+    notes = CutoverNotes(frozen_top="{}", final_pass_id=final.id, verification_id=verification)
+    for step, intent, result in _STEPS:
+        at_s = let_in_s - 50 if step is not CutoverStep.THAW else let_in_s
+        step_id = ledger.cutovers.intend(
+            record.id, CutoverAct(step=step, intent=intent, result=result), at_s=at_s, notes=notes
+        )
+        record = ledger.cutovers.finish(step_id, result, at_s=at_s)
+    return record
+
+
+@dataclass
+class LaterClock(RealClock):
+    """The real clock, so many seconds later by the wall."""
+
+    later_s: float = 0.0
+
+    def now_s(self) -> float:
+        return super().now_s() + self.later_s
+
+
+@dataclass
+class PurgeSite:
+    """A site whose user tree `home/alice` is retained since just now, and is looked at 40 days later."""
+
+    world: World
+    proof: VerificationRecord
+    record: CutoverRecord
+    places: ClosedPlaces
+    clock: LaterClock
+    leads_to: LeadsTo | OSError = LeadsTo.TARGET
+    backup: BackupSeen = BackupSeen.NOT_ASKED
+    writers: Writers | None = None
+    search: WriterSearch | None = None
+    read_by: SourceFileSystem | None = None
+    storage: tuple[str, ...] = ()
+    manifests: Manifests | None = None
+    backups: list[str] = field(default_factory=list)
+
+    @property
+    def tree(self) -> UserTree:
+        return self.record.tree
+
+    @property
+    def source(self) -> Path:
+        return self.world.source_path / os.fsdecode(self.tree.path)
+
+    @property
+    def target(self) -> Path:
+        return self.world.target_path / os.fsdecode(self.tree.path)
+
+    @property
+    def closed(self) -> Path:
+        return self.world.source_path / ".migrator-purge" / f"cutover-{self.record.own_name}"
+
+    @property
+    def state(self) -> CutoverState:
+        return self.world.ledger.cutovers.read(self.record.id).state
+
+    def ports(self) -> PurgeWorld:
+        world = self.world
+
+        def link(_tree: UserTree) -> LeadsTo:
+            if isinstance(self.leads_to, OSError):
+                raise self.leads_to
+            return self.leads_to
+
+        class Storage(NoStorageTargets):
+            async def problems(_self) -> tuple[str, ...]:  # noqa: N805
+                return self.storage
+
+        class Search(LocalWriters):
+            async def find_writers(_self, trees: Sequence[bytes]) -> Writers:  # noqa: N805
+                return self.writers if self.writers is not None else await super().find_writers(trees)
+
+        return PurgeWorld(
+            source=self.read_by or world.source,
+            target=world.target,
+            places=self.places,
+            manifest=ManifestFiles(temp_dir=world.directory / "temporary"),
+            manifests=self.manifests or world.manifests,
+            storage=Storage(),
+            writers=self.search or Search(LocalProcesses(), world.source),
+            link=link,
+            backup=lambda _record: self.backup,
+            back_up=self.backups.append,
+            archived=lambda: ProvenArchives(
+                world.ledger.archives, MountedArchiveFolders(world.target_root), TarArchives({}, algorithm="")
+            ),
+            skipped=lambda _record: (),
+            hooks=None,
+            ledger=world.ledger,
+            locks=FlockLocks(world.directory / "locks", self.clock),
+            files=DirectoryRunFiles(world.directory / "runs"),
+            progress=SilentProgress(),
+            clock=self.clock,
+            blocking=DaemonThreads(),
+            tokens=new_token,
+        )
+
+    def request(self, *, dry_run: bool = False, confirm: str | None = None, reread: bool = False) -> PurgeRequest:
+        return PurgeRequest(
+            plan=self.world.plan.name,
+            trees={1: (self.tree,)},
+            pid=os.getpid(),
+            confirm=confirm,
+            dry_run=dry_run,
+            reread=reread,
+            vouched=True,
+            retain_s=30 * int(DAY_S),
+            max_shrink=0.5,
+            names_per_s=100_000,
+            workers=3,
+        )
+
+    def dry_run(self, *, reread: bool = False) -> PurgeSummary:
+        return asyncio.run(purge(self.request(dry_run=True, reread=reread), self.ports()))
+
+    def purge(self, *, reread: bool = False) -> TreePurge:
+        """As after a dry run whose checksum is given."""
+        confirm = self.dry_run().checksum
+        summary = asyncio.run(purge(self.request(confirm=confirm, reread=reread), self.ports()))
+        (tree,) = summary.trees
+        return tree
+
+
+def freeze(tree: Path) -> None:
+    """The top as a freeze leaves it."""
+    os.chown(tree, 0, -1)
+    tree.chmod(0o500)
+
+
+def thaw(copy: Path, uid: int) -> None:
+    """The tree on the target as its user has it."""
+    os.chown(copy, uid, uid)
+    copy.chmod(0o755)
+
+
+@contextmanager
+def purge_site(
+    directory: Path,
+    source: Path,
+    target: Path,
+    fill: Callable[[Path], object],
+    *,
+    share: float = 1.0,
+    tree: bytes = TREE,
+) -> Iterator[PurgeSite]:
+    """`fill` makes what is in the tree; it is copied, verified (content of a `share` of the files), and let in."""
+    top = source / os.fsdecode(tree)
+    with verify_world(directory, source, target) as world:
+        if tree != TREE:
+            world.set_trees((tree,), (TREE,))
+        top.mkdir(parents=True)
+        fill(top)
+        freeze(top)
+        world.copy_trees(tree)
+        proof = world.verify(replace(world.request(share=share)))
+        assert proof.whole, proof.reasons
+        clock = LaterClock()
+        record = retain(
+            world.ledger, world.plan.name, UserTree(path=tree, user="alice"), proof.id, let_in_s=clock.now_s()
+        )
+        clock.later_s = 40 * DAY_S
+        thaw(target / os.fsdecode(tree), 60001)
+        places = MountedPlaces(world.source_root)
+        try:
+            yield PurgeSite(world=world, proof=proof, record=record, places=places, clock=clock)
+        finally:
+            places.close()

@@ -1,0 +1,95 @@
+"""Hostile names, a site, chunks of a pass, attempts at them, and a verification, for tests of what needs some."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from migrator.core.states import ChunkKind, ChunkState, PassKind
+from migrator.fs.model import MountIdentity
+from migrator.hosts.model import ProcessIdentity
+from migrator.ledger.ledger import Ledger
+from migrator.ledger.model import SiteRecord
+from migrator.plan.model import Chunk
+from migrator.transfer.model import ChunkRecord, FileProblem, StreamCounters
+from migrator.verify.model import DigestPolicy, VerificationRecord
+
+HOSTILE = (b"-rf", b"new\nline", b"\xff\xfe", b"a" * 255, b"<script>", "\u202eexe.txt".encode(), b"tab\t|`'\"%41\\")
+SITE = SiteRecord(
+    site_id="5e1f",
+    name="rehearsal",
+    created_at_s=10.5,
+    source=MountIdentity(
+        filesystem="fuse.glusterfs", mounted_from="gl1:/vol", device=None, fsid=2**64 - 1, root_ino=1, sentinel="s"
+    ),
+    target=MountIdentity(
+        filesystem="xfs", mounted_from="/dev/sdb", device=2049, fsid=None, root_ino=128, sentinel=None
+    ),
+    capabilities=None,
+    capabilities_probed_at_s=None,
+)
+
+
+def files(number: int, size_bytes: int, count: int = 1, tree: bytes = b"home/alice") -> Chunk:
+    return Chunk(number=number, kind=ChunkKind.FILES, tree=tree, files=count, size_bytes=size_bytes)
+
+
+def begin(ledger: Ledger, chunks: Sequence[Chunk]) -> int:
+    return ledger.passes.start(
+        plan="p", batch=1, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=chunks, at_s=5.0
+    ).id
+
+
+def waiting(ledger: Ledger, pass_id: int) -> list[ChunkRecord]:
+    return list(ledger.passes.pending(pass_id, ChunkKind.FILES, 1000))
+
+
+def attempt(ledger: Ledger, chunk_id: int, token: str = "t1") -> int:
+    return ledger.passes.intend(
+        chunk_id=chunk_id, token=token, host="here", engine="rsync", argv=("rsync", "caf\udce9"), at_s=6.0
+    )
+
+
+def end(
+    ledger: Ledger,
+    attempt_id: int,
+    *,
+    state: str = "succeeded",
+    chunk: ChunkState = ChunkState.DONE,
+    problems: Sequence[FileProblem] = (),
+    counters: StreamCounters | None = None,
+    at_s: float = 9.0,
+) -> None:
+    ledger.passes.started(attempt_id, ProcessIdentity(pid=7, start_ticks=70, boot_id="b"))
+    ledger.passes.finish(
+        attempt_id,
+        at_s=at_s,
+        state=state,
+        exit_code=0 if state == "succeeded" else 23,
+        counters=counters or StreamCounters(files=1, size_bytes=100),
+        stderr_tail=b"\xff tail",
+        chunk_state=chunk,
+        problems=problems,
+    )
+
+
+def verification(**changes: object) -> VerificationRecord:
+    """One that has read everything, and found it equal; with other facts."""
+    record = VerificationRecord(
+        id=1,
+        plan="p",
+        batch=1,
+        started_at_s=1.0,
+        finished_at_s=2.0,
+        policy=DigestPolicy(algorithm="xxh3_128", share=1.0, seed=1),
+        paths=1,
+        size_bytes=1,
+        digested_files=1,
+        digested_bytes=1,
+        proven_gone=0,
+        differences={},
+        expected={},
+        whole=True,
+        reasons=(),
+        manifest="m",
+        manifest_digest="d",
+    )
+    return replace(record, **changes)  # type: ignore[arg-type]

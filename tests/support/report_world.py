@@ -1,0 +1,303 @@
+"""The ledger of a migration in its fifth week: some hundred users, or as many chunks as are asked for."""
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from sqlalchemy import insert
+
+from migrator.catalog.model import CatalogRecord
+from migrator.core.entry import UserTree
+from migrator.core.events import Event, EventKind, Severity
+from migrator.core.states import BatchState, ChunkKind, PassKind
+from migrator.fs.model import CapacitySample, Side
+from migrator.ledger import tables
+from migrator.ledger.database import Database
+from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.plan.model import AgeBucket, Batch, Plan, TreeUsage
+from migrator.transfer.model import FileProblem, FileProblemKind
+from tests.ledger.test_ledger_cutovers import THERE, do
+from tests.support.plans import small_plan
+from tests.support.records import SITE, verification
+
+BEGAN_S = 1_760_000_400.0
+DAY_S = 86400.0
+NAMES = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "mallory", "niaj")
+
+
+class OnePlan:
+    """Plan documents with one plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def write(self, plan: Plan) -> tuple[str, str]:
+        raise NotImplementedError
+
+    def read(self, name: str) -> tuple[Plan, str]:
+        assert name == self.plan.name
+        return self.plan, "c"
+
+
+class Weeks:
+    """A migration that has run for `days`, in chunks of a batch each of `users` user trees. `names` are hostile ones."""
+
+    def __init__(
+        self, *, users: int = 24, chunks: int = 1200, days: float = 30.0, names: Sequence[bytes] = (), seed: int = 7
+    ) -> None:
+        self.dice = random.Random(seed)
+        self.days, self.chunks = days, chunks
+        self.now_s = BEGAN_S + days * DAY_S
+        self.trees = tuple(
+            UserTree(path=b"home/" + name, user=name.decode("utf-8", "surrogateescape"))
+            for name in (*names, *(f"{NAMES[turn % 12]}{turn}".encode() for turn in range(users - len(names))))
+        )
+        self.sizes = [round(2**43 / (rank + 1) ** 0.8) for rank in range(users)]
+        self.files = [max(round(size / 2**22 * math.exp(self.dice.gauss(0, 0.8))), 10) for size in self.sizes]
+        self.plan = self._plan()
+
+    def _plan(self) -> Plan:
+        ranking = tuple(
+            self._usage(tree, size, files) for tree, size, files in zip(self.trees, self.sizes, self.files, strict=True)
+        )
+        batches = tuple(
+            Batch(
+                number=number,
+                trees=(tree,),
+                size_bytes=size,
+                files=files,
+                directories=10,
+                chunks=max(self.chunks // len(self.trees), 1),
+                chunk_list=f"week1.chunks/batch-{number:04}.parquet",
+                chunk_list_digest="d",
+                forecast_s=3600.0,
+                fits=True,
+            )
+            for number, (tree, size, files) in enumerate(zip(self.trees, self.sizes, self.files, strict=True), 1)
+        )
+        return Plan(
+            **{
+                **{name: getattr(small_plan("week1"), name) for name in Plan.__slots__},
+                "ranking": ranking,
+                "batches": batches,
+                "size_bytes": sum(self.sizes),
+                "files": sum(self.files),
+                "created_at_s": BEGAN_S - 3600,
+            }
+        )
+
+    def _usage(self, tree: UserTree, size: int, files: int) -> TreeUsage:
+        ages = tuple(
+            AgeBucket(label=label, max_age_s=limit, files=round(files * share), size_bytes=round(size * share))
+            for label, limit, share in (
+                ("30 d", 30 * 86400, 0.2),
+                ("90 d", 90 * 86400, 0.15),
+                ("1 y", 365 * 86400, 0.25),
+                ("3 y", 3 * 365 * 86400, 0.3),
+                ("older", None, 0.1),
+            )
+        )
+        return TreeUsage(
+            tree=tree,
+            files=files,
+            directories=10,
+            size_bytes=size,
+            allocated_bytes=size,
+            tiny_files=files // 3,
+            largest_bytes=size // 50,
+            largest_path=tree.path + b"/largest",
+            link_groups=1,
+            symlinks=2,
+            specials=0,
+            by_mtime=ages,
+            by_atime=ages,
+            median_age_s=200 * DAY_S,
+        )
+
+    def fill(self, file: Path, *, share: float = 0.6, samples_every_s: float = 1800.0) -> None:
+        """Write the ledger; so much of the bytes is done by now."""
+        with open_ledger(file, create=True) as ledger:
+            self._record(ledger)
+            passes = self._passes(ledger)
+            self._cut_over(ledger)
+        database = Database(file, create=False, read_only=False)
+        try:
+            self._chunks(database, passes, share)
+            self._samples(database, next(iter(passes.values())), share, samples_every_s)
+        finally:
+            database.close()
+
+    def _record(self, ledger: Ledger) -> None:
+        ledger.site.create(SITE)
+        scan_id = ledger.scans.start(catalog="catalog-1", via="bricks", at_s=BEGAN_S - 9000)
+        ledger.scans.finish(
+            CatalogRecord(
+                name="catalog-1",
+                scan_id=scan_id,
+                site_id=SITE.site_id,
+                via="bricks",
+                trees=(),
+                parts=(),
+                started_at_s=BEGAN_S - 9000,
+                finished_at_s=BEGAN_S - 7000,
+                whole=True,
+                reasons=(),
+                rows=sum(self.files),
+                files=sum(self.files),
+                directories=100,
+                size_bytes=sum(self.sizes),
+                problems=0,
+            )
+        )
+        ledger.plans.record(self.plan, path="plans/week1.json", checksum="c")
+        total = sum(self.sizes)
+        ledger.capacity.add(
+            [
+                CapacitySample(
+                    side=side,
+                    at_s=BEGAN_S + turn * DAY_S / 2,
+                    total_bytes=2 * total,
+                    free_bytes=2 * total - round(total * (1.1 if side is Side.SOURCE else 0.2 + 0.6 * turn / 60)),
+                    total_inodes=None if side is Side.SOURCE else 400_000_000,
+                    free_inodes=None if side is Side.SOURCE else 400_000_000 - 1_000_000 * turn,
+                )
+                for turn in range(round(self.days * 2))
+                for side in Side
+            ]
+        )
+        for day, kind, severity, subject in (
+            (3, EventKind.HOST_LOST, Severity.WARNING, "host gl3"),
+            (3.5, EventKind.HOST_FOUND, Severity.INFO, "host gl3"),
+            (9, EventKind.STORAGE_LOST, Severity.ERROR, "storage target 102"),
+            (12, EventKind.CUTOVER_FAILED, Severity.ERROR, self.trees[0].user),
+        ):
+            message = f"{kind.value} of {subject}"
+            event = Event(at_s=BEGAN_S + day * DAY_S, kind=kind, severity=severity, subject=subject, message=message)
+            ledger.events.add(event)
+
+    def _passes(self, ledger: Ledger) -> dict[int, int]:
+        found = {}
+        for batch in self.plan.batches:
+            found[batch.number] = ledger.passes.start(
+                plan="week1",
+                batch=batch.number,
+                kind=PassKind.SEED,
+                catalog="catalog-1",
+                chunk_list="l",
+                chunks=(),
+                at_s=BEGAN_S,
+            ).id
+            ledger.plans.set_batch_state("week1", batch.number, BatchState.SEEDING)
+        first = self.trees[0]
+        problem = FileProblem(
+            path=first.path + b"/report \xff<b>.txt", kind=FileProblemKind.BAD, errno=5, reason="input/output error"
+        )
+        ledger.passes.note(found[1], [problem], BEGAN_S + 5 * DAY_S)
+        number = ledger.verifications.start(plan="week1", batch=1, at_s=BEGAN_S + 8 * DAY_S)
+        ledger.verifications.finish(
+            verification(
+                id=number,
+                plan="week1",
+                started_at_s=BEGAN_S + 8 * DAY_S,
+                finished_at_s=BEGAN_S + 9 * DAY_S,
+                paths=self.files[0],
+                size_bytes=self.sizes[0],
+                digested_files=self.files[0],
+                digested_bytes=self.sizes[0],
+                proven_gone=3,
+                manifest="manifests/1",
+                manifest_digest="f00d",
+                files=self.files[0],
+                equal_paths=self.files[0],
+            )
+        )
+        return found
+
+    def _cut_over(self, ledger: Ledger) -> None:
+        for turn, tree in enumerate(self.trees[:5]):
+            begins_s = BEGAN_S + (14 + turn) * DAY_S
+            record = ledger.cutovers.plan(
+                plan="week1", batch=turn + 1, tree=tree, predicted_freeze_s=240.0 + 60 * turn, at_s=begins_s
+            )
+            for step, move in enumerate(THERE):
+                do(ledger, record, move, begins_s + 60 + step * (60 + 24 * turn))
+
+    def _chunks(self, database: Database, passes: dict[int, int], share: float) -> None:
+        for block in self._rows(passes, share):
+            with database.write() as connection:
+                connection.execute(insert(tables.chunks), [chunk for chunk, _ in block])
+                if attempts := [attempt for _, attempt in block if attempt is not None]:
+                    connection.execute(insert(tables.attempts), attempts)
+
+    def _rows(
+        self, passes: dict[int, int], share: float
+    ) -> Iterator[list[tuple[dict[str, object], dict[str, object] | None]]]:
+        each = max(self.chunks // len(self.trees), 1)
+        until, so_far, number = share * sum(self.sizes), 0.0, 0
+        block: list[tuple[dict[str, object], dict[str, object] | None]] = []
+        for batch, (tree, size, files) in enumerate(zip(self.trees, self.sizes, self.files, strict=True), 1):
+            for turn in range(each):
+                number += 1
+                so_far += size / each
+                done = so_far <= until
+                its_files, its_bytes = max(files // each, 1), size // each
+                chunk = {
+                    "id": number,
+                    "pass_id": passes[batch],
+                    "number": turn + 1,
+                    "kind": ChunkKind.FILES.value,
+                    "tree": tree.path,
+                    "files": its_files,
+                    "size_bytes": its_bytes,
+                    "state": "done" if done else "pending",
+                    "tries": int(done),
+                }
+                finished_s = BEGAN_S + self.days * DAY_S * so_far / until
+                seconds = (its_files * 0.002 + its_bytes / 2**27) * math.exp(self.dice.gauss(0, 0.2))
+                attempt: dict[str, object] = {
+                    "id": number,
+                    "chunk_id": number,
+                    "number": 1,
+                    "token": f"t{number}",
+                    "host": "gl1",
+                    "engine": "direct",
+                    "state": "succeeded",
+                    "argv": "[]",
+                    "started_at_s": finished_s - seconds,
+                    "finished_at_s": finished_s,
+                    "exit_code": 0,
+                    "files": its_files,
+                    "size_bytes": its_bytes,
+                    "stderr_tail": b"",
+                }
+                block.append((chunk, attempt if done else None))
+                if len(block) >= 20_000:
+                    yield block
+                    block = []
+        if block:
+            yield block
+
+    def _samples(self, database: Database, pass_id: int, share: float, every_s: float) -> None:
+        count = int(self.days * DAY_S / every_s)
+        weights = []
+        for turn in range(count):
+            hour = (turn * every_s / 3600.0) % 24
+            weekend = 1.4 if int(turn * every_s / DAY_S) % 7 >= 5 else 1.0
+            weights.append((1.5 if hour < 7 else 0.8) * weekend * math.exp(self.dice.gauss(0, 0.25)))
+        whole = sum(weights)
+        rows = [
+            {
+                "pass_id": pass_id,
+                "attempt_id": 0,
+                "at_s": BEGAN_S + (turn + 1) * every_s,
+                "interval_s": every_s * 0.9,
+                "streams": 8,
+                "files": round(share * sum(self.files) * weight / whole),
+                "size_bytes": round(share * sum(self.sizes) * weight / whole),
+            }
+            for turn, weight in enumerate(weights)
+        ]
+        for begin in range(0, len(rows), 20_000):
+            with database.write() as connection:
+                connection.execute(insert(tables.samples), rows[begin : begin + 20_000])

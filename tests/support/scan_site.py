@@ -1,0 +1,134 @@
+"""A small site to scan: a source directory, a ledger, catalogs, and what the stage says."""
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from migrator.catalog.model import CatalogRecord
+from migrator.catalog.writer import CatalogDirectories
+from migrator.core.events import Event
+from migrator.core.progress import ScanProgress, Snapshot
+from migrator.fs.ports import SourceFileSystem
+from migrator.fs.reading import PosixSource
+from migrator.ledger.ledger import open_ledger
+from migrator.ledger.model import SiteRecord
+from migrator.scan.session import ScanRequest
+from migrator.scan.stage import Bricks, scan
+
+
+class WallClock:
+    """Time as it is."""
+
+    def now_s(self) -> float:
+        return time.time()
+
+    def monotonic_s(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, duration_s: float) -> None:
+        await asyncio.sleep(duration_s)
+
+
+class Shown:
+    """Keeps what a stage shows."""
+
+    def __init__(self) -> None:
+        self.snapshots: list[ScanProgress] = []
+        self.events: list[Event] = []
+
+    def show(self, snapshot: Snapshot) -> None:
+        assert isinstance(snapshot, ScanProgress)
+        self.snapshots.append(snapshot)
+
+    def event(self, event: Event) -> None:
+        self.events.append(event)
+
+
+class ScanSite:
+    """`root` is the source. `recorded` False leaves the ledger without a site, as before `init`."""
+
+    def __init__(self, directory: Path, *, root: Path | None = None, recorded: bool = True) -> None:
+        self.root = root or directory / "source"
+        self.catalogs_dir = directory / "catalogs"
+        self.temp_dir = directory / "temp"
+        self.shown = Shown()
+        self.root.mkdir(exist_ok=True)
+        self.source = PosixSource(os.fsencode(self.root))
+        self.ledger = open_ledger(directory / "ledger.db", create=True)
+        if recorded and self.ledger.site.read() is None:
+            self.record_site(self.source)
+
+    def record_site(self, source: SourceFileSystem) -> None:
+        """What `init` does."""
+        identity = source.identity()
+        self.ledger.site.create(
+            SiteRecord(
+                site_id="5e1f",
+                name="rehearsal",
+                created_at_s=1.0,
+                source=identity,
+                target=identity,
+                capabilities=None,
+                capabilities_probed_at_s=None,
+            )
+        )
+
+    def close(self) -> None:
+        self.source.close()
+        self.ledger.close()
+
+    def grow(self, users: Sequence[str], *, directories: int = 3, files: int = 5) -> None:
+        """Trees `home/USER` with so many directories, each holding so many files of four bytes."""
+        for user in users:
+            for number in range(directories):
+                directory = self.root / "home" / user / f"d{number}"
+                directory.mkdir(parents=True)
+                for file in range(files):
+                    (directory / f"f{file}").write_text("data")
+
+    def catalogs(self, max_part_rows: int = 1000) -> CatalogDirectories:
+        return CatalogDirectories(self.catalogs_dir, temp_dir=self.temp_dir, max_part_rows=max_part_rows)
+
+    def request(self, **changes: Any) -> ScanRequest:
+        return ScanRequest(**{"trees": ["home/*"], "workers": 3, **changes})
+
+    async def scanned(
+        self,
+        *,
+        source: SourceFileSystem | None = None,
+        max_part_rows: int = 1000,
+        bricks: Bricks | None = None,
+        **changes: Any,
+    ) -> CatalogRecord:
+        """Run the stage."""
+        return await scan(
+            self.request(**changes),
+            source=source or self.source,
+            ledger=self.ledger,
+            catalogs=self.catalogs(max_part_rows),
+            progress=self.shown,
+            clock=WallClock(),
+            bricks=bricks,
+        )
+
+    def scan(self, **changes: Any) -> CatalogRecord:
+        """Run the stage to its end."""
+        return asyncio.run(self.scanned(**changes))
+
+    def rows(self, record: CatalogRecord) -> list[dict[str, Any]]:
+        """Every row of a closed catalog, without the access times that reading changes, in order of path."""
+        closed = self.catalogs().closed(record.name)
+        rows = [row for file in closed.part_files for row in pq.read_table(file).to_pylist()]
+        for row in rows:
+            del row["atime_ns"]
+        return sorted(rows, key=lambda row: bytes(row["path"]))
+
+    def problems(self, record: CatalogRecord) -> list[dict[str, Any]]:
+        """What a closed catalog says could not be read."""
+        closed = self.catalogs().closed(record.name)
+        return [row for file in closed.problem_files for row in pq.read_table(file).to_pylist()]

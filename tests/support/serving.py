@@ -1,0 +1,86 @@
+"""A site with the ledger of a migration in its fifth week, and the program that serves it."""
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.report_world import Weeks
+
+
+def site_of_weeks(directory: Path, weeks: Weeks) -> Path:
+    """The site file of a migration; nothing but its ledger is there."""
+    for name in ("source", "target", "state"):
+        (directory / name).mkdir()
+    weeks.fill(directory / "state" / "ledger.db")
+    file = directory / "site.toml"
+    file.write_text(
+        f'[site]\nname = "weeks"\nstate_dir = {json.dumps(str(directory / "state"))}\n'
+        f'[source]\nkind = "posix"\nmount = {json.dumps(str(directory / "source"))}\n'
+        f'[target]\nkind = "posix"\nmount = {json.dumps(str(directory / "target"))}\n'
+        '[users]\ntrees = ["home/*"]\n'
+    )
+    return file
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+def reply(raw: bytes) -> Reply:
+    head, _, body = raw.partition(b"\r\n\r\n")
+    first, *rest = head.decode("latin-1").split("\r\n")
+    headers = dict(line.split(": ", 1) for line in rest)
+    return Reply(status=int(first.split()[1]), headers=headers, body=body)
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server that answers."""
+
+    process: "subprocess.Popen[str]"
+    listening: dict[str, Any]
+
+    @property
+    def url(self) -> str:
+        return str(self.listening["url"])
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection((self.listening["address"], self.listening["port"]), timeout=600)
+
+    def raw(self, request: bytes) -> bytes:
+        with self.connect() as connection:
+            connection.sendall(request)
+            found = b""
+            while block := connection.recv(65536):
+                found += block
+        return found
+
+    def get(self, path: str = "/", *headers: str, method: str = "GET", host: str = "localhost") -> Reply:
+        lines = (f"{method} {path} HTTP/1.1", f"Host: {host}", *headers, "", "")
+        return reply(self.raw("\r\n".join(lines).encode("latin-1")))
+
+
+@contextmanager
+def serving(site_file: Path, *words: str) -> Iterator[Served]:
+    """The program at work, from its first word on; it ends with the block."""
+    argv: Sequence[str] = [sys.executable, "-m", "migrator", "--site", str(site_file), *words, "--json"]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, process.communicate()[1]
+        yield Served(process, json.loads(line))
+    finally:
+        process.terminate()
+        process.communicate(timeout=600)

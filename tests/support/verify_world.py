@@ -1,0 +1,226 @@
+"""A site in miniature for tests of the verification: two roots, a ledger, a plan of one or more batches."""
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from migrator.catalog.manifest import ManifestDirectories
+from migrator.core.entry import Entry, EntryType, UserTree
+from migrator.core.events import Event
+from migrator.core.progress import Snapshot
+from migrator.core.states import BatchState
+from migrator.fs.model import TargetCapabilities
+from migrator.fs.reading import PosixSource, ReadingFileSystem
+from migrator.fs.writing import MountedTarget
+from migrator.gluster.model import SourceHealth
+from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.ledger.model import SiteRecord
+from migrator.plan.model import Batch, Plan
+from migrator.verify.model import DigestPolicy, VerificationRecord
+from migrator.verify.stage import VerifyRequest, verify
+from tests.support.plans import small_plan
+
+TREE = b"home/alice"
+OTHER_TREE = b"home/bob"
+
+
+class RealClock:
+    def now_s(self) -> float:
+        return time.time()
+
+    def monotonic_s(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, duration_s: float) -> None:
+        await asyncio.sleep(duration_s)
+
+
+@dataclass
+class SilentProgress:
+    events: list[Event] = field(default_factory=list)
+    snapshots: list[Snapshot] = field(default_factory=list)
+
+    def show(self, snapshot: Snapshot) -> None:
+        self.snapshots.append(snapshot)
+
+    def event(self, event: Event) -> None:
+        self.events.append(event)
+
+
+class Source(PosixSource):
+    """A source whose health a test can spoil: the answers come one after the other, the last one again and again."""
+
+    answers: Sequence[SourceHealth] = ()
+
+    async def health(self) -> SourceHealth:
+        if not self.answers:
+            return await super().health()
+        answer, *later = self.answers
+        self.answers = later or [answer]
+        return answer
+
+
+def walk_tree(file_system: ReadingFileSystem, tree: bytes) -> Iterator[Entry]:
+    """Every entry of a tree, directories before what lies in them."""
+    waiting = [tree]
+    while waiting:
+        for block in file_system.read_directory(waiting.pop()):
+            assert not block.problems
+            for entry in block.entries:
+                yield entry
+                if entry.type is EntryType.DIRECTORY:
+                    waiting.append(entry.path)
+
+
+def copy_trees(source_root: bytes, target_root: bytes, trees: Sequence[bytes]) -> None:
+    """A faithful copy by the program's own descriptor-based means: hard links within all trees, times last."""
+    source, target = ReadingFileSystem(source_root), MountedTarget(target_root)
+    made: dict[int, bytes] = {}
+    directories: list[Entry] = []
+    for tree in trees:
+        parents = [source.look(b"/".join(tree.split(b"/")[:depth])) for depth in range(1, tree.count(b"/") + 1)]
+        target.make_parents(tree, [entry for entry in parents if entry is not None])
+        for entry in walk_tree(source, tree):
+            if entry.link_group in made:
+                target.link(made[entry.ino], entry.path)
+                continue
+            target.copy_from(source_root, entry)
+            if entry.link_group is not None:
+                made[entry.ino] = entry.path
+            if entry.type is EntryType.DIRECTORY:
+                directories.append(entry)
+    for entry in reversed(directories):
+        target.copy_from(source_root, entry)
+    source.close()
+    target.close()
+
+
+@dataclass
+class World:
+    directory: Path
+    source_path: Path
+    target_path: Path
+    ledger: Ledger
+    manifests: ManifestDirectories
+    plan: Plan
+    progress: SilentProgress
+    source: Source
+    target: MountedTarget
+
+    @property
+    def source_root(self) -> bytes:
+        return os.fsencode(self.source_path)
+
+    @property
+    def target_root(self) -> bytes:
+        return os.fsencode(self.target_path)
+
+    @property
+    def tree(self) -> Path:
+        return self.source_path / os.fsdecode(TREE)
+
+    @property
+    def copy(self) -> Path:
+        return self.target_path / os.fsdecode(TREE)
+
+    def copy_trees(self, *trees: bytes) -> None:
+        copy_trees(self.source_root, self.target_root, trees or (TREE,))
+
+    def request(
+        self, batch: int = 1, *, share: float = 1.0, workers: int = 2, held_entries: int = 1000
+    ) -> VerifyRequest:
+        policy = DigestPolicy(algorithm="xxh3_128", share=share, seed=7)
+        return VerifyRequest(plan=self.plan, batch=batch, policy=policy, workers=workers, held_entries=held_entries)
+
+    async def verify_now(self, request: VerifyRequest) -> VerificationRecord:
+        return await verify(
+            request,
+            source=self.source,
+            target=self.target,
+            manifests=self.manifests,
+            ledger=self.ledger,
+            progress=self.progress,
+            clock=RealClock(),
+        )
+
+    def verify(self, request: VerifyRequest | None = None) -> VerificationRecord:
+        return asyncio.run(self.verify_now(request or self.request()))
+
+    def batch_state(self, batch: int = 1) -> BatchState:
+        record = self.ledger.plans.read(self.plan.name)
+        assert record is not None
+        return record.batches[batch]
+
+    def set_trees(self, *batches: Sequence[bytes], state: BatchState = BatchState.SEEDED) -> None:
+        """Record a plan of these batches, each in a state."""
+        name = f"plan-{len(batches)}"
+        template = small_plan(name).batches[0]
+        made: list[Batch] = [
+            replace(
+                template,
+                number=number,
+                trees=tuple(UserTree(path=tree, user=os.fsdecode(tree)) for tree in trees),
+            )
+            for number, trees in enumerate(batches, 1)
+        ]
+        self.plan = replace(small_plan(name), batches=tuple(made))
+        self.ledger.plans.record(self.plan, path=f"{name}.json", checksum="c")
+        for number in range(1, len(batches) + 1):
+            for step in (BatchState.SEEDING, BatchState.SEEDED, BatchState.VERIFIED):
+                if state is not BatchState.PLANNED and self.batch_state(number) is not state:
+                    self.ledger.plans.set_batch_state(name, number, step)
+
+    def manifest_rows(self, record: VerificationRecord) -> list[dict[str, Any]]:
+        assert record.manifest is not None
+        rows: list[dict[str, Any]] = pq.read_table(record.manifest).to_pylist()
+        return rows
+
+
+@contextmanager
+def verify_world(
+    directory: Path, source: Path, target: Path, capabilities: TargetCapabilities | None = None
+) -> Iterator[World]:
+    """A site over two existing roots; the plan is one batch with the tree `home/alice`."""
+    state = directory / "state"
+    source_side = Source(os.fsencode(source))
+    target_side = MountedTarget(os.fsencode(target))
+    with open_ledger(state / "ledger.db", create=True) as ledger:
+        ledger.site.create(
+            SiteRecord(
+                site_id="5e1f",
+                name="rehearsal",
+                created_at_s=10.0,
+                source=source_side.identity(),
+                target=target_side.identity(),
+                capabilities=None,
+                capabilities_probed_at_s=None,
+            )
+        )
+        ledger.site.record_capabilities(capabilities or target_side.probe(), 11.0)
+        manifests = ManifestDirectories(
+            state / "manifests", catalogs_dir=state / "catalogs", temp_dir=state / "temporary", part_rows=50
+        )
+        world = World(
+            directory=directory,
+            source_path=source,
+            target_path=target,
+            ledger=ledger,
+            manifests=manifests,
+            plan=small_plan(),
+            progress=SilentProgress(),
+            source=source_side,
+            target=target_side,
+        )
+        world.set_trees((TREE,))
+        try:
+            yield world
+        finally:
+            source_side.close()
+            target_side.close()

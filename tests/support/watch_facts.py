@@ -1,0 +1,134 @@
+"""A migration in full swing, for the live view; `path` and `text` are in every place where a user's may be."""
+
+from dataclasses import replace
+
+from migrator.bricks.add.model import AdditionSide, AdditionStanding, AdditionState
+from migrator.bricks.drain.model import DrainStanding, DrainState
+from migrator.core.probe import Probe, ProbeSide, ProbeTimes
+from migrator.core.states import ChunkKind, PassKind, PassState
+from migrator.report.model import RunLife, StreamAtWork, WatchFacts
+from migrator.transfer.model import Bound, Gate, GoverningFacts, GovernorRecord
+from tests.support.facts import AT_S, report
+
+DRAIN = DrainStanding(
+    id=1,
+    volume="vol1",
+    bricks=("gl1:/srv/b1/data",),
+    attempt=1,
+    state=DrainState.DRAINING,
+    since_s=AT_S - 900,
+    started_at_s=AT_S - 900,
+    files=5000,
+    size_bytes=2**34,
+    moved_files=1234,
+    moved_bytes=2**33,
+    failures=3,
+    skipped=0,
+    files_per_s=2.0,
+    bytes_per_s=40.0 * 2**20,
+    left_s=7200.0,
+    looked_at_s=AT_S - 5,
+    failure="",
+    changed_options=(),
+)
+
+ADDITION = AdditionStanding(
+    id=2,
+    side=AdditionSide.SOURCE,
+    volume="vol1",
+    bricks=("gl2:/srv/b9/data", "gl3:/srv/b9/data"),
+    instead_of=None,
+    attempt=1,
+    state=AdditionState.BALANCING,
+    since_s=AT_S - 90,
+    size_bytes=2**40,
+    files=900,
+    lookups=40,
+    moved_files=17,
+    moved_bytes=2**30,
+    failures=0,
+    skipped=2,
+    files_per_s=None,
+    bytes_per_s=None,
+    left_s=None,
+    looked_at_s=AT_S - 5,
+    failure="",
+)
+
+PROBES = (
+    Probe(
+        side=ProbeSide.SOURCE,
+        at_s=AT_S - 12,
+        times=ProbeTimes(create_s=0.0123, write_s=0.0004, sync_s=0.0031, stat_s=0.0002, unlink_s=0.0009, readdir_s=1.5),
+    ),
+    Probe(side=ProbeSide.TARGET, at_s=AT_S - 70, waited_s=10.0),
+)
+
+
+GOVERNING = GoverningFacts(
+    governor=GovernorRecord(
+        at_s=AT_S,
+        run_id=1,
+        gate=Gate.OPEN,
+        bound=Bound.THROUGHPUT,
+        streams=3,
+        most=8,
+        hosts=(("gl1", 3),),
+        bwlimit_bytes_per_s=None,
+        reason="",
+    ),
+    at_work=True,
+)
+
+
+def stream(number: int, **changed: object) -> StreamAtWork:
+    made = StreamAtWork(
+        attempt_id=number,
+        host="gl1",
+        batch=1,
+        pass_kind=PassKind.SEED,
+        pass_number=0,
+        chunk=10 + number,
+        kind=ChunkKind.FILES,
+        tree=b"home/alice",
+        brick="gl1:/srv/b1/data",
+        files=500,
+        size_bytes=2**30,
+        started_at_s=AT_S - 100,
+        done_files=120,
+        done_bytes=2**28,
+        recent_files=20,
+        recent_bytes=30 * 2**20,
+        recent_s=10.0,
+        sampled_at_s=AT_S - 2,
+        pass_sampled_at_s=AT_S - 2,
+    )
+    return replace(made, **changed)  # type: ignore[arg-type]
+
+
+def watched(path: bytes = b"home/alice", text: str = "alice") -> WatchFacts:
+    status = report(path, text).status
+    run = replace(status.runs[0], life=RunLife.AT_WORK, silent_s=2.0)
+    assert GOVERNING.governor is not None
+    governor = replace(GOVERNING.governor, reason=f"more do not help {text}")
+    [batch] = status.batches
+    return WatchFacts(
+        status=replace(
+            status,
+            batches=(replace(batch, passes=(replace(batch.passes[0], state=PassState.RUNNING),)),),
+            runs=(run,),
+            drains=(replace(DRAIN, bricks=(f"gl1:/{text}",)),),
+            additions=(ADDITION,),
+            probes=PROBES,
+            governing=replace(GOVERNING, governor=governor),
+        ),
+        streams=(
+            stream(1, tree=path),
+            stream(2, tree=path + b"2", brick=None, host=text, sampled_at_s=None, recent_s=0.0, started_at_s=AT_S - 1),
+            stream(3, tree=path, brick=f"gl2:/{text}", host="gl2", sampled_at_s=AT_S - 9),
+        ),
+        rates=tuple(float(place % 8) * 2**20 for place in range(40)),
+        rates_span_s=10.0,
+        news=status.events,
+        last_event=1,
+    )

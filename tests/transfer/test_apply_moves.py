@@ -1,0 +1,290 @@
+"""Move lists carried out on a real file system: cycles, odd targets, sources in doubt, errors of the target."""
+
+import errno
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator.core.entry import EntryType
+from migrator.core.errors import Refused
+from migrator.transfer.context import HealthNow
+from migrator.transfer.model import StopReason
+from tests.support.beegfs_like import BEEGFS_CAPABILITIES
+from tests.support.move_world import MTIME_NS, TREE, MoveWorld
+
+DIRECTORY = EntryType.DIRECTORY
+
+
+@pytest.fixture
+def world(scratch: Path) -> Iterator[MoveWorld]:
+    made = MoveWorld(scratch / "target")
+    yield made
+    made.close()
+
+
+def test_a_chain_and_a_cycle(world: MoveWorld) -> None:
+    for name in (b"a", b"b", b"c", b"x", b"y"):
+        world.file(name)
+    world.renamed((b"a", b"b"), (b"b", b"c"), (b"c", b"a"), (b"y", b"z"), (b"x", b"y"))
+    moved = world.apply()
+    assert world.names() == {b"b": b"a", b"c": b"b", b"a": b"c", b"z": b"y", b"y": b"x"}
+    assert (moved.renamed, moved.to_send, moved.displaced, moved.stop) == (5, [], 0, None)
+    assert world.trashed() == {}
+
+
+def test_two_directories_that_change_places_with_files_renamed_in_them(world: MoveWorld) -> None:
+    for name in (b"d/f", b"d/g", b"e/f", b"e/h"):
+        world.file(name, name)
+    world.renamed((b"d", b"e"), (b"e", b"d"), type=DIRECTORY)
+    world.renamed((b"e/f", b"e/k"), (b"d/h", b"top"))
+    world.vanished(b"d/g")
+    world.apply()
+    assert world.names() == {b"d": None, b"e": None, b"e/k": b"d/f", b"d/f": b"e/f", b"top": b"e/h"}
+    assert world.trashed() == {b"d": None, b"d/g": b"d/g"}
+
+
+def test_a_directory_that_goes_into_what_was_in_it(world: MoveWorld) -> None:
+    world.file(b"a/b/f")
+    world.renamed((b"a/b", b"x"), (b"a", b"x/a"), type=DIRECTORY)
+    assert world.apply().renamed == 2
+    assert world.names() == {b"x": None, b"x/f": b"a/b/f", b"x/a": None}
+
+
+def test_what_a_rename_brings_out_of_a_directory_that_vanished_stays(world: MoveWorld) -> None:
+    world.file(b"gone/keep")
+    world.file(b"gone/sub/lost")
+    world.renamed((b"gone/keep", b"new/keep"))
+    world.vanished(b"gone", count=3)
+    moved = world.apply()
+    assert world.names() == {b"new": None, b"new/keep": b"one/keep"}
+    assert world.trashed() == {b"gone": None, b"gone/sub": None, b"gone/sub/lost": b"sub/lost"}
+    assert moved.trashed == 1
+
+
+def test_applied_again_it_does_nothing_and_says_the_same_to_send(world: MoveWorld) -> None:
+    for name in (b"a", b"b", b"v"):
+        world.file(name)
+    world.renamed((b"a", b"b"), (b"b", b"a"), (b"none", b"there"))
+    world.vanished(b"v")
+    first = world.apply()
+    names, trashed = world.names(), world.trashed()
+    again = world.apply()
+    assert (world.names(), world.trashed()) == (names, trashed)
+    assert again.to_send == first.to_send == [world.lists.kept_renames[2]]
+    assert (first.renamed, again.renamed, again.trashed, again.displaced) == (2, 0, 0, 0)
+
+
+@pytest.mark.parametrize("differs", ["type", "size", "time"])
+def test_what_is_not_as_listed_is_sent_and_the_old_one_goes_to_the_trash(world: MoveWorld, differs: str) -> None:
+    match differs:
+        case "type":
+            world.file(b"a/inside")
+        case "size":
+            world.file(b"a", b"123456789")
+        case _:
+            world.file(b"a", mtime_ns=MTIME_NS + 1)
+    world.renamed((b"a", b"b"))
+    moved = world.apply()
+    assert moved.to_send == list(world.lists.kept_renames)
+    assert world.names() == {}
+    assert b"a" in world.trashed()
+
+
+def test_a_time_that_the_target_floors_is_as_listed(world: MoveWorld) -> None:
+    world.capabilities = BEEGFS_CAPABILITIES
+    world.file(b"a")
+    world.renamed((b"a", b"b"))
+    world.lists.kept_renames = [replace(world.lists.kept_renames[0], mtime_ns=MTIME_NS + 999_999_999)]
+    assert world.apply().renamed == 1
+
+
+def test_a_directory_that_never_arrived_is_sent_with_what_was_renamed_in_it(world: MoveWorld) -> None:
+    world.renamed((b"d", b"e"), type=DIRECTORY)
+    world.renamed((b"e/f", b"e/g"))
+    world.vanished(b"d/v")
+    assert world.apply().to_send == list(world.lists.kept_renames)
+    assert world.names() == {}
+
+
+@pytest.mark.parametrize("stale", ["file", "directory", "symlink above", "file above"])
+def test_what_stands_in_the_way_goes_to_the_trash(world: MoveWorld, stale: str) -> None:
+    world.file(b"a")
+    match stale:
+        case "file":
+            world.file(b"d/b", b"stale")
+        case "directory":
+            world.file(b"d/b/stale")
+        case "symlink above":
+            Path(world.at(b"d").decode()).symlink_to("/tmp")
+        case _:
+            world.file(b"d", b"stale")
+    world.renamed((b"a", b"d/b"))
+    moved = world.apply()
+    assert (moved.renamed, moved.displaced) == (1, 1)
+    assert world.names() == {b"d": None, b"d/b": b"a"}
+    assert moved.to_send == []
+
+
+def test_a_new_name_below_a_directory_that_is_renamed_later_is_sent(world: MoveWorld) -> None:
+    """Such an order cannot be carried out; nothing is put where it does not belong, and nothing is lost."""
+    world.file(b"a")
+    world.file(b"d/f")
+    world.renamed((b"a", b"e/a"))
+    world.renamed((b"d", b"e"), type=DIRECTORY)
+    moved = world.apply()
+    assert moved.to_send == [world.lists.kept_renames[0]]
+    assert world.names() == {b"e": None, b"e/f": b"d/f"}
+    assert world.trashed() == {b"a": b"a"}
+
+
+def test_what_is_on_the_source_again_or_cannot_be_looked_at_stays(world: MoveWorld) -> None:
+    for name in (b"back", b"odd", b"gone"):
+        world.file(name)
+    world.source.add(TREE + b"/back", b"x")
+    world.source.look_errors[TREE + b"/odd"] = errno.EACCES
+    world.vanished(b"back", b"gone", b"never", b"odd")
+    moved = world.apply()
+    assert (moved.trashed, moved.reappeared, moved.doubtful, moved.stop) == (1, 1, 1, None)
+    assert set(world.names()) == {b"back", b"odd"}
+    # Nothing is asked of the source for what is not on the target.
+    assert world.health_looks == 2
+
+
+def test_a_directory_in_whose_place_a_file_is_now_is_taken_away(world: MoveWorld) -> None:
+    for name in (b"d/f", b"e/f"):
+        world.file(name)
+        world.source.add(TREE + b"/" + name.split(b"/")[0], b"x")
+    world.vanished(b"d", type=DIRECTORY, count=2)
+    world.vanished(b"e")
+    moved = world.apply()
+    assert (moved.trashed, moved.reappeared) == (1, 1)
+    assert set(world.names()) == {b"e", b"e/f"}
+
+
+def test_a_path_in_a_renamed_directory_is_looked_at_under_its_name_of_now(world: MoveWorld) -> None:
+    for name in (b"d/back", b"d/gone"):
+        world.file(name)
+    world.source.add(TREE + b"/e/back", b"x")
+    world.renamed((b"d", b"e"), type=DIRECTORY)
+    world.vanished(b"d/back", b"d/gone")
+    moved = world.apply()
+    assert (moved.trashed, moved.reappeared) == (1, 1)
+    assert set(world.names()) == {b"e", b"e/back"}
+
+
+@pytest.mark.parametrize("when", [0, 1])
+@pytest.mark.parametrize(
+    "health",
+    [HealthNow(problems=("brick 1 is down",), doubts=("brick 1 is down",)), HealthNow(problems=(), doubts=("a task",))],
+)
+def test_nothing_is_trashed_while_the_source_is_in_doubt(world: MoveWorld, when: int, health: HealthNow) -> None:
+    world.file(b"v")
+    world.file(b"a")
+    world.vanished(b"v")
+    world.renamed((b"a", b"b"))
+    world.health = [HealthNow(problems=(), doubts=())] * when + [health]
+    moved = world.apply()
+    assert moved.stop is not None
+    assert moved.stop[0] is StopReason.SOURCE_UNHEALTHY
+    assert health.doubts[0] in moved.stop[1]
+    assert b"v" in world.names()
+    assert world.apply().stop is None
+    assert world.names() == {b"b": b"a"}
+
+
+def test_a_source_that_fails_stops_the_step(world: MoveWorld) -> None:
+    world.file(b"v")
+    world.vanished(b"v")
+    world.source.look_errors[TREE + b"/v"] = errno.ENOTCONN
+    moved = world.apply()
+    assert moved.stop is not None
+    assert moved.stop[0] is StopReason.DISCONNECTED
+    assert "home/alice/v" in moved.stop[1]
+    assert b"v" in world.names()
+
+
+@pytest.mark.parametrize("call", ["move", "trash", "put", "open_place", "make_directory"])
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (errno.EIO, StopReason.IO_ERROR),
+        (errno.EROFS, StopReason.TARGET_READ_ONLY),
+        (errno.ENOSPC, StopReason.TARGET_FULL),
+        (errno.EACCES, StopReason.TARGET_MOVES),
+        (errno.ETIMEDOUT, StopReason.TARGET_STUCK),
+    ],
+)
+def test_errors_of_the_target_stop_the_step_and_nothing_is_lost(
+    world: MoveWorld, call: str, code: int, reason: StopReason
+) -> None:
+    for name in (b"a", b"b", b"v"):
+        world.file(name)
+    world.renamed((b"a", b"b"), (b"b", b"a"))
+    world.vanished(b"v")
+    contents = world.contents()
+    error = OSError(code, "injected")
+    staged = b".migrator-trash/20231114T221320Z-batch-0001-delta-0001/.migrator-staged/"
+    world.moves.errors = {
+        "move": {("move", TREE + b"/b"): error},
+        "trash": {("trash", TREE + b"/v"): error},
+        "put": {("move", staged + b"000000/1"): error},
+        "open_place": {("open_place", staged.split(b"/")[1].decode()): error},
+        "make_directory": {("make_directory", staged + b"all-taken-out"): error},
+    }[call]  # type: ignore[assignment]
+    moved = world.apply()
+    assert moved.stop is not None
+    assert moved.stop[0] is reason
+    assert world.contents() == contents
+    world.moves.errors = {}
+    assert world.apply().stop is None
+    assert world.names() == {b"a": b"b", b"b": b"a"}
+    assert world.trashed() == {b"v": b"v"}
+
+
+def test_a_sync_that_fails_stops_the_step(world: MoveWorld) -> None:
+    world.file(b"a")
+    world.renamed((b"a", b"b"))
+    world.sync_error = OSError(errno.EIO, "injected")
+    moved = world.apply()
+    assert moved.stop == (StopReason.IO_ERROR, "syncing the target: injected")
+    assert world.names() == {}
+    world.sync_error = None
+    assert world.apply().renamed == 1
+
+
+def test_it_is_durable_in_steps(world: MoveWorld) -> None:
+    world.vanished(b"v")
+    world.apply()
+    assert world.syncs == 1
+    world.file(b"a")
+    world.renamed((b"a", b"b"))
+    world.apply()
+    assert world.syncs == 1 + 3
+
+
+@pytest.mark.parametrize("path", [TREE, b"home/bob/x", b"home/alice2", b"", b"/etc"])
+def test_a_list_that_names_a_whole_tree_or_another_is_refused(world: MoveWorld, path: bytes) -> None:
+    world.file(b"a")
+    world.vanished(b"a")
+    world.lists.kept_gone = [replace(world.lists.kept_gone[0], path=path)]
+    with pytest.raises(Refused, match="does not lie in the user tree"):
+        world.apply()
+    world.lists.kept_gone = []
+    world.renamed((b"a", b"b"))
+    listed = world.lists.kept_renames[0]
+    for changed in (replace(listed, old=path), replace(listed, new=path)):
+        world.lists.kept_renames = [changed]
+        with pytest.raises(Refused, match="does not lie in the user tree"):
+            world.apply()
+    assert world.names() == {b"a": b"a"}
+
+
+def test_another_list_than_the_passs_is_refused(world: MoveWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.file(b"a")
+    world.renamed((b"a", b"b"))
+    monkeypatch.setattr(world.lists, "digest", lambda _: "another")
+    with pytest.raises(Refused, match="begun with"):
+        world.apply()
+    assert world.names() == {b"a": b"a"}

@@ -1,0 +1,396 @@
+"""When delta passes end, what is predicted of the next one and of the freeze, and how that is said."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.core.states import PassKind
+from migrator.core.units import GIB, HOUR_S, MIB
+from migrator.delta.model import ChangeKind, ChangeTally, TreeChanges
+from migrator.plan.model import TransferCost
+from migrator.transfer.model import (
+    ConvergenceOutcome,
+    Decision,
+    FreezeCheck,
+    PassFacts,
+    PassLimits,
+    Prediction,
+    TreeChurn,
+)
+from migrator.transfer.rules_convergence import MARGIN, churn_words, decide, predict
+
+COST = TransferCost(s_per_file=0.01, s_per_byte=1e-8, streams=1, basis="measured here")
+LIMITS = PassLimits(max_freeze_s=600.0, max_delta_passes=5)
+NO_CHECK = FreezeCheck()
+
+
+def rewritten(files: int, size_bytes: int = 0) -> dict[ChangeKind, ChangeTally]:
+    return {ChangeKind.REWRITTEN: ChangeTally(paths=files, size_bytes=size_bytes)}
+
+
+SEED = PassFacts(
+    kind=PassKind.SEED,
+    number=0,
+    scanned_at_s=0.0,
+    scan_s=50.0,
+    started_at_s=100.0,
+    finished_at_s=7000.0,
+    sent_files=100_000,
+    sent_bytes=10**11,
+)
+
+
+def delta(
+    number: int,
+    *,
+    scanned_at_s: float,
+    files: int,
+    size_bytes: int = 0,
+    scan_s: float = 50.0,
+    fixed_s: float = 10.0,
+    changes: Mapping[ChangeKind, ChangeTally] | None = None,
+) -> PassFacts:
+    """A pass that took what `COST` says."""
+    took_s = fixed_s + files * COST.s_per_file + size_bytes * COST.s_per_byte
+    return PassFacts(
+        kind=PassKind.DELTA,
+        number=number,
+        scanned_at_s=scanned_at_s,
+        scan_s=scan_s,
+        started_at_s=scanned_at_s + scan_s,
+        finished_at_s=scanned_at_s + scan_s + took_s,
+        sent_files=files,
+        sent_bytes=size_bytes,
+        changes=rewritten(files, size_bytes) if changes is None else changes,
+    )
+
+
+FIRST = delta(1, scanned_at_s=7200.0, files=7200)
+SECOND = delta(2, scanned_at_s=FIRST.finished_at_s, files=132)
+
+
+def judged(*passes: PassFacts, earlier_freeze_s: float | None = None, limits: PassLimits = LIMITS) -> Decision:
+    return decide(
+        passes,
+        batch=1,
+        at_s=passes[-1].finished_at_s,
+        cost=COST,
+        check=NO_CHECK,
+        limits=limits,
+        made=len(passes) - 1,
+        earlier_freeze_s=earlier_freeze_s,
+    )
+
+
+def predicted(passes: Sequence[PassFacts], at_s: float, check: FreezeCheck = NO_CHECK) -> Prediction:
+    found = predict(passes, at_s=at_s, cost=COST, check=check)
+    assert found is not None
+    return found
+
+
+def test_a_steady_churn_is_predicted_to_the_second() -> None:
+    # A file a second: 7,200 in two hours, 132 in the 132 s that the first pass took.
+    assert FIRST.finished_at_s - FIRST.scanned_at_s == 132.0
+    after_first = predicted([SEED, FIRST], FIRST.finished_at_s)
+    assert after_first.churn_files_per_h == pytest.approx(HOUR_S)
+    assert after_first.churn_bytes_per_h == 0.0
+    assert after_first.next_pass_s == pytest.approx(50 + 10 + 132 * 0.01)
+    assert after_first.freeze_s == pytest.approx(MARGIN * (50 + 10 + 132 * 0.01))
+    assert after_first.least_freeze_s == pytest.approx(MARGIN * (50 + 10))
+
+
+def test_the_freeze_has_its_verification() -> None:
+    check = FreezeCheck(s_per_file=0.5, s_per_byte=0.25, files=100, size_bytes=1000, fixed_s=7.0)
+    found = predicted([SEED, FIRST], FIRST.finished_at_s, check)
+    bare = predicted([SEED, FIRST], FIRST.finished_at_s)
+    assert found.freeze_s - bare.freeze_s == pytest.approx(7 + (100 + 132) * 0.5 + 1000 * 0.25)
+    assert found.least_freeze_s - bare.least_freeze_s == pytest.approx(7 + 100 * 0.5 + 1000 * 0.25)
+    assert found.next_pass_s == bare.next_pass_s
+
+
+def test_the_last_passes_weigh_more_and_the_length_of_their_time_does_not() -> None:
+    busy = delta(2, scanned_at_s=7300.0, files=400)
+    found = predicted([SEED, FIRST, busy], busy.finished_at_s)
+    # 4 a second in the last 100 s, 1 a second in the two hours before.
+    assert found.churn_files_per_h == pytest.approx((2 * 4.0 + 1.0) / 3 * HOUR_S)
+
+
+def test_old_passes_are_forgotten() -> None:
+    passes = [SEED, *(delta(number, scanned_at_s=7200.0 + 100 * number, files=10) for number in range(1, 6))]
+    wild = [replace(one, changes=rewritten(10**6)) if one.number == 1 else one for one in passes]
+    assert wild != passes
+    assert predicted(wild, 8000.0) == predicted(passes, 8000.0)
+
+
+def test_streams_that_cost_more_together_are_told_from_what_is_fixed() -> None:
+    cheap = TransferCost(s_per_file=COST.s_per_file / 4, s_per_byte=0.0, streams=1, basis="too cheap")
+    found = predict([SEED, FIRST, SECOND], at_s=SECOND.finished_at_s + 100_000, cost=cheap, check=NO_CHECK)
+    assert found is not None
+    window_s = SECOND.finished_at_s + 100_000 - SECOND.scanned_at_s
+    assert found.next_pass_s == pytest.approx(60 + window_s * 0.01, rel=1e-6)
+
+
+def test_attempts_that_are_said_to_take_longer_than_the_pass_did_are_not_believed() -> None:
+    dear = TransferCost(s_per_file=COST.s_per_file * 10, s_per_byte=0.0, streams=1, basis="assumed")
+    found = predict([SEED, FIRST], at_s=FIRST.scanned_at_s + 7200, cost=dear, check=NO_CHECK)
+    assert found is not None
+    assert found.next_pass_s == pytest.approx(FIRST.finished_at_s - FIRST.scanned_at_s)
+
+
+def test_one_pass_that_was_disturbed_does_not_count() -> None:
+    calm = [SEED, *(delta(number, scanned_at_s=7200.0 + 100 * number, files=10) for number in range(1, 4))]
+    disturbed = [replace(one, finished_at_s=one.finished_at_s + 900) if one.number == 2 else one for one in calm]
+    assert predicted(disturbed, 7600.0) == predicted(calm, 7600.0)
+
+
+def test_a_pause_is_no_cost() -> None:
+    stopped = replace(FIRST, finished_at_s=FIRST.finished_at_s + 50_000, paused_s=50_000.0)
+    at_s = stopped.finished_at_s
+    assert predicted([SEED, stopped], at_s) == predicted([SEED, FIRST], at_s)
+
+
+def test_what_is_unsettled_comes_with_every_pass_and_is_no_churn() -> None:
+    unsettled = {ChangeKind.UNSETTLED: ChangeTally(paths=500)}
+    one = delta(1, scanned_at_s=7200.0, files=500, changes=unsettled)
+    for later_s in (0.0, 5000.0):
+        found = predicted([SEED, one], one.finished_at_s + later_s)
+        assert found.churn_files_per_h == 0.0
+        assert found.next_pass_s == pytest.approx(50 + 10 + 5)
+
+
+def test_renames_and_what_is_gone_have_a_cost() -> None:
+    moving = replace(FIRST, renames=3600, gone=3600)
+    at_s = FIRST.scanned_at_s + 100
+    still = predicted([SEED, FIRST], at_s)
+    found = predicted([SEED, replace(moving, finished_at_s=moving.finished_at_s + 72.0)], at_s)
+    assert found.next_pass_s - still.next_pass_s == pytest.approx(100 * 0.01)
+
+
+def test_churn_by_tree_has_the_heaviest_first_and_none_that_is_still() -> None:
+    def tree(name: bytes, files: int, size_bytes: int) -> TreeChanges:
+        return TreeChanges(tree=name, names_before=1, bytes_before=1, by_kind=rewritten(files, size_bytes))
+
+    one = replace(FIRST, trees=(tree(b"a", 7200, 10), tree(b"b", 2, 7200), tree(b"c", 0, 0)))
+    assert predicted([SEED, one], one.finished_at_s).trees == (
+        TreeChurn(tree=b"b", files_per_h=1.0, bytes_per_h=3600.0),
+        TreeChurn(tree=b"a", files_per_h=3600.0, bytes_per_h=5.0),
+    )
+
+
+def test_without_a_delta_pass_nothing_is_predicted() -> None:
+    assert predict([], at_s=0.0, cost=COST, check=NO_CHECK) is None
+    assert predict([SEED], at_s=7000.0, cost=COST, check=NO_CHECK) is None
+    # The catalog that it was compared with is not known: neither is the time of its changes.
+    assert predict([FIRST], at_s=FIRST.finished_at_s, cost=COST, check=NO_CHECK) is None
+
+
+def test_a_clock_that_was_set_back_does_no_harm() -> None:
+    found = predicted([SEED, replace(FIRST, scanned_at_s=-50.0)], -100.0)
+    assert 0 <= found.freeze_s < float("inf")
+
+
+NOTHING = replace(delta(1, scanned_at_s=7200.0, files=0), changes={})
+SHORT = PassLimits(max_freeze_s=60.0, max_delta_passes=5)
+
+
+@pytest.mark.parametrize(
+    ("decision", "outcome"),
+    [
+        (judged(SEED), ConvergenceOutcome.GO_ON),
+        (judged(SEED, limits=replace(LIMITS, max_delta_passes=0)), ConvergenceOutcome.LIMIT_OF_PASSES),
+        (judged(SEED, FIRST), ConvergenceOutcome.CONVERGED),
+        (judged(SEED, FIRST, limits=SHORT), ConvergenceOutcome.GO_ON),
+        (judged(SEED, FIRST, limits=replace(SHORT, max_delta_passes=1)), ConvergenceOutcome.LIMIT_OF_PASSES),
+        (judged(SEED, NOTHING), ConvergenceOutcome.NOTHING_CHANGED),
+        (judged(SEED, NOTHING, limits=SHORT), ConvergenceOutcome.NOTHING_CHANGED),
+        (judged(SEED, replace(NOTHING, renames=1), limits=SHORT), ConvergenceOutcome.GO_ON),
+        (judged(SEED, replace(NOTHING, gone=1), limits=SHORT), ConvergenceOutcome.GO_ON),
+        # The freeze after the second one is predicted to take 75.75 s: 50 s of scan, 10 s fixed, 0.6 s of copying.
+        (judged(SEED, FIRST, SECOND, limits=SHORT), ConvergenceOutcome.GO_ON),
+        (judged(SEED, FIRST, SECOND, limits=SHORT, earlier_freeze_s=85.0), ConvergenceOutcome.GO_ON),
+        (judged(SEED, FIRST, SECOND, limits=SHORT, earlier_freeze_s=84.0), ConvergenceOutcome.NO_LONGER_SHRINKS),
+        (judged(SEED, FIRST, SECOND, limits=SHORT, earlier_freeze_s=20.0), ConvergenceOutcome.NO_LONGER_SHRINKS),
+        (judged(SEED, FIRST, SECOND, earlier_freeze_s=20.0), ConvergenceOutcome.CONVERGED),
+        # A single delta pass does not show whether it shrinks.
+        (judged(SEED, FIRST, limits=SHORT, earlier_freeze_s=1.0), ConvergenceOutcome.GO_ON),
+    ],
+)
+def test_whether_another_pass_follows(decision: Decision, outcome: ConvergenceOutcome) -> None:
+    assert decision.outcome is outcome
+    assert decision.go_on is (outcome is ConvergenceOutcome.GO_ON)
+
+
+def test_the_limit_is_that_of_this_run() -> None:
+    decision = decide(
+        [SEED, FIRST, SECOND],
+        batch=1,
+        at_s=SECOND.finished_at_s,
+        cost=COST,
+        check=NO_CHECK,
+        limits=replace(SHORT, max_delta_passes=2),
+        made=1,
+        earlier_freeze_s=None,
+    )
+    assert decision.outcome is ConvergenceOutcome.GO_ON
+
+
+@pytest.mark.parametrize(
+    ("decision", "sentence"),
+    [
+        (
+            judged(SEED),
+            "batch 1, seed pass: 100,000 files, 93.1 GiB in 1 h 55 min: the first delta pass follows",
+        ),
+        (
+            judged(SEED, limits=replace(LIMITS, max_delta_passes=0)),
+            "batch 1, seed pass: 100,000 files, 93.1 GiB in 1 h 55 min: no delta pass is wanted",
+        ),
+        (
+            judged(SEED, delta(1, scanned_at_s=HOUR_S, files=40, size_bytes=GIB)),
+            "batch 1, delta pass 1: 40 files, 1.0 GiB in 21 s; 40 files/h, 1.0 GiB/h are changing; a freeze would take "
+            "about 1 min 15 s (at most 10 min wanted): converged",
+        ),
+        (
+            judged(SEED, replace(NOTHING, renames=2, gone=1300, sent_files=1, sent_bytes=MIB), limits=SHORT),
+            "batch 1, delta pass 1: 1 file, 1.0 MiB, 2 renamed, 1,300 gone in 10 s; 0 files/h, 0 B/h are changing; a "
+            "freeze would take about 1 min 3 s (at most 1 min wanted): another delta pass follows",
+        ),
+        (
+            judged(SEED, FIRST, SECOND, limits=SHORT, earlier_freeze_s=20.0),
+            "batch 1, delta pass 2: 132 files, 0 B in 11 s; 3,600 files/h, 0 B/h are changing; a freeze would take about "
+            "1 min 16 s (at most 1 min wanted): it no longer shrinks, for a scan and a verification without any change "
+            "take about 1 min 15 s",
+        ),
+        (
+            judged(SEED, FIRST, limits=replace(SHORT, max_delta_passes=1)),
+            "batch 1, delta pass 1: 7,200 files, 0 B in 1 min 22 s; 3,600 files/h, 0 B/h are changing; a freeze would "
+            "take about 1 min 17 s (at most 1 min wanted): the limit of 1 delta pass is reached",
+        ),
+    ],
+)
+def test_sentences(decision: Decision, sentence: str) -> None:
+    assert decision.sentence == sentence
+
+
+@pytest.mark.parametrize(
+    ("files_per_h", "words"),
+    [(0.0, "0 files/h"), (0.2, "less than 1 file/h"), (1.2, "1 file/h"), (1e4, "10,000 files/h")],
+)
+def test_little_churn_is_not_none(files_per_h: float, words: str) -> None:
+    assert churn_words(files_per_h) == words
+
+
+amounts = st.integers(min_value=0, max_value=10**6)
+seconds = st.floats(min_value=0, max_value=1e5)
+tallies = st.builds(
+    lambda files, directories, size_bytes: ChangeTally(
+        paths=files + directories, directories=directories, size_bytes=size_bytes
+    ),
+    amounts,
+    amounts,
+    st.integers(min_value=0, max_value=2**50),
+)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[PassFacts]:
+    passes = [SEED]
+    for number in range(1, draw(st.integers(min_value=1, max_value=6)) + 1):
+        scanned_at_s = passes[-1].finished_at_s + draw(seconds)
+        scan_s, work_s = draw(seconds), draw(seconds)
+        passes.append(
+            PassFacts(
+                kind=PassKind.DELTA,
+                number=number,
+                scanned_at_s=scanned_at_s,
+                scan_s=scan_s,
+                started_at_s=scanned_at_s + scan_s,
+                finished_at_s=scanned_at_s + scan_s + work_s,
+                sent_files=draw(amounts),
+                sent_bytes=draw(amounts),
+                changes=draw(st.dictionaries(st.sampled_from(ChangeKind), tallies)),
+                renames=draw(amounts),
+                gone=draw(amounts),
+            )
+        )
+    return passes
+
+
+costs = st.builds(
+    TransferCost,
+    s_per_file=st.floats(min_value=0, max_value=1),
+    s_per_byte=st.floats(min_value=0, max_value=1e-6),
+    streams=st.integers(min_value=1, max_value=64),
+    basis=st.just("any"),
+)
+checks = st.builds(
+    FreezeCheck,
+    s_per_file=st.floats(min_value=0, max_value=1),
+    s_per_byte=st.floats(min_value=0, max_value=1e-6),
+    files=amounts,
+    size_bytes=amounts,
+    fixed_s=seconds,
+)
+
+
+@given(data=st.data(), passes=histories(), cost=costs, check=checks, later_s=seconds)
+def test_more_churn_never_predicts_a_shorter_freeze(
+    data: st.DataObject, passes: list[PassFacts], cost: TransferCost, check: FreezeCheck, later_s: float
+) -> None:
+    at_s = passes[-1].finished_at_s + later_s
+    less = predict(passes, at_s=at_s, cost=cost, check=check)
+    number = data.draw(st.integers(min_value=1, max_value=len(passes) - 1))
+    kind, more_changes = data.draw(st.sampled_from(ChangeKind)), data.draw(tallies)
+    before = passes[number].changes.get(kind, ChangeTally())
+    grown = ChangeTally(
+        paths=before.paths + more_changes.paths,
+        directories=before.directories + more_changes.directories,
+        size_bytes=before.size_bytes + more_changes.size_bytes,
+    )
+    passes[number] = replace(passes[number], changes={**passes[number].changes, kind: grown})
+    more = predict(passes, at_s=at_s, cost=cost, check=check)
+    assert less is not None
+    assert more is not None
+    assert more.freeze_s >= less.freeze_s * (1 - 1e-12)
+    assert more.next_pass_s >= less.next_pass_s * (1 - 1e-12)
+    assert more.least_freeze_s == less.least_freeze_s
+    assert more.churn_files_per_h >= less.churn_files_per_h * (1 - 1e-12)
+    assert more.churn_bytes_per_h >= less.churn_bytes_per_h * (1 - 1e-12)
+
+
+@given(passes=histories(), cost=costs, check=checks, later_s=seconds, longer_s=seconds)
+def test_a_freeze_that_begins_later_is_never_shorter_nor_below_the_least(
+    passes: list[PassFacts], cost: TransferCost, check: FreezeCheck, later_s: float, longer_s: float
+) -> None:
+    at_s = passes[-1].finished_at_s + later_s
+    soon = predict(passes, at_s=at_s, cost=cost, check=check)
+    late = predict(passes, at_s=at_s + longer_s, cost=cost, check=check)
+    assert soon is not None
+    assert late is not None
+    assert late.freeze_s >= soon.freeze_s * (1 - 1e-12)
+    assert soon.freeze_s >= soon.least_freeze_s * (1 - 1e-12)
+    assert soon.least_freeze_s >= 0.0
+
+
+@given(passes=histories(), cost=costs, check=checks, made=st.integers(min_value=0, max_value=9), wanted_s=seconds)
+def test_no_pass_follows_beyond_the_limit_nor_a_freeze_that_is_short_enough(
+    passes: list[PassFacts], cost: TransferCost, check: FreezeCheck, made: int, wanted_s: float
+) -> None:
+    decision = decide(
+        passes,
+        batch=1,
+        at_s=passes[-1].finished_at_s,
+        cost=cost,
+        check=check,
+        limits=PassLimits(max_freeze_s=wanted_s, max_delta_passes=5),
+        made=made,
+        earlier_freeze_s=None,
+    )
+    assert decision.prediction is not None
+    if decision.go_on:
+        assert made < 5
+        assert decision.prediction.freeze_s > wanted_s
+    assert (decision.outcome is ConvergenceOutcome.NOTHING_CHANGED) is passes[-1].nothing_changed

@@ -1,0 +1,242 @@
+"""Whole trees through the engine of our own, confined, as a pass does it: as rsync would have copied them."""
+
+import asyncio
+import os
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator.core.states import ChunkKind
+from migrator.core.units import MIB
+from migrator.fs.model import TargetCapabilities
+from migrator.hosts.process import LocalProcesses
+from migrator.lab.model import OddFiles
+from migrator.plan.model import ListedPath
+from migrator.transfer.executors import LocalExecutor
+from migrator.transfer.model import Outcome, StreamCounters, Verdict
+from migrator.transfer.ports import ChunkWork, Engine
+from tests.conftest import MakeXfs
+from tests.support.beegfs_like import BEEGFS_CAPABILITIES, beegfs_like, missing_for_fuse
+from tests.support.native_builds import placing
+from tests.support.native_copy import direct_engine
+from tests.support.snapshots import names_of, snapshot
+from tests.support.streams import Ran, Streams, engine_of, make_trees
+from tests.support.xfs import XfsMount
+
+pytestmark = pytest.mark.needs_root
+
+TREE = b"home/odd"
+
+
+def copy_tree(streams: Streams, source: Path, *, only: Engine | None = None, shuffle: int = 1) -> list[Ran]:
+    """Directories, files, times: the order of a pass; files in no particular order. `only` what another engine fits."""
+    directories, others = (
+        [TREE + b"/" + name for name in names if only is None or only.fits(TREE, TREE + b"/" + name)]
+        for names in names_of(os.fsencode(source))
+    )
+    random.Random(shuffle).shuffle(others)
+    runs = [
+        streams.run(directories, tree=TREE, kind=ChunkKind.DIRECTORIES),
+        streams.run(others, tree=TREE),
+        streams.run(directories, tree=TREE, kind=ChunkKind.DIRECTORY_TIMES),
+    ]
+    for ran in runs:
+        assert ran.completed.exit_code == 0, ran.stderr
+        assert ran.outcome.verdict is Verdict.DONE, (ran.outcome, ran.stderr)
+        assert not ran.outcome.suspects, ran.outcome.suspects
+    return runs
+
+
+def test_every_odd_file_arrives_whatever_the_length_of_its_path(
+    odd_tree: tuple[Path, OddFiles], xfs_target: XfsMount, xfs_source: XfsMount
+) -> None:
+    tree, _ = odd_tree
+    (target,) = make_trees(xfs_target.path, tree=TREE)
+    streams = Streams(direct_engine(), xfs_source.path, xfs_target.path)
+    before = snapshot(os.fsencode(tree))
+    copy_tree(streams, tree)
+    assert snapshot(os.fsencode(tree)) == before, "the source was changed"
+    assert snapshot(os.fsencode(target)) == before
+
+
+def test_a_second_time_nothing_is_done(
+    odd_tree: tuple[Path, OddFiles], xfs_target: XfsMount, xfs_source: XfsMount
+) -> None:
+    tree, _ = odd_tree
+    make_trees(xfs_target.path, tree=TREE)
+    streams = Streams(direct_engine(), xfs_source.path, xfs_target.path)
+    copy_tree(streams, tree)
+    for ran in copy_tree(streams, tree, shuffle=2):
+        assert ran.outcome.counters == StreamCounters()
+
+
+def test_it_copies_as_rsync_does(
+    odd_tree: tuple[Path, OddFiles], make_xfs: MakeXfs, xfs_target: XfsMount, xfs_source: XfsMount
+) -> None:
+    tree, _ = odd_tree
+    by_rsync = make_xfs()
+    (ours, theirs) = make_trees(xfs_target.path, by_rsync.path, tree=TREE)
+    rsync = engine_of()
+    copy_tree(Streams(direct_engine(), xfs_source.path, xfs_target.path), tree, only=rsync)
+    copy_tree(Streams(rsync, xfs_source.path, by_rsync.path), tree, only=rsync)
+    assert snapshot(os.fsencode(ours)) == snapshot(os.fsencode(theirs))
+
+
+def test_directories_may_arrive_before_their_parents(xfs_source: XfsMount, xfs_target: XfsMount) -> None:
+    """Lists of directories are copied beside each other: a parent may be in one that comes later."""
+    source, target = make_trees(xfs_source.path, xfs_target.path, tree=TREE)
+    (source / "a" / "b" / "c").mkdir(parents=True)
+    for name, mode in (("a", 0o2755), ("a/b", 0o710), ("a/b/c", 0o1777)):
+        (source / name).chmod(mode)
+    (source / "real").mkdir()
+    (source / "real" / "in").mkdir()
+    (target / "real").symlink_to(xfs_target.path)
+    streams = Streams(direct_engine(), xfs_source.path, xfs_target.path)
+    for names in ([b"a/b/c"], [b"a", b"a/b"], [b"a", b"a/b", b"a/b/c"]):
+        paths = [TREE + b"/" + name for name in names]
+        ran = streams.run(paths, tree=TREE, kind=ChunkKind.DIRECTORIES)
+        assert not ran.outcome.suspects
+    assert {path: mode for path, (mode, *_) in snapshot(os.fsencode(target / "a")).items()} == {
+        path: mode for path, (mode, *_) in snapshot(os.fsencode(source / "a")).items()
+    }
+    streams.run([TREE + b"/real/in"], tree=TREE, kind=ChunkKind.DIRECTORIES)
+    assert not (xfs_target.path / "in").exists(), "no symlink is followed"
+
+
+@pytest.mark.parametrize("digest", [False, True])
+def test_holes_stay_holes(xfs_source: XfsMount, xfs_target: XfsMount, *, digest: bool) -> None:
+    source, target = make_trees(xfs_source.path, xfs_target.path, tree=TREE)
+    sizes = {"end": 3 << 20, "middle": 40 << 20, "all": 9 << 20, "small": 9000, "zeros": 2 << 20}
+    for name, size in sizes.items():
+        with (source / name).open("wb") as file:
+            file.truncate(size)
+            if name == "zeros":
+                file.write(bytes(size))
+            elif name != "all":
+                file.write(b"begin")
+            if name == "middle":
+                file.seek(size - 5)
+                file.write(b"x")
+    streams = Streams(direct_engine(digest=digest), xfs_source.path, xfs_target.path)
+    ran = streams.run([TREE + b"/" + name.encode() for name in sizes], tree=TREE)
+    assert not ran.outcome.suspects
+    for name in sizes:
+        assert (source / name).read_bytes() == (target / name).read_bytes()
+        if name != "zeros":
+            assert (target / name).stat().st_blocks <= (source / name).stat().st_blocks
+    assert ran.stdout.count(b"D ") == (len(sizes) if digest else 0)
+
+
+def test_onto_a_target_that_keeps_less(
+    odd_tree: tuple[Path, OddFiles], scratch: Path, make_xfs: MakeXfs, xfs_source: XfsMount
+) -> None:
+    if reason := missing_for_fuse():
+        pytest.skip(reason)
+    tree, _ = odd_tree
+    backing = make_xfs()
+    rsync = engine_of()
+    with beegfs_like(backing.path) as mounted:
+        (ours, theirs) = make_trees(mounted / "ours", mounted / "theirs", tree=TREE)
+        made = Streams(direct_engine(), xfs_source.path, mounted / "ours", BEEGFS_CAPABILITIES)
+        directories, others = names_of(os.fsencode(tree))
+        fitting = [TREE + b"/" + name for name in others if rsync.fits(TREE, TREE + b"/" + name)]
+        folders = [TREE + b"/" + name for name in directories if rsync.fits(TREE, TREE + b"/" + name)]
+        order = ((folders, ChunkKind.DIRECTORIES), (fitting, ChunkKind.FILES), (folders, ChunkKind.DIRECTORY_TIMES))
+        by_rsync = Streams(rsync, xfs_source.path, mounted / "theirs", BEEGFS_CAPABILITIES)
+        bad: set[bytes] = set()
+        for paths, kind in order:
+            ran = made.run(paths, tree=TREE, kind=kind)
+            assert ran.outcome.verdict is Verdict.DONE, ran
+            bad |= {suspect.path for suspect in ran.outcome.suspects}
+            by_rsync.run(paths, tree=TREE, kind=kind)
+        here, there = snapshot(os.fsencode(ours)), snapshot(os.fsencode(theirs))
+        assert {name: here.get(name) for name in here | there if here.get(name) != there.get(name)} == {}
+        assert not bad
+
+
+@pytest.mark.guarantee("kill-9")
+@pytest.mark.parametrize("name", ["direct", "rsync"])
+def test_where_one_sync_does_not_reach_the_disks_each_file_is_synced_before_it_gets_its_name(
+    scratch: Path, make_xfs: MakeXfs, xfs_source: XfsMount, name: str
+) -> None:
+    if reason := missing_for_fuse():
+        pytest.skip(reason)
+    backing = make_xfs()
+    engine = direct_engine() if name == "direct" else engine_of()
+    with beegfs_like(backing.path) as mounted:
+        (source,) = make_trees(xfs_source.path, tree=TREE)
+        for number in range(4):
+            (source / f"{number}").write_bytes(os.urandom(number * 200_000))
+        names = [TREE + b"/%d" % number for number in range(4)]
+        unsynced = backing.path / "renamed-unsynced"
+        for keeps in (BEEGFS_CAPABILITIES, replace(BEEGFS_CAPABILITIES, syncfs_reaches_disks=True)):
+            into = f"{keeps.syncfs_reaches_disks}"
+            make_trees(mounted / into, tree=TREE)
+            ran = Streams(engine, xfs_source.path, mounted / into, keeps).run(names, tree=TREE)
+            assert ran.outcome.verdict is Verdict.DONE, ran
+            assert unsynced.exists() == keeps.syncfs_reaches_disks
+        assert sorted(unsynced.read_bytes().split()) != []
+
+
+def test_a_big_file_in_ranges_shared_by_streams(xfs_source: XfsMount, xfs_target: XfsMount) -> None:
+    source, target = make_trees(xfs_source.path, xfs_target.path, tree=TREE)
+    content = os.urandom(3 * MIB)
+    with (source / "big").open("wb") as file:
+        file.write(content)
+        file.seek(9 * MIB)
+        file.write(content)
+        file.truncate(16 * MIB + 5)
+    (source / "big").chmod(0o640)
+    os.chown(source / "big", 1234, 1235)
+    os.setxattr(source / "big", "user.mine", b"1")
+    seen = (source / "big").stat()
+    whole = ListedPath(path=TREE + b"/big", size_bytes=0, file_size_bytes=seen.st_size, mtime_ns=seen.st_mtime_ns)
+    ranges = [
+        replace(whole, range_offset_bytes=at, range_length_bytes=min(4 * MIB, seen.st_size - at))
+        for at in range(0, seen.st_size, 4 * MIB)
+    ]
+    for kind, listed in (*((ChunkKind.RANGES, [one]) for one in reversed(ranges)), (ChunkKind.RANGED_FILES, [whole])):
+        outcome = asyncio.run(copied(xfs_source.root, xfs_target.root, kind, listed))
+        assert (outcome.verdict, outcome.suspects) == (Verdict.DONE, ())
+    assert outcome.counters == StreamCounters(files=1), "the content came by ranges"
+    assert snapshot(os.fsencode(source)) == snapshot(os.fsencode(target))
+    assert (target / "big").stat().st_blocks <= seen.st_blocks
+
+
+async def copied(source_root: bytes, target_root: bytes, kind: ChunkKind, listed: Sequence[ListedPath]) -> Outcome:
+    """One chunk of these very rows, confined."""
+    executor = LocalExecutor(LocalProcesses(), source_root=source_root, target_root=target_root, compiled=placing())
+    work = ChunkWork(kind=kind, tree=TREE, paths=listed, capabilities=TargetCapabilities())
+    engine, view = direct_engine(), executor.view(TREE)
+    reader = engine.reader(work, view)
+    try:
+        completed = await executor.execute(
+            engine.command(work, view),
+            program=engine.program,
+            tree=TREE,
+            on_start=lambda _: None,
+            on_stdout=reader.stdout,
+            on_stderr=reader.stderr,
+        )
+    finally:
+        await executor.close()
+    return reader.outcome(completed)
+
+
+def test_without_what_a_target_does_not_make(
+    odd_tree: tuple[Path, OddFiles], xfs_target: XfsMount, xfs_source: XfsMount
+) -> None:
+    tree, _ = odd_tree
+    (target,) = make_trees(xfs_target.path, tree=TREE)
+    capabilities = TargetCapabilities(
+        keeps_hard_links=False, makes_devices=False, makes_fifos=False, makes_sockets=False, keeps_user_xattrs=False
+    )
+    copy_tree(Streams(direct_engine(), xfs_source.path, xfs_target.path, capabilities), tree)
+    for name, (mode, *_, attributes, _content) in (
+        (name, facts) for name, facts in snapshot(os.fsencode(target)).items() if len(facts) == 8
+    ):
+        assert str(mode)[0] in "-dl", name
+        assert not any(key.startswith("user.") for key, _ in attributes)  # type: ignore[attr-defined]

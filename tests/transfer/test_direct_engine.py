@@ -1,0 +1,142 @@
+"""The records that the engine of our own writes, and the lines that it reads."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.core.states import ChunkKind
+from migrator.fs.model import TargetCapabilities
+from migrator.hosts.ports import Completed
+from migrator.plan.model import ListedPath
+from migrator.transfer.engines.direct import DirectEngine, DirectProgress
+from migrator.transfer.model import FileProblemKind, StreamCounters, Verdict
+from migrator.transfer.ports import BrickRules, ChunkWork, StreamView
+from tests.support.beegfs_like import BEEGFS_CAPABILITIES
+
+VIEW = StreamView(source_tree=b"/source", target_tree=b"/target")
+TREE = b"home/alice"
+ENGINE = DirectEngine(program=b"/opt/migrator-native", privileged=True)
+
+
+def work(
+    *paths: ListedPath,
+    kind: ChunkKind = ChunkKind.FILES,
+    brick: BrickRules | None = None,
+    capabilities: TargetCapabilities | None = None,
+    recopy: bool = False,
+) -> ChunkWork:
+    return ChunkWork(
+        kind=kind,
+        tree=TREE,
+        paths=paths,
+        capabilities=capabilities or TargetCapabilities(),
+        brick=brick,
+        recopy=recopy,
+        bwlimit_bytes_per_s=5,
+    )
+
+
+def path(name: bytes, **facts: int | bool) -> ListedPath:
+    return ListedPath(path=TREE + b"/" + name, **({"size_bytes": 1, "file_size_bytes": 7} | facts))  # type: ignore[arg-type]
+
+
+def test_a_record_has_what_a_path_needs_and_no_more() -> None:
+    listed = (
+        path(b"plain", mtime_ns=5),
+        path(b"linked", link_group=2**70 + 3),
+    )
+    assert ENGINE.command(work(*listed), VIEW).stdin == b":plain\0l3:linked\0"
+    assert (
+        b":linked\0"
+        in ENGINE.command(work(*listed, capabilities=TargetCapabilities(keeps_hard_links=False)), VIEW).stdin.split(
+            b"plain"
+        )[1]
+    )
+
+
+def test_a_file_in_ranges_is_known_by_its_size_and_time() -> None:
+    listed = work(path(b"in:ranges", mtime_ns=-5), kind=ChunkKind.RANGED_FILES)
+    assert ENGINE.command(listed, VIEW).stdin == b"s7,m-5,r:in:ranges\0"
+
+
+def test_ranges_have_their_place() -> None:
+    listed = path(b"big", mtime_ns=9, range_offset_bytes=0, range_length_bytes=4)
+    assert ENGINE.command(work(listed, kind=ChunkKind.RANGES), VIEW).stdin == b"s7,m9,o0,n4:big\0"
+    with pytest.raises(ValueError, match="range"):
+        ENGINE.command(work(path(b"big"), kind=ChunkKind.RANGES), VIEW)
+
+
+def test_directories_of_a_brick_bring_the_time_of_all_bricks() -> None:
+    listed, brick = path(b"d", mtime_ns=9), BrickRules(times_from_mdata=True)
+    times = ChunkKind.DIRECTORY_TIMES
+    assert ENGINE.command(work(listed, kind=times, brick=brick), VIEW).stdin == b"m9:d\0"
+    assert ENGINE.command(work(listed, kind=times), VIEW).stdin == b":d\0"
+
+
+def test_the_rules_of_a_brick_are_options() -> None:
+    argv = ENGINE.command(work(brick=BrickRules(times_from_mdata=True), recopy=True), VIEW).argv
+    assert b" ".join(argv).startswith(
+        b"/opt/migrator-native copy --source /source --target /target --kind files --brick --times mdata --privileged"
+        b" --recopy --acls "
+    )
+    assert b"file" in ENGINE.command(work(brick=BrickRules(times_from_mdata=False)), VIEW).argv
+    assert b"--brick" not in ENGINE.command(work(), VIEW).argv
+
+
+def test_what_the_target_does_not_keep_is_not_asked_for() -> None:
+    argv = ENGINE.command(work(capabilities=BEEGFS_CAPABILITIES), VIEW).argv
+    assert b"--security-xattrs" not in argv
+    assert argv[argv.index(b"--granularity-ns") + 1] == b"1000000000"
+    assert argv[argv.index(b"--max-xattr-bytes") + 1] == b"4000"
+    assert argv[argv.index(b"--bwlimit") + 1] == b"5"
+
+
+def test_links_and_foreign_paths_are_refused() -> None:
+    with pytest.raises(ValueError, match="links"):
+        ENGINE.command(work(path(b"x"), kind=ChunkKind.LINKS), VIEW)
+    with pytest.raises(ValueError, match="outside"):
+        ENGINE.command(work(ListedPath(path=b"home/bob/x", size_bytes=1)), VIEW)
+
+
+def test_only_what_came_from_a_brick_is_settled() -> None:
+    brick = BrickRules(times_from_mdata=True)
+    assert ENGINE.settle_command(work(path(b"x")), VIEW) is None
+    assert ENGINE.settle_command(work(path(b"x"), kind=ChunkKind.DIRECTORIES, brick=brick), VIEW) is None
+    command = ENGINE.settle_command(work(path(b"x"), brick=brick), VIEW)
+    assert command is not None
+    assert command.argv[command.argv.index(b"--kind") + 1] == b"settle"
+    assert command.stdin == b":x\0"
+
+
+def test_the_root_of_the_tree_does_not_shift_what_is_told_of_paths() -> None:
+    chunk = work(ListedPath(path=TREE, size_bytes=0), path(b"one"), path(b"two"))
+    reader = ENGINE.reader(chunk, VIEW)
+    reader.stdout(b"P 1 5\nF 1 mov")
+    reader.stdout(b"ed source 0 -\nP 2 9\n")
+    assert reader.counters == StreamCounters(files=2, size_bytes=9)
+    outcome = reader.outcome(Completed(exit_code=0, stdout=b"", stderr=b"", timed_out=False))
+    (suspect,) = outcome.suspects
+    assert (suspect.path, suspect.kind) == (TREE + b"/two", FileProblemKind.MOVED)
+
+
+@pytest.mark.parametrize("said", [b"F 1 bad source 2 open\n", b"hello\n", b"F 0 bad", b"D 0 zz\n", b"x" * 10000])
+def test_what_cannot_be_understood_is_never_done(said: bytes) -> None:
+    reader = ENGINE.reader(work(path(b"one")), VIEW)
+    reader.stdout(said)
+    outcome = reader.outcome(Completed(exit_code=0, stdout=b"", stderr=b"", timed_out=False))
+    assert outcome.verdict is Verdict.RETRY
+
+
+@given(st.lists(st.integers(0, 200), max_size=20))
+def test_pieces_may_be_cut_anywhere(cuts: list[int]) -> None:
+    text = b"P 1 10\nF 0 changed source 0 -\nD 1 " + b"0f" * 64 + b"\nP 3 30\n"
+    progress = DirectProgress(2)
+    places = sorted({0, len(text), *(min(cut, len(text)) for cut in cuts)})
+    for start, end in itertools.pairwise(places):
+        progress.take(text[start:end])
+    assert not progress.garbled
+    assert progress.counters == StreamCounters(files=3, size_bytes=30)
+    assert [event.kind for event in progress.events] == [FileProblemKind.CHANGED]
+    assert progress.digests == {1: b"\x0f" * 64}

@@ -1,0 +1,177 @@
+"""Judging runs of the compiled copying program."""
+
+import errno
+import os
+from collections.abc import Sequence
+
+import pytest
+
+from migrator.transfer.engines.rules_direct import EndedDirect, PathEvent, judge_direct, parse_event
+from migrator.transfer.model import FileProblemKind, Outcome, StopReason, StreamCounters, Verdict
+
+PATHS = [b"home/alice/one", b"home/alice/two", b"home/alice/three"]
+COUNTERS = StreamCounters(files=1, size_bytes=2)
+
+
+def judged(
+    *lines: bytes, exit_code: int = 0, stderr: bytes = b"", garbled: bool = False, timed_out: bool = False
+) -> Outcome:
+    events: Sequence[PathEvent] = [event for line in lines if (event := parse_event(line, os.strerror)) is not None]
+    assert len(events) == len(lines)
+    return judge_direct(
+        EndedDirect(
+            exit_code=exit_code,
+            events=events,
+            stderr=stderr,
+            paths=PATHS,
+            counters=COUNTERS,
+            garbled=garbled,
+            timed_out=timed_out,
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"F",
+        b"F 1 bad",
+        b"F 1 lost source 2 open",
+        b"F x bad source 2 open",
+        b"F 1 bad nowhere 2 open",
+        b"F 1 bad source 2 open; rm",
+        b"P 1 2",
+        b"F 1 bad source 2 open\n",
+        b"F -1 bad source 2 open",
+    ],
+)
+def test_other_lines_are_no_events(line: bytes) -> None:
+    assert parse_event(line, os.strerror) is None
+
+
+def test_a_clean_end_is_done() -> None:
+    assert judged() == Outcome(verdict=Verdict.DONE, counters=COUNTERS)
+
+
+def test_what_became_of_paths() -> None:
+    outcome = judged(
+        b"F 0 vanished source 2 open", b"F 1 moved source 0 -", b"F 2 changed source 0 -", stderr=b"not looked at"
+    )
+    assert outcome.verdict is Verdict.DONE
+    assert [(problem.path, problem.kind, problem.errno) for problem in outcome.suspects] == [
+        (PATHS[0], FileProblemKind.VANISHED, errno.ENOENT),
+        (PATHS[1], FileProblemKind.MOVED, None),
+        (PATHS[2], FileProblemKind.CHANGED, None),
+    ]
+
+
+@pytest.mark.parametrize("code", [errno.ENOTDIR, errno.ELOOP])
+def test_a_directory_that_was_swapped_wants_a_look(code: int) -> None:
+    (suspect,) = judged(b"F 0 bad source %d open directory" % code).suspects
+    assert suspect.kind is FileProblemKind.VANISHED
+
+
+def test_a_bad_file_is_told_in_words() -> None:
+    (suspect,) = judged(b"F 2 bad target 1 rename").suspects
+    assert (suspect.kind, suspect.errno) == (FileProblemKind.BAD, errno.EPERM)
+    assert suspect.reason == "cannot be put in its place on the target: Operation not permitted"
+
+
+def test_an_unknown_operation_is_told_as_it_is() -> None:
+    (suspect,) = judged(b"F 2 bad target 1 brand new call").suspects
+    assert suspect.reason == "brand new call failed on the target: Operation not permitted"
+
+
+@pytest.mark.parametrize(
+    ("side", "code", "operation", "stop"),
+    [
+        (b"target", errno.ENOSPC, b"write", StopReason.TARGET_FULL),
+        (b"target", errno.EDQUOT, b"create", StopReason.TARGET_QUOTA),
+        (b"target", errno.EROFS, b"make directory", StopReason.TARGET_READ_ONLY),
+        (b"target", errno.EIO, b"close", StopReason.IO_ERROR),
+        (b"target", errno.ENOTCONN, b"rename", StopReason.DISCONNECTED),
+        (b"target", errno.ESTALE, b"open", StopReason.DISCONNECTED),
+        (b"source", errno.ENOTCONN, b"read", StopReason.DISCONNECTED),
+    ],
+)
+def test_errors_that_concern_more_than_a_file_stop(side: bytes, code: int, operation: bytes, stop: StopReason) -> None:
+    lines = [b"F 0 moved source 0 -", b"F 1 bad %s %d %s" % (side, code, operation)]
+    outcome = judged(*lines, exit_code=3)
+    assert (outcome.verdict, outcome.stop, outcome.suspects) == (Verdict.STOP, stop, ())
+    assert outcome.message.startswith("home/alice/two ")
+
+
+@pytest.mark.parametrize(
+    ("side", "code", "operation"),
+    [
+        (b"target", errno.ENOSPC, b"set xattr"),
+        (b"target", errno.EDQUOT, b"set xattr"),
+        (b"source", errno.ENOSPC, b"read"),
+        (b"source", errno.ESTALE, b"open"),
+    ],
+)
+def test_some_of_them_concern_a_file_alone(side: bytes, code: int, operation: bytes) -> None:
+    outcome = judged(b"F 1 bad %s %d %s" % (side, code, operation))
+    assert outcome.verdict is Verdict.DONE
+    assert [problem.kind for problem in outcome.suspects] == [FileProblemKind.BAD]
+
+
+def test_unreadable_source_files_stop_and_nothing_else_is_forgotten() -> None:
+    outcome = judged(b"F 0 moved source 0 -", b"F 1 bad source %d read" % errno.EIO)
+    assert (outcome.verdict, outcome.stop) == (Verdict.STOP, StopReason.IO_ERROR)
+    assert [(problem.path, problem.kind) for problem in outcome.suspects] == [
+        (PATHS[0], FileProblemKind.MOVED),
+        (PATHS[1], FileProblemKind.BAD),
+    ]
+
+
+def test_unreadable_source_files_are_not_named_where_the_list_was_not_ended() -> None:
+    outcome = judged(b"F 1 bad source %d read" % errno.EIO, exit_code=-9)
+    assert (outcome.verdict, outcome.stop, outcome.suspects) == (Verdict.STOP, StopReason.IO_ERROR, ())
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "verdict"),
+    [
+        (-9, Verdict.INTERRUPTED),
+        (143, Verdict.INTERRUPTED),
+        (1, Verdict.STOP),
+        (64, Verdict.STOP),
+        (127, Verdict.STOP),
+        (65, Verdict.RETRY),
+        (3, Verdict.RETRY),
+        (74, Verdict.RETRY),
+        (200, Verdict.RETRY),
+    ],
+)
+def test_other_ends(exit_code: int, verdict: Verdict) -> None:
+    outcome = judged(exit_code=exit_code, stderr=b"in \x1b words\n")
+    assert outcome.verdict is verdict
+    assert "in \\x1b words" in outcome.message
+
+
+def test_what_cannot_be_understood_is_tried_again() -> None:
+    assert judged(garbled=True).verdict is Verdict.RETRY
+
+
+def test_a_time_limit_is_tried_again() -> None:
+    assert judged(exit_code=-15, timed_out=True).verdict is Verdict.RETRY
+
+
+@pytest.mark.parametrize(
+    ("step", "code", "verdict", "stop"),
+    [
+        ("target-tree", errno.ENOENT, Verdict.STOP, StopReason.MOUNT_CHANGED),
+        ("source-root", errno.ENOTCONN, Verdict.STOP, StopReason.DISCONNECTED),
+        ("namespace", errno.ENOMEM, Verdict.RETRY, None),
+        ("program", errno.ENOENT, Verdict.STOP, StopReason.TOOL_MISSING),
+        ("source-tree", errno.ENOENT, Verdict.DONE, None),
+    ],
+)
+def test_a_confinement_that_could_not_be_set_up(
+    step: str, code: int, verdict: Verdict, stop: StopReason | None
+) -> None:
+    outcome = judged(exit_code=125, stderr=f"migrator-jail: {step}: {code}: words\n".encode())
+    assert (outcome.verdict, outcome.stop) == (verdict, stop)
+    assert [problem.path for problem in outcome.suspects] == (PATHS if step == "source-tree" else [])

@@ -1,0 +1,180 @@
+"""How runs of fpsync and parsyncfp2 are judged, by what they really said (fpsync 1.5.1, rsync 3.5.0)."""
+
+import pytest
+
+from migrator.transfer.engines.rules_drivers import (
+    MOST_CHUNKS,
+    EndedFpsync,
+    EndedParsyncfp2,
+    PartLog,
+    Said,
+    chunk_size_for,
+    judge_fpsync,
+    judge_parsyncfp2,
+    parse_features,
+    parse_line,
+)
+from migrator.transfer.model import StopReason, StreamCounters, Verdict
+
+FULL = (
+    b'rsync: [receiver] write failed on "/target/d1/f0001": No space left on device (28)\n'
+    b"rsync error: error in file IO (code 11) at receiver.c(380) [receiver=3.5.0]\n"
+)
+UNREADABLE = (
+    b'rsync: [sender] read errors mapping "/source/d1/f0001": Input/output error (5)\n'
+    b"rsync error: some files/attrs were not transferred (see previous errors) (code 23) at main.c(1394) [sender=3.5.0]\n"
+)
+IN_THE_WAY = b"could not make way for new regular file: d1/f0001\ncannot delete non-empty directory: d1/f0001\n"
+NO_TERMINAL = b"/usr/bin/fpsync: 1354: set: can't access tty; job control turned off\n"
+JAIL = b"migrator-jail: %s: %d: text: text\n"
+
+
+def fpsync(
+    exit_code: int = 0,
+    *,
+    completed: bool = True,
+    crawl_failed: bool = False,
+    stderr: bytes = NO_TERMINAL,
+    parts: tuple[bytes, ...] = (),
+) -> EndedFpsync:
+    return EndedFpsync(
+        exit_code=exit_code,
+        completed=completed,
+        crawl_failed=crawl_failed,
+        stderr=stderr,
+        parts=[PartLog(number=number, stderr=said) for number, said in enumerate(parts, start=1)],
+        counters=StreamCounters(files=3, size_bytes=4),
+        source_tree=b"/source",
+        target_tree=b"/target",
+    )
+
+
+def test_a_run_without_complaints_is_done() -> None:
+    outcome = judge_fpsync(fpsync())
+    assert (outcome.verdict, outcome.message, outcome.counters.files) == (Verdict.DONE, "", 3)
+
+
+@pytest.mark.parametrize("said", [IN_THE_WAY, UNREADABLE])
+def test_complaints_about_files_leave_it_done_and_are_told(said: bytes) -> None:
+    outcome = judge_fpsync(fpsync(1, parts=(said,)))
+    assert outcome.verdict is Verdict.DONE
+    assert outcome.message.startswith("1 part with errors: part 1: ")
+
+
+@pytest.mark.parametrize("exit_code", [0, 1, -15, 143])
+def test_a_full_target_stops_however_it_ended(exit_code: int) -> None:
+    outcome = judge_fpsync(fpsync(exit_code, completed=False, parts=(IN_THE_WAY, FULL)))
+    assert (outcome.verdict, outcome.stop) == (Verdict.STOP, StopReason.TARGET_FULL)
+    assert outcome.message.startswith("part 2: ")
+
+
+@pytest.mark.parametrize("exit_code", [-9, 128 + 15, 137])
+def test_a_signal_interrupts(exit_code: int) -> None:
+    assert judge_fpsync(fpsync(exit_code, completed=False)).verdict is Verdict.INTERRUPTED
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "stderr"),
+    [
+        (127, b""),
+        (1, b"Fpart is missing locally, check your configuration\n"),
+        (1, b"Tool rsync not useable locally: /usr/bin/rsync not found\n"),
+        (125, JAIL % (b"program", 2)),
+    ],
+)
+def test_missing_programs_stop(exit_code: int, stderr: bytes) -> None:
+    outcome = judge_fpsync(fpsync(exit_code, completed=False, stderr=NO_TERMINAL + stderr))
+    assert (outcome.verdict, outcome.stop) == (Verdict.STOP, StopReason.TOOL_MISSING)
+
+
+def test_another_mount_stops() -> None:
+    outcome = judge_fpsync(fpsync(125, completed=False, stderr=JAIL % (b"target-tree", 2)))
+    assert (outcome.verdict, outcome.stop) == (Verdict.STOP, StopReason.MOUNT_CHANGED)
+
+
+def test_what_did_not_go_through_is_no_success() -> None:
+    mistake = judge_fpsync(fpsync(1, completed=False, stderr=b"Invalid fpart options supplied\n" + NO_TERMINAL))
+    assert mistake.verdict is Verdict.RETRY
+    assert "Invalid fpart options" in mistake.message
+    assert "tty" not in mistake.message
+    crawl = judge_fpsync(fpsync(1, crawl_failed=True))
+    assert (crawl.verdict, "fpart" in crawl.message) == (Verdict.RETRY, True)
+    assert judge_fpsync(fpsync(0, completed=False, stderr=b"")).verdict is Verdict.RETRY
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"1795228800 => [QMGR] Starting job /work/work/1795228800-10811/12 (local)", Said(started=12)),
+        (b"1795228800 <= [QMGR] Job 10950:12:local finished", Said(finished=12)),
+        (b"1795228801 <=== Fpart crawling finished", None),
+        (b"1795228801 <=== Fpart exited with errors", Said(crawl_failed=True)),
+        (b"1795228801 <=== Fpsync completed without error in 1s.", Said(completed=True)),
+        (b"1795228801 <=== Fpsync completed with errors in 2s, see logs:", Said(completed=True)),
+        (b"1795228801 <=== Parts done: 4/4 (100%), remaining: 0", None),
+        (b"1795228801 <=== Fpsync interrupted.", None),
+        (b"/work/log/1/3.stderr", None),
+    ],
+)
+def test_lines_of_fpsync(line: bytes, said: Said | None) -> None:
+    assert parse_line(line) == said
+
+
+def parsyncfp2(exit_code: int = 0, *, stdout: bytes = b"", stderr: bytes = b"") -> EndedParsyncfp2:
+    return EndedParsyncfp2(
+        exit_code=exit_code,
+        stdout=stdout,
+        stderr=stderr,
+        counters=StreamCounters(),
+        source_tree=b"/source",
+        target_tree=b"/target",
+    )
+
+
+def test_its_exit_code_alone_proves_nothing() -> None:
+    assert judge_parsyncfp2(parsyncfp2()).verdict is Verdict.DONE
+    full = judge_parsyncfp2(parsyncfp2(stderr=b"cat: /sys/class/net//statistics/rx_bytes: No such file\n" + FULL))
+    assert (full.verdict, full.stop) == (Verdict.STOP, StopReason.TARGET_FULL)
+    errors = judge_parsyncfp2(parsyncfp2(stderr=UNREADABLE))
+    assert (errors.verdict, "with errors" in errors.message) == (Verdict.DONE, True)
+    noise = judge_parsyncfp2(parsyncfp2(stderr=b"cat: /sys/class/net//statistics/rx_bytes: No such file\n"))
+    assert (noise.verdict, noise.message) == (Verdict.DONE, "")
+
+
+def test_what_it_calls_fatal_is_told_without_its_colours() -> None:
+    said = b"\x1b[1;32m\nhost \x1b[1;31m** FATAL ERROR **: 1m loadavg on [host] is > [9.1].  \n  The 1m\n\x1b[0m"
+    outcome = judge_parsyncfp2(parsyncfp2(1, stdout=said))
+    assert outcome.verdict is Verdict.RETRY
+    assert outcome.message == "parsyncfp2 gave up: 1m loadavg on [host] is > [9.1].  "
+    missing = b"** FATAL ERROR **: The following REQUIRED utilities were not found [scut]. \n"
+    assert judge_parsyncfp2(parsyncfp2(1, stdout=missing)).stop is StopReason.TOOL_MISSING
+    many = b"** FATAL ERROR **: You've now exceeded [5000] chunk files, the maximum \n"
+    assert str(MOST_CHUNKS) in judge_parsyncfp2(parsyncfp2(1, stdout=many)).message
+    assert judge_parsyncfp2(parsyncfp2(-15)).verdict is Verdict.INTERRUPTED
+
+
+@pytest.mark.parametrize(
+    ("script", "option", "usable"),
+    [
+        (b'parsyncfp2 version 2.59 (Smooth Close)\n  "ro=s"             => \\$RSYNCOPTS,\n', "ro", True),
+        (b'parsyncfp2 version 2.61\n  "rsyncopts|ro=s" => \\$RSYNCOPTS,\n', "rsyncopts", True),
+        (b'parsyncfp2 version 2.42 (x)\n  "rsyncopts=s" => \\$RSYNCOPTS,\n', "rsyncopts", False),
+    ],
+)
+def test_which_parsyncfp2_it_is(script: bytes, option: str, usable: bool) -> None:
+    features = parse_features(b"#!/usr/bin/env perl\n" + script)
+    assert features is not None
+    assert features.rsync_option == option
+    assert (features.problem() is None) is usable
+
+
+def test_another_program_is_none() -> None:
+    assert parse_features(b"\x7fELF") is None
+    assert parse_features(b"parsyncfp2 version 2.59\n") is None
+
+
+def test_chunks_are_large_enough_for_its_limit() -> None:
+    assert chunk_size_for(10, 100) == 100
+    assert chunk_size_for(0, 0) == 1
+    huge = 10**15
+    assert huge / chunk_size_for(huge, 2**30) < MOST_CHUNKS / 2

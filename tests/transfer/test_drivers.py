@@ -1,0 +1,223 @@
+"""What fpsync and parsyncfp2 are asked, how their logs are followed, and when a run can be gone on with."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.core.units import GIB, KIB, MIB
+from migrator.fs.model import TargetCapabilities
+from migrator.transfer.engines.drivers import (
+    DriverDirectories,
+    Fpsync,
+    FpsyncPrograms,
+    GrowingFile,
+    Kept,
+    Lines,
+    Parsyncfp2,
+    Parsyncfp2Programs,
+    rsync_words,
+)
+from migrator.transfer.engines.rules_drivers import Parsyncfp2Features
+from migrator.transfer.model import StopReason, StreamCounters
+from migrator.transfer.ports import DriverView, DriverWork
+
+REFUSED_BY_PARSYNCFP2 = re.compile(r"-[a-zA-Z]+[vh]|-[vh]|--del")
+"""Its own checks of rsync's options are crude: anywhere in a word, so that `--archive` and `--hard-links` are refused as too noisy."""
+
+VIEW = DriverView(source_tree=b"/source", target_tree=b"/target", work=b"/work")
+FPSYNC = Fpsync(
+    FpsyncPrograms(fpsync=b"/usr/bin/fpsync", fpart=b"/usr/bin/fpart", rsync=b"/usr/bin/rsync"), privileged=True
+)
+PARSYNCFP2 = Parsyncfp2(
+    Parsyncfp2Programs(
+        program=b"/opt/pfp/parsyncfp2",
+        helpers=(b"/opt/pfp/scut",),
+        features=Parsyncfp2Features(version=(2, 59), rsync_option="ro"),
+    ),
+    privileged=True,
+)
+RUN = "1795228800-10811"
+
+
+def work(*, bwlimit: int | None = None, recopy: bool = False, part_files: int = 5000) -> DriverWork:
+    return DriverWork(
+        size_bytes=GIB,
+        jobs=4,
+        part_files=part_files,
+        part_bytes=64 * MIB,
+        capabilities=TargetCapabilities(),
+        bwlimit_bytes_per_s=bwlimit,
+        recopy=recopy,
+    )
+
+
+def all_capabilities() -> Iterator[TargetCapabilities]:
+    names = (
+        "keeps_acls",
+        "keeps_user_xattrs",
+        "keeps_security_xattrs",
+        "keeps_hard_links",
+        "makes_devices",
+        "syncfs_reaches_disks",
+    )
+    for values in product((True, False), repeat=len(names)):
+        changes: dict[str, Any] = dict(zip(names, values, strict=True))
+        yield replace(TargetCapabilities(), **changes)
+
+
+@pytest.mark.parametrize("recopy", [True, False])
+def test_options_pass_the_checks_of_both_and_need_no_quotes(recopy: bool) -> None:
+    for capabilities in all_capabilities():
+        words = rsync_words(capabilities, recopy=recopy, bwlimit_bytes_per_s=10 * KIB, privileged=True)
+        assert not any(map(REFUSED_BY_PARSYNCFP2.search, words.plain))
+        line = " ".join((*words.plain, *words.noisy))
+        assert not re.search(r"--delete|--recursive|(^|\s)-[^\s-]*r|(^|\s)-[^\s-]*a", line), "fpsync's own check"
+        assert re.fullmatch(r"[A-Za-z0-9=+_.*, -]+", line), "nothing that a shell takes for something else"
+        assert ("-X" in words.plain) == ("--filter=-x_**" in words.plain)
+
+
+def test_a_new_run_of_fpsync(tmp_path: Path) -> None:
+    command = FPSYNC.command(work(bwlimit=8 * MIB), VIEW, tmp_path)
+    argv = [word.decode() for word in command.argv]
+    assert argv[:7] == ["/usr/bin/fpsync", "-n", "4", "-t", "/work", "-vv", "-f"]
+    assert argv[argv.index("-T") + 1] == "/usr/bin/rsync", "without it no run can be gone on with"
+    assert argv[argv.index("-O") + 1] == "-e", "its own excludes are users' files"
+    assert "--bwlimit=2048" in argv[argv.index("-o") + 1].split(), "a share each"
+    assert argv[-2:] == ["/source", "/target"]
+    assert command.timeout_s is None
+    assert command.environment["HOME"] == "/work"
+
+
+def interrupted(directory: Path, *, crawled: bool = True) -> None:
+    for kind in ("parts", "log", "queue", "work"):
+        (directory / kind / RUN).mkdir(parents=True)
+    (directory / "queue" / RUN / "info").write_text("")
+    if crawled:
+        (directory / "queue" / RUN / "fp_done").write_text("")
+    (directory / "log" / RUN / "1.stderr").write_text("rsync: an old complaint\n")
+
+
+def test_an_interrupted_run_is_gone_on_with_after_its_crawl(tmp_path: Path) -> None:
+    FPSYNC.command(work(), VIEW, tmp_path)
+    interrupted(tmp_path)
+    command = FPSYNC.command(work(), VIEW, tmp_path)
+    assert command.argv[-2:] == (b"-r", RUN.encode())
+    assert [path.name for path in (tmp_path / "log" / RUN).iterdir()] == ["1.earlier"], "old complaints count no more"
+
+
+@pytest.mark.parametrize("why", ["no crawl", "recopy", "other options", "two runs", "unknown options"])
+def test_any_other_is_cleared_away(tmp_path: Path, why: str) -> None:
+    if why != "unknown options":
+        FPSYNC.command(work(part_files=7 if why == "other options" else 5000), VIEW, tmp_path)
+    interrupted(tmp_path, crawled=why != "no crawl")
+    if why == "two runs":
+        (tmp_path / "queue" / "1795228801-1").mkdir()
+    command = FPSYNC.command(work(recopy=why == "recopy"), VIEW, tmp_path)
+    assert b"-r" not in command.argv
+    assert [path.name for path in tmp_path.iterdir()] == ["options"]
+
+
+def test_fpsync_is_followed_by_the_logs_of_its_parts(tmp_path: Path) -> None:
+    log = tmp_path / "log" / RUN
+    log.mkdir(parents=True)
+    reader = FPSYNC.reader(VIEW, tmp_path)
+    reader.stdout(b"1 => [QMGR] Starting job /work/work/%s/1 (local)\n1 => [QMGR] Start" % RUN.encode())
+    reader.stdout(b"ing job /work/work/%s/2 (local)\n" % RUN.encode())
+    (log / "1.stdout").write_bytes(b"\r          500  50%  284.54MB/s    0:00:00 (xfr#1, to-chk=4/7)\r")
+    (log / "2.stdout").write_bytes(b"\r           70  50%  284.54MB/s    0:00:00 (xfr#2, to-chk=4/7)\r")
+    assert reader.counters == StreamCounters(files=3, size_bytes=570)
+    with (log / "1.stdout").open("ab") as file:
+        file.write(b"Number of regular files transferred: 9\nTotal transferred file size: 1,000 bytes\n")
+    (log / "1.stderr").write_bytes(b'rsync: [receiver] write failed on "/target/f": No space left on device (28)\n')
+    reader.stdout(b"2 <= [QMGR] Job 10950:1:local finished\n")
+    assert reader.counters == StreamCounters(files=11, size_bytes=1070)
+    assert reader.trouble is not None
+    assert reader.trouble[0] is StopReason.TARGET_FULL
+    assert b"No space left" in reader.stderr_tail
+
+
+def test_a_run_of_parsyncfp2(tmp_path: Path) -> None:
+    (tmp_path / ".pfp2" / "fpcache").mkdir(parents=True)
+    command = PARSYNCFP2.command(work(bwlimit=8 * MIB, recopy=True), VIEW, tmp_path)
+    argv = [word.decode() for word in command.argv]
+    assert argv[0] == "/opt/pfp/parsyncfp2"
+    assert argv[-2:] == [".", "/target"]
+    assert {"--NP=4", "--startdir=/source", "--altcache=/work", "--nowait", "--verbose=1", "--maxbw=8192"} <= set(argv)
+    assert float(next(word for word in argv if word.startswith("--maxload=")).partition("=")[2]) > 10_000
+    options = next(word for word in argv if word.startswith("--ro=")).removeprefix("--ro=").split(" ")
+    assert "-I" in options
+    assert not any(map(REFUSED_BY_PARSYNCFP2.search, options))
+    assert not any("bwlimit" in word for word in options), "it sets that itself"
+    assert command.environment["PATH"].startswith("/opt/pfp:")
+    assert not (tmp_path / ".pfp2").exists(), "nothing of an earlier run is used"
+
+
+def test_a_low_limit_does_not_become_none(tmp_path: Path) -> None:
+    assert b"--maxbw=4" in PARSYNCFP2.command(work(bwlimit=100), VIEW, tmp_path).argv
+
+
+def test_parsyncfp2_is_followed_by_the_logs_of_its_rsyncs(tmp_path: Path) -> None:
+    (tmp_path / ".pfp2").mkdir()
+    reader = PARSYNCFP2.reader(VIEW, tmp_path)
+    assert reader.counters == StreamCounters()
+    log = tmp_path / ".pfp2" / "rsync-log-now_1"
+    log.write_bytes(b"2026/11/21 02:40:00 [7] building file list\n2026/11/21 02:40:00 [7] >f+++++++++_1000\n")
+    with log.open("ab") as file:
+        file.write(b"2026/11/21 02:40:00 [7] cd+++++++++_4096\n2026/11/21 02:40:00 [7] cL+++++++++_7\n2026/11")
+    assert reader.counters == StreamCounters(files=2, size_bytes=1000)
+    assert reader.counters == StreamCounters(files=2, size_bytes=1000)
+    reader.stderr(b'rsync: [receiver] write failed on "/target/f": No space left on dev')
+    assert reader.trouble is None
+    reader.stderr(b"ice (28)\n")
+    assert reader.trouble is not None
+
+
+@pytest.mark.parametrize("driver", [FPSYNC, PARSYNCFP2])
+def test_paths_that_a_shell_would_not_take_as_they_are_are_refused(driver: Fpsync | Parsyncfp2) -> None:
+    assert driver.refusal(VIEW) is None
+    for path in (b"/home/a b", b"/home/$(id)", b"/home/it's", b"/home/\xff", b"/home/new\nline", b"home"):
+        assert driver.refusal(DriverView(source_tree=path, target_tree=b"/target", work=b"/work")) is not None
+
+
+def test_the_directory_of_a_driver(tmp_path: Path) -> None:
+    states = DriverDirectories(tmp_path / "drivers")
+    assert states.read_boot(1, 2) is None
+    run = states.directory(1, 2)
+    (run / "parts").mkdir()
+    (run / "log").mkdir()
+    states.note_boot(1, 2, "one")
+    states.note_boot(1, 2, "two")
+    assert states.read_boot(1, 2) == "two"
+    states.clear(1, 2, keep_logs=True)
+    assert states.read_boot(1, 2) is None
+    assert [path.name for path in run.iterdir()] == ["log"]
+    states.clear(1, 2, keep_logs=False)
+    states.clear(1, 2, keep_logs=False)
+    assert list((tmp_path / "drivers").iterdir()) == []
+
+
+def test_growing_files_lines_and_what_is_kept(tmp_path: Path) -> None:
+    seen: list[bytes] = []
+    log = GrowingFile(tmp_path / "log")
+    log.hand_out(seen.append)
+    (tmp_path / "log").write_bytes(b"one")
+    log.hand_out(seen.append)
+    with (tmp_path / "log").open("ab") as file:
+        file.write(b" two")
+    log.hand_out(seen.append)
+    assert seen == [b"one", b" two"]
+    lines: list[bytes] = []
+    cut = Lines(lines.append)
+    for piece in (b"a", b"b\nc\n", b"d"):
+        cut.add(piece)
+    assert lines == [b"ab", b"c"]
+    kept = Kept(4)
+    for piece in (b"ab", b"cdef", b"gh", b"ijkl"):
+        kept.add(piece)
+    assert kept.content == b"abcdijkl"
+    assert kept.last(2) == b"kl"

@@ -1,0 +1,97 @@
+"""What the run stage relies on in an engine; run against every adapter of the port."""
+
+from pathlib import Path
+
+import pytest
+
+from migrator.core.states import ChunkKind
+from migrator.fs.model import TargetCapabilities
+from migrator.hosts.ports import Completed
+from migrator.plan.model import ListedPath
+from migrator.transfer.model import StreamCounters, Verdict
+from migrator.transfer.ports import ChunkWork, Engine, StreamView
+from tests.support.native_copy import direct_engine
+from tests.support.streams import Streams, engine_of, make_trees
+
+KINDS = [ChunkKind.DIRECTORIES, ChunkKind.FILES, ChunkKind.DIRECTORY_TIMES]
+VIEW = StreamView(source_tree=b"/source", target_tree=b"/target")
+TREE = b"home/alice"
+
+
+@pytest.fixture(params=[engine_of, direct_engine], ids=["rsync", "direct"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    made: Engine = request.param()
+    return made
+
+
+def work(*names: bytes, kind: ChunkKind = ChunkKind.FILES) -> ChunkWork:
+    paths = [ListedPath(path=TREE + b"/" + name, size_bytes=1) for name in names]
+    return ChunkWork(kind=kind, tree=TREE, paths=paths, capabilities=TargetCapabilities())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_command_is_a_pure_function_of_the_work(engine: Engine, kind: ChunkKind) -> None:
+    first, second = (engine.command(work(b"one", b"two", kind=kind), VIEW) for _ in range(2))
+    assert first == second
+    assert first.argv[0] == engine.program
+    assert engine.program.startswith(b"/")
+    assert first.token is None
+    assert first.timeout_s is None
+    assert not first.environment
+
+
+def test_names_are_in_the_list_and_nowhere_else(engine: Engine) -> None:
+    command = engine.command(work(b"--delete", b"-e sh", b"$(reboot)"), VIEW)
+    assert not any(b"reboot" in word or b"-e sh" in word or b"--delete" in word for word in command.argv)
+    assert command.stdin.count(b"\0") == 3
+
+
+def test_what_fits_depends_on_the_length_of_the_path_in_its_tree_alone(engine: Engine) -> None:
+    assert engine.fits(TREE, TREE + b"/" + b"d/" * 1000 + b"name")
+    # What cannot be put into a list as a path goes component by component.
+    assert engine.fits(TREE, TREE + b"/" + b"d/" * 2048 + b"name") is (engine.name == "direct")
+    assert engine.fits(TREE * 200, TREE * 200 + b"/" + b"d/" * 1500 + b"name")
+
+
+def test_a_stream_that_says_nothing_and_ends_well_is_done(engine: Engine) -> None:
+    reader = engine.reader(work(b"one"), VIEW)
+    assert reader.counters == StreamCounters()
+    outcome = reader.outcome(Completed(exit_code=0, stdout=b"", stderr=b"", timed_out=False))
+    assert outcome.verdict is Verdict.DONE
+    assert not outcome.suspects
+
+
+@pytest.mark.parametrize("exit_code", [*range(1, 256), *range(-64, 0)])
+def test_a_bad_end_without_a_word_is_never_done(engine: Engine, exit_code: int) -> None:
+    reader = engine.reader(work(b"one"), VIEW)
+    outcome = reader.outcome(Completed(exit_code=exit_code, stdout=b"", stderr=b"", timed_out=False))
+    assert outcome.verdict is not Verdict.DONE
+    assert outcome.message
+
+
+def test_the_tail_of_what_went_wrong_is_kept_and_bounded(engine: Engine) -> None:
+    reader = engine.reader(work(b"one"), VIEW)
+    for number in range(100_000):
+        reader.stderr(b"line %d\n" % number)
+    assert reader.stderr_tail.endswith(b"line 99999\n")
+    assert len(reader.stderr_tail) <= 64 * 1024
+
+
+def test_endless_complaints_take_bounded_memory_and_are_never_done(engine: Engine) -> None:
+    reader = engine.reader(work(b"one"), VIEW)
+    for _ in range(50):
+        reader.stderr(b"x" * (1 << 20))
+    outcome = reader.outcome(Completed(exit_code=23, stdout=b"", stderr=b"", timed_out=False))
+    assert outcome.verdict is Verdict.RETRY
+
+
+@pytest.mark.needs_root
+def test_it_copies_and_a_second_time_it_has_nothing_to_do(engine: Engine, scratch: Path) -> None:
+    source, target = make_trees(scratch / "s", scratch / "t", tree=TREE)
+    (source / "file").write_bytes(b"content")
+    streams = Streams(engine, scratch / "s", scratch / "t")
+    first = streams.run([TREE + b"/file"], tree=TREE)
+    assert (first.outcome.verdict, first.outcome.counters) == (Verdict.DONE, StreamCounters(files=1, size_bytes=7))
+    assert (target / "file").read_bytes() == b"content"
+    second = streams.run([TREE + b"/file"], tree=TREE)
+    assert (second.outcome.verdict, second.outcome.counters) == (Verdict.DONE, StreamCounters())

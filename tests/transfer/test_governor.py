@@ -1,0 +1,354 @@
+"""The governor on simulated curves of throughput, latency and load."""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.core.probe import ProbeSide
+from migrator.core.windows import Opening
+from migrator.transfer.model import NO_CONTROLS, Bound, Controls, Gate, Hold, Limits, StreamsBy, Tuned
+from migrator.transfer.rules_governor import (
+    Decision,
+    Flow,
+    GovernorState,
+    Settings,
+    after_flow,
+    after_load,
+    after_probe,
+    changed,
+    decide,
+    first_state,
+    settings_now,
+    streams_on_hosts,
+)
+
+SETTLE_S = 60.0
+SAMPLE_S = 5.0
+MINUTE_S = 60.0
+Curve = Callable[[int], float]
+
+
+def settings(jobs: int = 32, *, max_latency_s: float | None = None, max_load: float | None = None) -> Settings:
+    given_limits = Limits(max_latency_s=max_latency_s, max_load=max_load)
+    return settings_now({"gl1": jobs}, given_limits, NO_CONTROLS, Opening(open=True))
+
+
+def knee_at(knee: int, each: float = 100.0) -> Curve:
+    """Every stream brings as much as the one before, up to the knee; then they bring nothing."""
+    return lambda streams: each * min(streams, knee)
+
+
+@dataclass
+class Machine:
+    """A host under the governor, with streams as many as are allowed at once. Latency grows with streams."""
+
+    curve: Curve
+    now: Settings
+    noise: float = 0.0
+    latency_s: Callable[[int], float] = lambda _: 0.001
+    load: Callable[[int], float] = lambda _: 0.0
+    by: StreamsBy = StreamsBy.MEASURED
+    seed: int = 1
+    at_s: float = 0.0
+    state: GovernorState = field(init=False)
+    seen: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.state = first_state(self.now, self.by)
+        self.random = random.Random(self.seed)
+
+    @property
+    def streams(self) -> int:
+        return streams_on_hosts(self.state, self.now)["gl1"]
+
+    @property
+    def decision(self) -> Decision:
+        return decide(self.state, self.now, NO_CONTROLS)
+
+    def minutes(self, count: int) -> "Machine":
+        for _ in range(int(count * MINUTE_S / SAMPLE_S)):
+            self.at_s += SAMPLE_S
+            rate = self.curve(self.streams) * max(1.0 + self.random.gauss(0.0, self.noise), 0.0)
+            flow = Flow(interval_s=SAMPLE_S, work=rate * SAMPLE_S)
+            self.state = after_flow(self.state, flow, self.now, settle_s=SETTLE_S)
+            if self.at_s % 30 < SAMPLE_S:
+                self.state = after_load(self.state, "gl1", self.load(self.streams), self.now)
+            if self.at_s % MINUTE_S < SAMPLE_S:
+                self.state = after_probe(self.state, ProbeSide.TARGET, self.latency_s(self.streams), self.now)
+            self.seen.append(self.streams)
+        return self
+
+    def change(self, now: Settings) -> None:
+        self.state = changed(self.state, self.now, now)
+        self.now = now
+
+
+@pytest.mark.parametrize("knee", [1, 2, 3, 5, 8, 12, 20, 32])
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_it_comes_to_rest_near_the_knee(knee: int, noise: float) -> None:
+    machine = Machine(curve=knee_at(knee), now=settings(32), noise=noise).minutes(120)
+    machine.seen.clear()
+    machine.minutes(240)
+    usual = sorted(machine.seen)[len(machine.seen) // 2]
+    assert 0.7 * knee <= usual <= 1.45 * knee + 1
+    speed = sum(machine.curve(streams) for streams in machine.seen) / len(machine.seen)
+    assert speed >= 0.85 * machine.curve(knee)
+
+
+def test_where_throughput_rises_to_the_end_all_streams_are_used_within_minutes() -> None:
+    machine = Machine(curve=knee_at(100), now=settings(32)).minutes(4)
+    assert machine.streams == 32
+    machine.seen.clear()
+    machine.minutes(240)
+    assert sum(machine.seen) / len(machine.seen) > 30
+
+
+def test_where_streams_are_in_each_others_way_fewer_are_used() -> None:
+    """Beyond four every further one costs something: disks that seek."""
+    machine = Machine(curve=lambda streams: 100.0 * min(streams, 4) / (1 + max(streams - 4, 0) * 0.1), now=settings(32))
+    machine.minutes(240)
+    assert 3 <= machine.streams <= 6
+
+
+def test_pure_noise_takes_nobody_to_the_end_of_the_scale() -> None:
+    machine = Machine(curve=lambda _: 100.0, now=settings(64), noise=0.5, seed=7).minutes(600)
+    assert sum(machine.seen[-2000:]) / 2000 < 12
+
+
+def test_a_knee_that_moves_is_found_again() -> None:
+    machine = Machine(curve=knee_at(4), now=settings(32)).minutes(180)
+    assert machine.streams <= 6
+    machine.curve = knee_at(16)
+    machine.minutes(300)
+    assert machine.streams >= 11
+
+
+def test_fixed_takes_all_that_the_limits_permit() -> None:
+    machine = Machine(curve=knee_at(2), now=settings(32), by=StreamsBy.FIXED).minutes(60)
+    assert set(machine.seen) == {32}
+    assert machine.decision.bound is Bound.JOBS
+
+
+def test_streams_go_while_probes_pass_the_limit_and_come_back_when_they_do_not() -> None:
+    machine = Machine(curve=knee_at(100), now=settings(16, max_latency_s=0.05)).minutes(5)
+    assert machine.streams == 16
+    machine.latency_s = lambda _: 0.2
+    machine.minutes(4)
+    assert machine.streams == 11
+    assert machine.decision.bound is Bound.LATENCY
+    assert "small operations on the target take long: the newest probe took 200 ms, the limit is 50 ms" in (
+        machine.decision.reason
+    )
+    machine.minutes(60)
+    assert machine.streams == 1
+    machine.latency_s = lambda _: 0.001
+    machine.minutes(90)
+    assert machine.streams == 16
+    assert machine.decision.bound is not Bound.LATENCY
+
+
+def test_it_settles_where_latency_is_just_good_enough() -> None:
+    """10 ms for each stream, and 55 ms are allowed: five are good, six are too many."""
+    machine = Machine(
+        curve=knee_at(100), now=settings(16, max_latency_s=0.055), latency_s=lambda streams: 0.010 * streams
+    ).minutes(120)
+    machine.seen.clear()
+    machine.minutes(240)
+    assert 3.5 <= sum(machine.seen) / len(machine.seen) <= 6
+    assert max(machine.seen) <= 7
+
+
+def test_between_the_borders_nothing_changes() -> None:
+    machine = Machine(curve=knee_at(100), now=settings(16, max_latency_s=0.05)).minutes(5)
+    machine.latency_s = lambda _: 0.2
+    machine.minutes(4)
+    held = machine.streams
+    machine.latency_s = lambda _: 0.045
+    machine.seen.clear()
+    machine.minutes(120)
+    assert set(machine.seen) == {held}
+
+
+def test_one_slow_probe_changes_nothing() -> None:
+    now = settings(16, max_latency_s=0.05)
+    state = first_state(now)
+    for latency_s in (9.0, 0.01, 9.0, 9.0, 0.01) * 20:
+        state = after_probe(state, ProbeSide.SOURCE, latency_s, now)
+    assert streams_on_hosts(state, now) == {"gl1": 8}
+
+
+def test_the_load_of_a_host_counts_there_alone() -> None:
+    hosts = {"gl1": 4, "gl2": 4, "watcher": 0}
+    now = settings_now(hosts, Limits(max_load=8.0), NO_CONTROLS, Opening(open=True))
+    state = first_state(now)
+    for _ in range(2):
+        state = after_load(state, "gl1", 20.0, now)
+        state = after_load(state, "gl2", 2.0, now)
+        state = after_load(state, "watcher", 99.0, now)
+    found = decide(state, now, NO_CONTROLS)
+    assert found.hosts == {"gl1": 2, "gl2": 4, "watcher": 0}
+    assert (found.bound, found.streams, found.most) == (Bound.LOAD, 6, 8)
+    assert "load of gl1 20.0, the limit is 8" in found.reason
+    for _ in range(4 * 4):
+        state = after_load(state, "gl1", 2.0, now)
+    assert decide(state, now, NO_CONTROLS).hosts == {"gl1": 4, "gl2": 4, "watcher": 0}
+
+
+@dataclass
+class Lingering:
+    """A host whose chunks take long: streams that may not be any more go when their chunks end, and are felt until then."""
+
+    now: Settings
+    chunk_s: float
+    seen: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(3)
+        self.state = first_state(self.now, StreamsBy.FIXED)
+        self.ends = [self.random.uniform(0.0, self.chunk_s) for _ in range(self.now.ceiling)]
+        self.load = 0.0
+
+    @property
+    def allowed(self) -> int:
+        return streams_on_hosts(self.state, self.now)["gl1"]
+
+    def minutes(self, count: int) -> "Lingering":
+        for at_s in range(0, count * 60, int(SAMPLE_S)):
+            self.ends = [end - SAMPLE_S for end in self.ends if end > SAMPLE_S]
+            while len(self.ends) < self.allowed:
+                self.ends.append(self.random.uniform(0.5, 1.0) * self.chunk_s)
+            at_work = len(self.ends)
+            self.load += (at_work - self.load) * SAMPLE_S / MINUTE_S
+            if at_s % 30 == 0:
+                self.state = after_load(self.state, "gl1", self.load, self.now, at_work={"gl1": at_work})
+            if at_s % 60 == 0:
+                self.state = after_probe(
+                    self.state, ProbeSide.SOURCE, 0.002 * at_work, self.now, at_work={"gl1": at_work}
+                )
+            self.seen.append(at_work)
+        return self
+
+
+@pytest.mark.parametrize("chunk_s", [30.0, 300.0, 600.0, 1200.0])
+@pytest.mark.parametrize("limits", [{"max_load": 12.0}, {"max_latency_s": 0.024}], ids=["load", "latency"])
+def test_streams_that_are_still_at_work_are_waited_for_before_more_are_taken_away(
+    chunk_s: float, limits: dict[str, float]
+) -> None:
+    """Twelve streams are good. What goes down further while chunks take their time to end goes down to nothing."""
+    machine = Lingering(now=settings(32, **limits), chunk_s=chunk_s).minutes(240)
+    assert min(machine.seen) >= 6
+    assert max(machine.seen[-360:]) <= 12
+
+
+def test_a_host_whose_streams_never_end_does_not_keep_the_brake_from_others() -> None:
+    now = settings_now({"gl1": 8, "gl2": 8}, Limits(max_latency_s=0.05), NO_CONTROLS, Opening(open=True))
+    state = first_state(now)
+    for _ in range(30):
+        allowed = streams_on_hosts(state, now)
+        state = after_probe(state, ProbeSide.SOURCE, 9.0, now, at_work={"gl1": 8, "gl2": allowed["gl2"]})
+    assert streams_on_hosts(state, now) == {"gl1": 1, "gl2": 1}
+
+
+def test_limits_that_are_tuned_away_brake_no_more() -> None:
+    machine = Machine(
+        curve=knee_at(100), now=settings(8, max_latency_s=0.05), latency_s=lambda _: 9.0, by=StreamsBy.FIXED
+    ).minutes(60)
+    assert machine.streams == 1
+    machine.change(settings(8))
+    assert machine.streams == 8
+
+
+def test_a_limit_that_is_lowered_holds_at_once_and_one_that_is_raised_too() -> None:
+    machine = Machine(curve=knee_at(100), now=settings(8)).minutes(10)
+    machine.change(settings(2))
+    assert machine.streams == 2
+    machine.minutes(60)
+    machine.change(settings(6))
+    assert machine.streams == 6
+
+
+def test_what_is_tuned_takes_the_place_of_what_was_given_and_a_window_is_never_passed() -> None:
+    given_limits = Limits(bwlimit_bytes_per_s=1000, max_latency_s=0.05, max_load=3.0)
+    tuned = Controls(tuned=Tuned(limits=Limits(jobs=9, bwlimit_bytes_per_s=500, max_load=4.0), since_s=0.0, by="anna"))
+    hosts = {"localhost": 4, "watcher": 0}
+    free = settings_now(hosts, given_limits, tuned, Opening(open=True))
+    assert (free.gate, free.hosts) == (Gate.OPEN, {"localhost": 9, "watcher": 0})
+    assert free.limits == Limits(bwlimit_bytes_per_s=500, max_latency_s=0.05, max_load=4.0)
+    none = Controls(tuned=Tuned(limits=Limits(max_load=0.0), since_s=0.0, by="anna"))
+    assert settings_now(hosts, given_limits, none, Opening(open=True)).limits.max_load == 0.0
+    windowed = settings_now(hosts, given_limits, tuned, Opening(open=True, jobs=2, bwlimit_bytes_per_s=100))
+    assert (windowed.hosts, windowed.limits.bwlimit_bytes_per_s) == ({"localhost": 2, "watcher": 0}, 100)
+    wide = settings_now(hosts, given_limits, NO_CONTROLS, Opening(open=True, jobs=99, bwlimit_bytes_per_s=9999))
+    assert (wide.hosts, wide.limits.bwlimit_bytes_per_s) == ({"localhost": 4, "watcher": 0}, 1000)
+
+
+def test_outside_of_windows_and_while_paused_nothing_may_begin() -> None:
+    closed = settings_now({"gl1": 4}, Limits(), NO_CONTROLS, Opening(open=False))
+    found = decide(first_state(closed), closed, NO_CONTROLS)
+    assert (found.gate, found.bound, found.streams, found.most) == (Gate.OUTSIDE_WINDOWS, Bound.WINDOWS, 0, 4)
+    held = Controls(hold=Hold(since_s=0.0, by="anna", reason="exams"))
+    paused = settings_now({"gl1": 4}, Limits(), held, Opening(open=False))
+    found = decide(first_state(paused), paused, held)
+    assert (found.gate, found.streams, found.reason) == (Gate.PAUSED, 0, "paused by anna: exams")
+
+
+@dataclass(frozen=True)
+class Storm:
+    """Anything that may come, in any order."""
+
+    steps: tuple[tuple[str, float], ...]
+
+    def states(self, now: Settings) -> Iterator[tuple[GovernorState, Settings]]:
+        state = first_state(now)
+        for kind, figure in self.steps:
+            if kind == "flow":
+                state = after_flow(state, Flow(interval_s=30.0, work=figure), now, settle_s=SETTLE_S)
+            elif kind == "load":
+                state = after_load(state, "gl1", figure, now)
+            elif kind == "jobs":
+                before, now = now, replace(now, hosts={host: int(figure) % 40 + 1 for host in now.hosts})
+                state = changed(state, before, now)
+            else:
+                state = after_probe(state, ProbeSide(kind), figure / 100.0, now)
+            yield state, now
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(("flow", "load", "jobs", "source", "target")), st.floats(0.0, 1000.0)), max_size=200
+)
+
+
+@given(STEPS.map(lambda steps: Storm(tuple(steps))))
+def test_never_more_than_the_limits_and_never_fewer_than_one(storm: Storm) -> None:
+    begin = settings_now(
+        {"gl1": 16, "gl2": 5}, Limits(max_latency_s=0.5, max_load=30.0), NO_CONTROLS, Opening(open=True)
+    )
+    for state, now in storm.states(begin):
+        found = decide(state, now, NO_CONTROLS)
+        assert all(1 <= found.hosts[host] <= most for host, most in now.hosts.items())
+        assert found.streams <= found.most
+
+
+@given(STEPS.map(lambda steps: Storm(tuple(steps))))
+def test_when_the_storm_is_over_all_streams_come_back(storm: Storm) -> None:
+    now = settings_now({"gl1": 16, "gl2": 5}, Limits(max_latency_s=0.5, max_load=30.0), NO_CONTROLS, Opening(open=True))
+    state = first_state(now, StreamsBy.FIXED)
+    for kind, figure in storm.steps:
+        if kind == "jobs":
+            # The edge of a window.
+            before, now = now, replace(now, hosts={"gl1": int(figure) % 16 + 1, "gl2": int(figure) % 5 + 1})
+            state = changed(state, before, now)
+        elif kind in ("source", "target"):
+            state = after_probe(state, ProbeSide(kind), figure / 100.0, now, at_work={"gl1": int(figure) % 16})
+        else:
+            state = after_load(state, "gl2", figure, now, at_work={"gl2": int(figure) % 5})
+    for _ in range(100):
+        for side in ProbeSide:
+            state = after_probe(state, side, 0.01, now, at_work={"gl1": 16, "gl2": 5})
+        for host in now.hosts:
+            state = after_load(state, host, 1.0, now)
+    assert streams_on_hosts(state, now) == now.hosts

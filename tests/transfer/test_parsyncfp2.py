@@ -1,0 +1,118 @@
+"""parsyncfp2 as a driver: the real one where it is on PATH, and a stand-in with its options and faults everywhere."""
+
+import asyncio
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator.core.errors import ToolFailed
+from migrator.core.states import AttemptState, ChunkState
+from migrator.core.units import KIB
+from migrator.lab.model import OddFiles
+from migrator.transfer.engines.drivers import Parsyncfp2, Parsyncfp2Programs, locate_parsyncfp2
+from migrator.transfer.engines.rules_drivers import parse_features
+from migrator.transfer.model import StopReason
+from tests.support.driver_world import DriverWorld
+from tests.support.snapshots import snapshot
+from tests.support.xfs import XfsMount
+from tests.transfer.test_fpsync import ODD, equal_but, fill
+
+pytestmark = pytest.mark.needs_root
+
+STAND_IN = Path(__file__).resolve().parent.parent / "fixtures" / "parsyncfp2"
+
+
+def stand_in() -> Parsyncfp2Programs:
+    for name in ("perl", "fpart", "rsync", "ps"):
+        if shutil.which(name) is None:
+            pytest.skip(f"{name} is not installed")
+    features = parse_features(STAND_IN.read_bytes())
+    assert features is not None
+    return Parsyncfp2Programs(program=os.fsencode(STAND_IN), helpers=(), features=features)
+
+
+@pytest.fixture(params=["stand-in", "real"])
+def driver(request: pytest.FixtureRequest) -> Parsyncfp2:
+    if request.param == "stand-in":
+        return Parsyncfp2(stand_in(), privileged=True)
+    try:
+        return Parsyncfp2(locate_parsyncfp2(), privileged=True)
+    except ToolFailed as error:
+        pytest.skip(f"{error.message} ({error.hint})")
+
+
+@pytest.fixture
+def world(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount, driver: Parsyncfp2) -> DriverWorld:
+    fill(xfs_source.path / "home" / "alice", files=300, size_bytes=16 * KIB)
+    return DriverWorld(scratch, xfs_source.path, xfs_target.path, driver, part_bytes=256 * KIB)
+
+
+def test_a_tree_is_brought_although_it_ends_before_its_rsyncs(world: DriverWorld) -> None:
+    result = asyncio.run(world.drive(bwlimit_bytes_per_s=8 * 1024 * KIB))
+    assert world.under_way.stop_found is None, world.said
+    assert result.trees == 1
+    assert result.counters.files >= 300
+    assert world.chunk.state is ChunkState.DONE
+    assert not world.living()
+    assert [attempt.state for attempt in world.attempts] == [AttemptState.SUCCEEDED], world.said
+    assert world.target_tree.stat().st_mode & 0o777 == 0o700, "the tree's root stays closed"
+    rest = world.copy_rest()
+    assert rest[1].outcome.counters.size_bytes == 0, "nothing has to be sent again"
+    assert equal_but(world) == {}
+
+
+def test_names_with_newlines_and_other_odd_ones_do_no_harm(
+    scratch: Path, odd_tree: tuple[Path, OddFiles], xfs_source: XfsMount, xfs_target: XfsMount, driver: Parsyncfp2
+) -> None:
+    before = snapshot(os.fsencode(odd_tree[0]))
+    world = DriverWorld(scratch, xfs_source.path, xfs_target.path, driver, tree=ODD, part_bytes=256 * KIB)
+    result = asyncio.run(world.drive())
+    assert world.under_way.stop_found is None, world.under_way.stop_found
+    assert result.trees == 1
+    assert snapshot(os.fsencode(odd_tree[0])) == before, "the source was changed"
+    assert any("with errors" in said for said in world.said), "its lists are lines: names fall apart"
+    world.copy_rest()
+    assert equal_but(world) == {}
+
+
+@pytest.mark.exhaustive
+def test_a_full_target_stops_it(scratch: Path, xfs_source: XfsMount, tiny_xfs: XfsMount, driver: Parsyncfp2) -> None:
+    fill(xfs_source.path / "home" / "alice", files=300, size_bytes=256 * KIB)
+    world = DriverWorld(scratch, xfs_source.path, tiny_xfs.path, driver, part_bytes=4 * 1024 * KIB)
+    asyncio.run(world.drive())
+    assert world.under_way.stop_found is not None
+    assert world.under_way.stop_found[0] is StopReason.TARGET_FULL, world.under_way.stop_found
+    assert world.chunk.state is ChunkState.PENDING
+    assert not world.living()
+
+
+def test_a_missing_program_stops_it(world: DriverWorld) -> None:
+    with pytest.raises(ToolFailed, match="parsyncfp2 was not found"):
+        locate_parsyncfp2(path="/nowhere")
+    world.driver = Parsyncfp2(replace(stand_in(), program=b"/usr/bin/no-parsyncfp2"), privileged=True)
+    asyncio.run(world.drive())
+    assert world.under_way.stop_found is not None
+    assert world.under_way.stop_found[0] is StopReason.TOOL_MISSING
+
+
+@pytest.mark.exhaustive
+def test_killed_it_starts_anew(world: DriverWorld) -> None:
+    async def cancel() -> None:
+        task = asyncio.create_task(world.drive(bwlimit_bytes_per_s=256 * KIB))
+        while not world.living(b"rsync"):
+            assert not task.done(), task
+            await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+    assert not world.living()
+    assert world.chunk.state is ChunkState.PENDING
+    asyncio.run(world.drive())
+    assert [attempt.state for attempt in world.attempts] == [AttemptState.INTERRUPTED, AttemptState.SUCCEEDED]
+    world.copy_rest()
+    assert equal_but(world) == {}

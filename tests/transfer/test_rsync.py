@@ -1,0 +1,261 @@
+"""Whole trees through the real rsync, confined, as a pass does it."""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from migrator.core.states import ChunkKind
+from migrator.core.units import KIB, MIB
+from migrator.fs.model import TargetCapabilities
+from migrator.lab.model import OddFiles, OddKind
+from migrator.transfer.model import Verdict
+from tests.conftest import MakeXfs
+from tests.support.snapshots import names_of, snapshot
+from tests.support.streams import Ran, Streams, engine_of, make_trees, rsync_programs
+from tests.support.xfs import XfsMount
+
+pytestmark = pytest.mark.needs_root
+
+TREE = b"home/odd"
+
+
+@pytest.fixture(params=rsync_programs())
+def program(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+def copy_tree(streams: Streams, source: bytes, *, tree: bytes = TREE, shuffle: int = 1) -> list[Ran]:
+    """Directories, files, times: the order of a pass; lists in no particular order."""
+    directories, others = names_of(source)
+    fitting = [name for name in others if streams.engine.fits(tree, tree + b"/" + name)]
+    fitting_directories = [name for name in directories if streams.engine.fits(tree, tree + b"/" + name)]
+    random.Random(shuffle).shuffle(fitting)
+    full = [tree + b"/" + name for name in fitting_directories]
+    runs = [
+        streams.run(full, tree=tree, kind=ChunkKind.DIRECTORIES),
+        streams.run([tree + b"/" + name for name in fitting], tree=tree),
+        streams.run(full, tree=tree, kind=ChunkKind.DIRECTORY_TIMES),
+    ]
+    for ran in runs:
+        assert ran.outcome.verdict is Verdict.DONE, (ran.outcome, ran.stderr)
+        assert not ran.outcome.suspects, ran.stderr
+        assert ran.completed.exit_code == 0
+    return runs
+
+
+@pytest.mark.guarantee("names")
+def test_every_odd_file_arrives(
+    odd_tree: tuple[Path, OddFiles], xfs_target: XfsMount, xfs_source: XfsMount, program: str
+) -> None:
+    tree, made = odd_tree
+    (target,) = make_trees(xfs_target.path, tree=TREE)
+    streams = Streams(engine_of(program), xfs_source.path, xfs_target.path)
+    before = snapshot(os.fsencode(tree))
+    copy_tree(streams, os.fsencode(tree))
+    after = snapshot(os.fsencode(tree))
+    assert before == after, "the source was changed"
+    arrived = snapshot(os.fsencode(target))
+    expected = {name: facts for name, facts in before.items() if streams.engine.fits(TREE, TREE + b"/" + name)}
+    assert arrived.keys() == expected.keys()
+    assert {name: facts for name, facts in expected.items() if arrived[name] != facts} == {}
+    assert OddKind.SPARSE not in made.skipped
+    for name in made.paths[OddKind.SPARSE]:
+        there, here = os.stat(os.path.join(os.fsencode(target), name)), os.stat(os.path.join(os.fsencode(tree), name))
+        assert there.st_blocks <= here.st_blocks + 64
+
+
+def test_the_second_time_nothing_is_sent(
+    odd_tree: tuple[Path, OddFiles], xfs_target: XfsMount, xfs_source: XfsMount
+) -> None:
+    make_trees(xfs_target.path, tree=TREE)
+    streams = Streams(engine_of(), xfs_source.path, xfs_target.path)
+    first = copy_tree(streams, os.fsencode(odd_tree[0]))
+    assert first[1].outcome.counters.files > 10
+    second = copy_tree(streams, os.fsencode(odd_tree[0]))
+    assert [ran.outcome.counters.files for ran in second] == [0, 0, 0]
+    assert [ran.outcome.counters.size_bytes for ran in second] == [0, 0, 0]
+
+
+def test_counters_are_exact(scratch: Path, program: str) -> None:
+    source, target = make_trees(scratch / "s", scratch / "t", tree=TREE)
+    sizes = [0, 1, 4095, 4096, 5 * MIB]
+    for number, size_bytes in enumerate(sizes):
+        (source / f"f{number}").write_bytes(os.urandom(size_bytes))
+    (source / "link").symlink_to("f1")
+    os.mkfifo(source / "fifo")
+    (source / "second").hardlink_to(source / "f4")
+    names = [b"f%d" % number for number in range(len(sizes))] + [b"link", b"fifo", b"second"]
+    ran = Streams(engine_of(program), scratch / "s", scratch / "t").run(
+        [TREE + b"/" + name for name in names], tree=TREE
+    )
+    assert ran.outcome.counters.size_bytes == sum(sizes)
+    assert ran.outcome.counters.files == len(names)
+    assert snapshot(os.fsencode(source)) == snapshot(os.fsencode(target))
+
+
+def test_counters_grow_while_a_big_file_is_sent(scratch: Path, program: str) -> None:
+    source, _ = make_trees(scratch / "s", scratch / "t", tree=TREE)
+    (source / "big").write_bytes(os.urandom(4 * MIB))
+    seen: list[bytes] = []
+    Streams(engine_of(program), scratch / "s", scratch / "t").run(
+        [TREE + b"/big"], tree=TREE, bwlimit_bytes_per_s=2 * MIB, on_stdout=seen.append
+    )
+    assert len(seen) > 3
+
+
+def test_the_tree_s_own_directory_stays_closed(scratch: Path, program: str) -> None:
+    source, target = make_trees(scratch / "s", scratch / "t", tree=TREE)
+    source.chmod(0o777)
+    os.chown(source, 1234, 1234)
+    target.chmod(0o700)
+    for name in ("#comment", ";comment", "plain"):
+        (source / name).write_text(name)
+    streams = Streams(engine_of(program), scratch / "s", scratch / "t")
+    for kind in (ChunkKind.DIRECTORIES, ChunkKind.FILES, ChunkKind.DIRECTORY_TIMES):
+        ran = streams.run(
+            [TREE, *(TREE + b"/" + name for name in (b"#comment", b";comment", b"plain"))], tree=TREE, kind=kind
+        )
+        assert ran.outcome.verdict is Verdict.DONE
+    assert (target.stat().st_mode & 0o7777, target.stat().st_uid) == (0o700, 0)
+    assert {path.name for path in target.iterdir()} == {"#comment", ";comment", "plain"}
+
+
+def test_a_list_of_the_root_alone_is_done(scratch: Path, program: str) -> None:
+    make_trees(scratch / "s", scratch / "t", tree=TREE)
+    ran = Streams(engine_of(program), scratch / "s", scratch / "t").run([TREE], tree=TREE, kind=ChunkKind.DIRECTORIES)
+    assert ran.outcome.verdict is Verdict.DONE, ran.stderr
+
+
+def test_nothing_on_the_target_is_ever_deleted(scratch: Path) -> None:
+    source, target = make_trees(scratch / "s", scratch / "t", tree=TREE)
+    (source / "d").mkdir()
+    (source / "d" / "new").write_text("new")
+    (target / "d").mkdir()
+    (target / "d" / "old").write_text("old")
+    (target / "elsewhere").write_text("old")
+    copy_tree(Streams(engine_of(), scratch / "s", scratch / "t"), os.fsencode(source))
+    assert {path.name for path in (target / "d").iterdir()} == {"new", "old"}
+    assert (target / "elsewhere").exists()
+
+
+ATTRIBUTES = {
+    "user.plain": b"1",
+    "user.with/slash": b"2",
+    "user.trusted.x": b"3",
+    "user.a/security.selinux": b"4",
+    "security.NTACL": b"5",
+    "trusted.gfid": b"0123456789abcdef",
+    "trusted.user.x": b"6",
+    "trusted.a/user.x": b"7",
+}
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "kept"),
+    [
+        (TargetCapabilities(), ("user.", "security.", "system.posix_acl_access")),
+        (TargetCapabilities(keeps_security_xattrs=False), ("user.", "system.posix_acl_access")),
+        (TargetCapabilities(keeps_acls=False), ("user.", "security.")),
+        (TargetCapabilities(keeps_user_xattrs=False), ("security.", "system.posix_acl_access")),
+        (TargetCapabilities(keeps_user_xattrs=False, keeps_security_xattrs=False), ("system.posix_acl_access",)),
+        (TargetCapabilities(keeps_user_xattrs=False, keeps_security_xattrs=False, keeps_acls=False), ()),
+    ],
+)
+@pytest.mark.parametrize("kind", [ChunkKind.FILES, ChunkKind.DIRECTORIES])
+def test_only_the_attributes_travel_that_the_target_keeps(
+    make_xfs: MakeXfs, program: str, capabilities: TargetCapabilities, kept: tuple[str, ...], kind: ChunkKind
+) -> None:
+    mount = make_xfs()
+    source, target = make_trees(mount.path / "s", mount.path / "t", tree=TREE)
+    path = source / "it"
+    path.mkdir() if kind is ChunkKind.DIRECTORIES else path.write_text("content")
+    os.setxattr(path, "system.posix_acl_access", _acl_for(12345))
+    for name, value in ATTRIBUTES.items():
+        os.setxattr(path, name, value)
+    streams = Streams(engine_of(program), mount.path / "s", mount.path / "t", capabilities)
+    for _ in range(2):
+        ran = streams.run([TREE + b"/it"], tree=TREE, kind=kind)
+        assert (ran.outcome.verdict, ran.stderr) == (Verdict.DONE, b"")
+        expected = sorted(name for name in os.listxattr(path) if name.startswith(kept)) if kept else []
+        arrived = sorted(os.listxattr(target / "it"))
+        # XFS shows its ACLs to root once more, under a name of its own.
+        assert [name for name in arrived if not name.startswith("trusted.SGI_")] == expected
+        # The target's own are left alone.
+        os.setxattr(target / "it", "trusted.own", b"1")
+        assert streams.run([TREE + b"/it"], tree=TREE, kind=kind).outcome.verdict is Verdict.DONE
+        assert os.getxattr(target / "it", "trusted.own") == b"1"
+        os.removexattr(target / "it", "trusted.own")
+
+
+def _acl_for(uid: int) -> bytes:
+    entries = [(1, 7, 0xFFFFFFFF), (2, 5, uid), (4, 5, 0xFFFFFFFF), (16, 5, 0xFFFFFFFF), (32, 0, 0xFFFFFFFF)]
+    return (2).to_bytes(4, "little") + b"".join(
+        tag.to_bytes(2, "little") + mode.to_bytes(2, "little") + who.to_bytes(4, "little") for tag, mode, who in entries
+    )
+
+
+@pytest.mark.parametrize("last_bytes", [1, 200, 255])
+def test_the_longest_paths_that_are_said_to_fit_do(scratch: Path, program: str, last_bytes: int) -> None:
+    source, target = make_trees(scratch / "s", scratch / "t", tree=TREE)
+    engine = engine_of(program)
+    length = 3000
+    while engine.fits(TREE, TREE + b"/" + b"n" * (length + 1)):
+        length += 1
+    assert 4000 < length < 4096
+    name = _make_deep(source, length, last_bytes)
+    assert engine.fits(TREE, TREE + b"/" + name)
+    assert not engine.fits(TREE, TREE + b"/" + name + b"n")
+    copy_tree(Streams(engine, scratch / "s", scratch / "t"), os.fsencode(source))
+    assert snapshot(os.fsencode(source)) == snapshot(os.fsencode(target))
+
+
+def _make_deep(tree: Path, length: int, last_bytes: int) -> bytes:
+    left = length - last_bytes - 1
+    parts: list[bytes] = []
+    while left > 0:
+        size = left if left <= 255 else min(250, left - 2)
+        parts.append(b"#" + b"d" * (size - 1))
+        left -= size + 1
+    parts.append(b"l" * last_bytes)
+    fd = os.open(tree, os.O_RDONLY)
+    for part in parts[:-1]:
+        os.mkdir(part, dir_fd=fd)
+        deeper = os.open(part, os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = deeper
+    os.close(os.open(parts[-1], os.O_CREAT | os.O_WRONLY, 0o640, dir_fd=fd))
+    os.symlink(b"to", b"s", dir_fd=fd)
+    os.close(fd)
+    name = b"/".join(parts)
+    assert len(name) == length
+    return name
+
+
+def test_unconfined_through_a_symlink_to_the_root(scratch: Path, program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mount point that the operator reaches through a symlink of root's is no escape."""
+    source, target = make_trees(scratch / "s", scratch / "t", tree=TREE)
+    (source / "d").mkdir()
+    (source / "d" / "file").write_text("content")
+    for name in ("s", "t"):
+        (scratch / f"{name}-link").symlink_to(name)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    streams = Streams(engine_of(program, privileged=False), scratch / "s-link", scratch / "t-link")
+    copy_tree(streams, os.fsencode(source))
+    assert snapshot(os.fsencode(source)) == snapshot(os.fsencode(target))
+
+
+def test_whole_seconds_are_no_reason_to_send_again(scratch: Path, program: str) -> None:
+    source, target = make_trees(scratch / "s", scratch / "t", tree=TREE)
+    for side, nanoseconds in ((source, 123_456_789), (target, 0)):
+        (side / "file").write_bytes(b"x" * KIB)
+        os.utime(side / "file", ns=(10**18 + nanoseconds, 10**18 + nanoseconds))
+    coarse = Streams(
+        engine_of(program), scratch / "s", scratch / "t", TargetCapabilities(time_granularity_ns=1_000_000_000)
+    )
+    assert coarse.run([TREE + b"/file"], tree=TREE).outcome.counters.files == 0
+    fine = Streams(engine_of(program), scratch / "s", scratch / "t")
+    assert fine.run([TREE + b"/file"], tree=TREE).outcome.counters.files == 1
+    assert (target / "file").stat().st_mtime_ns == 10**18 + 123_456_789

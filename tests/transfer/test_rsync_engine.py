@@ -1,0 +1,207 @@
+"""rsync's command line, its progress, and which rsync it is."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.core.states import ChunkKind
+from migrator.fs.model import TargetCapabilities
+from migrator.hosts.ports import Command
+from migrator.plan.model import ListedPath
+from migrator.transfer.engines.rsync import ProgressParser, RsyncEngine
+from migrator.transfer.engines.rules_rsync import RsyncFeatures, parse_features
+from migrator.transfer.model import StreamCounters
+from migrator.transfer.ports import ChunkWork, StreamView
+from tests.support.beegfs_like import BEEGFS_CAPABILITIES
+
+_FIXTURES = Path(__file__).parents[1] / "fixtures" / "rsync"
+_OLD = RsyncFeatures(version=(3, 2, 7), confine_root=False)
+_NEW = RsyncFeatures(version=(3, 5, 0), confine_root=True, fsync=True)
+_VIEW = StreamView(source_tree=b"/source", target_tree=b"/target")
+_PLAIN = TargetCapabilities()
+
+
+def _command(
+    *paths: bytes,
+    kind: ChunkKind = ChunkKind.FILES,
+    capabilities: TargetCapabilities = _PLAIN,
+    features: RsyncFeatures = _NEW,
+    privileged: bool = True,
+    tree: bytes = b"home/alice",
+    bwlimit_bytes_per_s: int | None = None,
+    recopy: bool = False,
+) -> Command:
+    engine = RsyncEngine(program=b"/usr/bin/rsync", features=features, privileged=privileged)
+    work = ChunkWork(
+        kind=kind,
+        tree=tree,
+        paths=[ListedPath(path=path, size_bytes=0) for path in paths],
+        capabilities=capabilities,
+        bwlimit_bytes_per_s=bwlimit_bytes_per_s,
+        recopy=recopy,
+    )
+    return engine.command(work, _VIEW)
+
+
+def test_the_list_holds_names_relative_to_the_tree() -> None:
+    names = [b"plain", b"#comment", b";comment", b"-dash", b"new\nline", b"inv\xff", b"d/#deep", b" "]
+    command = _command(b"home/alice", *(b"home/alice/" + name for name in names))
+    assert command.stdin == (b"plain\0./#comment\0./;comment\0-dash\0new\nline\0inv\xff\0d/#deep\0 \0")
+    assert command.argv[-2:] == (b"/source/", b"/target/")
+    assert not any(name in word for word in command.argv for name in names if len(name) > 1)
+
+
+def test_the_whole_root_as_one_tree() -> None:
+    assert _command(b"one", b"d/two", tree=b"").stdin == b"one\0d/two\0"
+
+
+@pytest.mark.parametrize("path", [b"home/alicette/x", b"home/bob/x", b"home"])
+def test_a_path_outside_the_tree_is_a_mistake(path: bytes) -> None:
+    with pytest.raises(ValueError, match="outside"):
+        _command(path)
+
+
+def test_links_are_not_for_streams() -> None:
+    with pytest.raises(ValueError, match="link"):
+        _command(b"home/alice/x", kind=ChunkKind.LINKS)
+
+
+@pytest.mark.parametrize("kind", [ChunkKind.DIRECTORIES, ChunkKind.FILES, ChunkKind.DIRECTORY_TIMES])
+@pytest.mark.parametrize("capabilities", [_PLAIN, BEEGFS_CAPABILITIES])
+def test_what_must_always_and_never_be_there(kind: ChunkKind, capabilities: TargetCapabilities) -> None:
+    argv = _command(b"home/alice/x", kind=kind, capabilities=capabilities).argv
+    assert {
+        b"--archive",
+        b"--numeric-ids",
+        b"--files-from=-",
+        b"--from0",
+        b"--no-implied-dirs",
+        b"--no-recursive",
+    } <= set(argv)
+    assert not any(
+        b"delete" in word or b"ignore" in word or word == b"--recursive" or b"inplace" in word for word in argv
+    )
+    assert b"--filter=-x trusted.**" in argv
+    assert b"--filter=-x **" in argv
+    assert (b"--omit-dir-times" in argv) == (kind is not ChunkKind.DIRECTORY_TIMES)
+
+
+def test_what_may_not_have_reached_the_disks_is_copied_again() -> None:
+    assert b"--ignore-times" not in _command(b"home/alice/x").argv
+    assert b"--ignore-times" in _command(b"home/alice/x", recopy=True).argv
+
+
+def test_what_the_target_keeps_decides() -> None:
+    plain, beegfs = _command(b"home/alice/x").argv, _command(b"home/alice/x", capabilities=BEEGFS_CAPABILITIES).argv
+    assert b"--modify-window=-1" in plain
+    assert b"--modify-window=-1" not in beegfs
+    assert b"--filter=+x security.**" in plain
+    assert b"--filter=+x security.**" not in beegfs
+    assert {b"--acls", b"--xattrs", b"--hard-links", b"--sparse", b"--fsync"} <= set(beegfs)
+    assert b"--fsync" not in plain
+    assert b"--fsync" not in _command(b"home/alice/x", features=_OLD, capabilities=BEEGFS_CAPABILITIES).argv
+    nothing = TargetCapabilities(
+        keeps_acls=False,
+        keeps_user_xattrs=False,
+        keeps_security_xattrs=False,
+        keeps_hard_links=False,
+        keeps_sparse=False,
+        keeps_symlink_times=False,
+        makes_devices=False,
+        makes_sockets=False,
+    )
+    argv = _command(b"home/alice/x", capabilities=nothing).argv
+    assert not {b"--acls", b"--xattrs", b"--hard-links", b"--sparse"} & set(argv)
+    assert {b"--omit-link-times", b"--no-devices", b"--no-specials"} <= set(argv)
+
+
+def test_without_root_directories_can_be_filled_first() -> None:
+    chmod = b"--chmod=Du+rwx"
+    assert chmod in _command(b"home/alice/d", kind=ChunkKind.DIRECTORIES, privileged=False).argv
+    assert chmod not in _command(b"home/alice/d", kind=ChunkKind.DIRECTORIES).argv
+    assert chmod not in _command(b"home/alice/d", kind=ChunkKind.DIRECTORY_TIMES, privileged=False).argv
+
+
+def test_only_an_rsync_that_knows_it_is_told_to_confine_itself() -> None:
+    assert b"--confine-root=/source" in _command(b"home/alice/x").argv
+    assert not any(b"confine" in word for word in _command(b"home/alice/x", features=_OLD).argv)
+
+
+@pytest.mark.parametrize(("limit", "word"), [(1, b"1"), (1024, b"1"), (10_485_760, b"10240"), (1535, b"1")])
+def test_the_bandwidth_is_in_kib(limit: int, word: bytes) -> None:
+    assert b"--bwlimit=" + word in _command(b"home/alice/x", bwlimit_bytes_per_s=limit).argv
+
+
+def test_paths_fit_by_their_length_in_the_tree() -> None:
+    engine = RsyncEngine(program=b"rsync", features=_NEW, privileged=True)
+    tree = b"t" * 100
+    assert engine.fits(tree, tree + b"/" + b"n" * 4085)
+    assert not engine.fits(tree, tree + b"/" + b"n" * 4086)
+    assert engine.fits(b"", b"n" * 4085)
+
+
+@pytest.mark.parametrize("version", ["3.2.7", "3.5.0"])
+def test_real_output_in_any_pieces(version: str) -> None:
+    stdout = (_FIXTURES / version / "gone_in_mid_copy.stdout").read_bytes()
+    for size in (1, 2, 7, 100, 10_000):
+        parser = ProgressParser()
+        for start in range(0, len(stdout), size):
+            before = parser.counters
+            parser.take(stdout[start : start + size])
+            assert parser.counters.files >= before.files
+            assert parser.counters.size_bytes >= before.size_bytes
+        assert parser.counters == StreamCounters(files=2, size_bytes=2_097_160)
+
+
+def test_what_is_made_counts_and_what_is_only_touched_up() -> None:
+    parser = ProgressParser()
+    parser.take(b"cd+++++++++\ncL+++++++++\nhf+++++++++\n.d..t......\ncS+++++++++\n>f+++++++++\n")
+    assert parser.counters.files == 3, "directories are no files"
+    parser.take(b"      1,000  24%  353.72MB/s    0:00:00 (xfr#1, to-chk=5/7)\r")
+    parser.take(b"       1000  24%  353.72MB/s    0:00:00 (xfr#1, to-chk=5/7)\r")
+    assert parser.counters == StreamCounters(files=4, size_bytes=1000)
+
+
+@given(st.lists(st.binary(max_size=200), max_size=30))
+def test_no_output_breaks_it(pieces: list[bytes]) -> None:
+    parser = ProgressParser()
+    for piece in pieces:
+        parser.take(piece)
+    assert parser.counters.files >= 0
+
+
+def test_a_line_without_end_takes_no_memory() -> None:
+    parser = ProgressParser()
+    for _ in range(1000):
+        parser.take(b"x" * 10_000)
+    parser.take(b"\ncL+++++++++\n")
+    assert parser.counters.files == 1
+    assert len(parser._rest) < 10_000
+
+
+@pytest.mark.parametrize(("version", "confine_root"), [("3.2.7", False), ("3.5.0", True)])
+def test_features_of_real_ones(version: str, confine_root: bool) -> None:
+    features = parse_features(
+        (_FIXTURES / version / "version.out").read_bytes(), (_FIXTURES / version / "help.out").read_bytes()
+    )
+    assert features is not None
+    assert features.version_text == version
+    assert features.confine_root is confine_root
+    assert features.fsync
+    assert features.lacks == ()
+    assert features.problem() is None
+
+
+def test_too_old_or_cut_down_ones_are_named() -> None:
+    assert "too old" in (RsyncFeatures(version=(3, 1, 3), confine_root=False).problem() or "")
+    text = (_FIXTURES / "3.5.0" / "version.out").read_bytes().replace(b" ACLs,", b" no ACLs,").replace(b"ACL-at, ", b"")
+    features = parse_features(text, b"")
+    assert features is not None
+    assert features.lacks == ("ACLs",)
+    assert "ACLs" in (features.problem() or "")
+
+
+def test_something_else_is_no_rsync() -> None:
+    assert parse_features(b"openrsync: protocol version 29\n", b"") is None

@@ -1,0 +1,433 @@
+"""The governor at work in the stage: windows, pauses, limits that change, shares of a limit, chunks that take too long.
+
+Streams take time on a virtual clock; the ledger is real.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.core.errors import Interrupted
+from migrator.core.events import EventKind
+from migrator.core.probe import Probe, ProbeSide, ProbeTimes
+from migrator.core.states import ChunkKind
+from migrator.core.windows import Window
+from migrator.hosts.ports import Command, Completed
+from migrator.plan.model import TransferCost
+from migrator.transfer.governor import Governing
+from migrator.transfer.model import Bound, Gate, GovernorRecord, Limits, StreamsBy
+from migrator.transfer.ports import BrickLook, ChunkWork, StreamView
+from tests.support.fake_streams import FakeLane, FakeStreams
+from tests.support.fakes import VirtualClock
+from tests.support.run_world import World, in_loop, small_world
+
+BEGIN_S = 1_700_000_000.0 + 1000.0
+"""Where a virtual clock begins: a Tuesday, 22:30:00 UTC."""
+MINUTE_S = 60.0
+
+
+def utc(at_s: float) -> tuple[int, int]:
+    days, rest = divmod(int(at_s), 86400)
+    return (days + 3) % 7, rest // 60
+
+
+@dataclass
+class Stream:
+    """When a stream over files was at work, and the limit that it was given."""
+
+    began_s: float
+    limit: int | None
+    ended_s: float | None = None
+
+
+@dataclass(slots=True)
+class SlowStreams(FakeStreams):
+    """Every stream over files takes so long, on the clock of the run that is at work."""
+
+    clock: Callable[[], VirtualClock] = VirtualClock
+    takes_s: float = 100.0
+    work: list[Stream] = field(default_factory=list)
+
+    def command(self, work: ChunkWork, view: StreamView) -> Command:
+        # Not slots' own super(): the class is made anew for its slots.
+        command = FakeStreams.command(self, work, view)
+        return replace(command, environment={"limit": str(work.bwlimit_bytes_per_s or 0)})
+
+    async def execute(self, command: Command, **given: Any) -> Completed:
+        if command.argv[1].decode() != ChunkKind.FILES.value:
+            return await FakeStreams.execute(self, command, **given)
+        clock = self.clock()
+        stream = Stream(clock.now_s(), int(command.environment["limit"]) or None)
+        self.work.append(stream)
+        await clock.sleep(self.takes_s)
+        stream.ended_s = clock.now_s()
+        return await FakeStreams.execute(self, command, **given)
+
+    def at(self, at_s: float) -> list[Stream]:
+        """Those that were at work at a time."""
+        return [one for one in self.work if one.began_s <= at_s and (one.ended_s is None or at_s < one.ended_s)]
+
+    @property
+    def most(self) -> int:
+        """The most that were at work at once."""
+        return max((len(self.at(one.began_s)) for one in self.work), default=0)
+
+
+@dataclass
+class NoLoad:
+    """Loads that are what a test says."""
+
+    load: float | None = None
+    never: bool = False
+
+    async def of(self, host: str) -> float | None:
+        if self.never:
+            await asyncio.Event().wait()
+        return self.load
+
+
+class QuietVolume:
+    """Its bricks may be read."""
+
+    async def look(self) -> BrickLook:
+        return BrickLook(reasons=(), fingerprint="")
+
+
+@dataclass
+class Governed:
+    """A small migration under a governor."""
+
+    world: World
+    loads: NoLoad = field(default_factory=NoLoad)
+    limits: Limits = field(default_factory=Limits)
+    windows: tuple[Window, ...] = ()
+    cost: TransferCost | None = None
+    measured_cost: Callable[[], TransferCost | None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self.streams = SlowStreams(self.world.source, self.world.target, clock=lambda: self.world.clock)
+        self.world.streams = self.streams
+        # Hours go by on the virtual clock: what is written down meanwhile is not what is tried here.
+        self.world.request = replace(
+            self.world.request, progress_interval_s=20.0, sample_interval_s=60.0, heartbeat_interval_s=300.0
+        )
+        self.world.governing = self.governing
+
+    def governing(self) -> Governing:
+        ledger = self.world.ledger
+        return Governing(
+            controls=ledger.controls,
+            records=ledger.governor,
+            probes=ledger.probes,
+            loads=self.loads,
+            limits=self.limits,
+            windows=self.windows,
+            local_time=utc,
+            in_words=lambda at_s: f"minute {utc(at_s)[1]}",
+            measured_cost=self.measured_cost,
+            cost=self.cost,
+            by=StreamsBy.FIXED,
+        )
+
+    async def run(self, *meanwhile: tuple[float, Callable[[], object]], **changes: Any) -> None:
+        """Run to the end; meanwhile, so long after its beginning, something else happens."""
+
+        async def later(after_s: float, act: Callable[[], object]) -> None:
+            await asyncio.sleep(0)
+            await self.world.clock.sleep(after_s)
+            act()
+
+        others = [asyncio.create_task(later(*one)) for one in meanwhile]
+        try:
+            await self.world.run(**changes)
+        finally:
+            for other in others:
+                other.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+    @property
+    def records(self) -> list[GovernorRecord]:
+        run = self.world.ledger.runs.latest("run")
+        assert run is not None
+        return list(self.world.ledger.governor.of_run(run.id))
+
+    @property
+    def said(self) -> list[str]:
+        events = reversed(self.world.ledger.events.latest(100))
+        return [event.message for event in events if event.kind is EventKind.STREAMS_SET]
+
+
+@pytest.fixture
+def governed(tmp_path: Path) -> Iterator[Governed]:
+    world = small_world(tmp_path, files=32, per_chunk=2)
+    yield Governed(world)
+    world.ledger.close()
+
+
+def from_to(start: str, end: str, **limits: int) -> Window:
+    minutes = [int(time[:2]) * 60 + int(time[3:]) for time in (start, end)]
+    return Window(days=tuple(range(7)), start_minute=minutes[0], end_minute=minutes[1], **limits)
+
+
+@in_loop
+async def test_without_limits_that_matter_all_streams_are_at_work(governed: Governed) -> None:
+    await governed.run(jobs=3)
+    assert governed.world.is_copied()
+    assert governed.streams.most == 3
+    (record,) = governed.records
+    assert (record.gate, record.bound, record.streams, record.most) == (Gate.OPEN, Bound.JOBS, 3, 3)
+    assert record.hosts == (("here", 3),)
+
+
+@in_loop
+async def test_outside_of_windows_a_run_waits_and_says_until_when(governed: Governed) -> None:
+    governed.windows = (from_to("22:35", "24:00"),)
+    await governed.run()
+    assert governed.world.is_copied()
+    assert BEGIN_S + 5 * MINUTE_S <= min(one.began_s for one in governed.streams.work) < BEGIN_S + 6 * MINUTE_S
+    assert governed.said == [
+        "no chunk is begun until minute 1355: outside the windows of [transfer]",
+        "chunks are begun again: up to 2 streams",
+    ]
+    assert governed.records[0].until_s == BEGIN_S + 5 * MINUTE_S
+
+
+@in_loop
+async def test_at_the_end_of_a_window_what_is_at_work_ends_and_the_rest_waits_for_the_next(governed: Governed) -> None:
+    governed.windows = (from_to("22:00", "22:32"), from_to("22:35", "24:00"))
+    await governed.run()
+    assert governed.world.is_copied()
+    begun = sorted(one.began_s - BEGIN_S for one in governed.streams.work)
+    tonight = [after_s for after_s in begun if after_s < 2 * MINUTE_S + 3.0]
+    assert len(tonight) == 4
+    assert max(one.ended_s or 0.0 for one in governed.streams.work[:4]) > BEGIN_S + 2 * MINUTE_S
+    assert min(begun[4:]) >= 5 * MINUTE_S
+
+
+@pytest.mark.exhaustive
+@in_loop
+async def test_a_clock_that_is_set_forward_opens_the_window_at_once(governed: Governed) -> None:
+    governed.windows = (from_to("03:00", "04:00"),)
+    shift_s = 0.0
+
+    def shifted(at_s: float) -> tuple[int, int]:
+        return utc(at_s + shift_s)
+
+    def set_clock() -> None:
+        nonlocal shift_s
+        shift_s = 4.5 * 3600.0
+
+    made = governed.governing
+    governed.world.governing = lambda: replace(made(), local_time=shifted)
+    await governed.run((100.0, set_clock))
+    assert 100.0 <= min(one.began_s for one in governed.streams.work) - BEGIN_S < 110.0
+
+
+@in_loop
+async def test_a_window_has_limits_of_its_own(governed: Governed) -> None:
+    governed.windows = (from_to("22:00", "22:33", jobs=1, bwlimit_bytes_per_s=90), from_to("22:33", "24:00"))
+    await governed.run(jobs=3)
+    edge_s = BEGIN_S + 3 * MINUTE_S
+    before = [one for one in governed.streams.work if one.began_s < edge_s]
+    after = [one for one in governed.streams.work if one.began_s > edge_s + 3.0]
+    assert {one.limit for one in before} == {90}
+    assert all(len(governed.streams.at(one.began_s)) == 1 for one in before)
+    assert {one.limit for one in after} == {None}
+    assert governed.streams.most == 3
+
+
+@in_loop
+async def test_a_pause_of_another_process_holds_a_run_until_it_is_resumed(governed: Governed) -> None:
+    controls = governed.world.ledger.controls
+    await governed.run(
+        (50.0, lambda: controls.hold(by="anna", reason="exams", at_s=0.0)),
+        (400.0, lambda: controls.resume(by="anna", at_s=0.0)),
+    )
+    assert governed.world.is_copied()
+    begun = [one.began_s - BEGIN_S for one in governed.streams.work]
+    assert not [after_s for after_s in begun if 53.0 < after_s < 400.0]
+    assert min(after_s for after_s in begun if after_s > 53.0) < 403.0
+    assert governed.said == [
+        "no chunk is begun until it is resumed: paused by anna: exams",
+        "chunks are begun again: up to 2 streams",
+    ]
+
+
+@in_loop
+async def test_a_run_that_is_paused_can_be_stopped(governed: Governed) -> None:
+    governed.world.ledger.controls.hold(by="anna", reason="", at_s=0.0)
+    run = asyncio.create_task(governed.run())
+    while governed.world.clock.monotonic_s() < 1100.0:  # noqa: ASYNC110 - time goes by while nothing happens
+        await asyncio.sleep(0)
+    run.cancel()
+    with pytest.raises(Interrupted):
+        await run
+    assert governed.streams.work == []
+
+
+@in_loop
+async def test_streams_are_added_and_taken_away_while_it_runs(governed: Governed) -> None:
+    tune = governed.world.ledger.controls.tune
+    await governed.run(
+        (50.0, lambda: tune(Limits(jobs=5), by="anna", at_s=0.0)),
+        (150.0, lambda: tune(Limits(jobs=1), by="anna", at_s=0.0)),
+        jobs=2,
+    )
+    assert governed.world.is_copied()
+    assert len(governed.streams.at(BEGIN_S + 40.0)) == 2
+    assert len(governed.streams.at(BEGIN_S + 60.0)) == 5
+    later = [one for one in governed.streams.work if one.began_s > BEGIN_S + 153.0]
+    assert later
+    assert all(len(governed.streams.at(one.began_s)) == 1 for one in later)
+
+
+@in_loop
+async def test_streams_together_never_pass_their_limit_also_while_it_changes(governed: Governed) -> None:
+    tune = governed.world.ledger.controls.tune
+    await governed.run(
+        (50.0, lambda: tune(Limits(jobs=4), by="anna", at_s=0.0)),
+        (350.0, lambda: tune(Limits(jobs=2), by="anna", at_s=0.0)),
+        jobs=2,
+        bwlimit_bytes_per_s=1000,
+    )
+    assert governed.world.is_copied()
+    assert {500, 250} <= {one.limit for one in governed.streams.work}
+    for one in governed.streams.work:
+        assert sum(other.limit or 1001 for other in governed.streams.at(one.began_s)) <= 1000
+
+
+@in_loop
+async def test_probes_that_pass_the_limit_take_streams_away(governed: Governed) -> None:
+    governed.limits = Limits(max_latency_s=0.05)
+    probes = governed.world.ledger.probes
+
+    def probe(latency_s: float) -> Callable[[], None]:
+        def add() -> None:
+            times = ProbeTimes(create_s=latency_s, write_s=0.0, sync_s=0.0, stat_s=0.0, unlink_s=0.0, readdir_s=0.0)
+            probes.add(Probe(side=ProbeSide.TARGET, at_s=governed.world.clock.now_s(), times=times))
+
+        return add
+
+    # The last three when the streams of the first chunks have come to their ends.
+    await governed.run(*((at_s, probe(0.4)) for at_s in (10.0, 20.0, 30.0, 110.0, 120.0, 130.0)), jobs=4)
+    assert governed.world.is_copied()
+    assert [(record.bound, record.streams) for record in governed.records] == [
+        (Bound.JOBS, 4),
+        (Bound.LATENCY, 2),
+        (Bound.LATENCY, 1),
+    ]
+    assert governed.said == [
+        "up to 2 of 4 streams are at work now: small operations on the target take long: the newest probe took 400 ms, "
+        "the limit is 50 ms"
+    ]
+    later = [one for one in governed.streams.work if one.began_s > BEGIN_S + 130.0]
+    assert {len(governed.streams.at(one.began_s)) for one in later} == {1}
+
+
+@pytest.mark.exhaustive
+@in_loop
+async def test_a_limit_that_is_tuned_is_not_held_against_probes_from_before(governed: Governed) -> None:
+    clock, ledger = governed.world.clock, governed.world.ledger
+    times = ProbeTimes(create_s=0.4, write_s=0.0, sync_s=0.0, stat_s=0.0, unlink_s=0.0, readdir_s=0.0)
+
+    def probe() -> None:
+        ledger.probes.add(Probe(side=ProbeSide.TARGET, at_s=clock.now_s(), times=times))
+
+    def tune() -> None:
+        ledger.controls.tune(Limits(max_latency_s=0.05), by="anna", at_s=clock.now_s())
+
+    await governed.run(*((5.0 * number, probe) for number in range(1, 10)), (60.0, tune), jobs=4)
+    assert {record.bound for record in governed.records} == {Bound.JOBS}
+
+
+@pytest.mark.exhaustive
+@in_loop
+async def test_probes_are_followed_also_when_a_clock_was_set_back(governed: Governed) -> None:
+    governed.limits = Limits(max_latency_s=0.05)
+    clock, probes = governed.world.clock, governed.world.ledger.probes
+    times = ProbeTimes(create_s=0.4, write_s=0.0, sync_s=0.0, stat_s=0.0, unlink_s=0.0, readdir_s=0.0)
+
+    def probe() -> None:
+        probes.add(Probe(side=ProbeSide.TARGET, at_s=clock.now_s(), times=times))
+
+    def an_hour_back() -> None:
+        clock.set_by_s -= 3600.0
+
+    await governed.run((10.0, probe), (20.0, an_hour_back), (30.0, probe), (40.0, probe), jobs=4)
+    assert [record.bound for record in governed.records] == [Bound.JOBS, Bound.LATENCY]
+
+
+@pytest.mark.exhaustive
+@in_loop
+async def test_the_load_of_a_host_takes_streams_away(governed: Governed) -> None:
+    governed.limits, governed.loads.load = Limits(max_load=8.0), 20.0
+    await governed.run(jobs=4)
+    assert governed.world.is_copied()
+    assert {record.max_load for record in governed.records} == {8.0}
+    assert [record.streams for record in governed.records][:3] == [4, 2, 1]
+    assert {record.bound for record in governed.records[1:]} == {Bound.LOAD}
+
+
+@pytest.mark.exhaustive
+@in_loop
+async def test_loads_are_kept_for_whoever_looks_also_without_a_limit(governed: Governed) -> None:
+    governed.loads.load = 20.0
+    await governed.run(jobs=4)
+    assert {record.streams for record in governed.records} == {4}
+    (kept,) = governed.world.ledger.governor.loads()
+    assert (kept.host, kept.load) == ("here", 20.0)
+
+
+@pytest.mark.exhaustive
+@in_loop
+async def test_chunks_that_would_take_too_long_are_halved_before_they_begin(governed: Governed) -> None:
+    governed.cost = TransferCost(s_per_file=500.0, s_per_byte=0.0, streams=1, basis="measured")
+    await governed.run()
+    assert governed.world.is_copied()
+    sizes = [len(paths) for kind, paths in governed.streams.streams if kind is ChunkKind.FILES]
+    assert sizes == [1] * 32
+
+
+@pytest.mark.exhaustive
+@in_loop
+async def test_what_the_first_run_measures_counts_for_the_chunks_that_it_begins(governed: Governed) -> None:
+    governed.measured_cost = lambda: TransferCost(s_per_file=500.0, s_per_byte=0.0, streams=1, basis="measured")
+    governed.streams.takes_s = 250.0
+    await governed.run()
+    assert governed.world.is_copied()
+    sizes = [len(paths) for kind, paths in governed.streams.streams if kind is ChunkKind.FILES]
+    assert sizes[:4] == [2] * 4, "before the first five minutes are over nothing is known"
+    assert set(sizes[4:]) == {1}
+
+
+@pytest.mark.exhaustive
+@in_loop
+async def test_a_host_that_does_not_tell_its_load_does_not_keep_a_pause_from_being_seen(governed: Governed) -> None:
+    controls = governed.world.ledger.controls
+    governed.loads.never = True
+    await governed.run(
+        (50.0, lambda: controls.hold(by="anna", reason="", at_s=0.0)),
+        (400.0, lambda: controls.resume(by="anna", at_s=0.0)),
+    )
+    assert governed.world.is_copied()
+    assert not [one for one in governed.streams.work if 53.0 < one.began_s - BEGIN_S < 400.0]
+    assert len(governed.said) == 2
+
+
+@pytest.mark.exhaustive
+@in_loop
+async def test_a_host_that_is_held_back_does_not_keep_others_from_working(tmp_path: Path) -> None:
+    """Permits are not taken by those who have nothing to do."""
+    world = small_world(tmp_path, files=8, per_chunk=1, bricks=("gl1:/b1",))
+    governed = Governed(world, limits=Limits(bwlimit_bytes_per_s=100))
+    there = SlowStreams(world.source, world.target, clock=lambda: world.clock, host="gl1")
+    world.bricks = QuietVolume()
+    world.more_lanes.append(FakeLane(there, there, jobs=2, bricks=frozenset({"gl1:/b1"})))
+    await governed.run(jobs=2)
+    assert world.is_copied()
+    assert there.most == 2
+    world.ledger.close()

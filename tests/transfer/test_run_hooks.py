@@ -1,0 +1,225 @@
+"""`run` with real hooks: when they are called, what their end does, and which are refused."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli_site import Site
+from tests.support.hook_site import ALL, IN_ORDER, HookSite
+
+
+@pytest.fixture
+def hooked(scratch: Path) -> HookSite:
+    made = HookSite(Site(scratch, scratch / "source", scratch / "target"))
+    made.prepare()
+    return made
+
+
+def test_hooks_are_called_in_order_around_each_batch_and_pass(hooked: HookSite) -> None:
+    hooked.all_hooks()
+    assert hooked.run("--all")[0] == 0
+    states = ["", "", "", "", " done", " done", " done", " done"]
+    expected = [f"{where} {batch}{state}" for batch in (1, 2) for where, state in zip(IN_ORDER, states, strict=True)]
+    assert hooked.calls() == expected
+    assert hooked.copied() == ["alice", "bob"]
+    assert hooked.rows("SELECT DISTINCT exit_code, outcome FROM hook_calls") == [(0, "go-on")]
+    assert hooked.rows("SELECT count(*) FROM hook_steps WHERE closed_at_s IS NULL OR state != 'done'") == [(0,)]
+    # Nothing is left to do: nothing is called.
+    assert hooked.run("--all")[0] == 0
+    assert hooked.calls() == []
+
+
+@pytest.mark.exhaustive
+def test_hooks_are_called_around_every_delta_pass(hooked: HookSite) -> None:
+    hooked.all_hooks()
+    assert hooked.run(deltas=1)[0] == 0
+    delta = [
+        *(f"{where} 1  delta 1" for where in IN_ORDER[2:4]),
+        *(f"{where} 1 done delta 1" for where in IN_ORDER[4:6]),
+    ]
+    seed = [*(f"{where} 1" for where in IN_ORDER[:4]), *(f"{where} 1 done" for where in IN_ORDER[4:6])]
+    assert hooked.calls() == [*seed, *delta, *(f"{where} 1 done" for where in IN_ORDER[6:])]
+    # The seed pass is done, and there is another delta pass to make.
+    hooked.hook("pre-pass.d/15-hold", "exit 62")
+    assert hooked.run(deltas=1)[0] == 0
+    assert hooked.calls() == [
+        "pre-batch.d/10-a 1",
+        "pre-batch.d/20-b 1",
+        "pre-pass.d/10-a 1  delta 2",
+        "pre-pass.d/15-hold 1  delta 2",
+        "post-pass.d/10-a 1 skipped delta 2",
+        "post-batch.d/20-b 1 skipped",
+        "post-batch.d/10-a 1 skipped",
+    ]
+
+
+def test_a_dry_run_calls_none_and_says_which(hooked: HookSite) -> None:
+    hooked.all_hooks()
+    code, said = hooked.run("--user-batch", "1", "--dry-run")
+    assert code == 0
+    assert ", ".join(IN_ORDER) in " ".join(said.split())
+    batch = hooked.summary("--dry-run")
+    assert batch["hooks"] == IN_ORDER
+    assert hooked.calls() == []
+    assert hooked.rows("SELECT count(*) FROM hook_steps") == [(0,)]
+
+
+def test_a_pre_hook_that_refuses_ends_the_run_with_its_name_and_its_words(hooked: HookSite) -> None:
+    hooked.all_hooks()
+    hooked.hook("pre-batch.d/15-guard", "echo first; printf 'quota of caf\\351 is out\\n' >&2; exit 1")
+    code, said = hooked.run("--all")
+    assert code == 4
+    assert (
+        "batch 1 is not begun: the hook pre-batch.d/15-guard refused it "
+        "(exit code 1: first | quota of caf\\xe9 is out)" in said
+    )
+    # What 10-a did before the batch, its counterpart takes back; nothing else is called, and batch 2 is not begun.
+    assert hooked.calls() == ["pre-batch.d/10-a 1", "pre-batch.d/15-guard 1", "post-batch.d/10-a 1 refused"]
+    assert hooked.copied() == []
+    assert [event.partition(":")[0] for event in hooked.events()] == ["hook-refused"]
+    assert hooked.rows("SELECT exit_code, outcome, output FROM hook_calls WHERE name = CAST('15-guard' AS BLOB)") == [
+        (1, "refuse", b"first\nquota of caf\xe9 is out\n")
+    ]
+    hooked.hook("pre-batch.d/15-guard")
+    assert hooked.run("--all")[0] == 0
+    assert hooked.copied() == ["alice", "bob"]
+
+
+@pytest.mark.exhaustive
+def test_a_pre_hook_that_skips_leaves_the_other_batches_alone(hooked: HookSite) -> None:
+    hooked.all_hooks()
+    hooked.hook("pre-batch.d/15-hold", 'echo held; [ "$MIGRATOR_BATCH" != 1 ] || exit 62')
+    code, said = hooked.run("--all")
+    assert code == 0
+    assert "batch 1 is skipped: the hook pre-batch.d/15-hold said so (exit code 62: held)" in " ".join(said.split())
+    assert hooked.calls()[:3] == ["pre-batch.d/10-a 1", "pre-batch.d/15-hold 1", "post-batch.d/10-a 1 skipped"]
+    assert hooked.copied() == ["bob"]
+    assert [event.partition(":")[0] for event in hooked.events()] == ["hook-skipped", "run-finished"]
+    assert hooked.run()[0] == 0
+    batch = hooked.summary()
+    assert str(batch["skipped"]).startswith("batch 1 is skipped")
+    assert not batch["nothing_to_do"]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("code", "state", "exit_code"), [(62, "skipped", 0), (1, "refused", 4)])
+def test_a_pass_that_is_stopped_is_told_after_its_batch(
+    hooked: HookSite, code: int, state: str, exit_code: int
+) -> None:
+    hooked.all_hooks()
+    hooked.hook("pre-pass.d/15-no", f"exit {code}")
+    assert hooked.run()[0] == exit_code
+    assert hooked.calls() == [
+        "pre-batch.d/10-a 1",
+        "pre-batch.d/20-b 1",
+        "pre-pass.d/10-a 1",
+        "pre-pass.d/15-no 1",
+        f"post-pass.d/10-a 1 {state}",
+        f"post-batch.d/20-b 1 {state}",
+        f"post-batch.d/10-a 1 {state}",
+    ]
+    assert hooked.copied() == []
+
+
+@pytest.mark.exhaustive
+def test_a_post_hook_that_fails_is_a_warning_and_the_others_are_called(hooked: HookSite) -> None:
+    hooked.all_hooks()
+    hooked.hook("post-pass.d/20-b", "echo no mail today; exit 3")
+    code, said = hooked.run()
+    assert code == 0
+    assert "the hook post-pass.d/20-b after the seed pass over batch 1 failed (exit code 3: no mail today)" in said
+    assert [call.split()[0] for call in hooked.calls()] == IN_ORDER
+    assert [event.partition(":")[0] for event in hooked.events()] == ["hook-failed"]
+    assert hooked.rows("SELECT exit_code, outcome FROM hook_calls WHERE exit_code != 0") == [(3, "warn")]
+
+
+@pytest.mark.exhaustive
+def test_a_hook_that_hangs_is_ended_and_refuses(scratch: Path) -> None:
+    hooked = HookSite(Site(scratch, scratch / "source", scratch / "target"))
+    hooked.prepare()
+    hooked.hook("pre-pass.d/10-hang", "echo waiting; sleep 1000 & sleep 1000")
+    for limit in ("1s", "10s", "1min"):
+        hooked.site.write(more=f'[hooks]\ntimeout = "{limit}"\n')
+        code, said = hooked.run()
+        assert code == 4
+        assert "pre-pass.d/10-hang refused it (ended after its time limit" in said
+        if "waiting" in said:  # a slow machine may not have come so far
+            break
+    assert "waiting" in said
+    assert hooked.copied() == []
+
+
+@pytest.mark.exhaustive
+def test_a_guard_that_refuses_the_batch_is_told_to_the_hooks_after_it(hooked: HookSite) -> None:
+    hooked.all_hooks()
+    (hooked.site.source / ".migrator-sentinel").rename(hooked.site.source / "elsewhere")
+    assert hooked.run()[0] == 4
+    calls = hooked.calls()
+    assert [call.split()[0] for call in calls] == IN_ORDER
+    assert all(call.endswith(" refused") for call in calls[4:])
+
+
+def test_all_hooks_are_checked_before_anything_is_started(hooked: HookSite) -> None:
+    hooked.hook("pre-batch.d/10-a")
+    spoiled = hooked.hook("post-purge.d/10-late", mode=0o777)
+    for words in ((), ("--user-batch", "1", "--dry-run")):
+        code, said = hooked.run(*words)
+        assert code == 4
+        assert f"the hook {spoiled} can be written by others (mode 0777): chmod go-w {spoiled}" in "".join(
+            said.split("\n")
+        )
+    assert hooked.calls() == []
+    assert hooked.copied() == []
+    done = hooked.site.call("doctor", "--json")
+    (finding,) = [one for one in json.loads(done.stdout) if one["check"] == "hooks"]
+    assert (finding["status"], finding["fix"]) == ("failure", f"chmod go-w {spoiled}")
+    assert done.returncode == 1
+    spoiled.chmod(0o755)
+    assert hooked.run()[0] == 0
+    assert hooked.calls() == ["pre-batch.d/10-a 1"]
+
+
+@pytest.mark.exhaustive
+def test_a_hook_that_becomes_writable_meanwhile_is_not_called_and_not_forgotten(hooked: HookSite) -> None:
+    hooked.all_hooks()
+    spoiled = hooked.site.directory / "hooks" / "post-batch.d" / "10-a"
+    hooked.hook("post-pass.d/10-a", f"chmod 0777 '{spoiled}'")
+    code, said = hooked.run()
+    assert code == 0
+    assert "after batch 1 no hook was called" in said
+    assert [call.split()[0] for call in hooked.calls()] == IN_ORDER[:6]
+    assert hooked.run()[0] == 4
+    spoiled.chmod(0o755)
+    batch = hooked.summary("--dry-run")
+    assert batch["hooks"] == IN_ORDER[6:]
+    assert hooked.run()[0] == 0
+    assert hooked.calls() == [f"{where} 1 done" for where in IN_ORDER[6:]]
+
+
+def test_a_hook_is_told_the_facts_and_may_ask_the_program(hooked: HookSite) -> None:
+    out = hooked.site.directory
+    migrator = f"{sys.executable} -m migrator"
+    hooked.hook(
+        "post-pass.d/10-ask", f'cat > "{out}/document"; cd {Path.cwd()}; {migrator} status --json > "{out}/status"'
+    )
+    assert hooked.run()[0] == 0
+    document = json.loads((out / "document").read_text())
+    assert (document["stage"], document["event"], document["pass"], document["state"]) == (
+        "post-pass",
+        "post",
+        "seed",
+        "done",
+    )
+    assert document["trees"] == [{"path": "home/alice", "user": "alice"}]
+    assert (document["files"], document["copied_files"], document["attention"]) == (1, 1, 0)
+    assert (document["source"], document["target"]) == (str(hooked.site.source), str(hooked.site.target))
+    assert json.loads((out / "status").read_text())["site"] == document["site"]["name"] == "bad"
+
+
+@pytest.mark.exhaustive
+def test_hooks_that_are_not_there_cost_nothing(hooked: HookSite) -> None:
+    assert hooked.run()[0] == 0
+    assert hooked.rows("SELECT count(*) FROM hook_steps") == [(0,)]
+    assert len(ALL) == 8

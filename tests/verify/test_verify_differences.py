@@ -1,0 +1,413 @@
+"""Each kind of difference, injected into a faithful copy, is found: it alone, at its path."""
+
+import errno
+import os
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry
+from migrator.core.errors import ExitCode
+from migrator.core.progress import VerifyProgress
+from migrator.core.states import BatchState
+from migrator.core.units import MIB
+from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
+from migrator.fs.model import TargetCapabilities
+from migrator.fs.ports import Digest
+from migrator.plan.model import SurpriseKind
+from migrator.verify.model import DifferenceKind
+from migrator.verify.stage import exit_code
+from tests.support.verify_world import OTHER_TREE, TREE, World, verify_world
+
+pytestmark = pytest.mark.needs_root
+
+NAMED_ACL = build_acl((
+    AclEntry(tag=USER_OBJ, id=0, permissions=6),
+    AclEntry(tag=USER, id=1234, permissions=6),
+    AclEntry(tag=GROUP_OBJ, id=0, permissions=4),
+    AclEntry(tag=MASK, id=0, permissions=6),
+    AclEntry(tag=OTHER, id=0, permissions=4),
+))  # fmt: skip
+
+
+@pytest.fixture
+def world(scratch: Path) -> Iterator[World]:
+    """A tree with some of everything, not copied yet."""
+    source, target = scratch / "source", scratch / "target"
+    source.mkdir()
+    target.mkdir()
+    with verify_world(scratch, source, target) as made:
+        tree = made.tree
+        (tree / "sub" / "deeper").mkdir(parents=True)
+        (made.source_path / os.fsdecode(OTHER_TREE)).mkdir()
+        (tree / "file").write_bytes(b"content")
+        (tree / "sub" / "big").write_bytes(os.urandom(3 * MIB))
+        (tree / "sub" / "deeper" / "new\nline \udcff").write_bytes(b"x")
+        (tree / "first").write_bytes(b"linked")
+        (tree / "sub" / "second").hardlink_to(tree / "first")
+        (tree / "alone").write_bytes(b"linked")
+        (tree / "link").symlink_to("file")
+        os.mkfifo(tree / "fifo")
+        os.mknod(tree / "device", 0o20600, os.makedev(1, 3))
+        with (tree / "sparse").open("wb") as file:
+            file.truncate(64 * MIB)
+        os.setxattr(tree / "file", b"user.kept", b"value")
+        yield made
+
+
+def keep_times(path: Path, change: Callable[[Path], object]) -> None:
+    """Change something and put back the times of the path and of its directory."""
+    before = {name: name.lstat() for name in (path, path.parent)}
+    change(path)
+    for name, facts in before.items():
+        if os.path.lexists(name):
+            os.utime(name, ns=(facts.st_atime_ns, facts.st_mtime_ns), follow_symlinks=False)
+
+
+def make_socket(path: Path) -> None:
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(path))
+
+
+def make_dense(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.write(bytes(8 * MIB))
+
+
+def replace_link(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("elsewhere")
+
+
+def remake_device(path: Path) -> None:
+    path.unlink()
+    os.mknod(path, 0o20600, os.makedev(1, 5))
+
+
+def as_file_of_its_own(path: Path) -> None:
+    content = path.read_bytes()
+    facts = path.stat()
+    path.unlink()
+    path.write_bytes(content)
+    path.chmod(facts.st_mode & 0o7777)
+
+
+def as_link_to_other(path: Path) -> None:
+    path.unlink()
+    path.hardlink_to(path.parent / "first")
+
+
+INJECTIONS: dict[str, tuple[str, Callable[[Path], object], DifferenceKind]] = {
+    "missing": ("file", Path.unlink, DifferenceKind.MISSING),
+    "missing-deep": ("sub/deeper/new\nline \udcff", Path.unlink, DifferenceKind.MISSING),
+    "extra": ("extra", Path.touch, DifferenceKind.EXTRA),
+    "leftover": (".file.AbC123", Path.touch, DifferenceKind.EXTRA),
+    "type": ("fifo", make_socket, DifferenceKind.TYPE),
+    "size": ("file", lambda path: path.write_bytes(b"contents"), DifferenceKind.SIZE),
+    "content": ("file", lambda path: path.write_bytes(b"Content"), DifferenceKind.CONTENT),
+    "content-big": ("sub/big", lambda path: path.write_bytes(bytes(3 * MIB)), DifferenceKind.CONTENT),
+    "mtime": ("sub/big", lambda path: os.utime(path, ns=(0, 1)), DifferenceKind.MTIME),
+    "directory-mtime": ("sub/deeper", lambda path: os.utime(path, ns=(0, 1)), DifferenceKind.MTIME),
+    "owner": ("link", lambda path: os.chown(path, 7, 0, follow_symlinks=False), DifferenceKind.OWNER),
+    "mode": ("file", lambda path: path.chmod(0o4755), DifferenceKind.MODE),
+    "symlink-target": ("link", replace_link, DifferenceKind.SYMLINK_TARGET),
+    "device": ("device", remake_device, DifferenceKind.DEVICE),
+    "acl-access": ("alone", lambda path: os.setxattr(path, ACL_ACCESS, NAMED_ACL), DifferenceKind.ACL),
+    "acl-default": ("sub", lambda path: os.setxattr(path, ACL_DEFAULT, NAMED_ACL), DifferenceKind.ACL),
+    "xattr-gone": ("file", lambda path: os.removexattr(path, b"user.kept"), DifferenceKind.XATTR),
+    "xattr-other": ("file", lambda path: os.setxattr(path, b"user.kept", b"Value"), DifferenceKind.XATTR),
+    "xattr-extra": ("sub", lambda path: os.setxattr(path, b"user.new", b""), DifferenceKind.XATTR),
+    "trusted-leaked": ("sub", lambda path: os.setxattr(path, b"trusted.leak", b"x"), DifferenceKind.XATTR),
+    "links-split": ("sub/second", as_file_of_its_own, DifferenceKind.HARD_LINKS),
+    "sparseness": ("sparse", make_dense, DifferenceKind.SPARSENESS),
+    "open-root": ("", lambda path: path.chmod(0o755), DifferenceKind.MODE),
+    "foreign-root": ("", lambda path: os.chown(path, 7, 7), DifferenceKind.OWNER),
+    "root-with-acl": ("", lambda path: os.setxattr(path, ACL_DEFAULT, NAMED_ACL), DifferenceKind.ACL),
+}
+
+
+@pytest.mark.parametrize("name", INJECTIONS)
+def test_exactly_the_injected_difference_is_found(world: World, name: str) -> None:
+    relative, change, kind = INJECTIONS[name]
+    world.copy_trees()
+    path = world.copy / relative if relative else world.copy
+    if kind is DifferenceKind.MTIME:
+        change(path)
+    elif os.path.lexists(path):
+        keep_times(path, change)
+    else:
+        keep_times(path.parent, lambda _: change(path))
+    record = world.verify()
+    examples = world.manifests.examples(record.manifest or "")
+    expected = TREE + (b"/" + os.fsencode(relative) if relative else b"")
+    assert [(difference.path, difference.kind) for difference in examples.differences] == [(expected, kind)]
+    assert dict(record.differences) == {kind.value: 1}
+    assert record.whole, record.reasons
+    assert exit_code(record) is ExitCode.ATTENTION
+    assert world.batch_state() is BatchState.SEEDED
+    assert expected not in [row["path"] for row in world.manifest_rows(record)]
+
+
+def test_a_faithful_copy_has_none_and_lists_every_path(world: World) -> None:
+    world.copy_trees()
+    record = world.verify()
+    assert (dict(record.differences), dict(record.expected), record.reasons) == ({}, {}, ())
+    rows = {row["path"]: row for row in world.manifest_rows(record)}
+    found = {TREE} | {TREE + b"/" + os.fsencode(path.relative_to(world.tree)) for path in world.tree.rglob("*")}
+    assert set(rows) == found
+    assert rows[TREE]["mode"] == 0o755
+    assert rows[TREE + b"/link"]["symlink_target"] == b"file"
+    assert rows[TREE + b"/first"]["link_group"] == rows[TREE + b"/sub/second"]["link_group"]
+    assert list(rows) == sorted(rows)
+    assert record.manifest_digest == world.manifests.digest(record.manifest or "")
+    assert world.batch_state() is BatchState.VERIFIED
+
+
+def test_names_of_two_files_that_became_one_are_reported(world: World) -> None:
+    os.utime(world.tree / "alone", ns=(5, 5))
+    os.utime(world.tree / "first", ns=(5, 5))
+    world.copy_trees()
+    keep_times(world.copy / "alone", as_link_to_other)
+    record = world.verify()
+    assert dict(record.differences) == {DifferenceKind.HARD_LINKS: 2}
+
+
+def test_a_name_outside_the_batch_is_reported(world: World) -> None:
+    world.copy_trees()
+    (world.target_path / "outside").hardlink_to(world.copy / "alone")
+    record = world.verify()
+    examples = world.manifests.examples(record.manifest or "")
+    assert [difference.kind for difference in examples.differences] == [DifferenceKind.HARD_LINKS]
+    assert examples.differences[0].target == "2 names, 1 of them in this batch"
+
+
+def test_groups_over_two_trees_of_a_batch_have_to_be_whole_and_over_batches_are_expected_broken(world: World) -> None:
+    (world.source_path / os.fsdecode(OTHER_TREE) / "third").hardlink_to(world.tree / "first")
+    world.set_trees((TREE, OTHER_TREE))
+    world.copy_trees(TREE, OTHER_TREE)
+    together = world.verify()
+    assert (dict(together.differences), dict(together.expected)) == ({}, {})
+    shutil.rmtree(world.target_path / "home")
+    world.set_trees((TREE,), (OTHER_TREE,))
+    world.copy_trees(TREE)
+    world.copy_trees(OTHER_TREE)
+    for batch in (1, 2):
+        record = world.verify(world.request(batch))
+        assert (dict(record.differences), dict(record.expected)) == ({}, {SurpriseKind.HARD_LINKS_BROKEN: 1})
+        assert record.whole
+
+
+def test_without_hard_links_on_the_target_copies_are_expected(world: World) -> None:
+    world.ledger.site.record_capabilities(replace(TargetCapabilities(), keeps_hard_links=False), 1.0)
+    world.copy_trees()
+    keep_times(world.copy / "sub" / "second", as_file_of_its_own)
+    record = world.verify()
+    assert (dict(record.differences), dict(record.expected)) == ({}, {SurpriseKind.LOSS_HARD_LINK: 1})
+
+
+def test_a_whole_directory_missing_or_extra_is_listed_path_by_path(world: World) -> None:
+    world.copy_trees()
+    keep_times(world.copy / "sub", shutil.rmtree)
+    record = world.verify()
+    assert dict(record.differences) == {DifferenceKind.MISSING: 5}
+    shutil.rmtree(world.tree / "sub")
+    world.copy_trees()
+    (world.copy / "sub" / "deeper").mkdir(parents=True)
+    (world.copy / "sub" / "deeper" / "file").touch()
+    os.utime(world.copy, ns=(0, 0))
+    record = world.verify()
+    assert dict(record.differences) == {DifferenceKind.EXTRA: 3}
+
+
+def test_a_directory_in_a_files_place_and_the_other_way_round(world: World) -> None:
+    world.copy_trees()
+    keep_times(world.copy / "file", Path.unlink)
+    keep_times(world.copy, lambda path: (path / "file").mkdir())
+    (world.copy / "file" / "inside").touch()
+    keep_times(world.copy / "sub", shutil.rmtree)
+    keep_times(world.copy, lambda path: (path / "sub").touch())
+    record = world.verify()
+    assert dict(record.differences) == {
+        DifferenceKind.TYPE: 2,
+        DifferenceKind.EXTRA: 1,
+        DifferenceKind.MISSING: 4,
+    }
+
+
+def test_a_file_that_changes_while_it_is_read_is_told_from_one_that_differs(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.copy_trees()
+    plain = world.source.digest
+    victim = TREE + b"/file"
+
+    def digest(path: bytes, algorithm: str) -> Digest:
+        if path == victim:
+            (world.tree / "file").write_bytes(b"CONTENT")
+        return plain(path, algorithm)
+
+    monkeypatch.setattr(world.source, "digest", digest)
+    record = world.verify()
+    assert dict(record.differences) == {DifferenceKind.CHANGED: 1}
+    assert record.whole
+
+
+def test_a_file_that_the_reader_saw_change_is_reported_as_changed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.copy_trees()
+    plain = world.source.digest
+    monkeypatch.setattr(
+        world.source,
+        "digest",
+        lambda path, algorithm: replace(plain(path, algorithm), changed=path == TREE + b"/sub/big"),
+    )
+    assert dict(world.verify().differences) == {DifferenceKind.CHANGED: 1}
+
+
+def test_a_file_that_is_gone_when_it_is_to_be_read_is_changed_and_one_that_gives_errors_unreadable(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.copy_trees()
+    plain = world.source.digest
+
+    def digest(path: bytes, algorithm: str) -> Digest:
+        if path == TREE + b"/file":
+            (world.tree / "file").unlink()
+        if path == TREE + b"/sub/big":
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return plain(path, algorithm)
+
+    monkeypatch.setattr(world.source, "digest", digest)
+    record = world.verify()
+    assert dict(record.differences) == {DifferenceKind.CHANGED: 1, DifferenceKind.UNREADABLE: 1}
+    assert not record.whole
+    assert record.reasons == ("1 path could not be read: see the differences",)
+    assert exit_code(record) is ExitCode.REFUSED
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_directory_that_cannot_be_read_hides_nothing_else(
+    world: World, side: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.copy_trees()
+    file_system = world.source if side == "source" else world.target
+    plain = file_system._open_directory
+
+    def open_directory(path: bytes) -> int:
+        if path == TREE + b"/sub":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return plain(path)
+
+    monkeypatch.setattr(file_system, "_open_directory", open_directory)
+    record = world.verify()
+    assert dict(record.differences) == {DifferenceKind.UNREADABLE: 1}
+    assert not record.whole
+
+
+@pytest.mark.parametrize("held_entries", [1, 3, 1000])
+def test_directories_of_any_size_are_compared_within_bounded_memory(world: World, held_entries: int) -> None:
+    many = world.tree / "many"
+    many.mkdir()
+    for number in range(300):
+        (many / f"file-{number}").write_bytes(b"%d" % number)
+    world.copy_trees()
+    (world.copy / "many" / "file-77").write_bytes(b"xx")
+    (world.copy / "many" / "file-78").unlink()
+    (world.copy / "many" / "more").touch()
+    os.utime(world.copy / "many", ns=(1, many.stat().st_mtime_ns))
+    record = world.verify(world.request(held_entries=held_entries, workers=3))
+    examples = world.manifests.examples(record.manifest or "")
+    assert sorted(
+        (difference.path.rpartition(b"/")[2], difference.kind.value) for difference in examples.differences
+    ) == [
+        (b"file-77", "content"),
+        (b"file-77", "mtime"),
+        (b"file-78", "missing"),
+        (b"more", "extra"),
+    ]
+    assert len(world.manifest_rows(record)) == record.paths - 2
+
+
+def test_only_the_sampled_share_is_read_and_the_manifest_says_which(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = world.tree / "many"
+    many.mkdir()
+    for number in range(200):
+        (many / f"file-{number}").write_bytes(b"%d" % number)
+    world.copy_trees()
+    read: list[bytes] = []
+    plain = world.source.digest
+
+    def digest(path: bytes, algorithm: str) -> Digest:
+        read.append(path)
+        return plain(path, algorithm)
+
+    monkeypatch.setattr(world.source, "digest", digest)
+    record = world.verify(world.request(share=0.3))
+    digested = sorted(row["path"] for row in world.manifest_rows(record) if row["digest"] is not None)
+    assert record.digested_files == len(digested)
+    assert set(read) <= set(digested)
+    assert 20 < record.digested_files < 110
+    again = world.verify(world.request(share=0.3))
+    assert sorted(row["path"] for row in world.manifest_rows(again) if row["digest"] is not None) == digested
+
+
+def test_a_source_entry_that_the_listing_missed_is_no_extra(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.copy_trees()
+    plain = world.source.read_directory
+
+    def read_directory(path: bytes, *, block_entries: int = 4096) -> Iterator[object]:
+        for block in plain(path, block_entries=block_entries):
+            kept: tuple[Entry, ...] = tuple(entry for entry in block.entries if not entry.path.endswith(b"/file"))
+            yield replace(block, entries=kept)
+
+    monkeypatch.setattr(world.source, "read_directory", read_directory)
+    record = world.verify()
+    assert (dict(record.differences), record.whole) == ({}, True)
+    assert TREE + b"/file" in [row["path"] for row in world.manifest_rows(record)]
+
+
+def test_no_figure_is_more_than_all_there_is(world: World) -> None:
+    """A file with several names counts once, the trees' own directories count, and only what was read counts as read."""
+    (world.tree / "linked").write_bytes(b"x" * 4096)
+    for number in range(3):
+        os.link(world.tree / "linked", world.tree / f"name-{number}")
+    size_bytes = sum({p.stat().st_ino: p.stat().st_size for p in world.tree.rglob("*") if _is_file(p)}.values())
+    world.copy_trees()
+    record = world.verify()
+    assert (record.size_bytes, record.digested_bytes, record.percent_content) == (size_bytes, size_bytes, 100.0)
+    assert record.equal_paths == record.paths
+    assert record.files == record.digested_files
+    last = world.progress.snapshots[-1]
+    assert isinstance(last, VerifyProgress)
+    assert last.paths <= last.total_paths
+    assert last.size_bytes <= last.total_bytes
+    nothing_read = world.verify(world.request(share=0.0))
+    assert (nothing_read.digested_files, nothing_read.digested_bytes, nothing_read.percent_content) == (0, 0, 0.0)
+
+
+def _is_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+def test_the_result_shows_some_differences_and_where_all_are(world: World) -> None:
+    world.copy_trees()
+    for number in range(5):
+        (world.copy / f"more-{number}").touch()
+    record = world.verify()
+    extra = [one.path for one in record.examples if one.kind is DifferenceKind.EXTRA]
+    assert extra == [TREE + b"/more-%d" % number for number in range(3)]
+    assert record.differences_file is not None
+    listed = pq.read_table(record.differences_file).to_pylist()
+    assert sum(row["kind"] == "extra" for row in listed) == 5
+    stored = world.ledger.verifications.latest(record.plan, record.batch)
+    assert stored is not None
+    assert (stored, stored.differences_file, stored.examples) == (record, record.differences_file, ())

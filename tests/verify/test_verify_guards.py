@@ -1,0 +1,407 @@
+"""What earlier catalogs saw, the guards, the states of batches, and a source that is not what it was."""
+
+import asyncio
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from migrator.catalog.manifest import DIFFERENCES_FILE
+from migrator.catalog.model import CatalogRecord
+from migrator.catalog.writer import CatalogDirectories
+from migrator.core.entry import Entry
+from migrator.core.errors import ExitCode, Interrupted, MigratorError, Refused, UsageError
+from migrator.core.events import EventKind, Severity
+from migrator.core.states import BatchState
+from migrator.fs.ports import Block, Digest
+from migrator.fs.reading import ReadingFileSystem
+from migrator.gluster.model import SourceHealth
+from migrator.verify.model import DifferenceKind, VerificationRecord
+from migrator.verify.stage import exit_code
+from tests.support.verify_world import OTHER_TREE, TREE, World, verify_world, walk_tree
+
+WELL = SourceHealth(problems=(), fingerprint="same")
+BRICK_DOWN = SourceHealth(problems=("brick gl2:/b1 is down",), fingerprint="same")
+
+
+@pytest.fixture
+def world(scratch: Path) -> Iterator[World]:
+    source, target = scratch / "source", scratch / "target"
+    source.mkdir()
+    target.mkdir()
+    with verify_world(scratch, source, target) as made:
+        (made.tree / "sub").mkdir(parents=True)
+        for name in ("a", "b", "sub/c"):
+            (made.tree / name).write_text(name)
+        yield made
+
+
+def scan_now(world: World, name: str, *, trees: tuple[bytes, ...] = (TREE,), close: bool = True) -> None:
+    """A catalog of some trees of the source, as a scan would leave it, and its record in the ledger."""
+    catalogs = CatalogDirectories(world.directory / "state" / "catalogs", temp_dir=world.directory)
+    scan_id = world.ledger.scans.start(catalog=name, via="mount", at_s=1.0)
+    record = CatalogRecord(
+        name=name,
+        scan_id=scan_id,
+        site_id="5e1f",
+        via="mount",
+        trees=(),
+        parts=(),
+        started_at_s=1.0,
+        finished_at_s=None,
+        whole=False,
+        reasons=(),
+        rows=0,
+        files=0,
+        directories=0,
+        size_bytes=0,
+        problems=0,
+    )
+    opened = catalogs.create(record)
+    source = ReadingFileSystem(world.source_root)
+    for tree in trees:
+        for entry in (found for found in [source.look(tree), *walk_tree(source, tree)] if found is not None):
+            opened.writer.add(tree, [entry])
+            opened.writer.directory_done(entry.path, ())
+    source.close()
+    if close:
+        closed = opened.writer.close(replace(record, finished_at_s=2.0, whole=True))
+        world.ledger.scans.finish(closed)
+    else:
+        opened.writer.abandon()
+
+
+def without(missed: bytes, read_directory: Callable[..., Iterator[Block]]) -> Callable[..., Iterator[Block]]:
+    """A listing that misses one path, as a Gluster mount's can while entries are renamed."""
+
+    def read(path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
+        for block in read_directory(path, block_entries=block_entries):
+            yield replace(block, entries=tuple(entry for entry in block.entries if entry.path != missed))
+
+    return read
+
+
+def test_what_an_earlier_scan_saw_and_is_no_more_is_proven_gone(world: World) -> None:
+    (world.tree / "old").mkdir()
+    (world.tree / "old" / "file").touch()
+    (world.tree / "sub" / "gone\n").touch()
+    scan_now(world, "first")
+    (world.tree / "sub" / "gone\n").unlink()
+    shutil.rmtree(world.tree / "old")
+    scan_now(world, "second")
+    world.copy_trees()
+    record = world.verify()
+    assert (dict(record.differences), record.proven_gone, record.whole) == ({}, 3, True)
+    assert exit_code(record) is ExitCode.DONE
+
+
+def test_a_directory_that_became_a_file_or_a_symlink_proves_that_what_was_in_it_is_gone(world: World) -> None:
+    for name in ("one", "two"):
+        (world.tree / name / "deep").mkdir(parents=True)
+        (world.tree / name / "deep" / "file").touch()
+    scan_now(world, "first")
+    shutil.rmtree(world.tree / "one")
+    (world.tree / "one").write_text("a file now")
+    shutil.rmtree(world.tree / "two")
+    (world.tree / "two").symlink_to("sub")
+    world.copy_trees()
+    record = world.verify()
+    assert (dict(record.differences), record.proven_gone, record.whole) == ({}, 4, True)
+
+
+def test_also_a_scan_that_was_killed_is_asked(world: World) -> None:
+    (world.tree / "gone").touch()
+    scan_now(world, "killed", close=False)
+    (world.tree / "gone").unlink()
+    world.copy_trees()
+    record = world.verify()
+    assert (dict(record.differences), record.proven_gone, record.whole) == ({}, 1, True)
+
+
+def test_a_path_that_cannot_be_looked_at_is_unproven(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    (world.tree / "doubtful").touch()
+    scan_now(world, "first")
+    (world.tree / "doubtful").unlink()
+    world.copy_trees()
+    plain = world.source.look
+
+    def look(path: bytes) -> Entry | None:
+        if path.endswith(b"/doubtful"):
+            raise TimeoutError(110, "Connection timed out", path)
+        return plain(path)
+
+    monkeypatch.setattr(world.source, "look", look)
+    record = world.verify()
+    assert dict(record.differences) == {DifferenceKind.UNPROVEN: 1}
+    assert record.proven_gone == 0
+
+
+def test_a_path_that_both_listings_missed_is_compared_after_all(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    scan_now(world, "first")
+    world.copy_trees()
+    for side in (world.source, world.target):
+        monkeypatch.setattr(side, "read_directory", without(TREE + b"/a", side.read_directory))
+    record = world.verify()
+    assert (dict(record.differences), record.proven_gone) == ({}, 0)
+    assert TREE + b"/a" in [row["path"] for row in world.manifest_rows(record)]
+    (world.copy / "a").unlink()
+    (world.copy / "sub").touch()
+    assert DifferenceKind.MISSING in world.verify().differences
+
+
+def missing_paths(record: VerificationRecord) -> set[bytes]:
+    assert record.manifest is not None
+    rows = pq.read_table(Path(record.manifest).with_name(DIFFERENCES_FILE)).to_pylist()
+    return {row["path"] for row in rows if row["kind"] == DifferenceKind.MISSING}
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+def test_a_directory_that_both_listings_missed_is_walked_after_all(
+    world: World, monkeypatch: pytest.MonkeyPatch, arrived: bool
+) -> None:
+    (world.tree / "late" / "inner").mkdir(parents=True)
+    (world.tree / "late" / "inner" / "old").write_text("old")
+    (world.tree / "late" / "gone").write_text("gone")
+    scan_now(world, "first")
+    (world.tree / "late" / "gone").unlink()
+    if arrived:
+        world.copy_trees()
+    else:
+        shutil.move(world.tree / "late", world.directory / "aside")
+        world.copy_trees()
+        shutil.move(world.directory / "aside", world.tree / "late")
+    (world.tree / "late" / "inner" / "new").write_text("no scan has seen it")
+    for side in (world.source, world.target):
+        monkeypatch.setattr(side, "read_directory", without(TREE + b"/late", side.read_directory))
+    record = world.verify()
+    missing = missing_paths(record)
+    new = TREE + b"/late/inner/new"
+    late = {TREE + name for name in (b"/late", b"/late/inner", b"/late/inner/old")}
+    assert missing == ({new} if arrived else {new, *late})
+    assert record.differences[DifferenceKind.MISSING] == len(missing)
+    assert record.proven_gone == 1
+    rows = [row["path"] for row in world.manifest_rows(record)]
+    assert len(rows) == len(set(rows))
+
+
+def test_names_that_only_a_catalog_knew_of_are_compared_as_links_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (world.tree / "late").write_text("one file")
+    os.link(world.tree / "late", world.tree / "late too")
+    scan_now(world, "first")
+    world.copy_trees()
+    (world.copy / "late too").unlink()
+    shutil.copy2(world.copy / "late", world.copy / "late too")
+    os.utime(world.tree)
+    for side in (world.source, world.target):
+        for name in (b"/late", b"/late too"):
+            monkeypatch.setattr(side, "read_directory", without(TREE + name, side.read_directory))
+    assert dict(world.verify().differences) == {DifferenceKind.HARD_LINKS: 1}
+
+
+def test_paths_of_other_trees_are_none_of_this_batchs_business(world: World) -> None:
+    names = (b"home/alice-2", b"home/alice0", b"home/alic")
+    for name in names:
+        near = world.source_path / os.fsdecode(name)
+        near.mkdir()
+        (near / "file").touch()
+    (world.tree / "gone").touch()
+    scan_now(world, "first", trees=(*names, TREE))
+    for name in names:
+        shutil.rmtree(world.source_path / os.fsdecode(name))
+    (world.tree / "gone").unlink()
+    world.copy_trees()
+    assert world.verify().proven_gone == 1
+
+
+def test_a_catalog_that_is_lost_or_damaged_makes_it_not_whole(world: World) -> None:
+    scan_now(world, "first")
+    scan_now(world, "second")
+    world.copy_trees()
+    shutil.rmtree(world.directory / "state" / "catalogs" / "first")
+    part = next((world.directory / "state" / "catalogs" / "second").glob("part-*"))
+    part.unlink()
+    record = world.verify()
+    assert not record.whole
+    assert any("first" in reason for reason in record.reasons)
+    assert any("second" in reason and "missing" in reason for reason in record.reasons)
+    assert exit_code(record) is ExitCode.REFUSED
+
+
+def test_a_tree_that_vanished_from_the_source_is_a_clear_finding(world: World) -> None:
+    scan_now(world, "first")
+    world.copy_trees()
+    shutil.rmtree(world.tree)
+    record = world.verify()
+    assert not record.whole
+    assert record.reasons == (
+        "user tree home/alice is no longer on the source: was it renamed or removed since the scan? Scan and plan again",
+    )
+    assert dict(record.differences) == {}
+
+
+def test_a_tree_that_is_no_directory_any_more_is_a_clear_finding(world: World) -> None:
+    world.copy_trees()
+    shutil.rmtree(world.tree)
+    world.tree.symlink_to("/etc")
+    record = world.verify()
+    assert record.reasons == ("user tree home/alice is a symlink on the source now",)
+
+
+def test_a_tree_that_never_arrived_is_missing_path_by_path(world: World) -> None:
+    record = world.verify()
+    assert dict(record.differences) == {DifferenceKind.MISSING: 5}
+    assert record.whole
+
+
+def test_a_brick_that_is_down_before_refuses_before_anything_is_read(world: World) -> None:
+    world.copy_trees()
+    world.source.answers = (BRICK_DOWN,)
+    with pytest.raises(Refused, match="brick gl2:/b1 is down"):
+        world.verify()
+    assert world.ledger.verifications.latest(world.plan.name, 1) is None
+    assert [event.kind for event in world.progress.events] == [EventKind.GUARD_REFUSED]
+
+
+@pytest.mark.parametrize("after", [BRICK_DOWN, SourceHealth(problems=(), fingerprint="other")])
+def test_a_brick_that_goes_down_meanwhile_makes_it_not_whole(world: World, after: SourceHealth) -> None:
+    world.copy_trees()
+    world.source.answers = (WELL, after)
+    record = world.verify()
+    assert (dict(record.differences), record.whole) == ({}, False)
+    assert record.reasons
+    assert world.batch_state() is BatchState.SEEDED
+    assert exit_code(record) is ExitCode.REFUSED
+
+
+@pytest.mark.parametrize("side", ["source_path", "target_path"])
+def test_another_directory_in_a_mounts_place_is_refused(world: World, side: str) -> None:
+    world.copy_trees()
+    path: Path = getattr(world, side)
+    path.rename(path.with_name("moved"))
+    path.mkdir()
+    with pytest.raises(Refused, match=side.removesuffix("_path")):
+        world.verify()
+
+
+def test_a_batch_that_was_verified_and_is_not_any_more_goes_back(world: World) -> None:
+    world.copy_trees()
+    assert exit_code(world.verify()) is ExitCode.DONE
+    assert world.batch_state() is BatchState.VERIFIED
+    assert exit_code(world.verify()) is ExitCode.DONE
+    assert world.batch_state() is BatchState.VERIFIED
+    (world.copy / "a").write_text("b")
+    assert exit_code(world.verify()) is ExitCode.ATTENTION
+    assert world.batch_state() is BatchState.SEEDED
+    assert len(world.ledger.verifications.of_plan(world.plan.name)) == 3
+
+
+def test_what_the_ledger_keeps_is_what_is_returned(world: World) -> None:
+    world.copy_trees()
+    (world.copy / "a").unlink()
+    record = world.verify()
+    assert world.ledger.verifications.latest(world.plan.name, 1) == record
+    messages = [event.message for event in world.progress.events if event.severity is Severity.WARNING]
+    assert any("1 x missing, as home/alice/a" in message for message in messages)
+
+
+def test_a_batch_that_has_not_been_run_is_refused(world: World) -> None:
+    world.set_trees((TREE,), (OTHER_TREE,), state=BatchState.PLANNED)
+    with pytest.raises(Refused, match="has not been run"):
+        world.verify(world.request(2))
+
+
+def test_a_batch_whose_seed_pass_goes_on_is_compared_and_stays(world: World) -> None:
+    world.set_trees((TREE,), (OTHER_TREE,), state=BatchState.SEEDING)
+    world.copy_trees()
+    assert exit_code(world.verify()) is ExitCode.DONE
+    assert world.batch_state() is BatchState.SEEDING
+
+
+def test_a_batch_that_does_not_exist_is_a_usage_error(world: World) -> None:
+    with pytest.raises(UsageError, match="no batch 9") as raised:
+        world.verify(world.request(9))
+    assert "1 to 1" in raised.value.hint
+
+
+def test_a_plan_of_another_site_is_refused(world: World) -> None:
+    world.plan = replace(world.plan, site_id="other")
+    with pytest.raises(Refused, match="another site"):
+        world.verify()
+
+
+def test_a_state_directory_that_cannot_be_written_is_one_clear_error(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.copy_trees()
+    monkeypatch.setattr(world.target, "sync", lambda: (_ for _ in ()).throw(OSError(5, "Input/output error")))
+    with pytest.raises(MigratorError, match="Input/output error"):
+        world.verify()
+    assert list((world.directory / "state" / "manifests").iterdir()) == []
+
+
+def test_cancellation_ends_soon_and_leaves_no_manifest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.copy_trees()
+    plain, cancelled = world.source.digest, threading.Event()
+
+    async def cancel_in_the_middle() -> None:
+        loop = asyncio.get_running_loop()
+        reached = asyncio.Event()
+
+        def digest(path: bytes, algorithm: str) -> Digest:
+            loop.call_soon_threadsafe(reached.set)
+            cancelled.wait()
+            return plain(path, algorithm)
+
+        monkeypatch.setattr(world.source, "digest", digest)
+        task = asyncio.create_task(world.verify_now(world.request()))
+        await reached.wait()
+        task.cancel()
+        cancelled.set()
+        with pytest.raises(Interrupted):
+            await task
+
+    many = world.tree / "many"
+    many.mkdir()
+    for number in range(2000):
+        (many / str(number)).touch()
+    world.copy_trees()
+    asyncio.run(cancel_in_the_middle())
+    monkeypatch.undo()
+    assert list((world.directory / "state" / "manifests").iterdir()) == []
+    assert exit_code(world.verify()) is ExitCode.DONE
+
+
+@pytest.mark.guarantee("names")
+@pytest.mark.skipif(os.geteuid() != 0, reason="without root the roots' owner is the user anyway")
+def test_hostile_names_are_data_everywhere(world: World) -> None:
+    names = [b"new\nline", b"\xff\xfe", b"-rf", b"n" * 255, b"\x1b[31m", b"'; DROP TABLE unaccounted; --", b"\\"]
+    for name in names:
+        (world.tree / os.fsdecode(name)).touch()
+    scan_now(world, "first")
+    world.copy_trees()
+    for name in names:
+        (world.copy / os.fsdecode(name)).unlink()
+        (world.tree / os.fsdecode(name)).unlink()
+    os.utime(world.copy, ns=(0, 0))
+    record = world.verify()
+    assert record.proven_gone == len(names)
+    assert dict(record.differences) == {}
+
+
+def test_a_scan_that_was_stopped_and_took_its_catalog_away_is_no_catalog_that_is_missing(world: World) -> None:
+    world.copy_trees()
+    world.ledger.scans.start(catalog="of the bricks", via="bricks", at_s=1.0)
+    world.ledger.scans.start(catalog="of some trees", via="mount", at_s=1.0, scope=(TREE,))
+    record = world.verify()
+    assert (dict(record.differences), record.reasons, record.whole) == ({}, (), True)
+    world.ledger.scans.start(catalog="of everything", via="mount", at_s=1.0)
+    record = world.verify()
+    assert not record.whole
+    assert any("of everything" in reason for reason in record.reasons)

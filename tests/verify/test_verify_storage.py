@@ -1,0 +1,138 @@
+"""Storage of the target that is lost while both sides are compared: it is waited for, and what was lost is read again."""
+
+import asyncio
+import errno
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from migrator.core.errors import Interrupted
+from migrator.core.events import EventKind
+from migrator.fs.ports import Digest
+from migrator.verify.model import VerificationRecord
+from migrator.verify.stage import verify
+from tests.beegfs.test_storage_outages import Storage, lost, well
+from tests.support.verify_world import RealClock, World, verify_world
+
+
+@dataclass
+class QuickClock(RealClock):
+    """Sleeps without taking time, and counts how long it would have been."""
+
+    slept_s: float = 0.0
+
+    async def sleep(self, duration_s: float) -> None:
+        self.slept_s += duration_s
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    source, target = tmp_path / "source", tmp_path / "target"
+    for number in range(5):
+        file = source / "home" / "alice" / f"f{number}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"content {number}")
+    target.mkdir()
+    with verify_world(tmp_path, source, target) as made:
+        made.copy_trees()
+        made.set_trees([b"home/alice"])
+        yield made
+
+
+def verified(world: World, storage: Storage, clock: RealClock) -> VerificationRecord:
+    return asyncio.run(
+        verify(
+            world.request(),
+            source=world.source,
+            target=world.target,
+            manifests=world.manifests,
+            ledger=world.ledger,
+            progress=world.progress,
+            clock=clock,
+            storage=storage,
+        )
+    )
+
+
+def told(world: World) -> list[EventKind]:
+    of_storage = (EventKind.STORAGE_LOST, EventKind.STORAGE_BACK)
+    return [event.kind for event in world.progress.events if event.kind in of_storage]
+
+
+def test_what_is_lost_at_the_beginning_is_waited_for(world: World) -> None:
+    storage, clock = Storage(change=lost), QuickClock()
+
+    def back(looks: int, _: object) -> None:
+        if looks == 3:
+            storage.change = well
+
+    storage.after = back
+    record = verified(world, storage, clock)
+    assert record.whole
+    assert not record.differences
+    assert clock.slept_s >= 30.0
+    assert told(world) == [EventKind.STORAGE_LOST, EventKind.STORAGE_BACK]
+
+
+def test_what_cannot_be_read_meanwhile_is_read_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, read = Storage(), type(world.target).digest
+
+    def failing(self: object, path: bytes, algorithm: str) -> Digest:
+        if path.endswith(b"f3") and storage.looks < 4:
+            storage.change = lost if storage.looks < 2 else well
+            raise OSError(errno.EIO, "no answer")
+        return read(self, path, algorithm)  # type: ignore[arg-type]
+
+    def back(looks: int, _: object) -> None:
+        if looks == 3:
+            storage.change = well
+
+    storage.after = back
+    monkeypatch.setattr(type(world.target), "digest", failing)
+    record = verified(world, storage, QuickClock())
+    assert record.whole, record.reasons
+    assert record.digested_files == 5
+    assert told(world) == [EventKind.STORAGE_LOST, EventKind.STORAGE_BACK]
+
+
+def test_an_error_while_nothing_is_lost_is_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = type(world.target).digest
+
+    def failing(self: object, path: bytes, algorithm: str) -> Digest:
+        if path.endswith(b"f3"):
+            raise OSError(errno.EIO, "a bad disk")
+        return read(self, path, algorithm)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(world.target), "digest", failing)
+    record = verified(world, Storage(), QuickClock())
+    assert not record.whole
+    assert record.differences == {"unreadable": 1}
+    assert told(world) == []
+
+
+def test_it_can_be_interrupted_while_it_waits(world: World) -> None:
+    async def stopped() -> None:
+        storage = Storage(change=lost)
+        begun = asyncio.Event()
+        storage.after = lambda *_: begun.set()
+        work = asyncio.create_task(
+            verify(
+                world.request(),
+                source=world.source,
+                target=world.target,
+                manifests=world.manifests,
+                ledger=world.ledger,
+                progress=world.progress,
+                clock=RealClock(),
+                storage=storage,
+            )
+        )
+        await begun.wait()
+        work.cancel()
+        with pytest.raises(Interrupted):
+            await work
+
+    asyncio.run(stopped())
