@@ -40,6 +40,7 @@ from migrator.gluster.looks import (
 from migrator.gluster.model import Brick
 from migrator.gluster.volume import GlusterSource
 from migrator.ledger.call import backing_up
+from migrator.site.config import Site
 
 if TYPE_CHECKING:
     from migrator.catalog.queries import BrickUsageFiles
@@ -114,12 +115,7 @@ async def addition_world(
             clock=wiring.clock,
             blocking=wiring.blocking(),
             tokens=new_token,
-            throttle=ThrottleRules(
-                throttle=wiring.site.drain.throttle,
-                windows=wiring.site.drain.windows,
-                local_time=local_time,
-                max_latency_s=wiring.site.governor.max_latency_s,
-            ),
+            throttle=throttle_rules(site),
             probing=probe_world(wiring, ledger),
             scan=whole_scan(wiring, source, ledger, progress, found, via="bricks") if site.source.hosts else None,
             blamed=lambda state, name: blamed_in_set(hosts, state, name),
@@ -158,6 +154,16 @@ def _total(wiring: Wiring) -> int | None:
             return target.capacity().total_bytes
     except OSError:
         return None
+
+
+def throttle_rules(site: Site) -> ThrottleRules:
+    """How hard Gluster may move files, by this machine's clock."""
+    return ThrottleRules(
+        throttle=site.drain.throttle,
+        windows=site.drain.windows,
+        local_time=local_time,
+        max_latency_s=site.governor.max_latency_s,
+    )
 
 
 # ---
@@ -202,10 +208,7 @@ async def drain_world(
             open_files=open_files,
             places=places,
             back_up=backing_up(ledger, site.site.state_dir),
-            throttle=site.drain.throttle,
-            windows=site.drain.windows,
-            local_time=local_time,
-            max_latency_s=site.governor.max_latency_s,
+            throttle=throttle_rules(site),
             probing=probe_world(wiring, ledger),
             hooks=wiring.hooks(),
             ledger=ledger,

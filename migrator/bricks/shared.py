@@ -4,27 +4,26 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 from migrator.bricks.add import rules as addition_standing
 from migrator.bricks.add.model import AdditionRecord, AdditionState, BrickStandings
 from migrator.bricks.drain import rules_progress as drain_standing
-from migrator.bricks.drain.model import UNTOUCHED_STATES, ChangedOption, DrainRecord, DrainState, DrainStep
-from migrator.bricks.drain.rules import taken_back
+from migrator.bricks.drain.model import OUT_STATES, UNTOUCHED_STATES, ChangedOption, DrainRecord, DrainState, DrainStep
+from migrator.bricks.drain.rules import options_to_restore, taken_back
 from migrator.catalog.model import StrangeFiles
 from migrator.core.errors import ExitCode, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.probe import Pace, ProbeSide, pace_after, readings
 from migrator.core.units import HOUR_S
 from migrator.core.windows import Window, holds
-from migrator.cutover.model import StepResult
 from migrator.gluster.model import Brick, VolumeState, VolumeTask
 from migrator.gluster.rules import LOOKUP_OPTION, is_on, slowed, steps_below, still_changed, value_before
 from migrator.hooks.stage import HookPorts, Hooks, StepHooks, hook_world
 from migrator.ledger.call import EventWorld, say
 from migrator.ledger.model import SiteRecord
+from migrator.operations.model import StepRecord, StepResult
 from migrator.scan.rules import still_strange
 
 if TYPE_CHECKING:
@@ -155,9 +154,9 @@ class ThrottleRules:
     day on this machine.
     """
 
-    throttle: str | None
-    windows: tuple[Window, ...]
-    local_time: Callable[[float], tuple[int, int]]
+    throttle: str | None = None
+    windows: tuple[Window, ...] = ()
+    local_time: Callable[[float], tuple[int, int]] = lambda _: (0, 0)
     max_latency_s: float | None = None
 
     def allowed(self, at_s: float) -> str | None:
@@ -172,6 +171,9 @@ class ThrottleRules:
         if self.throttle is None:
             return ()
         return tuple(dict.fromkeys((self.throttle, LAZY))) if self.windows else (self.throttle,)
+
+
+NO_THROTTLE = ThrottleRules()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -263,6 +265,88 @@ class Throttling:
         return state
 
 
+@dataclass(slots=True, kw_only=True)
+class OperationThrottle:
+    """The throttle of one drain or addition: `read` gives its record, and `note` adds options to that."""
+
+    call: BrickCall
+    volume: VolumeOptions
+    rules: ThrottleRules
+    read: Callable[[int], DrainRecord | AdditionRecord]
+    note: Callable[[int, tuple[ChangedOption, ...]], object]
+    _record: DrainRecord | AdditionRecord | None = None
+    _throttling: Throttling = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._throttling = Throttling(
+            volume=self.volume,
+            rules=self.rules,
+            probes=self.call.world.ledger.probes,
+            now_s=self.call.now_s,
+            note=self._note,
+            say=self._say,
+            left=self._left,
+        )
+
+    def before(self, state: VolumeState) -> tuple[ChangedOption, ...]:
+        """What is to be known before anything is begun."""
+        return self._throttling.before(state)
+
+    async def follow(self, record: DrainRecord | AdditionRecord) -> None:
+        """Set what holds now, where this process has not done so yet. Raises ToolFailed."""
+        self._record = record
+        await self._throttling.follow(self._noted(record))
+
+    async def restore(self, record: DrainRecord | AdditionRecord) -> str:
+        """Put back what this operation has changed and nobody else since; what was done, in words. May be called again. Raises
+        ToolFailed.
+        """
+        # What was written down since the record was read, too.
+        noted = self._noted(record)
+        if not noted:
+            return ""
+        names = await self._throttling.restore(noted)
+        self.note(record.id, ())
+        return f"put back: {', '.join(names)}" if names else ""
+
+    def _noted(self, record: DrainRecord | AdditionRecord) -> Sequence[ChangedOption]:
+        return self.read(record.id).notes.options or ()
+
+    def _note(self, option: ChangedOption) -> None:
+        if self._record is not None:
+            self.note(self._record.id, (option,))
+
+    def _say(self, words: str) -> None:
+        if self._record is not None:
+            kind = "drain" if isinstance(self._record, DrainRecord) else "addition"
+            subject = f"{kind} of {self._record.shown_bricks}"
+            self.call.say(EventKind.THROTTLE_SET, Severity.INFO, subject, words)
+
+    def _left(self, state: VolumeState) -> Sequence[ChangedOption]:
+        """Options that other operations have changed and not put back."""
+        ledger, own = self.call.world.ledger, None if self._record is None else self._record.id
+        drains = [one.notes.options for one in left_changed(ledger, state) if one.id != own]
+        added = [one for one in ledger.additions.all() if one.volume_id == state.volume_id and one.id != own]
+        return [option for options in (*drains, *(one.notes.options for one in added)) for option in options or ()]
+
+
+def left_changed(ledger: "Ledger", state: VolumeState) -> tuple[DrainRecord, ...]:
+    """Drains that came to rest, and were killed before the options were put back. What somebody has set since it was put
+    back is his.
+    """
+    drains = ledger.drains
+    return tuple(
+        record
+        for record in drains.all()
+        if record.volume_id == state.volume_id
+        and record.state in OUT_STATES | {DrainState.STOPPED}
+        and options_to_restore(record, state)
+        and not any(
+            step.step is DrainStep.RESTORE and step.result is StepResult.DONE for step in drains.steps(record.id)
+        )
+    )
+
+
 # ---
 # What was put on bricks past Gluster: what the newest scan of the bricks found, and what is left of it now.
 
@@ -322,19 +406,6 @@ _ADDING_BEGINS = frozenset({AdditionState.PLANNED, AdditionState.PREPARING, Addi
 """Neither the volume nor the target was changed yet."""
 
 
-class AttemptStep(Protocol):
-    """A step of an attempt, as the ledger has it."""
-
-    @property
-    def id(self) -> int: ...
-    @property
-    def step(self) -> StrEnum: ...
-    @property
-    def result(self) -> StepResult | None: ...
-    @property
-    def message(self) -> str: ...
-
-
 class Ended(Protocol):
     """How a call ended."""
 
@@ -358,7 +429,7 @@ class AttemptFailure:
 
 
 def drain_failure(
-    record: DrainRecord, steps: Sequence[AttemptStep], ended: Ended | None, *, back: bool = False
+    record: DrainRecord, steps: Sequence[StepRecord[Any]], ended: Ended | None, *, back: bool = False
 ) -> AttemptFailure | None:
     """What is to be told of a drain, given how a call ended (None: it begins, or ended by an exception). `steps` are all of the
     attempt, oldest first; `back`: it was to be taken back. Where guards speak against a beginning, nothing has failed, and neither
@@ -372,7 +443,7 @@ def drain_failure(
 
 
 def addition_failure(
-    record: AdditionRecord, steps: Sequence[AttemptStep], ended: Ended | None, *, back: bool = False
+    record: AdditionRecord, steps: Sequence[StepRecord[Any]], ended: Ended | None, *, back: bool = False
 ) -> AttemptFailure | None:
     """The same of an addition. A disk that is to be exchanged by hand now is waited for, and has not failed."""
     if record.state in _ADDING_BEGINS:
@@ -382,7 +453,7 @@ def addition_failure(
     return _failure(steps, record.failure if record.state is AdditionState.FAILED else None, ended)
 
 
-def _failure(steps: Sequence[AttemptStep], failure: str | None, ended: Ended | None) -> AttemptFailure | None:
+def _failure(steps: Sequence[StepRecord[Any]], failure: str | None, ended: Ended | None) -> AttemptFailure | None:
     """`failure` None: the attempt was not given up. The step that gives up has one name in drains and in additions."""
     given_up = [step.id for step in steps if step.step == DrainStep.GIVE_UP.value]
     if failure is not None and given_up:

@@ -1,14 +1,16 @@
 """The cutover of one user tree: states, steps, records, looks at the world. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 
 from migrator.core.entry import EntryType, UserTree
-from migrator.core.errors import ExitCode
+from migrator.core.errors import ExitCode, LedgerCorrupt
 from migrator.fs.model import Mount, Side
 from migrator.hooks.model import FileLook
+from migrator.operations import model as operations
+from migrator.operations.model import Act, Kind, Operation
 from migrator.transfer.model import RunRequest
 
 # ---
@@ -133,14 +135,6 @@ class CutoverStep(StrEnum):
     """Frees the source."""
 
 
-class StepResult(StrEnum):
-    """How a step ended; `interrupted`: nobody saw its end."""
-
-    DONE = "done"
-    FAILED = "failed"
-    INTERRUPTED = "interrupted"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetChanges:
     """What a user made, changed and removed on the target since the switch: what a rollback carries back."""
@@ -197,26 +191,20 @@ NO_CUTOVER_NOTES = CutoverNotes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CutoverRecord:
-    """One attempt to cut one tree over; `attempt` counts from 1 for each tree. `token` is random: the number `id` may be given
-    again, by a ledger that was brought back from an older backup.
+class CutoverRecord(Operation[CutoverState, CutoverNotes]):
+    """One attempt to cut one tree over. `token` is random: the number `id` may be given again, by a ledger that was brought back
+    from an older backup.
 
-    `times` says when each state was entered, the last time. `frozen_at_s` is when freezing began, `thawed_at_s` when the
-    user was thawed, on either side: the freeze as users see it, and never that of a rollback. `failure` is the reason of
-    the last failure; before the switch it makes the cutover revert.
+    `frozen_at_s` is when freezing began, `thawed_at_s` when the user was thawed, on either side: the freeze as users see it, and
+    never that of a rollback. A failure before the switch makes the cutover revert.
     """
 
-    id: int
     plan: str
     batch: int
     tree: UserTree
-    attempt: int
-    state: CutoverState
-    times: Mapping[CutoverState, float]
     predicted_freeze_s: float | None
     frozen_at_s: float | None = None
     thawed_at_s: float | None = None
-    failure: str = ""
     notes: CutoverNotes = NO_CUTOVER_NOTES
     token: str = ""
 
@@ -233,27 +221,61 @@ class CutoverRecord:
         return max(self.thawed_at_s - self.frozen_at_s, 0.0)
 
     @property
-    def since_s(self) -> float:
-        """When it came to its state."""
-        return self.times[self.state]
-
-    @property
     def under_way(self) -> bool:
         """Whether its user may be frozen."""
         return self.state in UNDER_WAY_STATES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutoverStepRecord:
-    """One step of an attempt: when it was intended, how it ended, and what is to be said of it."""
+_TOPS = {_S.FREEZING: "frozen_top", _S.ROLLBACK_FREEZING: "frozen_target_top"}
+"""What has to be known before a freeze, so that it can be thawed. It counts with the state's change to that intent alone."""
 
-    id: int
-    cutover_id: int
-    step: CutoverStep
-    intended_at_s: float
-    ended_at_s: float | None
-    result: StepResult | None
-    message: str
+
+def _entered(before: CutoverRecord, after: CutoverRecord) -> CutoverRecord:
+    """A user is frozen and thawed once. How the top was before is known from before the freeze alone."""
+    notes, entered = after.notes, after.state is not before.state
+    for state, name in _TOPS.items():
+        if not (entered and after.state is state):
+            notes = replace(notes, **{name: getattr(before.notes, name)})
+    frozen_at_s, thawed_at_s = before.frozen_at_s, before.thawed_at_s
+    if entered and after.state is _S.FREEZING:
+        frozen_at_s = after.since_s
+    if entered and after.state in (_S.THAWED, _S.REVERTED) and frozen_at_s is not None and thawed_at_s is None:
+        thawed_at_s = after.since_s
+    return replace(after, notes=notes, frozen_at_s=frozen_at_s, thawed_at_s=thawed_at_s)
+
+
+def _intended(
+    before: CutoverRecord, after: CutoverRecord, act: Act[CutoverStep, CutoverState], notes: CutoverNotes | None
+) -> CutoverRecord:
+    entered = after.state is not before.state
+    top = _TOPS.get(act.intent)
+    if entered and top is not None and (notes is None or getattr(notes, top) is None):
+        raise LedgerCorrupt(
+            f"cutover {before.id} cannot be {act.intent.value}: how to thaw the user is not written down",
+            hint="this is an error in migrator: report it; nothing was frozen",
+        )
+    if entered and act.intent is _S.ROLLBACK_FREEZING and not act.reason:
+        after = replace(after, failure="")
+    return _entered(before, after)
+
+
+def _finished(before: CutoverRecord, after: CutoverRecord) -> CutoverRecord:
+    known = before.notes
+    notes = replace(after.notes, frozen_top=known.frozen_top, frozen_target_top=known.frozen_target_top)
+    return _entered(before, replace(after, notes=notes))
+
+
+CUTOVERS: Kind[CutoverRecord, CutoverState, CutoverStep, CutoverNotes] = Kind(
+    name="cutover",
+    record=CutoverRecord,
+    states=CutoverState,
+    steps=CutoverStep,
+    transitions=CUTOVER_TRANSITIONS,
+    under_way=UNDER_WAY_STATES,
+    keeps_failure=frozenset({CutoverStep.REVERT, CutoverStep.ROLLBACK_REVERT, CutoverStep.RETAIN}),
+    intended=_intended,
+    finished=_finished,
+)
 
 
 # ---
@@ -357,39 +379,13 @@ class Seen:
     top_differences: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutoverAct:
-    """Write `intent`, carry the step out, write `result`. `seen_done`: the world shows it done already, only hooks may be
-    owed. `reason` says why the user is thawed where he was; it is empty on the way forward.
-    """
+class CutoverAct(operations.Act[CutoverStep, CutoverState]):
+    """A step of a cutover."""
 
-    step: CutoverStep
-    intent: CutoverState
-    result: CutoverState
-    seen_done: bool = False
-    reason: str = ""
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Halt:
-    """Nothing is touched: the world is not what the record explains (`look_again`: a look failed), or may not be changed
-    in the way that was asked. `words` say what was found, `hint` what people do about it.
-    """
-
-    words: str
-    hint: str
-    look_again: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
-    """There is nothing left to do."""
-
-    state: CutoverState
-    words: str
-
-
-Step = CutoverAct | Halt | Finished
+Step = CutoverAct | operations.Halt | operations.Finished
 
 
 # ---

@@ -21,10 +21,8 @@ from migrator.cutover.model import (
     CutoverRecord,
     CutoverState,
     CutoverStep,
-    Finished,
     FreezeWay,
     FrozenTop,
-    Halt,
     LinkSeen,
     OpenFile,
     OpenKind,
@@ -43,6 +41,7 @@ from migrator.fs.model import LOCAL_FILESYSTEMS, TargetCapabilities
 from migrator.fs.rules import CLOSED_MODE, kept_xattrs, opened_mode
 from migrator.gluster.model import VolumeState
 from migrator.hooks.model import Hook, HookEvent, HookStep
+from migrator.operations.model import Finished, Halt
 
 # ---
 # The two ways of a cutover, there and back, and how far a state has come on its way. Pure.

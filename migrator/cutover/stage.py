@@ -24,7 +24,6 @@ from migrator.cutover.model import (
     CutoverStep,
     CutoverSummary,
     Ending,
-    Halt,
     TargetTop,
     TreeOutcome,
 )
@@ -47,6 +46,7 @@ from migrator.hooks.stage import CutoverPlace, Hooks, find_hooks
 from migrator.ledger.call import heartbeat
 from migrator.ledger.locks import Locks
 from migrator.ledger.model import SiteRecord
+from migrator.operations.model import Halt
 from migrator.plan.model import Plan
 from migrator.plan.rules_forecast import choose_cost
 from migrator.site.rules_guards import capacity_problems, health_problems
@@ -294,12 +294,12 @@ async def call_owed(machine: TreeMachine, record: CutoverRecord) -> None:
     """Call the `post` hooks of every step of an attempt whose calls have not come to their end. Nobody is frozen by it any
     more, so they may take their time. May be called again; mostly there is nothing to do.
     """
-    hooking = machine.cutting.hooking
+    hooking, records = machine.hooking(), machine.cutting.ledger.hooks
     for place, step, done in _steps(record):
-        if hooking.owes(place):
+        if hooking is not None and records.open_since(place.step, place.hooked.key) is not None:
             act = CutoverAct(step=step, intent=record.state, result=record.state)
             facts = machine.facts(place, HookEvent.POST, record, act)
-            await hooking.catch_up_step(place, facts if done else replace(facts, state=HookState.FAILED))
+            await hooking.catch_up(place.hooked, facts if done else replace(facts, state=HookState.FAILED))
 
 
 def _steps(record: CutoverRecord) -> Iterator[tuple[CutoverPlace, CutoverStep, bool]]:
@@ -338,7 +338,7 @@ class Beginning:
         comparison = TreeComparison.of(cutting)
         if record is not None and own and (record.under_way or record.state is CutoverState.THAWED):
             cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record, f"goes on: {state_words(record.state)}")
-            return await comparison.after(machine, await machine.bring(record), record)
+            return await comparison.after(machine, await machine.drive(record), record)
         if record is not None:
             await call_owed(machine, record)
         if record is not None and record.state in SETTLED_STATES:
@@ -361,7 +361,7 @@ class Beginning:
         message = f"{tree.user} is moved to the target; of the freeze {predicted}"
         cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record, message)
         comparison.keep(record)
-        return await comparison.after(machine, await machine.bring(record), record)
+        return await comparison.after(machine, await machine.drive(record), record)
 
     async def roll_back(self, machine: TreeMachine, tree: UserTree, batch: int) -> TreeOutcome:
         """Move a user back, from wherever he is."""
@@ -376,7 +376,7 @@ class Beginning:
             cutting.say(EventKind.GUARD_REFUSED, Severity.ERROR, record, problem)
             return _not_back(record, problem, _ASK_AGAIN if unseen else _BRING_OVER)
         cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record, f"{tree.user} is moved back to the source")
-        return await machine.bring(record)
+        return await machine.drive(record)
 
     async def preview(self, tree: UserTree, batch: int) -> TreeOutcome:
         """What the guards say of moving a user: refused where there are `problems`. Changes nothing."""
@@ -532,7 +532,7 @@ class CutoverCall:
         outcomes: list[TreeOutcome] = []
         for batch, trees in self.request.trees.items():
             for tree in trees:
-                machine = TreeMachine.of(cutting, looker, back=self.back)
+                machine = TreeMachine(cutting=cutting, looker=looker, back=self.back)
                 begin = beginning.roll_back if self.back else beginning.cut_over
                 outcomes.append(await begin(machine, tree, batch))
                 if machine.interrupted:

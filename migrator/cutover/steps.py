@@ -6,12 +6,14 @@ import threading
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from migrator.catalog.ports import Manifests
+from migrator.core.clock import Clock
 from migrator.core.entry import Entry, UserTree
-from migrator.core.errors import Interrupted, LedgerCorrupt, MigratorError, Refused
+from migrator.core.errors import LedgerCorrupt, MigratorError, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, show
 from migrator.core.states import PassKind, PassState
@@ -20,17 +22,14 @@ from migrator.cutover.model import (
     NO_CUTOVER_NOTES,
     SETTLED_STATES,
     BackupSeen,
-    CutoverAct,
     CutoverNotes,
     CutoverRecord,
     CutoverRequest,
     CutoverState,
     CutoverStep,
     Ending,
-    Finished,
     FreezeWay,
     FrozenTop,
-    Halt,
     LinkPlace,
     LinkSeen,
     PassSeen,
@@ -80,8 +79,11 @@ from migrator.delta.moving import only_not_renamed
 from migrator.fs.model import Side, TargetCapabilities
 from migrator.fs.ports import FileSystem, TargetTrees
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
-from migrator.hooks.stage import CutoverPlace, HookRefused, Hooks, HookSkipped
+from migrator.hooks.stage import CutoverPlace, HookRefused, Hooks, HookSkipped, StepHooks
 from migrator.ledger.model import PassRecord, SiteRecord
+from migrator.operations import model as operations
+from migrator.operations.engine import INTERRUPTED, Around, Done, Engine, Events
+from migrator.operations.model import Finished, Halt
 from migrator.plan.model import Batch, Plan, TreeUsage
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
@@ -97,6 +99,7 @@ from migrator.verify.model import DigestPolicy, VerificationRecord
 if TYPE_CHECKING:
     from migrator.ledger.cutovers import SpeedUpRecords
     from migrator.ledger.ledger import Ledger
+    from migrator.ledger.operations import CutoverRecords
 
 # ---
 # What a cutover touches, and the call that it is part of.
@@ -557,38 +560,221 @@ def _listed(changes: tuple[SourceChange, ...]) -> str:
 
 
 # ---
-# Carrying out the steps of a cutover. Every step may be carried out again: it does what is missing.
+# The cutover and the rollback of one tree, as the engine drives them: hooks, and what each step does. Every step may be carried out
+# again: it does what is missing.
 
+
+_HOOKED = {
+    CutoverStep.FREEZE: HookStep.FREEZE,
+    CutoverStep.SWITCH: HookStep.SWITCH,
+    CutoverStep.THAW: HookStep.THAW,
+    CutoverStep.REVERT: HookStep.THAW,
+    CutoverStep.ROLLBACK_FREEZE: HookStep.FREEZE,
+    CutoverStep.SWITCH_BACK: HookStep.SWITCH,
+    CutoverStep.ROLLBACK_THAW: HookStep.THAW,
+    CutoverStep.ROLLBACK_REVERT: HookStep.THAW,
+}
+"""Around which steps hooks are called; the final pass has those of passes."""
+
+_BACK = frozenset(
+    {
+        CutoverStep.ROLLBACK_FREEZE,
+        CutoverStep.SWITCH_BACK,
+        CutoverStep.ROLLBACK_THAW,
+        CutoverStep.ROLLBACK_REVERT,
+    }
+)
+_STAYS = frozenset({CutoverStep.REVERT, CutoverStep.ROLLBACK_REVERT})
+"""Thaws of a user who stays where he was."""
+
+_BEFORE_SWITCH = {CutoverState.SWITCHING: LinkSeen.SOURCE, CutoverState.SWITCHING_BACK: LinkSeen.TARGET}
+"""Where the path leads that a hook has refused to switch."""
 
 _MOST_PASSES = 3
 """In one freeze."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """What a step left: what is to be added to the record, and a sentence about it."""
-
-    notes: CutoverNotes = NO_CUTOVER_NOTES
-    words: str = ""
+_EVENTS = Events(
+    step=EventKind.CUTOVER_STEP,
+    failed=EventKind.CUTOVER_FAILED,
+    finished=EventKind.CUTOVER_FINISHED,
+    halted=EventKind.CUTOVER_HALTED,
+)
+_Act = operations.Act[CutoverStep, CutoverState]
+_Done = Done[CutoverState, CutoverNotes]
 
 
 class StepFailed(MigratorError):
     """A step came to no good end."""
 
 
-Deed = Callable[[CutoverRecord], Awaitable[Done]]
+@dataclass(slots=True, kw_only=True)
+class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, CutoverNotes, TreeOutcome]):
+    """Brings one tree to where the command wants it: cut over, or (`back`) rolled back.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Actor:
-    """Carries out single steps at one tree. All raise MigratorError or OSError."""
+    Being cancelled counts as a failure of the step under way: before the switch the user is thawed where he was, after it
+    he is brought on.
+    """
 
     cutting: Cutting
     looker: Looker
+    back: bool = False
+    shielded: bool = True
+    _turned: bool = False
+    _not_switched: bool = False
 
     @property
-    def deeds(self) -> Mapping[CutoverStep, Deed]:
-        """What each step does."""
+    def events(self) -> Events:
+        return _EVENTS
+
+    @property
+    def records(self) -> "CutoverRecords":
+        return self.cutting.ledger.cutovers
+
+    @property
+    def clock(self) -> Clock:
+        return self.cutting.run.clock
+
+    @property
+    def poll_s(self) -> float:
+        return 0.0
+
+    @property
+    def acts(self) -> Mapping[CutoverStep, Callable[[_Act, CutoverRecord], Awaitable[_Done]]]:
+        return dict.fromkeys(self._deeds(), self._make)
+
+    def say(self, kind: EventKind, severity: Severity, record: CutoverRecord, message: str) -> None:
+        self.cutting.say(kind, severity, record, message)
+
+    def announce(self, record: CutoverRecord, act: _Act) -> None:
+        self.say(EventKind.CUTOVER_REVERTING, Severity.WARNING, record, f"given up: {act.reason}")
+
+    def hooking(self) -> StepHooks | None:
+        return self.cutting.hooking.steps()
+
+    async def snapshot(self, record: CutoverRecord) -> Seen:
+        return await self.looker.see(record)
+
+    def looks_again(self, record: CutoverRecord, step: Halt, seen: Seen, *, looks: int, waited_s: float) -> bool:
+        """A frozen user does not wait for another snapshot."""
+        del record, step, seen, looks, waited_s
+        return False
+
+    def next_step(self, record: CutoverRecord, seen: Seen) -> Step:
+        # Once it has turned, a rollback that had to be given up does not begin again.
+        self._turned = self._turned or turned_back(record.state)
+        if self._not_switched and seen.link is LinkSeen.UNTOLD:
+            seen = replace(seen, link=_BEFORE_SWITCH.get(record.state, seen.link))
+        return begin_rollback(record, seen) if self.back and not self._turned else next_step(record, seen)
+
+    def failing(self, record: CutoverRecord, act: _Act, error: Exception, *, resumed: bool) -> None:
+        """Nothing is raised: a user who may be frozen is brought on or back."""
+        del record
+        # What a hook says that was called before, by a call that was killed, tells nothing of what that one did.
+        if not resumed and isinstance(error, HookRefused | HookSkipped):
+            self._not_switched = self._not_switched or _HOOKED.get(act.step) is HookStep.SWITCH
+
+    async def around(self, act: _Act, record: CutoverRecord) -> Around | None:
+        hooked = _HOOKED.get(act.step)
+        if hooked is None:
+            return None
+        place = CutoverPlace(step=hooked, record=record, back=act.step in _BACK)
+        if act.seen_done and self.interrupted:
+            # The operator has waited for hooks long enough: the user comes first.
+            message = f"hooks that are still owed after {place.hooked.words} were not called: {INTERRUPTED}; the next call does"
+            self.say(EventKind.HOOK_FAILED, Severity.WARNING, record, message)
+            return None
+
+        async def facts(event: HookEvent) -> HookFacts:
+            return self.facts(place, event, record, act)
+
+        return Around(
+            step=place.hooked,
+            before=partial(facts, HookEvent.PRE),
+            after=partial(facts, HookEvent.POST),
+            stoppable=hooked is not HookStep.THAW,
+        )
+
+    def facts(self, place: CutoverPlace, event: HookEvent, record: CutoverRecord, act: _Act) -> HookFacts:
+        """What hooks on one side of a step are told. A rollback goes from the target to the source."""
+        cutting = self.cutting
+        usage = cutting.usage(record.tree.path)
+        old, new = cutting.paths(record.tree.path)
+        link, place_of_links = record.notes.link, cutting.world.place
+        if link is None and place_of_links is not None and not user_problem(record.tree.user):
+            link = link_path(place_of_links.link, record.tree.user)  # before it is in the ledger
+        stays, thaws = act.step in _STAYS, place.step is HookStep.THAW
+        # What was predicted and measured is of the way there.
+        frozen_s = None if place.back else record.freeze_s
+        if frozen_s is None and thaws and record.frozen_at_s is not None and not place.back:
+            frozen_s = max(cutting.now_s() - record.frozen_at_s, 0.0)
+        return HookFacts(
+            run_id=cutting.invocation.run_id,
+            plan=record.plan,
+            batch=record.batch,
+            trees=(record.tree,),
+            user=record.tree.user,
+            link=link if cutting.world.links is not None else None,
+            old_path=new if place.back else old,
+            new_path=old if place.back else new,
+            back=place.back,
+            freeze_s=None if place.back else record.predicted_freeze_s,
+            frozen_s=frozen_s,
+            moved=not stays if thaws else None,
+            reason=record.failure if stays else None,
+            files=usage.files if usage else 0,
+            size_bytes=usage.size_bytes if usage else 0,
+            state=HookState.DONE if event is HookEvent.POST else "",
+            started_at_s=record.since_s,
+        )
+
+    async def finished(self, record: CutoverRecord, step: Finished) -> TreeOutcome:
+        good = {CutoverState.ROLLED_BACK, CutoverState.REVERTED} if self.back else SETTLED_STATES
+        # A rollback that was given up leaves the user on the target: to `cutover` he is there all the same.
+        moved = record.state in good
+        words = step.words
+        if self.back and not moved:
+            words += f": {record.failure or 'no reason was recorded'}"
+        if record.freeze_s is not None and not self.back:
+            words += f". {freeze_words(record)}"
+        kind = EventKind.CUTOVER_FINISHED if moved else EventKind.CUTOVER_GIVEN_UP
+        self.say(kind, Severity.INFO if moved else Severity.WARNING, record, words)
+        return TreeOutcome(
+            tree=record.tree,
+            batch=record.batch,
+            ending=Ending.MOVED if moved else Ending.GIVEN_UP,
+            cutover=cutover_facts(record),
+            words=words,
+            hint="" if moved else "put that right, then run the same command again",
+            predicted_freeze_s=record.predicted_freeze_s,
+        )
+
+    async def halted(self, record: CutoverRecord, step: Halt) -> TreeOutcome:
+        words = f"{record.tree.user} is left as he is ({state_words(record.state)}): {step.words}"
+        self.say(EventKind.CUTOVER_HALTED, Severity.ERROR, record, words)
+        return TreeOutcome(
+            tree=record.tree,
+            batch=record.batch,
+            ending=Ending.HALTED,
+            cutover=cutover_facts(record),
+            words=words,
+            hint=step.hint,
+        )
+
+    def stuck(self, record: CutoverRecord, _: Seen) -> TreeOutcome:
+        words = f"{record.tree.user} is {state_words(record.state)}: {record.failure}"
+        self.say(EventKind.CUTOVER_HALTED, Severity.ERROR, record, words)
+        return TreeOutcome(
+            tree=record.tree,
+            batch=record.batch,
+            ending=Ending.STUCK,
+            cutover=cutover_facts(record),
+            words=words,
+            hint="put that right, then run the same command again: it goes on from there",
+        )
+
+    # Steps.
+
+    def _deeds(self) -> Mapping[CutoverStep, Callable[[CutoverRecord], Awaitable[_Done]]]:
         return {
             CutoverStep.FREEZE: self._freeze,
             CutoverStep.FINAL_PASS: self._final_pass,
@@ -605,7 +791,10 @@ class Actor:
             CutoverStep.ROLLBACK_REVERT: self._rollback_revert,
         }
 
-    async def notes_before(self, act: CutoverAct, record: CutoverRecord) -> CutoverNotes:
+    async def _make(self, act: _Act, record: CutoverRecord) -> _Done:
+        return await (self._done_before(act.step, record) if act.seen_done else self._deeds()[act.step](record))
+
+    async def prepare(self, record: CutoverRecord, act: _Act, __: Seen) -> CutoverNotes:
         """What has to be written down before a step begins: how to thaw whom it freezes, what is verified, what is switched,
         and what of the ledger is older. A top is read before its freeze has begun, and never afterwards: then it may be the
         frozen one. Raises Refused where a mount is not the expected one and the path would be switched.
@@ -637,7 +826,7 @@ class Actor:
             return CutoverNotes(link=found.path, link_before=found.text, link_after=new)
         return NO_CUTOVER_NOTES
 
-    async def _notes_before_verify(self, act: CutoverAct, record: CutoverRecord) -> CutoverNotes:
+    async def _notes_before_verify(self, act: _Act, record: CutoverRecord) -> CutoverNotes:
         back = self.cutting.world.back
         if act.step is CutoverStep.VERIFY:
             # A call that was killed may have left a pass, and no word of it in the record.
@@ -665,7 +854,7 @@ class Actor:
                 hint="see `migrator doctor`, then run the same command again",
             )
 
-    async def done_before(self, step: CutoverStep, record: CutoverRecord) -> Done:
+    async def _done_before(self, step: CutoverStep, record: CutoverRecord) -> _Done:
         """What a step has left that was done by a call which did not come to write it down. That may have been killed between
         the top and the archives.
         """
@@ -677,13 +866,13 @@ class Actor:
         found = self.looker.verification(record) if step is CutoverStep.VERIFY else None
         return Done(words=words) if found is None else Done(notes=_verified_notes(found), words=words)
 
-    async def _freeze(self, record: CutoverRecord) -> Done:
+    async def _freeze(self, record: CutoverRecord) -> _Done:
         top = _noted(record.notes.frozen_top)
         await self.cutting.blocking(lambda: self.cutting.world.freezer.freeze(record.tree.path, top))
         await self._settle(self.cutting.run.source)
         return Done(words="its top is closed on the source")
 
-    async def _final_pass(self, record: CutoverRecord) -> Done:
+    async def _final_pass(self, record: CutoverRecord) -> _Done:
         """Again where paths could not be renamed on the target, because they were not there as before (a rollback has renamed
         them already): the next pass sends them. What changed meanwhile is another matter, and stops the switch.
         """
@@ -721,21 +910,21 @@ class Actor:
             raise LedgerCorrupt("the ledger has lost the final pass", hint="run the same command again")
         return summary, made.id
 
-    async def _verify(self, record: CutoverRecord) -> Done:
+    async def _verify(self, record: CutoverRecord) -> _Done:
         found = await self.cutting.world.verify(self.cutting.plan, record.batch, record.tree.path)
         return Done(notes=_verified_notes(found), words=_verified_words(found))
 
-    async def _switch(self, record: CutoverRecord) -> Done:
+    async def _switch(self, record: CutoverRecord) -> _Done:
         source, target = self.cutting.paths(record.tree.path)
         return await self._exchange(record, source, target, "target")
 
-    async def _switch_back(self, record: CutoverRecord) -> Done:
+    async def _switch_back(self, record: CutoverRecord) -> _Done:
         cutting = self.cutting
         await note_equal(cutting.run, cutting.world.deltas, cutting.plan, cutting.batch_of(record))
         source, target = cutting.paths(record.tree.path)
         return await self._exchange(record, target, source, "source")
 
-    async def _exchange(self, record: CutoverRecord, old: bytes, new: bytes, side: str) -> Done:
+    async def _exchange(self, record: CutoverRecord, old: bytes, new: bytes, side: str) -> _Done:
         world, user = self.cutting.world, record.tree.user
         await asyncio.to_thread(world.backup, f"before-{record.own_name}-to-the-{side}")
         if world.links is None:
@@ -746,7 +935,7 @@ class Actor:
         await self.cutting.blocking(lambda: links.switch(user, expected_old=old, new=new))
         return Done(words=f"the path leads to the {side}: {show(new)}")
 
-    async def _thaw(self, record: CutoverRecord) -> Done:
+    async def _thaw(self, record: CutoverRecord) -> _Done:
         source = await self._present(record, on_source=True)
         like = top_before(source, _noted(record.notes.frozen_top))
         trees, tree = self.cutting.world.trees, record.tree.path
@@ -754,24 +943,24 @@ class Actor:
         await self.cutting.blocking(self._archives(record).hand_over)
         return Done(words=f"{record.tree.user} works on the target")
 
-    async def _retain(self, record: CutoverRecord) -> Done:  # noqa: ARG002 - every step is told the record
+    async def _retain(self, record: CutoverRecord) -> _Done:  # noqa: ARG002 - every step is told the record
         return Done(words="the source is kept as it was when it was frozen")
 
-    async def _revert(self, record: CutoverRecord) -> Done:
+    async def _revert(self, record: CutoverRecord) -> _Done:
         noted = record.notes.frozen_top
         if noted is not None:
             top = _noted(noted)
             await self.cutting.blocking(lambda: self.cutting.world.freezer.thaw(record.tree.path, top))
         return Done(words=f"{record.tree.user} works on the source, as before")
 
-    async def _rollback_freeze(self, record: CutoverRecord) -> Done:
+    async def _rollback_freeze(self, record: CutoverRecord) -> _Done:
         trees, tree = self.cutting.world.trees, record.tree.path
         await self.cutting.blocking(lambda: trees.close_tree(tree))
         await self.cutting.blocking(self._archives(record).take_back)
         await self._settle(self.cutting.run.target)
         return Done(words="its top is closed on the target")
 
-    async def _carry_back(self, record: CutoverRecord) -> Done:
+    async def _carry_back(self, record: CutoverRecord) -> _Done:
         carried = await self.cutting.world.back.carry(record)
         changes = carried.changes
         return Done(
@@ -780,11 +969,11 @@ class Actor:
             f"{several(changes.gone, 'path')} taken away",
         )
 
-    async def _rollback_verify(self, record: CutoverRecord) -> Done:
+    async def _rollback_verify(self, record: CutoverRecord) -> _Done:
         proof = await self.cutting.world.back.verify(record)
         return Done(words="all equal" if proof.whole and not proof.differences else "; ".join(proof.reasons))
 
-    async def _rollback_thaw(self, record: CutoverRecord) -> Done:
+    async def _rollback_thaw(self, record: CutoverRecord) -> _Done:
         world, tree = self.cutting.world, record.tree.path
         before, there = _noted(record.notes.frozen_top), _noted(record.notes.frozen_target_top)
 
@@ -794,7 +983,7 @@ class Actor:
         await self.cutting.blocking(thaw)
         return Done(words=f"{record.tree.user} works on the source again")
 
-    async def _rollback_revert(self, record: CutoverRecord) -> Done:
+    async def _rollback_revert(self, record: CutoverRecord) -> _Done:
         target = await self._present(record, on_source=False)
         like = as_before(target, _noted(record.notes.frozen_target_top))
         trees, tree = self.cutting.world.trees, record.tree.path
@@ -854,257 +1043,6 @@ def _verified_words(found: VerificationRecord) -> str:
     return f"{several(found.paths, 'path')} compared; " + (
         several(differences, "difference") if differences else "all equal"
     )
-
-
-# ---
-# Bringing one tree through its steps: look, decide, write the intent, act, write the result, look again.
-
-
-_HOOKED = {
-    CutoverStep.FREEZE: HookStep.FREEZE,
-    CutoverStep.SWITCH: HookStep.SWITCH,
-    CutoverStep.THAW: HookStep.THAW,
-    CutoverStep.REVERT: HookStep.THAW,
-    CutoverStep.ROLLBACK_FREEZE: HookStep.FREEZE,
-    CutoverStep.SWITCH_BACK: HookStep.SWITCH,
-    CutoverStep.ROLLBACK_THAW: HookStep.THAW,
-    CutoverStep.ROLLBACK_REVERT: HookStep.THAW,
-}
-"""Around which steps hooks are called; the final pass has those of passes."""
-
-_BACK = frozenset(
-    {
-        CutoverStep.ROLLBACK_FREEZE,
-        CutoverStep.SWITCH_BACK,
-        CutoverStep.ROLLBACK_THAW,
-        CutoverStep.ROLLBACK_REVERT,
-    }
-)
-_STAYS = frozenset({CutoverStep.REVERT, CutoverStep.ROLLBACK_REVERT})
-"""Thaws of a user who stays where he was."""
-
-_BEFORE_SWITCH = {CutoverState.SWITCHING: LinkSeen.SOURCE, CutoverState.SWITCHING_BACK: LinkSeen.TARGET}
-"""Where the path leads that a hook has refused to switch."""
-
-_INTERRUPTED = "it was interrupted"
-
-
-@dataclass(slots=True, kw_only=True)
-class TreeMachine:
-    """Brings one tree to where the command wants it: cut over, or (`back`) rolled back.
-
-    Being cancelled counts as a failure of the step under way: before the switch the user is thawed where he was, after it
-    he is brought on. `interrupted` says so afterwards.
-    """
-
-    cutting: Cutting
-    looker: Looker
-    actor: Actor
-    back: bool = False
-    interrupted: bool = False
-    _turned: bool = False
-    _not_switched: bool = False
-
-    @classmethod
-    def of(cls, cutting: Cutting, looker: Looker, *, back: bool) -> "TreeMachine":
-        """A machine for one tree."""
-        return cls(cutting=cutting, looker=looker, actor=Actor(cutting=cutting, looker=looker), back=back)
-
-    async def bring(self, record: CutoverRecord) -> TreeOutcome:
-        """From wherever the tree is. May be called again at any time."""
-        failed: tuple[CutoverStep, bool] | None = None
-        while True:
-            seen = await self._uncancelled(self.looker.see(record))
-            if seen is None:
-                continue
-            step = self._decide(record, seen)
-            if isinstance(step, Finished):
-                return self._finished(record, step)
-            if isinstance(step, Halt):
-                return self._halted(record, step)
-            # A step that is found to be done all the same is another one: only its hooks are owed.
-            if failed == (step.step, step.seen_done):
-                return self._stuck(record)
-            record, went_well = await self._act(record, step)
-            failed = None if went_well else (step.step, step.seen_done)
-
-    def _decide(self, record: CutoverRecord, seen: Seen) -> Step:
-        # Once it has turned, a rollback that had to be given up does not begin again.
-        self._turned = self._turned or turned_back(record.state)
-        if self._not_switched and seen.link is LinkSeen.UNTOLD:
-            seen = replace(seen, link=_BEFORE_SWITCH.get(record.state, seen.link))
-        return begin_rollback(record, seen) if self.back and not self._turned else next_step(record, seen)
-
-    async def _act(self, record: CutoverRecord, act: CutoverAct) -> tuple[CutoverRecord, bool]:
-        """The record afterwards, and whether the step came to its end."""
-        cutovers, cutting = self.cutting.ledger.cutovers, self.cutting
-        notes = await self._notes(record, act)
-        if isinstance(notes, str):
-            # Nothing was begun: the reason is kept with the step that could not be.
-            step_id = cutovers.intend(record.id, replace(act, intent=record.state), at_s=cutting.now_s())
-            return self._failed(record, step_id, act, notes), False
-        if act.reason:
-            cutting.say(EventKind.CUTOVER_REVERTING, Severity.WARNING, record, f"given up: {act.reason}")
-        step_id = cutovers.intend(record.id, act, at_s=cutting.now_s(), notes=notes)
-        begun_before, record = record.state is act.intent, cutovers.read(record.id)
-        try:
-            done = await self._carry_out(record, act)
-        except asyncio.CancelledError:
-            self.note_cancelled()
-            return self._failed(record, step_id, act, _INTERRUPTED), False
-        except (MigratorError, OSError, TimeoutError) as error:
-            # What is cancelled may say so in words of its own.
-            self.interrupted = self.interrupted or isinstance(error, Interrupted)
-            # What a hook says that was called before, by a call that was killed, tells nothing of what that one did.
-            if not begun_before and isinstance(error, HookRefused | HookSkipped):
-                self._not_switched = self._not_switched or _HOOKED.get(act.step) is HookStep.SWITCH
-            return self._failed(record, step_id, act, _machine_reason(error)), False
-        record = cutovers.finish(step_id, act.result, at_s=cutting.now_s(), notes=done.notes, message=done.words)
-        words = f"{act.step.value}: {done.words}" if done.words else act.step.value
-        cutting.say(EventKind.CUTOVER_STEP, Severity.INFO, record, words)
-        return record, True
-
-    async def _notes(self, record: CutoverRecord, act: CutoverAct) -> CutoverNotes | str:
-        try:
-            return await self.actor.notes_before(act, record)
-        except (MigratorError, OSError, TimeoutError) as error:
-            return _machine_reason(error)
-        except asyncio.CancelledError:
-            self.note_cancelled()
-            return _INTERRUPTED
-
-    async def _carry_out(self, record: CutoverRecord, act: CutoverAct) -> Done:
-        hooked = _HOOKED.get(act.step)
-        if hooked is None:
-            if act.seen_done:
-                return await self.actor.done_before(act.step, record)
-            return await self.actor.deeds[act.step](record)
-        place = CutoverPlace(step=hooked, record=record, back=act.step in _BACK)
-        if act.seen_done and self.interrupted:
-            # The operator has waited for hooks long enough: the user comes first.
-            message = f"hooks that are still owed after {place.hooked.words} were not called: {_INTERRUPTED}; the next call does"
-            self.cutting.say(EventKind.HOOK_FAILED, Severity.WARNING, record, message)
-            return await self.actor.done_before(act.step, record)
-        if act.seen_done:
-            facts = self.facts(place, HookEvent.POST, record, act)
-            await self.cutting.hooking.catch_up_step(place, facts)
-            return await self.actor.done_before(act.step, record)
-
-        async def after(_: HookFacts, done: Done) -> HookFacts:  # noqa: ARG001 - the hooks' signature
-            return self.facts(place, HookEvent.POST, record, act)
-
-        return await self.cutting.hooking.around_step(
-            place,
-            lambda: self.actor.deeds[act.step](record),
-            facts=self.facts(place, HookEvent.PRE, record, act),
-            after=after,
-            stoppable=hooked is not HookStep.THAW,
-        )
-
-    def facts(self, place: CutoverPlace, event: HookEvent, record: CutoverRecord, act: CutoverAct) -> HookFacts:
-        """What hooks on one side of a step are told. A rollback goes from the target to the source."""
-        cutting = self.cutting
-        usage = cutting.usage(record.tree.path)
-        old, new = cutting.paths(record.tree.path)
-        link, place_of_links = record.notes.link, cutting.world.place
-        if link is None and place_of_links is not None and not user_problem(record.tree.user):
-            link = link_path(place_of_links.link, record.tree.user)  # before it is in the ledger
-        stays, thaws = act.step in _STAYS, place.step is HookStep.THAW
-        # What was predicted and measured is of the way there.
-        frozen_s = None if place.back else record.freeze_s
-        if frozen_s is None and thaws and record.frozen_at_s is not None and not place.back:
-            frozen_s = max(cutting.now_s() - record.frozen_at_s, 0.0)
-        return HookFacts(
-            run_id=cutting.invocation.run_id,
-            plan=record.plan,
-            batch=record.batch,
-            trees=(record.tree,),
-            user=record.tree.user,
-            link=link if cutting.world.links is not None else None,
-            old_path=new if place.back else old,
-            new_path=old if place.back else new,
-            back=place.back,
-            freeze_s=None if place.back else record.predicted_freeze_s,
-            frozen_s=frozen_s,
-            moved=not stays if thaws else None,
-            reason=record.failure if stays else None,
-            files=usage.files if usage else 0,
-            size_bytes=usage.size_bytes if usage else 0,
-            state=HookState.DONE if event is HookEvent.POST else "",
-            started_at_s=record.since_s,
-        )
-
-    def _failed(self, record: CutoverRecord, step_id: int, act: CutoverAct, reason: str) -> CutoverRecord:
-        self.cutting.say(EventKind.CUTOVER_FAILED, Severity.ERROR, record, f"{act.step.value} failed: {reason}")
-        return self.cutting.ledger.cutovers.fail(step_id, reason, at_s=self.cutting.now_s())
-
-    async def _uncancelled(self, work: Awaitable[Seen]) -> Seen | None:
-        """A look; None where it was cut off by a cancellation, which is remembered."""
-        try:
-            return await work
-        except asyncio.CancelledError:
-            self.note_cancelled()
-            return None
-
-    def note_cancelled(self) -> None:
-        """A cancellation that arrives now is taken as done, and remembered."""
-        self.interrupted = True
-        task = asyncio.current_task()
-        if task is not None:
-            task.uncancel()
-
-    def _finished(self, record: CutoverRecord, step: Finished) -> TreeOutcome:
-        good = {CutoverState.ROLLED_BACK, CutoverState.REVERTED} if self.back else SETTLED_STATES
-        # A rollback that was given up leaves the user on the target: to `cutover` he is there all the same.
-        moved = record.state in good
-        words = step.words
-        if self.back and not moved:
-            words += f": {record.failure or 'no reason was recorded'}"
-        if record.freeze_s is not None and not self.back:
-            words += f". {freeze_words(record)}"
-        kind = EventKind.CUTOVER_FINISHED if moved else EventKind.CUTOVER_GIVEN_UP
-        self.cutting.say(kind, Severity.INFO if moved else Severity.WARNING, record, words)
-        return TreeOutcome(
-            tree=record.tree,
-            batch=record.batch,
-            ending=Ending.MOVED if moved else Ending.GIVEN_UP,
-            cutover=cutover_facts(record),
-            words=words,
-            hint="" if moved else "put that right, then run the same command again",
-            predicted_freeze_s=record.predicted_freeze_s,
-        )
-
-    def _halted(self, record: CutoverRecord, step: Halt) -> TreeOutcome:
-        words = f"{record.tree.user} is left as he is ({state_words(record.state)}): {step.words}"
-        self.cutting.say(EventKind.CUTOVER_HALTED, Severity.ERROR, record, words)
-        return TreeOutcome(
-            tree=record.tree,
-            batch=record.batch,
-            ending=Ending.HALTED,
-            cutover=cutover_facts(record),
-            words=words,
-            hint=step.hint,
-        )
-
-    def _stuck(self, record: CutoverRecord) -> TreeOutcome:
-        words = f"{record.tree.user} is {state_words(record.state)}: {record.failure}"
-        self.cutting.say(EventKind.CUTOVER_HALTED, Severity.ERROR, record, words)
-        return TreeOutcome(
-            tree=record.tree,
-            batch=record.batch,
-            ending=Ending.STUCK,
-            cutover=cutover_facts(record),
-            words=words,
-            hint="put that right, then run the same command again: it goes on from there",
-        )
-
-
-def _machine_reason(error: BaseException) -> str:
-    if isinstance(error, MigratorError):
-        return error.message
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    return "no answer"
 
 
 # ---

@@ -4,7 +4,6 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +13,6 @@ from sqlalchemy import Connection, Table, create_engine, event, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
-from migrator.bricks.drain.model import ChangedOption
 from migrator.core.entry import UserTree
 from migrator.core.errors import LedgerCorrupt, LockHeld, MigratorError
 from migrator.core.paths import percent_escape, percent_unescape
@@ -259,22 +257,3 @@ def expect_one(count: int, what: str) -> None:
     """Raise LedgerCorrupt where an update met no row, or several."""
     if count != 1:
         raise missing(what)
-
-
-# ---
-# Options of a volume that are changed for a while, as JSON in a column.
-
-
-def encode_options(options: Iterable[ChangedOption]) -> str:
-    """As text."""
-    return json.dumps([asdict(option) for option in options])
-
-
-def decode_options(text: str | None) -> tuple[ChangedOption, ...] | None:
-    """From the text; None where nothing was written down."""
-    if text is None:
-        return None
-    return tuple(
-        ChangedOption(name=option["name"], before=option["before"], given=tuple(option["given"]))
-        for option in json.loads(text)
-    )

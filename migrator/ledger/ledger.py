@@ -9,10 +9,9 @@ from sqlalchemy import Connection
 from migrator.core.errors import LedgerCorrupt, UsageError
 from migrator.ledger import tables
 from migrator.ledger.backups import backup
-from migrator.ledger.bricks import AdditionRecords, DrainRecords, RetirementRecords
 from migrator.ledger.calls import EventRecords, HookRecords, RunRecords, SiteRecords
 from migrator.ledger.chunks import AttemptTable, ChunkTable, TreeTable
-from migrator.ledger.cutovers import BackupRecords, CutoverRecords, SpeedUpRecords
+from migrator.ledger.cutovers import BackupRecords, SpeedUpRecords
 from migrator.ledger.database import BUSY_TIMEOUT_S, Database
 from migrator.ledger.measures import (
     BenchmarkRecords,
@@ -22,6 +21,7 @@ from migrator.ledger.measures import (
     ProbeRecords,
     SampleRecords,
 )
+from migrator.ledger.operations import AdditionRecords, CutoverRecords, DrainRecords, RetirementRecords
 from migrator.ledger.passes import ArrivalTable, PassTable, PredictionRecords
 from migrator.ledger.plans import ArchiveRecords, PlanRecords, ReleaseRecords, ScanRecords, VerificationRecords
 

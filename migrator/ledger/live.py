@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, Table, case, func, select
+from sqlalchemy import Connection, Row, case, func, select
 
-from migrator.bricks.drain.model import last_counts
+from migrator.bricks.add.model import ADDITIONS
+from migrator.bricks.drain.model import DRAINS, last_counts
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.states import AttemptState, ChunkKind, PassKind
 from migrator.ledger import tables
@@ -16,6 +17,7 @@ from migrator.ledger.calls import event_record, run_record
 from migrator.ledger.database import Database
 from migrator.ledger.measures import ALL_STREAMS
 from migrator.ledger.model import RunRecord
+from migrator.ledger.operations import CutoverRecords
 from migrator.report.model import (
     AttemptSum,
     EventCount,
@@ -52,12 +54,9 @@ class MetricRecords:
                 events=_events(connection),
                 runs=_runs(connection),
                 hooks=_hooks(connection),
-                moved=(
-                    *_moved(connection, "drain", tables.drain_samples, "drain_id"),
-                    *_moved(connection, "addition", tables.addition_samples, "addition_id"),
-                ),
+                moved=(*_moved(connection, DRAINS.name), *_moved(connection, ADDITIONS.name)),
                 verified=_verified(connection),
-                freezes_s=_freezes(connection),
+                freezes_s=_freezes(self._database, connection),
             )
 
     def newest_runs(self) -> Sequence[RunRecord]:
@@ -168,11 +167,11 @@ def _hooks(connection: Connection) -> tuple[HookCount, ...]:
     )
 
 
-def _moved(connection: Connection, task: str, samples: Table, owner: str) -> tuple[MovedSum, ...]:
+def _moved(connection: Connection, kind: str) -> tuple[MovedSum, ...]:
     """Counters of one task and host only rise; a new task begins at none. A drain goes on with the same task after a reboot of a
     host, which counts anew: what it had moved before is told as the standing of the drain tells it.
     """
-    one = samples.c
+    one = tables.operation_samples.c
     of_task = (
         select(
             one.host,
@@ -180,7 +179,9 @@ def _moved(connection: Connection, task: str, samples: Table, owner: str) -> tup
             func.max(one.size_bytes).label("size_bytes"),
             func.max(one.failures).label("failures"),
         )
-        .group_by(one[owner], one.task_id, one.host)
+        .join(tables.operations, tables.operations.c.id == one.operation_id)
+        .where(tables.operations.c.kind == kind)
+        .group_by(one.operation_id, one.task_id, one.host)
         .subquery()
     )
     found = of_task.c
@@ -190,21 +191,22 @@ def _moved(connection: Connection, task: str, samples: Table, owner: str) -> tup
         .order_by(found.host)
     )
     sums = tuple(
-        MovedSum(task=task, host=host, files=files, size_bytes=size_bytes, failures=failures)
+        MovedSum(task=kind, host=host, files=files, size_bytes=size_bytes, failures=failures)
         for host, files, size_bytes, failures in connection.execute(query)
     )
-    return _over_reboots(connection, sums) if samples is tables.drain_samples else sums
+    return _over_reboots(connection, sums) if kind == DRAINS.name else sums
 
 
 def _over_reboots(connection: Connection, sums: Sequence[MovedSum]) -> tuple[MovedSum, ...]:
     files: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
-    drain_ids = connection.execute(select(tables.drains.c.id).order_by(tables.drains.c.id)).scalars().all()
+    one = tables.operations.c
+    drain_ids = connection.execute(select(one.id).where(one.kind == DRAINS.name).order_by(one.id)).scalars().all()
     for drain_id in drain_ids:
-        told = read_telling_samples(connection, tables.drain_samples, "drain_id", drain_id, recent_s=0.0)
-        for one in last_counts(told):
-            files[one.host] += one.files
-            sizes[one.host] += one.size_bytes
+        told = read_telling_samples(connection, drain_id, recent_s=0.0)
+        for counts in last_counts(told):
+            files[counts.host] += counts.files
+            sizes[counts.host] += counts.size_bytes
     return tuple(replace(one, files=files[one.host], size_bytes=sizes[one.host]) for one in sums)
 
 
@@ -224,10 +226,9 @@ def _verified(connection: Connection) -> VerifySum:
     )
 
 
-def _freezes(connection: Connection) -> tuple[float, ...]:
-    one = tables.cutovers.c
-    query = select(one.thawed_at_s - one.frozen_at_s).where(one.frozen_at_s.is_not(None), one.thawed_at_s.is_not(None))
-    return tuple(max(seconds, 0.0) for (seconds,) in connection.execute(query.order_by(one.id)))
+def _freezes(database: Database, connection: Connection) -> tuple[float, ...]:
+    found = (one.freeze_s for one in CutoverRecords(database).every(connection))
+    return tuple(seconds for seconds in found if seconds is not None)
 
 
 # ---

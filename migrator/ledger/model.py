@@ -1,11 +1,13 @@
 """What the ledger returns of the site, calls, hooks, plans, passes and chunks. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
 from migrator.fs.model import MountIdentity, TargetCapabilities
 from migrator.hooks.model import HookOutcome, HookStep
+from migrator.operations.model import Act, Operation, StepRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,3 +115,60 @@ class PassRecord:
     finished_at_s: float | None
     total_files: int
     total_bytes: int
+
+
+Record_co = TypeVar("Record_co", bound=Operation[Any, Any], covariant=True)
+
+
+State_contra = TypeVar("State_contra", contravariant=True)
+
+
+Notes_contra = TypeVar("Notes_contra", contravariant=True)
+
+
+Act_contra = TypeVar("Act_contra", bound=Act[Any, Any], contravariant=True)
+
+
+StepRecord_co = TypeVar("StepRecord_co", bound=StepRecord[Any], covariant=True)
+
+
+class OperationRecords(Protocol[Record_co, State_contra, Act_contra, Notes_contra, StepRecord_co]):
+    """Operations of one kind, and every step of them."""
+
+    def intend(self, operation_id: int, act: Act_contra, *, at_s: float, notes: Notes_contra | None = None) -> int:
+        """Write down a step before it begins, with its intended state and the tasks that the act names, and return its id.
+        Steps that are left without an end are said to be interrupted. The `reason` of an act becomes the failure of the
+        record.
+
+        Raises LedgerCorrupt for a state that may not follow, and where a fact is missing that the way back needs: see
+        `Kind.intended`.
+        """
+
+    def note(self, operation_id: int, notes: Notes_contra) -> Record_co:
+        """Facts that are to be kept before the step ends: an option that is about to be changed, a task that was begun."""
+
+    def finish(
+        self,
+        step_id: int,
+        state: State_contra,
+        *,
+        at_s: float,
+        notes: Notes_contra | None = None,
+        message: str = "",
+    ) -> Record_co:
+        """A step was done, and came to its state. The first end of a step counts."""
+
+    def fail(self, step_id: int, reason: str, *, at_s: float) -> Record_co:
+        """A step failed; the state stays that of the intent. The first end of a step counts."""
+
+    def read(self, operation_id: int) -> Record_co:
+        """One operation. Raises LedgerCorrupt where there is none."""
+
+    def all(self) -> Sequence[Record_co]:
+        """Every operation of the kind, oldest first."""
+
+    def under_way(self) -> Sequence[Record_co]:
+        """Those that may have touched the world and have not ended, oldest first."""
+
+    def steps(self, operation_id: int) -> Sequence[StepRecord_co]:
+        """The steps of an operation, oldest first."""

@@ -44,49 +44,17 @@ class PlainText(TypeDecorator[str]):
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """Escape what cannot be encoded."""
         del dialect
-        return None if value is None else value.encode("utf-8", "backslashreplace").decode("utf-8")
+        return None if value is None else storable(value)
+
+
+def storable(value: str) -> str:
+    """Text that can always be stored and shown."""
+    return value.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def required(name: str, kind: Any) -> Column[Any]:  # noqa: ANN401 - a column's type is SQLAlchemy's business
     """A column that is never null."""
     return Column(name, kind, nullable=False)
-
-
-def steps_table(attempt: str) -> Table:
-    """The steps of attempts of one kind (`drain`), each with its intent and its end; see `attempt_steps`."""
-    owner = f"{attempt}_id"
-    return Table(
-        f"{attempt}_steps",
-        metadata,
-        Column("id", Integer, primary_key=True),
-        Column(owner, Integer, ForeignKey(f"{attempt}s.id"), nullable=False),
-        required("step", PlainText),
-        required("intended_at_s", Float),
-        Column("ended_at_s", Float),
-        Column("result", PlainText),
-        required("message", PlainText),
-        Index(f"ix_{attempt}_steps_{owner}", owner),
-    )
-
-
-def task_samples_table(attempt: str) -> Table:
-    """Gluster's counters over time in attempts of one kind. Clustered by time: a row a host at every look, for weeks."""
-    return Table(
-        f"{attempt}_samples",
-        metadata,
-        Column(f"{attempt}_id", Integer, ForeignKey(f"{attempt}s.id"), primary_key=True),
-        Column("at_s", Float, primary_key=True),
-        Column("task_id", PlainText, primary_key=True),
-        Column("host", PlainText, primary_key=True),
-        required("files", Integer),
-        required("size_bytes", Integer),
-        required("lookups", Integer),
-        required("failures", Integer),
-        required("skipped", Integer),
-        required("status", PlainText),
-        required("runtime_s", Float),
-        sqlite_with_rowid=False,
-    )
 
 
 # ---
@@ -530,47 +498,8 @@ verifications = Table(
 
 
 # ---
-# Cutovers, what was measured in trees around them, and backups of the target.
+# What was measured in trees around cutovers, and backups of the target.
 
-
-# One row a tree and attempt; `times` is JSON, as it is read as a whole.
-cutovers = Table(
-    "cutovers",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    required("plan", PlainText),
-    required("batch", Integer),
-    required("tree", LargeBinary),
-    required("user", PlainText),
-    required("attempt", Integer),
-    # Directories of one attempt are named by its number and this: a ledger that was restored gives the number again.
-    required("token", PlainText),
-    required("state", PlainText),
-    required("times", PlainText),
-    Column("predicted_freeze_s", Float),
-    Column("frozen_at_s", Float),
-    Column("thawed_at_s", Float),
-    required("failure", PlainText),
-    Column("frozen_top", PlainText),
-    Column("frozen_target_top", PlainText),
-    Column("link", LargeBinary),
-    Column("link_before", LargeBinary),
-    Column("link_after", LargeBinary),
-    Column("passes_before", Integer),
-    Column("proofs_before", Integer),
-    Column("final_pass_id", Integer),
-    Column("verification_id", Integer),
-    Column("manifest", PlainText),
-    Column("changed_files", Integer),
-    Column("changed_bytes", Integer),
-    Column("changed_gone", Integer),
-    Column("purge_names", Integer),
-    Column("purge_inodes", Integer),
-    Column("purge_bytes", Integer),
-    UniqueConstraint("tree", "attempt"),
-)
-
-cutover_steps = steps_table("cutover")
 
 # Backups of the target that somebody else makes; `at_s` is when one began.
 target_backups = Table(
@@ -587,7 +516,7 @@ target_backups = Table(
 tree_measurements = Table(
     "tree_measurements",
     metadata,
-    Column("cutover_id", Integer, ForeignKey("cutovers.id"), primary_key=True),
+    Column("cutover_id", Integer, ForeignKey("operations.id"), primary_key=True),
     Column("side", PlainText, primary_key=True),
     Column("run", Integer, primary_key=True),
     Column("test", PlainText, primary_key=True),
@@ -602,78 +531,55 @@ tree_measurements = Table(
 
 
 # ---
-# Drains and additions of bricks, and the retirement of the source volume.
+# Tracked operations of every kind: drains, additions, cutovers, retirements.
 
 
-# One row an attempt; `bricks`, `times` and `options` are JSON, as they are read as a whole.
-drains = Table(
-    "drains",
+# One row an attempt. `subject` is what it is about (a tree, or bricks of a volume). `times` and `facts` are JSON, as they are read
+# as a whole.
+operations = Table(
+    "operations",
     metadata,
     Column("id", Integer, primary_key=True),
-    required("volume", PlainText),
-    required("volume_id", PlainText),
-    required("bricks", PlainText),
+    required("kind", PlainText),
+    required("subject", LargeBinary),
     required("attempt", Integer),
     required("state", PlainText),
     required("times", PlainText),
     required("failure", PlainText),
-    Column("options", PlainText),
-    Column("task_id", PlainText),
-    Column("task_before", PlainText),
-    Column("layout_task_id", PlainText),
-    Column("files", Integer),
-    Column("size_bytes", Integer),
-    Index("ix_drains_volume_id", "volume_id"),
+    required("facts", PlainText),
+    UniqueConstraint("kind", "subject", "attempt"),
 )
 
-drain_steps = steps_table("drain")
-
-drain_samples = task_samples_table("drain")
-
-# One row an attempt; `bricks`, `times`, `options`, `room_before` and `directories` are JSON, as they are read as a whole.
-additions = Table(
-    "additions",
+# The steps of operations, each with its intent and its end.
+operation_steps = Table(
+    "operation_steps",
     metadata,
     Column("id", Integer, primary_key=True),
-    required("side", PlainText),
-    required("volume", PlainText),
-    required("volume_id", PlainText),
-    required("bricks", PlainText),
-    Column("instead_of", PlainText),
-    required("attempt", Integer),
-    required("state", PlainText),
-    required("times", PlainText),
-    required("failure", PlainText),
-    Column("task_id", PlainText),
-    Column("task_before", PlainText),
-    Column("room_before", PlainText),
-    Column("size_bytes", Integer),
-    Column("files", Integer),
-    Column("options", PlainText),
-    Column("directories", PlainText),
-    Column("filesystem_before", PlainText),
-    Column("filesystem_id", PlainText),
-    Index("ix_additions_volume_id", "volume_id"),
-)
-
-addition_steps = steps_table("addition")
-
-addition_samples = task_samples_table("addition")
-
-# One row an attempt to stop the source volume for good. `files` and `size_bytes` were proven to be on the target before.
-retirements = Table(
-    "retirements",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    required("volume", PlainText),
-    required("volume_id", PlainText),
-    required("state", PlainText),
+    Column("operation_id", Integer, ForeignKey("operations.id"), nullable=False),
+    required("step", PlainText),
     required("intended_at_s", Float),
     Column("ended_at_s", Float),
-    required("catalog", PlainText),
+    Column("result", PlainText),
+    required("message", PlainText),
+    Index("ix_operation_steps_operation_id", "operation_id"),
+)
+
+# Gluster's counters over time. Clustered by time: a row a host at every look, for weeks.
+operation_samples = Table(
+    "operation_samples",
+    metadata,
+    Column("operation_id", Integer, ForeignKey("operations.id"), primary_key=True),
+    Column("at_s", Float, primary_key=True),
+    Column("task_id", PlainText, primary_key=True),
+    Column("host", PlainText, primary_key=True),
     required("files", Integer),
     required("size_bytes", Integer),
-    required("failure", PlainText),
+    required("lookups", Integer),
+    required("failures", Integer),
+    required("skipped", Integer),
+    required("status", PlainText),
+    required("runtime_s", Float),
+    sqlite_with_rowid=False,
 )
 
 

@@ -252,7 +252,7 @@ def read_status(
         probes=tuple(ledger.probes.newest()),
         drains=bricks.drains,
         additions=bricks.additions,
-        retirement=ledger.retirements.newest(),
+        retirement=None if (retired := ledger.retirements.newest()) is None else retired.shown,
         governing=governing,
     )
 

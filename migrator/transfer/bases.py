@@ -14,8 +14,8 @@ from migrator.plan.model import Batch, Plan
 from migrator.plan.rules import movable_trees
 
 if TYPE_CHECKING:
-    from migrator.ledger.cutovers import CutoverRecords
     from migrator.ledger.ledger import Ledger, PassRecords
+    from migrator.ledger.operations import CutoverRecords
 
 # ---
 # Which plan is meant where none is named.

@@ -7,16 +7,7 @@ from typing import TypeVar
 from migrator.core.states import ChunkState, PassKind, PassState
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.rules import in_order, problem_words, shown, would_be_called
-from migrator.hooks.stage import (
-    CutoverPlace,
-    HookedStep,
-    Hooks,
-    HookSkipped,
-    StepHooks,
-    called_hooks,
-    find_hooks,
-    hook_world,
-)
+from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, StepHooks, called_hooks, find_hooks, hook_world
 from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Batch, Plan
 from migrator.transfer.context import Invocation, World
@@ -135,32 +126,9 @@ class Hooking:
         """Call the `post` hooks that an earlier run still owes after a pass that is done. May be called again."""
         await self._call_owed(Place(batch=batch, kind=kind, number=number), None)
 
-    async def around_step(
-        self,
-        place: CutoverPlace,
-        work: Callable[[], Awaitable[T]],
-        *,
-        facts: HookFacts,
-        after: Callable[[HookFacts, T], Awaitable[HookFacts]],
-        stoppable: bool = True,
-    ) -> T:
-        """A step of a cutover, with its hooks before and after it: see `StepHooks.around`."""
-        if self.hooks is None:
-            return await work()
-        return await self._calls(self.hooks).around(place.hooked, work, facts=facts, after=after, stoppable=stoppable)
-
-    def owes(self, place: CutoverPlace) -> bool:
-        """Whether an earlier run has left the hooks of a step of a cutover without an end."""
-        hooked = place.hooked
-        records = self.invocation.world.ledger.hooks
-        return self.hooks is not None and records.open_since(hooked.step, hooked.key) is not None
-
-    async def catch_up_step(self, place: CutoverPlace, facts: HookFacts) -> None:
-        """Call the `post` hooks that an earlier run still owes after a step of a cutover that was done. `facts` are those
-        after it. May be called again.
-        """
-        if self.hooks is not None:
-            await self._calls(self.hooks).catch_up(place.hooked, facts)
+    def steps(self) -> StepHooks | None:
+        """Calls the hooks around other steps; None where there are none."""
+        return None if self.hooks is None else self._calls(self.hooks)
 
     def _calls(self, hooks: Hooks) -> StepHooks:
         world = self.invocation.world

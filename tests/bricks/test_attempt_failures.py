@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 import pytest
 
@@ -10,17 +11,17 @@ from migrator.bricks.drain.model import UNTOUCHED_STATES, DrainStep
 from migrator.bricks.drain.rules import audit_state
 from migrator.bricks.shared import AttemptFailure, addition_failure, drain_failure
 from migrator.core.errors import ExitCode
-from migrator.cutover.model import StepResult
 from migrator.hooks.model import HookState
+from migrator.operations.model import StepRecord, StepResult
 from tests.support.drain_looks import CLEAN, S, record
 
 
-@dataclass(frozen=True)
-class Step:
-    id: int
-    step: StrEnum
-    result: StepResult | None = StepResult.DONE
-    message: str = ""
+def Step(  # noqa: N802 - a record of one
+    step_id: int, step: StrEnum, result: StepResult | None = StepResult.DONE, message: str = ""
+) -> StepRecord[Any]:
+    return StepRecord(
+        id=step_id, operation_id=1, step=step, intended_at_s=1.0, ended_at_s=2.0, result=result, message=message
+    )
 
 
 @dataclass(frozen=True)

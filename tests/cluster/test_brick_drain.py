@@ -115,7 +115,7 @@ class Drains:
 
     def state(self) -> str:
         with closing(sqlite3.connect(f"file:{self.site.directory}/state/ledger.db?mode=ro", uri=True)) as ledger:
-            rows = ledger.execute("select state from drains order by id").fetchall()
+            rows = ledger.execute("select state from operations where kind = 'drain' order by id").fetchall()
         return rows[-1][0] if rows else ""
 
     def tells_of_pid_file(self) -> bool:

@@ -204,7 +204,7 @@ def test_three_users_are_moved_one_after_the_other_while_the_others_work(cluster
         assert moved["cutover"]["freeze_s"] > 0
         measured = cluster.runs.rows(
             "SELECT test, side, run, seconds, amount, complete, failure FROM tree_measurements"
-            " WHERE cutover_id = (SELECT max(id) FROM cutovers)"
+            " WHERE cutover_id = (SELECT max(id) FROM operations WHERE kind = 'cutover')"
         )
         tests = {test for test, *_ in measured}
         # What he was at work with may be all that there was to read.
@@ -215,7 +215,7 @@ def test_three_users_are_moved_one_after_the_other_while_the_others_work(cluster
         cluster.works_on(user, cluster.target(user), top)
     assert compared == {"list", "usage", "read"}
     brought = cluster.runs.rows(
-        "SELECT cutovers.tree, cutover_steps.message FROM cutover_steps JOIN cutovers ON cutovers.id = cutover_id"
+        "SELECT subject, message FROM operation_steps JOIN operations ON operations.id = operation_id"
         " WHERE step = 'final-pass' AND result = 'done'"
     )
     words = [words for tree, words in brought if os.fsdecode(tree).removeprefix("home/") in users]
@@ -231,7 +231,9 @@ def test_three_users_are_moved_one_after_the_other_while_the_others_work(cluster
     assert [cluster.target(user).stat().st_ctime_ns for user in users] == before
     for user in others:
         cluster.equal(user)
-    batch = cluster.runs.rows(f"SELECT batch FROM cutovers WHERE tree = CAST('home/{users[0]}' AS BLOB)")[0][0]
+    batch = cluster.runs.rows(
+        f"SELECT facts ->> 'batch' FROM operations WHERE subject = CAST('home/{users[0]}' AS BLOB)"
+    )[0][0]
     again = cluster.runs.site.json("cutover", "--user-batch", str(batch), "--dry-run")["outcomes"]
     endings = {one["tree"]["user"]: one["ending"] for one in again}
     assert {endings[user] for user in users if user in endings} == {"moved"}
@@ -255,7 +257,7 @@ def test_what_no_search_would_see_is_told_before_anybody_is_frozen(cluster: Clus
         assert one["ending"] == "refused", one
         assert any("performance.open-behind is on" in problem for problem in one["problems"]), one
     assert top_facts(cluster.source(user)) == before
-    assert not cluster.runs.rows(f"SELECT id FROM cutovers WHERE tree = CAST('home/{user}' AS BLOB)")
+    assert not cluster.runs.rows(f"SELECT id FROM operations WHERE subject = CAST('home/{user}' AS BLOB)")
 
 
 def test_a_user_goes_back_with_all_that_he_did_and_comes_again(cluster: Cluster) -> None:
@@ -324,7 +326,9 @@ def give_up(cluster: Cluster, user: str) -> None:
         found = cluster.move("cutover", user, code=code)
         assert (found["ending"], found["cutover"]["state"]) == ("given-up", "reverted"), found
         assert words in found["words"], found
-        ((reason,),) = cluster.runs.rows("SELECT failure FROM cutovers ORDER BY id DESC LIMIT 1")
+        ((reason,),) = cluster.runs.rows(
+            "SELECT failure FROM operations WHERE kind = 'cutover' ORDER BY id DESC LIMIT 1"
+        )
         assert words in reason
         assert cluster.link(user).resolve() == tree
         assert top_facts(tree) == top

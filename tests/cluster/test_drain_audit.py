@@ -17,7 +17,6 @@ from migrator.bricks.drain.model import (
     DrainSeen,
     DrainState,
     DrainStep,
-    Halt,
     Step,
 )
 from migrator.bricks.drain.rules import begin_again, commit_problems, next_step, own_task
@@ -28,6 +27,7 @@ from migrator.gluster.walks import HostBrickWalks
 from migrator.hosts.process import LocalProcesses
 from migrator.lab.model import LabBrick
 from migrator.native.program import native_program
+from migrator.operations.model import Halt
 from tests.cluster.comparing import everything, wait_until_is_there
 from tests.cluster.conftest import MakeLab
 from tests.cluster.covers import brick_covered

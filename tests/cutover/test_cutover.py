@@ -18,8 +18,6 @@ from migrator.cutover.model import (
     CutoverRecord,
     CutoverState,
     CutoverStep,
-    Finished,
-    Halt,
     LinkSeen,
     PassSeen,
     ProofSeen,
@@ -27,6 +25,7 @@ from migrator.cutover.model import (
     TopSeen,
 )
 from migrator.cutover.rules import BACK, THERE, begin_rollback, next_step, switch_problems, turned_back
+from migrator.operations.model import Finished, Halt
 
 S, C = CutoverState, CutoverStep
 OPEN, FROZEN, PARTLY, OTHER, UNKNOWN = TopSeen

@@ -10,8 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from migrator.cutover.model import BackupSeen, CutoverAct, CutoverState, CutoverStep, Finished, Halt, Step, TopSeen
+from migrator.cutover.model import BackupSeen, CutoverAct, CutoverState, CutoverStep, Step, TopSeen
 from migrator.cutover.rules import begin_rollback, next_step, turned_back
+from migrator.operations.model import Finished, Halt
 from tests.cutover.cutover_world import BACK, SOURCE, TARGET, Luck, World
 
 S = CutoverState

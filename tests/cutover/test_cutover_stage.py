@@ -52,7 +52,7 @@ def refused(site: CutSite, *words: str, user: str = "ann", more: tuple[str, ...]
     problems = "; ".join(found["problems"])
     for word in words:
         assert word in problems
-    assert not site.rows("SELECT id FROM cutovers WHERE state != 'rolled-back'")
+    assert not site.rows("SELECT id FROM operations WHERE state != 'rolled-back'")
     assert site.rows("SELECT id FROM events WHERE kind = 'guard-refused'")
     return list(found["problems"])
 

@@ -132,7 +132,9 @@ def test_a_cutover_measures_on_either_side_of_the_freeze(site: CutSite) -> None:
     assert {one["test"] for one in found["speed_ups"]} == {"list", "usage", "read"}
     assert all(one["runs"] >= 2 and one["factor"] > 0 for one in found["speed_ups"])
     # The last of the source lies before the freeze, the first of the target after the thaw.
-    ((frozen_s, thawed_s),) = site.rows("SELECT frozen_at_s, thawed_at_s FROM cutovers WHERE user = 'ann'")
+    ((frozen_s, thawed_s),) = site.rows(
+        "SELECT facts ->> 'frozen_at_s', facts ->> 'thawed_at_s' FROM operations WHERE facts ->> '$.tree.user' = 'ann'"
+    )
     ((last_s,),) = site.rows("SELECT max(at_s) FROM tree_measurements WHERE side = 'source'")
     ((first_s,),) = site.rows("SELECT min(at_s) FROM tree_measurements WHERE side = 'target'")
     assert last_s < frozen_s

@@ -18,7 +18,7 @@ from migrator.cutover import files as switching
 from migrator.cutover.files import MountedTops, SymlinkedPaths
 from migrator.cutover.model import CutoverStep
 from migrator.fs.writing import MountedTarget
-from migrator.ledger.cutovers import CutoverRecords
+from migrator.ledger.operations import CutoverRecords
 from tests.support.cut_site import CutSite, Snapshot, change, cut_site, top_facts
 from tests.support.xfs import missing_for_xfs, xfs
 
@@ -89,7 +89,7 @@ def death_at(step: CutoverStep, moment: str) -> Callable[[], None]:
                 die()
             return finish(self, step_id, *words, **rest)
 
-        CutoverRecords.intend, CutoverRecords.finish = dying_intend, dying_finish  # type: ignore[method-assign]
+        CutoverRecords.intend, CutoverRecords.finish = dying_intend, dying_finish  # type: ignore[method-assign,assignment]
 
     return patch
 
@@ -162,7 +162,8 @@ def test_killed_at_a_transition_the_same_command_finishes(site: CutSite) -> None
             site.assert_works_on(SIDES[verb], expected)
             assert top_facts(site.tree()) == top, step
     proven = site.rows(
-        "SELECT verification_id, manifest, final_pass_id, changed_files FROM cutovers WHERE state = 'rolled-back'"
+        "SELECT facts ->> '$.notes.verification_id', facts ->> '$.notes.manifest', facts ->> '$.notes.final_pass_id',"
+        " facts ->> '$.notes.target_changes.files' FROM operations WHERE state = 'rolled-back'"
     )
     assert len(proven) >= len(THERE)
     assert not [one for one in proven if None in one], "what a killed call had done is written down by the next"

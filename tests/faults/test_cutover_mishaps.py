@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from migrator.cutover.model import CutoverStep
-from migrator.ledger.cutovers import CutoverRecords
+from migrator.ledger.operations import CutoverRecords
 from tests.conftest import MakeXfs
 from tests.support.cut_site import CutSite, change, cut_site, top_facts
 from tests.support.delta_changes import let_settle
@@ -53,7 +53,7 @@ def dies_at(step: CutoverStep) -> Callable[[], None]:
                 os.kill(os.getpid(), signal.SIGKILL)
             return step_id
 
-        CutoverRecords.intend = dying  # type: ignore[method-assign]
+        CutoverRecords.intend = dying  # type: ignore[method-assign,assignment]
 
     return patch
 
@@ -77,7 +77,7 @@ def test_an_attempt_of_an_earlier_plan_is_gone_on_with_for_the_user_by_name(site
 
     site.cutover()
 
-    assert site.rows("SELECT plan, state FROM cutovers") == [("plan-0001", "retained")]
+    assert site.rows("SELECT facts ->> 'plan', state FROM operations") == [("plan-0001", "retained")]
 
 
 @pytest.mark.exhaustive

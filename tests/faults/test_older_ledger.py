@@ -79,7 +79,7 @@ def test_no_directory_of_a_cutover_that_the_ledger_has_forgotten_is_touched(site
 
     bring_back(site, kept)
     site.cutover("ben")
-    assert site.rows("SELECT id FROM cutovers") == [(1,)], "the number is given again"
+    assert site.rows("SELECT id FROM operations") == [(1,)], "the number is given again"
     give_up_a_rollback(site, "ben")
     of_ben = [path for path in directories(site) if path not in of_ann]
     assert [path.parent.name for path in of_ben] == ["back"], "the one of ann was not taken for his"

@@ -17,11 +17,10 @@ from migrator.bricks.add.model import (
     AdditionStep,
     TargetRoom,
 )
-from migrator.bricks.drain.model import DrainSample
 from migrator.core.errors import LedgerCorrupt
-from migrator.cutover.model import StepResult
-from migrator.gluster.model import ListedDirectory, TaskStatus
+from migrator.gluster.model import ListedDirectory
 from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.operations.model import StepResult
 
 S, A = AdditionState, AdditionStep
 SET = ("gl1:/b'\n", "gl2:/b\\", "gl3:/ü")
@@ -149,47 +148,12 @@ def test_a_failure_stays_until_something_succeeds_after_it(ledger: Ledger) -> No
     assert results == [(StepResult.FAILED, "EIO"), (StepResult.DONE, "21 failures")]
 
 
-def test_a_step_without_an_end_was_interrupted(ledger: Ledger) -> None:
-    record = do(ledger, plan(ledger), PREPARE, ADD)
-    first = ledger.additions.intend(record.id, act(LAY_OUT), at_s=40.0)
-    ledger.additions.intend(record.id, act(LAY_OUT), at_s=50.0)
-    results = [(one.result, one.ended_at_s) for one in ledger.additions.steps(record.id)][2:]
-    assert results == [(StepResult.INTERRUPTED, 50.0), (None, None)]
-    assert ledger.additions.finish(first, S.LAID_OUT, at_s=60.0).state is S.LAYOUT
-
-
 @pytest.mark.parametrize("state", sorted(set(S) - ADDITION_TRANSITIONS[S.PLANNED] - {S.PLANNED}))
 def test_a_state_that_may_not_follow_is_refused(ledger: Ledger, state: AdditionState) -> None:
     record = plan(ledger)
     with pytest.raises(LedgerCorrupt, match="cannot become"):
         ledger.additions.intend(record.id, act((A.ADD, state, state)), at_s=2.0, notes=AdditionNotes(room_before=ROOM))
     assert ledger.additions.read(record.id) == record
-
-
-def test_counters_over_time(ledger: Ledger) -> None:
-    record = plan(ledger)
-    first = DrainSample(
-        task_id="t1",
-        at_s=5.0,
-        host="gl2",
-        files=2**40,
-        size_bytes=2**55,
-        lookups=3,
-        failures=1,
-        skipped=2,
-        status=TaskStatus.IN_PROGRESS,
-        runtime_s=1.5,
-    )
-    ledger.additions.add_samples(record.id, [])
-    ledger.additions.add_samples(record.id, [first, replace(first, host="gl1"), replace(first, at_s=4.0)])
-    ledger.additions.add_samples(record.id, [replace(first, files=7, status=TaskStatus.UNKNOWN)])
-    found = ledger.additions.samples(record.id)
-    assert [(one.at_s, one.host, one.files) for one in found] == [
-        (4.0, "gl2", 2**40),
-        (5.0, "gl1", 2**40),
-        (5.0, "gl2", 7),
-    ]
-    assert list(ledger.additions.samples(record.id + 1)) == []
 
 
 def test_directories_that_wait_are_all_that_do(ledger: Ledger) -> None:

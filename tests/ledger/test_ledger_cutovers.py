@@ -15,10 +15,10 @@ from migrator.cutover.model import (
     CutoverState,
     CutoverStep,
     PurgeSum,
-    StepResult,
     TargetChanges,
 )
 from migrator.ledger.ledger import Ledger
+from migrator.operations.model import StepResult
 
 HOSTILE = b"home/-rf\n\xff\x00'\"%41\\"
 TREE = UserTree(path=HOSTILE, user="al\udcffice")
@@ -183,26 +183,6 @@ def test_a_rollback_forgets_the_failure_of_the_thaw_before_it(ledger: Ledger) ->
     ledger.cutovers.fail(ledger.cutovers.intend(record.id, act(retain), at_s=55.0), "no mail", at_s=56.0)
     ledger.cutovers.intend(record.id, act(ROLLBACK_FREEZE), at_s=60.0, notes=TOPS)
     assert ledger.cutovers.read(record.id).failure == ""
-
-
-def test_the_first_end_of_a_step_counts(ledger: Ledger) -> None:
-    record = plan(ledger)
-    step = ledger.cutovers.intend(record.id, act(THERE[0]), at_s=2.0, notes=TOPS)
-    done = ledger.cutovers.finish(step, CutoverState.FROZEN, at_s=3.0, message="closed")
-    assert ledger.cutovers.finish(step, CutoverState.FROZEN, at_s=9.0, message="later") == done
-    assert ledger.cutovers.fail(step, "later", at_s=9.0) == done
-    (only,) = ledger.cutovers.steps(record.id)
-    assert (only.ended_at_s, only.result, only.message) == (3.0, StepResult.DONE, "closed")
-
-
-def test_a_step_without_an_end_was_interrupted(ledger: Ledger) -> None:
-    record = plan(ledger)
-    first = ledger.cutovers.intend(record.id, act(THERE[0]), at_s=2.0, notes=TOPS)
-    ledger.cutovers.intend(record.id, act(THERE[0]), at_s=5.0)
-    results = [(one.result, one.ended_at_s) for one in ledger.cutovers.steps(record.id)]
-    assert results == [(StepResult.INTERRUPTED, 5.0), (None, None)]
-    late = ledger.cutovers.finish(first, CutoverState.FROZEN, at_s=6.0)
-    assert late.state is CutoverState.FREEZING
 
 
 @pytest.mark.parametrize("state", sorted(set(CutoverState) - CUTOVER_TRANSITIONS[CutoverState.PLANNED]))

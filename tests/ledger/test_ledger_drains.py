@@ -21,9 +21,9 @@ from migrator.bricks.drain.model import (
 )
 from migrator.core.errors import LedgerCorrupt
 from migrator.core.states import PassKind
-from migrator.cutover.model import StepResult
 from migrator.gluster.model import TaskStatus
 from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.operations.model import StepResult
 from migrator.transfer.model import Sample
 from tests.support.plans import small_plan
 

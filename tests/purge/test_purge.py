@@ -224,10 +224,13 @@ def test_what_was_lost_on_the_target_stays_on_the_source(site: PurgeSite) -> Non
 def let_in_later(site: PurgeSite) -> None:
     """The user was let in an hour after whatever was done up to now."""
     with site.world.ledger.cutovers._database.write() as connection:
-        row = connection.exec_driver_sql("SELECT times, thawed_at_s FROM cutovers").one()
+        row = connection.exec_driver_sql("SELECT times, facts ->> 'thawed_at_s' AS thawed_at_s FROM operations").one()
         times = row.times.replace(f'"thawed": {row.thawed_at_s}', f'"thawed": {row.thawed_at_s + 3600}')
         assert times != row.times
-        connection.exec_driver_sql("UPDATE cutovers SET times = ?, thawed_at_s = ?", (times, row.thawed_at_s + 3600))
+        connection.exec_driver_sql(
+            "UPDATE operations SET times = ?, facts = json_set(facts, '$.thawed_at_s', ?)",
+            (times, row.thawed_at_s + 3600),
+        )
     site.clock.later_s = 40 * 86_400.0
 
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from migrator.bricks.drain.model import DrainNotes, DrainSample
+from migrator.bricks.retire.model import RetirementState
 from migrator.core.entry import UserTree
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.probe import Probe, ProbeSide, ProbeTimes
@@ -433,10 +434,10 @@ class _Maker:
                 probe = Probe(side=side, at_s=self.at_s(), times=times) if self.some(0.6) else None
                 self.ledger.probes.add(probe or Probe(side=side, at_s=self.at_s(), **failed))
         if self.some(0.15):
-            retired = self.ledger.retirements.intend(
+            retired = self.ledger.retirements.begin(
                 volume="vol1", volume_id="v", catalog="c", files=2, size_bytes=2**60, at_s=self.at_s()
             )
-            self.ledger.retirements.last_look(retired.id)
+            self.ledger.retirements.enter(retired.id, RetirementState.STOPPING, at_s=self.at_s())
 
     def _drain(self, brick: str) -> None:
         record = drains.plan(self.ledger, (brick,), at_s=self.at_s())

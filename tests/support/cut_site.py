@@ -166,7 +166,7 @@ class CutSite:
 
     def states(self) -> list[tuple[str, str]]:
         """State and last failure of every attempt."""
-        return self.rows("SELECT state, failure FROM cutovers ORDER BY id")
+        return self.rows("SELECT state, failure FROM operations ORDER BY id")
 
     def snapshot(self, user: str = "ann") -> Snapshot:
         """What the user has, by way of his link."""

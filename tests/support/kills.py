@@ -4,17 +4,18 @@ import itertools
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from migrator.fs.model import TargetCapabilities
 from migrator.hooks.model import Hook, HookCall, HookEvent, HookResult, HooksFound, HookStep, all_stages
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.model import SiteRecord
 from tests.support.catalogs import whole_catalog
-from tests.support.deaths import Death
+from tests.support.deaths import Death, Killed
 from tests.support.fake_filesystem import IDENTITY
 
 P = ParamSpec("P")
@@ -86,6 +87,37 @@ class Left:
         new = remains not in self._seen
         self._seen.add(remains)
         return new
+
+
+class Killable(Protocol):
+    """A simulated site of one kind of operation."""
+
+    @property
+    def state(self) -> StrEnum | None:
+        """Of the operation, by the ledger; None where there is none."""
+
+    def has_left(self) -> tuple[object, ...]:
+        """What is simulated, as it lies there."""
+
+
+SiteT = TypeVar("SiteT", bound=Killable)
+
+
+def killed_everywhere(
+    prepared: Path, make: Callable[[Ledger], SiteT], run: Callable[[SiteT, Death], object], died_in: set[Any]
+) -> Iterator[tuple[SiteT, bool]]:
+    """The command is killed before every call of anything that it works with, each time over a copy of the ledger `prepared`. Gives a
+    site for everything that a killed one can leave, and whether it was killed. The states that it died in are added to the set.
+    """
+    left, at = Left(), prepared.parent / "ledger.db"
+    for death in deaths():
+        with copied(prepared, at) as ledger:
+            site = make(ledger)
+            with suppress(Killed):
+                run(site, death)
+            died_in.add(site.state)
+            if left.is_new(at, *site.has_left()):
+                yield site, death.happened
 
 
 @dataclass

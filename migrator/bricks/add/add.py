@@ -13,20 +13,20 @@ from migrator.bricks.add.model import (
     AdditionState,
     AdditionStep,
     AdditionSummary,
-    Finished,
-    Halt,
 )
 from migrator.bricks.add.rules import problems_before
 from migrator.bricks.add.rules_guards import against
-from migrator.bricks.add.stage import ADD_STEPS, LOG, AdditionCall, AdditionLooker, AdditionThrottle, AdditionWorld
-from migrator.bricks.add.steps import AdditionMachine
-from migrator.core.errors import UsageError
+from migrator.bricks.add.stage import ADD_STEPS, LOG, AdditionCall, AdditionLooker, AdditionWorld, subject_of
+from migrator.bricks.add.steps import AdditionMachine, throttle_of
+from migrator.core.errors import ToolFailed, UsageError
+from migrator.core.events import EventKind, Severity
 from migrator.gluster.model import VolumeState
 from migrator.hooks.model import HookEvent, HookStage, HookStep
 from migrator.hooks.rules import in_order
 from migrator.hooks.stage import find_hooks
 from migrator.ledger.call import recorded_run
 from migrator.ledger.model import SiteRecord
+from migrator.operations.model import Finished, Halt
 
 VERB = "brick-add"
 _LOCK = "drain"
@@ -94,9 +94,9 @@ async def _preview(call: AdditionCall, state: VolumeState, known: AdditionRecord
     )
     machine = AdditionMachine(call=call, looker=AdditionLooker(call=call))
     seen = await machine.looker.see(record)
-    step = machine.decide(record, seen)
+    step = machine.next_step(record, seen)
     if isinstance(step, Halt):
-        return machine.halted(record, step)
+        return machine.why_halted(record, step)
     if isinstance(step, Finished):
         return machine.summary(record, AdditionEnding.DONE, step.words)
     if step.seen_done and step.step is AdditionStep.ADD:
@@ -109,7 +109,7 @@ async def _preview(call: AdditionCall, state: VolumeState, known: AdditionRecord
         return machine.summary(record, AdditionEnding.PLANNED, words)
     problems = problems_before(record, seen, request.wish, prepared=True)
     if problems and not await _prepares(call):
-        return machine.halted(record, against(record, problems))
+        return machine.why_halted(record, against(record, problems))
     words += ", and the pre-add hooks have to put this right" if problems else ""
     return machine.summary(record, AdditionEnding.PLANNED, words, reasons=problems)
 
@@ -142,7 +142,7 @@ async def _make(
             hooking = call.hooking()
             if hooking is not None:
                 await hooking.begin(ADD_STEPS)
-            await AdditionThrottle(call=call).restore_left()
+            await _restore_left(call)
             known = additions.latest(state.volume_id, request.bricks, request.side)
             record = additions.plan(
                 side=request.side,
@@ -156,3 +156,16 @@ async def _make(
             summary = await AdditionMachine(call=call, looker=AdditionLooker(call=call)).bring(record)
             run.exit_code = summary.exit_code
     return summary
+
+
+async def _restore_left(call: AdditionCall) -> None:
+    """Put back what additions have left that ended otherwise. Raises ToolFailed."""
+    for record in call.world.ledger.additions.all():
+        if record.state not in (AdditionState.SETTLED, AdditionState.FAILED) or not record.notes.options:
+            continue
+        state, _ = await call.world.volume.state_and_tasks()
+        if not state.volume_id:
+            raise ToolFailed("the options of the volume are not known")
+        words = await throttle_of(call).restore(record) if record.volume_id == state.volume_id else ""
+        if words:
+            call.say(EventKind.ADDITION_STEP, Severity.INFO, subject_of(record), words)

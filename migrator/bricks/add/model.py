@@ -1,15 +1,16 @@
 """The addition of bricks: states, steps, records, snapshots of the volume. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from migrator.bricks.drain.model import ChangedOption, DrainStanding
+from migrator.bricks.drain.model import ChangedOption, DrainStanding, merged_options
 from migrator.bricks.model import BrickRoom
 from migrator.catalog.model import StrangeFiles
-from migrator.core.errors import ExitCode
-from migrator.cutover.model import StepResult
+from migrator.core.errors import ExitCode, LedgerCorrupt
 from migrator.gluster.model import ListedDirectory, TaskProgress, VolumeState, VolumeTask
+from migrator.operations import model as operations
+from migrator.operations.model import Act, Kind, Operation, added
 
 # ---
 # The addition of bricks (add-brick): its states, its steps, and what is recorded of it. Times in seconds since the epoch.
@@ -161,22 +162,16 @@ NO_ADDITION_NOTES = AdditionNotes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdditionRecord:
-    """One attempt to add bricks; `attempt` counts from 1 for the same bricks. `bricks` are named as in the volume, in the
-    order in which they make sets. `instead_of` is the brick whose place the only one takes. `failure` is the reason of the
-    last failure. `times` says when each state was entered, the last time.
+class AdditionRecord(Operation[AdditionState, AdditionNotes]):
+    """One attempt to add bricks, which are named as in the volume, in the order in which they make sets. `instead_of` is the
+    brick whose place the only one takes.
     """
 
-    id: int
     side: AdditionSide
     volume: str
     volume_id: str
     bricks: tuple[str, ...]
     instead_of: str | None = None
-    attempt: int
-    state: AdditionState
-    times: Mapping[AdditionState, float]
-    failure: str = ""
     notes: AdditionNotes = NO_ADDITION_NOTES
 
     @property
@@ -190,17 +185,40 @@ class AdditionRecord:
         return self.instead_of in self.bricks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdditionStepRecord:
-    """One step of an attempt: when it was intended, how it ended, and what is to be said of it."""
+def _noted(known: AdditionNotes, more: AdditionNotes) -> AdditionNotes:
+    notes = added(known, more, once=("filesystem_before", "room_before"))
+    # None at all says that all are put back.
+    return replace(notes, options=merged_options(known.options, more.options)) if more.options else notes
 
-    id: int
-    addition_id: int
-    step: AdditionStep
-    intended_at_s: float
-    ended_at_s: float | None
-    result: StepResult | None
-    message: str
+
+def _intended(
+    before: AdditionRecord, after: AdditionRecord, act: Act[AdditionStep, AdditionState], _: AdditionNotes | None
+) -> AdditionRecord:
+    notes = after.notes
+    if act.task_before is not None:
+        notes = replace(notes, task_before=act.task_before, task_id=None)
+    if act.task_id is not None:
+        notes = replace(notes, task_id=act.task_id)
+    if act.intent is _S.HANDING and notes.room_before is None:
+        raise LedgerCorrupt(
+            f"addition {before.id} cannot be {act.intent.value}: how large the target was is not written down",
+            hint="this is an error in migrator: report it; nothing was handed over",
+        )
+    return replace(after, notes=notes)
+
+
+ADDITIONS: Kind[AdditionRecord, AdditionState, AdditionStep, AdditionNotes] = Kind(
+    name="addition",
+    article="an",
+    record=AdditionRecord,
+    states=AdditionState,
+    steps=AdditionStep,
+    transitions=ADDITION_TRANSITIONS,
+    under_way=frozenset(_S) - ADDITION_ENDED_STATES - UNTOUCHED_STATES,
+    keeps_failure=frozenset({AdditionStep.GIVE_UP}),
+    noted=_noted,
+    intended=_intended,
+)
 
 
 # ---
@@ -284,44 +302,13 @@ class Wish:
     take_back: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdditionAct:
-    """Write `intent`, carry the step out, write `result`. `seen_done`: the world shows it done already.
+class AdditionAct(operations.Act[AdditionStep, AdditionState]):
+    """A step of an addition."""
 
-    `reason` says why it is given up. `task_id` is the task of Gluster that the record takes for its own. `task_before` is
-    set where a task is to be begun: the one that is listed now (empty: none); the record then forgets its own.
-    """
-
-    step: AdditionStep
-    intent: AdditionState
-    result: AdditionState
-    seen_done: bool = False
-    reason: str = ""
-    task_id: str | None = None
-    task_before: str | None = None
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Halt:
-    """Nothing is touched. `words` say what was found, `reasons` each thing that speaks against going on, `hint` what people
-    do about it. `look_again`: a look failed, and the next one may not.
-    """
-
-    words: str
-    hint: str
-    reasons: tuple[str, ...] = ()
-    look_again: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
-    """There is nothing left to do."""
-
-    state: AdditionState
-    words: str
-
-
-Step = AdditionAct | Halt | Finished
+Step = AdditionAct | operations.Halt | operations.Finished
 
 
 # ---

@@ -16,8 +16,6 @@ from migrator.bricks.add.model import (
     AdditionStanding,
     AdditionState,
     AdditionStep,
-    Finished,
-    Halt,
     NewPlace,
     Step,
     TargetRoom,
@@ -42,6 +40,7 @@ from migrator.core.paths import show
 from migrator.core.units import several
 from migrator.gluster.model import Brick, TaskKind, TaskProgress, TaskStatus, VolumeTask, remove_brick_of
 from migrator.gluster.rules import are_few
+from migrator.operations.model import Finished, Halt
 from migrator.report.model import Blocker
 
 # ---

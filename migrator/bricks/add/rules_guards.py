@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from migrator.bricks.add.model import AdditionRecord, AdditionSeen, AdditionSide, AdditionState, Halt, NewPlace, Wish
+from migrator.bricks.add.model import AdditionRecord, AdditionSeen, AdditionSide, AdditionState, NewPlace, Wish
 from migrator.bricks.model import BrickRoom
 from migrator.core.units import format_size, several
 from migrator.gluster.model import Brick, VolumeState
 from migrator.gluster.rules import is_on, subvolumes, version_problems
+from migrator.operations.model import Halt
 from migrator.scan.rules import strange_problems
 
 # ---

@@ -9,27 +9,23 @@ from migrator.bricks.add.model import (
     ADDITION_ENDED_STATES,
     IN_STATES,
     UNTOUCHED_STATES,
-    AdditionNotes,
     AdditionRecord,
     AdditionRequest,
     AdditionSeen,
     AdditionSide,
-    AdditionState,
     NewPlace,
     TargetRoom,
 )
 from migrator.bricks.add.ports import AdditionCommands
 from migrator.bricks.add.rules import may_add
-from migrator.bricks.drain.model import ChangedOption
 from migrator.bricks.drain.rules import lost_after_s, lost_movers, parts_missing
 from migrator.bricks.drain.rules_progress import samples_of, stalled
-from migrator.bricks.drain.stage import left_by_additions, left_changed
 from migrator.bricks.shared import (
+    NO_THROTTLE,
     BrickCall,
     Ended,
     StrangeLook,
     ThrottleRules,
-    Throttling,
     addition_failure,
     strange_now,
 )
@@ -81,7 +77,7 @@ Blamed = Callable[[VolumeState, str], Awaitable[Mapping[str, int] | None]]
 class AdditionWorld:
     """The ports. `places` looks at what lies where bricks are to be, on their hosts; `versions` tells
     GlusterFS by host, `target_room` asks how large the target is. None of them raises. `back_up` keeps a copy of the ledger under a name (blocking).
-    `throttle` None: Gluster moves files as hard as it is set to; `probing` None: nobody probes meanwhile. `directories` None:
+    `probing` None: nobody probes meanwhile. `directories` None:
     nobody gives directories back what they lose. `strange` tells which paths of a brick have no gfid still. `scan` reads all bricks
     into a new catalog; None: nobody audits a rebalance. `blamed` tells of the set of a brick how many entries the bricks that are up
     hold against each, so that they have to be healed there; None where one of them does not tell.
@@ -102,7 +98,7 @@ class AdditionWorld:
     clock: Clock
     blocking: Blocking
     tokens: Callable[[], str]
-    throttle: ThrottleRules | None = None
+    throttle: ThrottleRules = NO_THROTTLE
     probing: ProbeWorld | None = None
     directories: DirectoryWorld | None = None
     strange: StrangeLook | None = None
@@ -283,82 +279,6 @@ async def told(asked: Awaitable[T]) -> T | None:
         return await asked
     except MigratorError:
         return None
-
-
-# ---
-# The throttle of an addition's fix-layout and rebalance, as that of a drain.
-
-
-@dataclass(slots=True, kw_only=True)
-class AdditionThrottle:
-    """Sets the option for one addition, and puts it back. Without rules it is left alone."""
-
-    call: AdditionCall
-    _record: AdditionRecord | None = None
-    _throttling: Throttling | None = field(init=False, default=None)
-
-    def __post_init__(self) -> None:
-        world = self.call.world
-        if world.throttle is not None:
-            self._throttling = Throttling(
-                volume=world.volume,
-                rules=world.throttle,
-                probes=world.ledger.probes,
-                now_s=self.call.now_s,
-                note=self._note,
-                say=self._say,
-                left=self._left,
-            )
-
-    async def follow(self, record: AdditionRecord) -> None:
-        """Set what holds now, where this process has not done so yet. Raises ToolFailed."""
-        if self._throttling is None:
-            return
-        self._record = record
-        await self._throttling.follow(self.call.world.ledger.additions.read(record.id).notes.options or ())
-
-    async def restore(self, record: AdditionRecord) -> str:
-        """Put back what this addition has changed and nobody else since; what was done, in words. May be called again. Raises
-        ToolFailed.
-        """
-        additions = self.call.world.ledger.additions
-        noted = additions.read(record.id).notes.options or ()
-        if self._throttling is None or not noted:
-            return ""
-        names = await self._throttling.restore(noted)
-        additions.note(record.id, AdditionNotes(options=()))
-        return f"put back: {', '.join(names)}" if names else ""
-
-    async def restore_left(self) -> None:
-        """Put back what additions have left that ended otherwise. Raises ToolFailed."""
-        additions = self.call.world.ledger.additions
-        for record in additions.all():
-            if record.state in (AdditionState.SETTLED, AdditionState.FAILED) and record.notes.options:
-                if record.volume_id != (await self._state()).volume_id:
-                    continue
-                words = await self.restore(record)
-                if words:
-                    self.call.say(EventKind.ADDITION_STEP, Severity.INFO, subject_of(record), words)
-
-    async def _state(self) -> VolumeState:
-        state, _ = await self.call.world.volume.state_and_tasks()
-        if not state.volume_id:
-            raise ToolFailed("the options of the volume are not known")
-        return state
-
-    def _note(self, option: ChangedOption) -> None:
-        if self._record is not None:
-            self.call.world.ledger.additions.note(self._record.id, AdditionNotes(options=(option,)))
-
-    def _say(self, words: str) -> None:
-        if self._record is not None:
-            self.call.say(EventKind.THROTTLE_SET, Severity.INFO, subject_of(self._record), words)
-
-    def _left(self, state: VolumeState) -> Sequence[ChangedOption]:
-        ledger = self.call.world.ledger
-        own = None if self._record is None else self._record.id
-        drains = [option for record in left_changed(ledger, state) for option in record.notes.options or ()]
-        return [*drains, *left_by_additions(ledger, state.volume_id, but=own)]
 
 
 # ---

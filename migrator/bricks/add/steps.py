@@ -1,9 +1,10 @@
 """The steps of an addition, each of which may be repeated after a crash."""
 
-import asyncio
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
+from migrator.bricks.add import rules
 from migrator.bricks.add.directories import (
     forget_directories,
     keeping_right,
@@ -24,17 +25,14 @@ from migrator.bricks.add.model import (
     AdditionState,
     AdditionStep,
     AdditionSummary,
-    Finished,
-    Halt,
     NewPlace,
     Step,
 )
-from migrator.bricks.add.rules import begin_again, grown, next_step, problems_before, standing
+from migrator.bricks.add.rules import problems_before, standing
 from migrator.bricks.add.rules_guards import begun_to_put_in
 from migrator.bricks.add.stage import (
     AdditionCall,
     AdditionLooker,
-    AdditionThrottle,
     audit_bricks_after,
     hooked,
     subject_of,
@@ -42,14 +40,21 @@ from migrator.bricks.add.stage import (
     until_healed,
 )
 from migrator.bricks.drain.rules_progress import samples_of
-from migrator.bricks.shared import look_everywhere
-from migrator.core.errors import Interrupted, MigratorError, Refused, ToolFailed
+from migrator.bricks.shared import OperationThrottle, look_everywhere
+from migrator.core.clock import Clock
+from migrator.core.errors import MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import DrainProgress
 from migrator.core.units import format_duration, format_size, several
 from migrator.fs.probing import probing
 from migrator.gluster.model import TaskKind, TaskProgress, TaskStatus
 from migrator.hooks.model import HookState
+from migrator.operations import model as operations
+from migrator.operations.engine import Done, Engine, Events
+from migrator.operations.model import Act, Finished, Halt
+
+if TYPE_CHECKING:
+    from migrator.ledger.operations import AdditionRecords
 
 # ---
 # What is done with a brick that takes its own place, beside what every addition does.
@@ -65,7 +70,9 @@ OFFLINE_HINT = (
 )
 
 
-def notes_in_place(act: AdditionAct, record: AdditionRecord, place: NewPlace | None) -> AdditionNotes:
+def notes_in_place(
+    act: Act[AdditionStep, AdditionState], record: AdditionRecord, place: NewPlace | None
+) -> AdditionNotes:
     """Which file system lies there when a step begins."""
     if place is None or place.unread or not place.own or not place.filesystem_id:
         return NO_ADDITION_NOTES
@@ -121,37 +128,112 @@ async def _until(call: AdditionCall, name: str, *, online: bool) -> None:
 
 
 # ---
-# What each step of an addition does. Every one may be done again after a crash.
+# An addition of bricks, as the engine drives it: its locks and what each step does. Every step may be done again after a crash.
 
 
+RUN_LOCK = "run"
+"""Of everything that writes to either side: held while the brick list changes."""
+
+_CHANGES = frozenset({AdditionStep.RESET, AdditionStep.ADD, AdditionStep.TAKE_BACK})
 _MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
 _PATIENCE_S = 3600.0
 """How long nothing may be seen of a task before it is decided anew."""
 
+_EVENTS = Events(
+    step=EventKind.ADDITION_STEP,
+    failed=EventKind.ADDITION_FAILED,
+    finished=EventKind.ADDITION_FINISHED,
+    halted=EventKind.ADDITION_HALTED,
+)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """What a step came to."""
 
-    words: str = ""
-    notes: AdditionNotes = NO_ADDITION_NOTES
+def throttle_of(call: AdditionCall) -> OperationThrottle:
+    """That of an addition's fix-layout and rebalance."""
+    world, additions = call.world, call.world.ledger.additions
+    return OperationThrottle(
+        call=call,
+        volume=world.volume,
+        rules=world.throttle,
+        read=additions.read,
+        note=lambda addition_id, options: additions.note(addition_id, AdditionNotes(options=options)),
+    )
+
+
+_Act = operations.Act[AdditionStep, AdditionState]
+_Done = Done[AdditionState, AdditionNotes]
 
 
 @dataclass(slots=True, kw_only=True)
-class AdditionActor:
-    """Carries out steps for one call. `doubts` is what the audit of a rebalance has left open."""
+class AdditionMachine(
+    Engine[AdditionRecord, AdditionSeen, AdditionState, AdditionStep, AdditionNotes, AdditionSummary]
+):
+    """Brings bricks into a file system. `doubts` is what the audit of a rebalance has left open."""
 
     call: AdditionCall
     looker: AdditionLooker
-    throttle: AdditionThrottle = field(init=False)
+    throttle: OperationThrottle = field(init=False)
     doubts: tuple[str, ...] = ()
     _doubted: str = ""
+    _begun: bool = False
 
     def __post_init__(self) -> None:
-        self.throttle = AdditionThrottle(call=self.call)
+        self.throttle = throttle_of(self.call)
 
-    async def notes_before(self, act: AdditionAct, record: AdditionRecord) -> AdditionNotes:
-        """What has to be known before a step begins."""
+    @property
+    def events(self) -> Events:
+        return _EVENTS
+
+    @property
+    def records(self) -> "AdditionRecords":
+        return self.call.world.ledger.additions
+
+    @property
+    def clock(self) -> Clock:
+        return self.call.world.clock
+
+    @property
+    def poll_s(self) -> float:
+        return self.call.request.poll_s
+
+    @property
+    def waits(self) -> frozenset[AdditionStep]:
+        return frozenset({AdditionStep.WATCH, AdditionStep.HEAL})
+
+    @property
+    def acts(self) -> Mapping[AdditionStep, Callable[[AdditionAct, AdditionRecord], Awaitable[_Done]]]:
+        return dict.fromkeys(AdditionStep, self._make)
+
+    def say(self, kind: EventKind, severity: Severity, record: AdditionRecord, message: str) -> None:
+        self.call.say(kind, severity, subject_of(record), message)
+
+    def shown(self, record: AdditionRecord) -> str:
+        return record.shown_bricks
+
+    def announce(self, record: AdditionRecord, act: _Act) -> None:
+        self.say(EventKind.ADDITION_FAILED, Severity.WARNING, record, act.reason)
+
+    async def bring(self, record: AdditionRecord) -> AdditionSummary:
+        """From wherever it is. Raises Interrupted, LockHeld, HookSkipped, Refused."""
+        await self.call.tell_failure(record, None)
+        if record.state in ADDITION_ENDED_STATES:
+            record = await look_at_listed(self.call, record)
+        summary = await self.drive(record)
+        await self.call.tell_failure(self.records.read(record.id), summary)
+        return summary
+
+    async def snapshot(self, record: AdditionRecord) -> AdditionSeen:
+        return await self.looker.see(record)
+
+    def next_step(self, record: AdditionRecord, seen: AdditionSeen) -> Step:
+        wish = self.call.request.wish
+        if record.state is AdditionState.FAILED and not self._begun:
+            return rules.begin_again(record, seen, wish)
+        return rules.next_step(record, seen, wish)
+
+    async def prepare(self, record: AdditionRecord, act: _Act, _: AdditionSeen) -> AdditionNotes:
+        self._begun = True
+        if act.step in _CHANGES and not act.seen_done:
+            self.locks.enter_context(self.call.world.locks.hold(RUN_LOCK, f"addition of {record.shown_bricks}"))
         if act.step is AdditionStep.HAND_OVER and record.notes.room_before is None:
             return AdditionNotes(room_before=await self.call.world.target_room())
         if act.step is AdditionStep.BALANCE and record.notes.files is None:
@@ -165,7 +247,70 @@ class AdditionActor:
         # Each host looks at all that lies on its own bricks.
         return scans[-1].files * self.looker.copies if scans else None
 
-    async def carry_out(self, act: AdditionAct, record: AdditionRecord) -> Done:
+    async def finished(self, record: AdditionRecord, step: Finished) -> AdditionSummary:
+        words = step.words
+        self.say(EventKind.ADDITION_FINISHED, Severity.INFO, record, words)
+        summary = self.summary(record, AdditionEnding.DONE, words)
+        if summary.failures:
+            left = f"{several(summary.failures, 'file')} could not be moved, and stay where they are"
+            summary = replace(summary, words=f"{words}; {left}")
+        if not self.doubts:
+            return summary
+        hint = (
+            "look at these paths on the bricks and through the mount, put them right, then `migrator scan --via bricks`"
+        )
+        return replace(summary, ending=AdditionEnding.DOUBTED, hint=hint, reasons=self.doubts)
+
+    async def halted(self, record: AdditionRecord, step: Halt) -> AdditionSummary:
+        self.say(EventKind.ADDITION_HALTED, Severity.ERROR, record, "; ".join((step.words, *step.reasons)))
+        return self.why_halted(record, step)
+
+    def why_halted(self, record: AdditionRecord, step: Halt) -> AdditionSummary:
+        """Why it does not go on."""
+        return self.summary(record, AdditionEnding.HALTED, step.words, step.hint, reasons=step.reasons)
+
+    def stuck(self, record: AdditionRecord, _: AdditionSeen) -> AdditionSummary:
+        words = f"{record.shown_bricks} is {record.state.value}: {record.failure}"
+        self.say(EventKind.ADDITION_HALTED, Severity.ERROR, record, words)
+        hint = "put that right, then run the same command again: it goes on from there"
+        return self.summary(record, AdditionEnding.STUCK, words, hint)
+
+    def summary(
+        self,
+        record: AdditionRecord,
+        ending: AdditionEnding,
+        words: str,
+        hint: str = "",
+        *,
+        reasons: tuple[str, ...] = (),
+    ) -> AdditionSummary:
+        """The result, with all that this process knows."""
+        samples = self.call.world.ledger.additions.samples(record.id)
+        moving = [one for one in samples if one.files or one.skipped or one.failures]
+        last = {one.host: one for one in samples if moving and one.task_id == moving[-1].task_id}
+        return AdditionSummary(
+            side=record.side,
+            volume=record.volume,
+            bricks=record.bricks,
+            instead_of=record.instead_of,
+            dry_run=self.call.run_id is None,
+            ending=ending,
+            state=record.state,
+            words=words,
+            hint=hint,
+            reasons=reasons,
+            places=tuple(self.looker.places.values()),
+            size_bytes=record.notes.size_bytes,
+            moved_files=sum(one.files for one in last.values()),
+            moved_bytes=sum(one.size_bytes for one in last.values()),
+            failures=sum(one.failures for one in last.values()),
+            skipped=sum(one.skipped for one in last.values()),
+            directories=record.notes.directories or (),
+        )
+
+    # Steps.
+
+    async def _make(self, act: AdditionAct, record: AdditionRecord) -> _Done:
         """Do it. Raises MigratorError, OSError, TimeoutError."""
         if act.step is AdditionStep.GIVE_UP:
             await self._put_back(record)
@@ -185,20 +330,20 @@ class AdditionActor:
         }
         return await deeds[act.step](record)
 
-    async def _reset(self, record: AdditionRecord) -> Done:
+    async def _reset(self, record: AdditionRecord) -> _Done:
         return Done(words=await take_offline(self.call, record))
 
-    async def _take_back(self, record: AdditionRecord) -> Done:
+    async def _take_back(self, record: AdditionRecord) -> _Done:
         return Done(words=await serve_again(self.call, record))
 
-    async def _prepare(self, record: AdditionRecord) -> Done:
+    async def _prepare(self, record: AdditionRecord) -> _Done:
         call = self.call
         if record.side is AdditionSide.TARGET:
             return Done(words=f"{record.shown_bricks} belongs to no volume")
         await call.world.blocking(lambda: call.world.back_up(f"addition-{record.id}"), timeout_s=600.0)
         await self._call_hooks(record)
         seen = await self.looker.see(record)
-        if problems := problems_before(record, seen, call.request.wish, prepared=True):
+        if problems := rules.problems_before(record, seen, call.request.wish, prepared=True):
             hint = OFFLINE_HINT if record.in_place else "put it right, then run the same command again"
             raise Refused("; ".join(problems), hint=hint)
         sizes = [place.total_bytes for place in self.looker.places.values()]
@@ -213,7 +358,7 @@ class AdditionActor:
         if hooking is not None:
             await hooking.before(hooked(record), self.call.facts(record))
 
-    async def _add(self, record: AdditionRecord) -> Done:
+    async def _add(self, record: AdditionRecord) -> _Done:
         # Clients make directories on the new bricks as soon as these are there.
         await know_directories(self.call, record)
         if record.in_place:
@@ -224,31 +369,31 @@ class AdditionActor:
             await self.call.world.volume.add(record.bricks)
         return Done()
 
-    async def _lay_out(self, record: AdditionRecord) -> Done:
+    async def _lay_out(self, record: AdditionRecord) -> _Done:
         def say(words: str) -> None:
-            self.call.say(EventKind.OPTION_SET, Severity.WARNING, subject_of(record), words)
+            self.say(EventKind.OPTION_SET, Severity.WARNING, record, words)
 
         await look_everywhere(self.call.world.volume, say)
         await put_right(self.call, record)
         await self.throttle.follow(record)
-        return self._begun(record, await self.call.world.volume.fix_layout())
+        return self._task_begun(record, await self.call.world.volume.fix_layout())
 
-    async def _balance(self, record: AdditionRecord) -> Done:
+    async def _balance(self, record: AdditionRecord) -> _Done:
         # Moving files may take days: whoever lost a directory to the new layout does not wait for it.
         await put_right_everywhere(self.call, record)
         await self.throttle.follow(record)
-        return self._begun(record, await self.call.world.volume.rebalance())
+        return self._task_begun(record, await self.call.world.volume.rebalance())
 
-    def _begun(self, record: AdditionRecord, task_id: str) -> Done:
+    def _task_begun(self, record: AdditionRecord, task_id: str) -> _Done:
         self.call.world.ledger.additions.note(record.id, AdditionNotes(task_id=task_id))
         return Done(words=f"task {task_id} is begun")
 
-    async def _watch(self, record: AdditionRecord) -> Done:
+    async def _watch(self, record: AdditionRecord) -> _Done:
         """Until the task does not move any more, or what is seen needs another decision."""
         async with probing(self.call.world.probing), keeping_right(self.call, record):
             return await self._until_moved(record)
 
-    async def _until_moved(self, record: AdditionRecord) -> Done:
+    async def _until_moved(self, record: AdditionRecord) -> _Done:
         call, heard_s, began_s = self.call, self.call.now_s(), self.call.world.clock.monotonic_s()
         while True:
             found = await told(call.world.volume.state_and_tasks())
@@ -292,9 +437,9 @@ class AdditionActor:
             )
         )
 
-    async def _heal(self, record: AdditionRecord) -> Done:
+    async def _heal(self, record: AdditionRecord) -> _Done:
         await until_healed(self.call, record)
-        return Done()
+        return Done(words="nothing waits to be healed")
 
     async def _own_bytes(self, record: AdditionRecord) -> int | None:
         """How large the file systems of the bricks are together; None where one has none of its own now."""
@@ -302,7 +447,7 @@ class AdditionActor:
         sizes = [place.total_bytes if place.own else None for place in places.values()]
         return None if None in sizes else sum(one for one in sizes if one)
 
-    async def _hand_over(self, record: AdditionRecord) -> Done:
+    async def _hand_over(self, record: AdditionRecord) -> _Done:
         call = self.call
         # The hooks make file systems, or take away what was mounted there: then what is seen is what it was mounted on.
         before_bytes = await self._own_bytes(record)
@@ -313,7 +458,7 @@ class AdditionActor:
         before, end_s = record.notes.room_before, call.world.clock.monotonic_s() + call.request.seen_within_s
         while True:
             now = await call.world.target_room()
-            if grown(before, now, bricks=len(record.bricks), size_bytes=record.notes.size_bytes):
+            if rules.grown(before, now, bricks=len(record.bricks), size_bytes=record.notes.size_bytes):
                 total = "" if now.total_bytes is None else f": the target has {format_size(now.total_bytes)} now"
                 return Done(words=f"the new capacity is seen{total}")
             if call.world.clock.monotonic_s() >= end_s:
@@ -324,7 +469,7 @@ class AdditionActor:
                 )
             await call.world.clock.sleep(min(call.request.poll_s, 10.0))
 
-    async def _finish(self, record: AdditionRecord) -> Done:
+    async def _finish(self, record: AdditionRecord) -> _Done:
         taken_back = record.state is AdditionState.TAKING_BACK
         if not taken_back:
             await put_right_everywhere(self.call, record)
@@ -355,178 +500,4 @@ class AdditionActor:
         """Told once."""
         if self._doubted != words:
             self._doubted = words
-            self.call.say(EventKind.ADDITION_FAILED, Severity.WARNING, subject_of(record), words)
-
-
-# ---
-# Bringing bricks through the steps of an addition: look, decide, write the intent, act, write the result, look again.
-
-
-_LOOKS = 3
-"""A look that fails is made again so often before it counts."""
-
-RUN_LOCK = "run"
-"""Of everything that writes to either side: held while the brick list changes."""
-
-_CHANGES = frozenset({AdditionStep.RESET, AdditionStep.ADD, AdditionStep.TAKE_BACK})
-
-_WAITS = frozenset({AdditionStep.WATCH, AdditionStep.HEAL})
-"""What Gluster does by itself: nothing has failed when nobody watches any more."""
-
-
-@dataclass(slots=True, kw_only=True)
-class AdditionMachine:
-    """Brings bricks into a file system."""
-
-    call: AdditionCall
-    looker: AdditionLooker
-    actor: AdditionActor = field(init=False)
-    _begun: bool = False
-
-    def __post_init__(self) -> None:
-        self.actor = AdditionActor(call=self.call, looker=self.looker)
-
-    async def bring(self, record: AdditionRecord) -> AdditionSummary:
-        """From wherever it is. Raises Interrupted, LockHeld, HookSkipped, Refused."""
-        await self.call.tell_failure(record, None)
-        summary = await self._bring(record)
-        await self.call.tell_failure(self.call.world.ledger.additions.read(record.id), summary)
-        return summary
-
-    async def _bring(self, record: AdditionRecord) -> AdditionSummary:
-        failed: AdditionStep | None = None
-        looks = 0
-        if record.state in ADDITION_ENDED_STATES:
-            record = await look_at_listed(self.call, record)
-        while True:
-            step = self.decide(record, await self.looker.see(record))
-            if isinstance(step, Halt) and step.look_again and looks < _LOOKS:
-                looks += 1
-                await self.call.world.clock.sleep(self.call.request.poll_s)
-                continue
-            if isinstance(step, Finished):
-                self.call.say(EventKind.ADDITION_FINISHED, Severity.INFO, subject_of(record), step.words)
-                return self._finished(record, step.words)
-            if isinstance(step, Halt):
-                words = "; ".join((step.words, *step.reasons))
-                self.call.say(EventKind.ADDITION_HALTED, Severity.ERROR, subject_of(record), words)
-                return self.halted(record, step)
-            if failed is step.step:
-                return self._stuck(record)
-            self._begun, looks = True, 0
-            record, went_well = await self._act(record, step)
-            failed = None if went_well else step.step
-
-    def decide(self, record: AdditionRecord, seen: AdditionSeen) -> Step:
-        """What is done next by this call."""
-        wish = self.call.request.wish
-        if record.state is AdditionState.FAILED and not self._begun:
-            return begin_again(record, seen, wish)
-        return next_step(record, seen, wish)
-
-    async def _act(self, record: AdditionRecord, act: AdditionAct) -> tuple[AdditionRecord, bool]:
-        """The record afterwards, and whether the step came to its end."""
-        additions, call = self.call.world.ledger.additions, self.call
-        if act.reason:
-            call.say(EventKind.ADDITION_FAILED, Severity.WARNING, subject_of(record), act.reason)
-        changes = act.step in _CHANGES and not act.seen_done
-        purpose = f"addition of {record.shown_bricks}"
-        with call.world.locks.hold(RUN_LOCK, purpose) if changes else nullcontext():
-            notes = await self.actor.notes_before(act, record)
-            step_id = additions.intend(record.id, act, at_s=call.now_s(), notes=notes)
-            record = additions.read(record.id)
-            try:
-                done = await self.actor.carry_out(act, record)
-            except (asyncio.CancelledError, Interrupted) as error:
-                if act.step in _WAITS:
-                    additions.finish(
-                        step_id, act.intent, at_s=call.now_s(), message="the command ended, and Gluster goes on"
-                    )
-                else:
-                    additions.fail(step_id, "it was interrupted", at_s=call.now_s())
-                raise _interrupted(record, act) from error
-            except (MigratorError, OSError, TimeoutError) as error:
-                reason = _reason(error)
-                said = f"{act.step.value} failed: {reason}"
-                call.say(EventKind.ADDITION_FAILED, Severity.ERROR, subject_of(record), said)
-                record = additions.fail(step_id, reason, at_s=call.now_s())
-                if isinstance(error, MigratorError) and error.exit_code is not MigratorError.exit_code:
-                    # A hook or a guard said no: that is no failure of the step.
-                    raise
-                return record, False
-        record = additions.finish(step_id, act.result, at_s=call.now_s(), notes=done.notes, message=done.words)
-        if act.step is not AdditionStep.WATCH:
-            words = f"{act.step.value}: {done.words}" if done.words else act.step.value
-            call.say(EventKind.ADDITION_STEP, Severity.INFO, subject_of(record), words)
-        return record, True
-
-    def halted(self, record: AdditionRecord, step: Halt) -> AdditionSummary:
-        """Why it does not go on."""
-        return self.summary(record, AdditionEnding.HALTED, step.words, step.hint, reasons=step.reasons)
-
-    def _finished(self, record: AdditionRecord, words: str) -> AdditionSummary:
-        summary = self.summary(record, AdditionEnding.DONE, words)
-        if summary.failures:
-            left = f"{several(summary.failures, 'file')} could not be moved, and stay where they are"
-            summary = replace(summary, words=f"{words}; {left}")
-        if not self.actor.doubts:
-            return summary
-        hint = (
-            "look at these paths on the bricks and through the mount, put them right, then `migrator scan --via bricks`"
-        )
-        return replace(summary, ending=AdditionEnding.DOUBTED, hint=hint, reasons=self.actor.doubts)
-
-    def _stuck(self, record: AdditionRecord) -> AdditionSummary:
-        words = f"{record.shown_bricks} is {record.state.value}: {record.failure}"
-        self.call.say(EventKind.ADDITION_HALTED, Severity.ERROR, subject_of(record), words)
-        hint = "put that right, then run the same command again: it goes on from there"
-        return self.summary(record, AdditionEnding.STUCK, words, hint)
-
-    def summary(
-        self,
-        record: AdditionRecord,
-        ending: AdditionEnding,
-        words: str,
-        hint: str = "",
-        *,
-        reasons: tuple[str, ...] = (),
-    ) -> AdditionSummary:
-        """The result, with all that this process knows."""
-        samples = self.call.world.ledger.additions.samples(record.id)
-        moving = [one for one in samples if one.files or one.skipped or one.failures]
-        last = {one.host: one for one in samples if moving and one.task_id == moving[-1].task_id}
-        return AdditionSummary(
-            side=record.side,
-            volume=record.volume,
-            bricks=record.bricks,
-            instead_of=record.instead_of,
-            dry_run=self.call.run_id is None,
-            ending=ending,
-            state=record.state,
-            words=words,
-            hint=hint,
-            reasons=reasons,
-            places=tuple(self.looker.places.values()),
-            size_bytes=record.notes.size_bytes,
-            moved_files=sum(one.files for one in last.values()),
-            moved_bytes=sum(one.size_bytes for one in last.values()),
-            failures=sum(one.failures for one in last.values()),
-            skipped=sum(one.skipped for one in last.values()),
-            directories=record.notes.directories or (),
-        )
-
-
-def _interrupted(record: AdditionRecord, act: AdditionAct) -> Interrupted:
-    goes_on = " Gluster goes on by itself." if act.step in _WAITS else ""
-    return Interrupted(
-        f"interrupted while {record.shown_bricks} was {act.intent.value}.{goes_on}",
-        hint="the same command goes on with it",
-    )
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, MigratorError):
-        return error.message
-    if isinstance(error, OSError):
-        return error.strerror or str(error) or "no answer"
-    return "no answer"
+            self.say(EventKind.ADDITION_FAILED, Severity.WARNING, record, words)

@@ -9,34 +9,24 @@ from migrator.bricks.drain.model import (
     UNTOUCHED_STATES,
     DrainAct,
     DrainEnding,
+    DrainNotes,
     DrainRecord,
     DrainRequest,
     DrainSeen,
     DrainState,
     DrainStep,
     DrainSummary,
-    Finished,
-    Halt,
 )
 from migrator.bricks.drain.rules_progress import standing, wipe_word
-from migrator.bricks.drain.stage import (
-    DRAIN_STEPS,
-    LOG,
-    DrainCall,
-    DrainHooks,
-    DrainLooker,
-    DrainWorld,
-    Guarding,
-    Throttle,
-    left_changed,
-    owes_hooks,
-)
-from migrator.bricks.drain.steps import DrainActor, DrainMachine
+from migrator.bricks.drain.stage import DRAIN_STEPS, LOG, DrainCall, DrainLooker, DrainWorld, Guarding
+from migrator.bricks.drain.steps import DrainMachine, owes_hooks
+from migrator.bricks.shared import OperationThrottle, left_changed
 from migrator.core.errors import Refused, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.gluster.model import VolumeState
 from migrator.ledger.call import recorded_run
 from migrator.ledger.model import SiteRecord
+from migrator.operations.model import Finished, Halt
 
 DRAIN_VERB, STOP_VERB = "brick-drain", "brick-stop"
 _LOCK = "drain"
@@ -198,7 +188,7 @@ async def _preview(call: DrainCall, asked: _Asked, *, back: bool = False) -> Dra
     machine = _machine(call, back=back)
     step = machine.decide(record, await machine.looker.see(record))
     if isinstance(step, Halt):
-        return machine.halted(record, step)
+        return machine.why_halted(record, step)
     if isinstance(step, Finished):
         return machine.summary(record, DrainEnding.DONE, step.words)
     words = f"it would begin with: {step.step.value}" + (f" ({step.reason})" if step.reason else "")
@@ -207,9 +197,18 @@ async def _preview(call: DrainCall, asked: _Asked, *, back: bool = False) -> Dra
 
 def _machine(call: DrainCall, *, back: bool) -> DrainMachine:
     looker = DrainLooker(call=call, guarding=Guarding(call=call))
-    hooks = DrainHooks(call=call)
-    actor = DrainActor(call=call, looker=looker, throttle=Throttle(call=call), hooks=hooks)
-    return DrainMachine(call=call, looker=looker, actor=actor, hooks=hooks, back=back)
+    return DrainMachine(call=call, looker=looker, throttle=_throttle(call), back=back)
+
+
+def _throttle(call: DrainCall) -> OperationThrottle:
+    world, drains = call.world, call.world.ledger.drains
+    return OperationThrottle(
+        call=call,
+        volume=world.volume,
+        rules=world.throttle,
+        read=drains.read,
+        note=lambda drain_id, options: drains.note(drain_id, DrainNotes(options=options)),
+    )
 
 
 def _names(state: VolumeState) -> frozenset[str]:
@@ -263,6 +262,6 @@ async def _restore_left(call: DrainCall) -> None:
     for record in left_changed(call.world.ledger, state):
         act = DrainAct(step=DrainStep.RESTORE, intent=record.state, result=record.state)
         step_id = drains.intend(record.id, act, at_s=call.now_s())
-        words = await Throttle(call=call).restore(record)
+        words = await _throttle(call).restore(record)
         drains.finish(step_id, record.state, at_s=call.now_s(), message=words)
         call.say(EventKind.DRAIN_STEP, Severity.INFO, f"drain of {record.shown_bricks}", words)

@@ -1,14 +1,15 @@
 """The drain of bricks: states, steps, records, snapshots of the volume. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from migrator.bricks.model import BrickRoom
 from migrator.catalog.model import StrangeFiles
-from migrator.core.errors import ExitCode
-from migrator.cutover.model import StepResult
+from migrator.core.errors import ExitCode, LedgerCorrupt
 from migrator.gluster.model import TaskProgress, TaskStatus, VolumeState, VolumeTask
+from migrator.operations import model as operations
+from migrator.operations.model import Act, Kind, Operation, added
 
 # ---
 # The drain of bricks (clear-brick): its states, its steps, and what is recorded of it. Times in seconds since the epoch.
@@ -143,26 +144,13 @@ NO_DRAIN_NOTES = DrainNotes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrainRecord:
-    """One attempt to drain bricks; `attempt` counts from 1 for the same bricks. `bricks` are named as in the volume.
+class DrainRecord(Operation[DrainState, DrainNotes]):
+    """One attempt to drain bricks, which are named as in the volume."""
 
-    `times` says when each state was entered, the last time. `failure` is the reason of the last failure.
-    """
-
-    id: int
     volume: str
     volume_id: str
     bricks: tuple[str, ...]
-    attempt: int
-    state: DrainState
-    times: Mapping[DrainState, float]
-    failure: str = ""
     notes: DrainNotes = NO_DRAIN_NOTES
-
-    @property
-    def since_s(self) -> float:
-        """When it came to its state."""
-        return self.times[self.state]
 
     @property
     def under_way(self) -> bool:
@@ -178,19 +166,6 @@ class DrainRecord:
     def bricks_are(self) -> str:
         """The bricks as the beginning of a sentence, with its verb: `gl1:/b is`, `gl1:/b, gl2:/b are`."""
         return f"{self.shown_bricks} {'is' if len(self.bricks) == 1 else 'are'}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainStepRecord:
-    """One step of an attempt: when it was intended, how it ended, and what is to be said of it."""
-
-    id: int
-    drain_id: int
-    step: DrainStep
-    intended_at_s: float
-    ended_at_s: float | None
-    result: StepResult | None
-    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +197,35 @@ def merged_options(
         given = tuple(dict.fromkeys((*first.given, *option.given)))
         by_name[option.name] = ChangedOption(name=option.name, before=first.before, given=given)
     return tuple(by_name.values())
+
+
+def _noted(known: DrainNotes, more: DrainNotes) -> DrainNotes:
+    notes = added(known, more, once=("files", "size_bytes"))
+    return replace(notes, options=merged_options(known.options, more.options))
+
+
+def _intended(
+    _: DrainRecord, after: DrainRecord, act: Act[DrainStep, DrainState], __: DrainNotes | None
+) -> DrainRecord:
+    if after.state is _S.STARTING and after.notes.options is None:
+        raise LedgerCorrupt(
+            f"drain {after.id} cannot be {after.state.value}: what the options were before is not written down",
+            hint="this is an error in migrator: report it; nothing was started",
+        )
+    return replace(after, notes=added(after.notes, DrainNotes(task_id=act.task_id, task_before=act.task_before)))
+
+
+DRAINS: Kind[DrainRecord, DrainState, DrainStep, DrainNotes] = Kind(
+    name="drain",
+    record=DrainRecord,
+    states=DrainState,
+    steps=DrainStep,
+    transitions=DRAIN_TRANSITIONS,
+    under_way=UNDER_WAY_STATES,
+    keeps_failure=frozenset({DrainStep.GIVE_UP, DrainStep.STOP, DrainStep.SETTLE, DrainStep.RESTORE}),
+    noted=_noted,
+    intended=_intended,
+)
 
 
 # ---
@@ -429,45 +433,13 @@ class DrainSeen:
     may_recover: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainAct:
-    """Write `intent`, carry the step out, write `result`. `seen_done`: the world shows it done already, only hooks may be
-    owed. `reason` says why it is given up or stopped; it is empty on the way forward.
+class DrainAct(operations.Act[DrainStep, DrainState]):
+    """A step of a drain."""
 
-    `task_id` is the task of Gluster that the record takes for its own, `task_before` the one that a start ends first: the
-    ledger notes both with the intent.
-    """
-
-    step: DrainStep
-    intent: DrainState
-    result: DrainState
-    seen_done: bool = False
-    reason: str = ""
-    task_id: str | None = None
-    task_before: str | None = None
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Halt:
-    """Nothing is touched. `words` say what was found, `reasons` each thing that speaks against going on, `hint` what people
-    do about it. `look_again`: a look failed, and the next one may not.
-    """
-
-    words: str
-    hint: str
-    reasons: tuple[str, ...] = ()
-    look_again: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
-    """There is nothing left to do."""
-
-    state: DrainState
-    words: str
-
-
-Step = DrainAct | Halt | Finished
+Step = DrainAct | operations.Halt | operations.Finished
 
 
 # ---

@@ -13,8 +13,6 @@ from migrator.bricks.drain.model import (
     DrainSeen,
     DrainState,
     DrainStep,
-    Finished,
-    Halt,
     PlaceSeen,
     Step,
 )
@@ -23,6 +21,7 @@ from migrator.core.units import format_duration, several
 from migrator.gluster.model import TaskKind, TaskStatus, VolumeState, VolumeTask, remove_brick_of
 from migrator.gluster.rules import FEW, are_few, still_changed, subvolumes
 from migrator.hooks.model import HookState
+from migrator.operations.model import Finished, Halt
 
 # ---
 # What a look at the world says of a drain: where its bricks are, which task is its own, what is known and what is not. Pure.

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from migrator.bricks.drain.audit import LeftList, ReadBlock
@@ -14,52 +13,41 @@ from migrator.bricks.drain.model import (
     BrickContent,
     BrickLoad,
     BrickMarks,
-    ChangedOption,
     DrainCheck,
     DrainFacts,
-    DrainNotes,
     DrainRecord,
     DrainRequest,
     DrainSeen,
     DrainState,
-    DrainStep,
     PlaceSeen,
     RetainedSource,
 )
 from migrator.bricks.drain.rules import (
-    audit_left,
-    audit_state,
     ended_badly,
     lost_after_s,
     lost_movers,
     may_start,
-    options_to_restore,
     own_task,
     parts_missing,
     silent_hosts,
-    taken_back,
     why_silent,
 )
 from migrator.bricks.drain.rules_preflight import catalog_is_old, drain_problems, failure_causes, retained_sources
 from migrator.bricks.drain.rules_progress import quorum_problems, samples_of, stalled
-from migrator.bricks.recover.stage import LeftoverBricks, Recovery, VolumeRecovery
-from migrator.bricks.shared import BrickCall, Ended, StrangeLook, ThrottleRules, Throttling, drain_failure, strange_now
+from migrator.bricks.recover.stage import LeftoverBricks, VolumeRecovery
+from migrator.bricks.shared import BrickCall, StrangeLook, ThrottleRules, strange_now
 from migrator.catalog.model import CatalogRecord
 from migrator.core.clock import Clock
 from migrator.core.entry import EntryType
-from migrator.core.errors import MigratorError, ToolFailed
-from migrator.core.events import EventKind, Severity
+from migrator.core.errors import MigratorError
 from migrator.core.progress import Progress
 from migrator.core.tasks import Blocking
-from migrator.core.windows import Window
-from migrator.cutover.model import StepResult
 from migrator.fs.ports import SourceFileSystem
 from migrator.fs.probing import ProbeWorld
 from migrator.gluster.model import Brick, TaskProgress, VolumeState, VolumeTask
-from migrator.gluster.rules import is_on
 from migrator.gluster.volume import BrickContents, DrainCommands
 from migrator.gluster.walks import BrickWalks
-from migrator.hooks.model import HookEvent, HookFacts, HookStage, HookState, HookStep
+from migrator.hooks.model import HookEvent, HookFacts, HookStage, HookStep
 from migrator.hooks.stage import HookedStep, Hooks, find_hooks
 from migrator.ledger.locks import Locks
 from migrator.ledger.model import SiteRecord
@@ -91,9 +79,8 @@ DRAIN_STEPS = (
 class DrainWorld:
     """The ports. `versions` tells GlusterFS by host, `open_files` how many files are open on bricks below trees (None:
     that cannot be seen), `places` what lies where bricks are, given the volume's id. `contents` is asked in a thread.
-    `plans` are asked what is purged when, `retain_s` is how long sources are kept. `back_up` keeps a copy of the ledger under a name (blocking). `throttle` None: the option is left alone; with `windows`
-    it holds in these alone, and lower steps of it while probes of the source pass `max_latency_s` (None: no limit). `probing`
-    None: nobody probes while Gluster moves files. `local_time` gives weekday (0 is Monday) and minute of the day on this machine. `leftovers` and
+    `plans` are asked what is purged when, `retain_s` is how long sources are kept. `back_up` keeps a copy of the ledger under a name (blocking). `probing`
+    None: nobody probes while Gluster moves files. `leftovers` and
     `recovery` bring back what a drain left on its bricks. `marks` tells of hard-linked files with the mark of an earlier drain,
     on bricks of the volume of an id (None: that cannot be seen), `strange` which paths of a brick have no gfid still. `left_list` is
     what audits write all into that they find, in the directory of a run.
@@ -109,10 +96,7 @@ class DrainWorld:
     open_files: Callable[[Sequence[Brick], Sequence[bytes]], Awaitable[int | None]]
     places: Callable[[Sequence[Brick], str], Awaitable[Mapping[str, PlaceSeen]]]
     back_up: Callable[[str], None]
-    throttle: str | None
-    windows: tuple[Window, ...]
-    local_time: Callable[[float], tuple[int, int]]
-    max_latency_s: float | None = None
+    throttle: ThrottleRules
     probing: ProbeWorld | None = None
     hooks: Hooks | None
     ledger: "Ledger"
@@ -215,87 +199,6 @@ def bricks_of(record: DrainRecord, known: Sequence[Brick]) -> tuple[Brick, ...]:
 def _from_name(name: str) -> Brick:
     host, _, path = name.partition(":/")
     return Brick(name=name, host=host, path=b"/" + path.encode("utf-8", "surrogateescape"), online=None)
-
-
-# ---
-# The throttle of a drain: what it was is written down before it is changed, and put back when the drain comes to rest.
-
-
-@dataclass(slots=True, kw_only=True)
-class Throttle:
-    """Sets the option for one drain, and puts it back."""
-
-    call: DrainCall
-    _record: DrainRecord | None = None
-    _throttling: Throttling = field(init=False)
-
-    def __post_init__(self) -> None:
-        world = self.call.world
-        self._throttling = Throttling(
-            volume=world.volume,
-            rules=ThrottleRules(
-                throttle=world.throttle,
-                windows=world.windows,
-                local_time=world.local_time,
-                max_latency_s=world.max_latency_s,
-            ),
-            probes=world.ledger.probes,
-            now_s=self.call.now_s,
-            note=self._note,
-            say=self._say,
-            left=lambda state: left_by_additions(world.ledger, state.volume_id),
-        )
-
-    def notes(self, state: VolumeState) -> DrainNotes:
-        """What is to be known before a drain starts."""
-        return DrainNotes(options=self._throttling.before(state))
-
-    async def follow(self, record: DrainRecord) -> None:
-        """Set what holds now, where this process has not done so yet. Raises ToolFailed."""
-        self._record = record
-        await self._throttling.follow(record.notes.options or ())
-
-    async def restore(self, record: DrainRecord) -> str:
-        """Put back what this drain has changed and nobody else since; what was done, in words. Raises ToolFailed."""
-        # What was written down since the record was read, too.
-        noted = self.call.world.ledger.drains.read(record.id).notes.options or ()
-        names = await self._throttling.restore(noted)
-        return f"put back: {', '.join(names)}" if names else ""
-
-    def _note(self, option: ChangedOption) -> None:
-        if self._record is not None:
-            self.call.world.ledger.drains.note(self._record.id, DrainNotes(options=(option,)))
-
-    def _say(self, words: str) -> None:
-        shown = "" if self._record is None else self._record.shown_bricks
-        self.call.say(EventKind.THROTTLE_SET, Severity.INFO, f"drain of {shown}", words)
-
-
-def left_changed(ledger: "Ledger", state: VolumeState) -> tuple[DrainRecord, ...]:
-    """Drains that came to rest, and were killed before the options were put back. What somebody has set since it was put
-    back is his.
-    """
-    drains = ledger.drains
-    return tuple(
-        record
-        for record in drains.all()
-        if record.volume_id == state.volume_id
-        and record.state in OUT_STATES | {DrainState.STOPPED}
-        and options_to_restore(record, state)
-        and not any(
-            step.step is DrainStep.RESTORE and step.result is StepResult.DONE for step in drains.steps(record.id)
-        )
-    )
-
-
-def left_by_additions(ledger: "Ledger", volume_id: str, *, but: int | None = None) -> Sequence[ChangedOption]:
-    """The options that additions to a volume have changed and not put back, apart from one of them."""
-    return [
-        option
-        for record in ledger.additions.all()
-        if record.volume_id == volume_id and record.id != but
-        for option in record.notes.options or ()
-    ]
 
 
 # ---
@@ -635,148 +538,3 @@ class DrainLooker:
         lost_s, since_s = lost_after_s(request.poll_s), self.not_whole_s
         lost = lost_movers(samples, task_id=task.id, since_s=since_s, now_s=now_s, limit_s=lost_s, names=names)
         return still, lost
-
-
-# ---
-# The site's hooks around the steps of a drain. A step that they are called around stays open in the ledger until all were.
-
-
-_CLOSED_AT_THE_END = (HookStep.STOP, HookStep.COMMIT, HookStep.AUDIT, HookStep.DRAIN)
-"""What was begun last ends first."""
-
-
-def owes_hooks(world: DrainWorld, record: DrainRecord) -> bool:
-    """Whether a killed call has left steps of a drain open, whose `post` hooks are called when it is over."""
-    if world.hooks is None:
-        return False
-    return any(world.ledger.hooks.open_since(step, hooked(record, step).key) for step in _CLOSED_AT_THE_END)
-
-
-@dataclass(slots=True, kw_only=True)
-class DrainHooks:
-    """Calls them, in one call of the verb. Nothing is called where nothing is changed."""
-
-    call: DrainCall
-    _asked: bool = False
-
-    async def ask(self, record: DrainRecord) -> None:
-        """Those before a drain, once in every process that is about to begin it: they are guards. Raises Refused."""
-        hooking = self.call.hooking()
-        if hooking is not None and not self._asked:
-            await hooking.before(hooked(record, HookStep.DRAIN), self.call.facts(record))
-        self._asked = True
-
-    async def ask_back(self, record: DrainRecord) -> None:
-        """Those before a drain is taken back: they are guards as well. Raises Refused."""
-        hooking = self.call.hooking()
-        if hooking is not None:
-            await hooking.before(hooked(record, HookStep.STOP), self.call.facts(record))
-
-    async def goes_on(self, record: DrainRecord) -> None:
-        """A drain that goes on: where a call was killed that asked whether it may be taken back, that comes to nothing."""
-        if not taken_back(record.state):
-            await self._catch_up(record, HookStep.STOP, HookState.FAILED)
-
-    async def end(self, record: DrainRecord) -> None:
-        """Those after a drain that is over, and what killed calls owe of its steps. May be called again."""
-        out = record.state in OUT_STATES
-        state = HookState.DONE if out else HookState.STOPPED
-        for step in _CLOSED_AT_THE_END:
-            stopped = HookState.FAILED if out else HookState.DONE
-            await self._catch_up(record, step, stopped if step is HookStep.STOP else state)
-
-    async def _catch_up(self, record: DrainRecord, step: HookStep, state: HookState) -> None:
-        hooking = self.call.hooking()
-        if hooking is not None:
-            await hooking.catch_up(hooked(record, step), self.call.facts(record, state=state))
-
-    async def around_audit(self, record: DrainRecord, audit: Callable[[], Awaitable[AuditSeen]]) -> AuditSeen:
-        """The audit before a commit. Raises HookSkipped, Refused."""
-        hooking = self.call.hooking()
-        if hooking is None:
-            return await audit()
-
-        async def after(_: HookFacts, found: AuditSeen) -> HookFacts:
-            return self.call.facts(record, state=audit_state(found), reason="; ".join(audit_left(found)) or None)
-
-        return await hooking.around(hooked(record, HookStep.AUDIT), audit, facts=self.call.facts(record), after=after)
-
-    async def around_commit(self, record: DrainRecord, commit: Callable[[], Awaitable[None]]) -> None:
-        """The commit. Raises HookSkipped, Refused."""
-        hooking = self.call.hooking()
-        if hooking is None:
-            await commit()
-            return
-
-        async def after(_: HookFacts, __: None) -> HookFacts:
-            return self.call.facts(record, state=HookState.DONE)
-
-        await hooking.around(hooked(record, HookStep.COMMIT), commit, facts=self.call.facts(record), after=after)
-
-    async def after_commit(self, record: DrainRecord) -> None:
-        """Those that a killed call owes after a commit that is seen to be made."""
-        await self._catch_up(record, HookStep.COMMIT, HookState.DONE)
-
-    async def do(
-        self,
-        record: DrainRecord,
-        step: HookStep,
-        look: Callable[[DrainRecord, str], Awaitable[None]],
-        *,
-        seen_done: bool,
-    ) -> None:
-        """A step that is done by its `pre` hooks, one brick after the other; then it is looked at. Raises HookSkipped, Refused,
-        ToolFailed.
-        """
-        hooking = self.call.hooking()
-        if hooking is None:
-            raise ToolFailed("there are no hooks that could do it")
-
-        async def after(facts: HookFacts, __: None) -> HookFacts:
-            return self.call.facts(record, brick=facts.brick, state=HookState.DONE)
-
-        for name in record.bricks:
-            place, facts = hooked(record, step, name), self.call.facts(record, brick=name)
-            if seen_done:
-                await hooking.catch_up(place, self.call.facts(record, brick=name, state=HookState.DONE))
-            else:
-                await hooking.around(place, partial(look, record, name), facts=facts, after=after)
-
-    async def tell_failure(self, record: DrainRecord, ended: Ended | None, *, back: bool) -> None:
-        """Those that people are told by that they have to look, once for each failure; `ended` None: the call begins, or ended by
-        an exception. `back`: it is to take the drain back. May be called again.
-        """
-        hooking = self.call.hooking()
-        if hooking is None:
-            return
-        failure = drain_failure(record, self.call.world.ledger.drains.steps(record.id), ended, back=back)
-        if failure is None:
-            return
-        failed = HookStep.STOP if taken_back(record.state) else HookStep.DRAIN
-        facts = self.call.facts(record, state=HookState.FAILED, failed=failed, reason=failure.reason)
-        tell = hooking.once if failure.certain else hooking.catch_up
-        await tell(hooked_failure(record, failure.step_id), facts)
-
-
-# ---
-# What a recovery works with, as a part of a drain.
-
-
-def recovery_of(
-    call: DrainCall, record: DrainRecord, found: tuple[VolumeState, tuple[VolumeTask, ...]] | None
-) -> Recovery | None:
-    """The recovery for a drain; None where none was asked for, or where it is not known whether its bricks are in the volume."""
-    world = call.world
-    if not call.request.recover or found is None or world.leftovers is None or world.recovery is None:
-        return None
-    state, _ = found
-    return Recovery(
-        bricks=bricks_of(record, state.bricks),
-        volume_id=record.volume_id,
-        in_volume=any(brick.name in record.bricks for brick in state.bricks),
-        own_times=is_on(dict(state.options), "features.ctime", default=True) is not False,
-        leftovers=world.leftovers,
-        volume=world.recovery,
-        blocking=world.blocking,
-        clock=world.clock,
-    )

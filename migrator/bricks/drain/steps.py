@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 from migrator.bricks.drain.audit import audit_bricks
 from migrator.bricks.drain.model import (
@@ -20,14 +21,13 @@ from migrator.bricks.drain.model import (
     DrainState,
     DrainStep,
     DrainSummary,
-    Finished,
-    Halt,
     PlaceSeen,
     Step,
     last_counts,
 )
 from migrator.bricks.drain.rules import (
     audit_left,
+    audit_state,
     begin_again,
     begin_stop,
     broke_off,
@@ -48,20 +48,31 @@ from migrator.bricks.drain.rules import (
 )
 from migrator.bricks.drain.rules_preflight import health_problems
 from migrator.bricks.drain.rules_progress import MOST_EXAMPLES, samples_of, stalled, standing, wipe_word
-from migrator.bricks.drain.stage import DrainCall, DrainHooks, DrainLooker, Throttle, bricks_of, recovery_of
-from migrator.bricks.shared import look_everywhere
+from migrator.bricks.drain.stage import DrainCall, DrainLooker, DrainWorld, bricks_of, hooked, hooked_failure
+from migrator.bricks.recover.stage import Recovery
+from migrator.bricks.shared import Ended, OperationThrottle, drain_failure, look_everywhere
+from migrator.core.clock import Clock
 from migrator.core.errors import Interrupted, LockHeld, MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import DrainProgress
 from migrator.core.units import format_count, several
 from migrator.fs.probing import probing
-from migrator.gluster.model import TaskKind, TaskProgress, TaskStatus
-from migrator.hooks.model import HookStep
+from migrator.gluster.model import TaskKind, TaskProgress, TaskStatus, VolumeState, VolumeTask
+from migrator.gluster.rules import is_on
+from migrator.hooks.model import HookFacts, HookState, HookStep
+from migrator.hooks.stage import StepHooks
+from migrator.operations import model as operations
+from migrator.operations.engine import LOOKS, Around, Done, Engine, Events
+from migrator.operations.model import Finished, Halt
+
+if TYPE_CHECKING:
+    from migrator.ledger.operations import DrainRecords
 
 # ---
 # Watching what Gluster does by itself: its counters are kept and shown until it has come to an end.
 
 
+_MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
 _PATIENCE_S = 3600.0
 """How long glusterd may be silent, or a host be missing, before that is told as the end of the watch."""
 
@@ -77,7 +88,7 @@ class Watch:
 
     call: DrainCall
     looker: DrainLooker
-    throttle: Throttle
+    throttle: OperationThrottle
     _doubted: str = ""
     _heard_s: float = 0.0
     _samples: list[DrainSample] = field(default_factory=list)
@@ -209,45 +220,89 @@ def progress_of(found: DrainStanding, step: str, elapsed_s: float) -> DrainProgr
 
 
 # ---
-# The steps of a drain, each as far as it is to be carried out. Every one may be carried out again after a crash.
+# A drain of bricks, as the engine drives it: its locks, its hooks, and what each step does. Every step may be carried out again
+# after a crash.
 
+
+_LOOKS_S = 10.0
+"""A snapshot that fails is taken again for so long before it counts: glusterd answers nothing while another command has the
+volume.
+"""
+
+_SETTLE_S = 60.0
+"""So long bricks and hosts may take to be up after a reboot, before a drain that broke off by it, or cannot be told of, waits
+for people.
+"""
+
+_AGAIN = 3
+"""So often one call begins a drain anew by itself."""
+
+RUN_LOCK = "run"
+"""Of everything that writes to either side: held only while a drain is begun, and from its last audit to its commit."""
 
 _WIPED = (PlaceSeen.EMPTY, PlaceSeen.UNMOUNTED)
-_MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
+_EVENTS = Events(
+    step=EventKind.DRAIN_STEP,
+    failed=EventKind.DRAIN_FAILED,
+    finished=EventKind.DRAIN_FINISHED,
+    halted=EventKind.DRAIN_HALTED,
+)
+_CLOSED_AT_THE_END = (HookStep.STOP, HookStep.COMMIT, HookStep.AUDIT, HookStep.DRAIN)
+"""Hooks are called around the whole drain as well. What was begun last ends first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """How a step ended: `result` None means that of the act."""
+def owes_hooks(world: DrainWorld, record: DrainRecord) -> bool:
+    """Whether a killed call has left steps of a drain open, whose `post` hooks are called when it is over."""
+    if world.hooks is None:
+        return False
+    return any(world.ledger.hooks.open_since(step, hooked(record, step).key) for step in _CLOSED_AT_THE_END)
 
-    words: str = ""
-    notes: DrainNotes = NO_DRAIN_NOTES
-    result: DrainState | None = None
+
+_Act = operations.Act[DrainStep, DrainState]
+_Done = Done[DrainState, DrainNotes]
 
 
 @dataclass(slots=True, kw_only=True)
-class DrainActor:
-    """Carries steps out, for one drain. `left_alone`: a recovery of this call has not brought everything back."""
+class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNotes, DrainSummary]):
+    """Brings bricks out of the volume, or (`back`) back into it. `left_alone`: a recovery of this call has not brought everything
+    back.
+    """
 
     call: DrainCall
     looker: DrainLooker
-    throttle: Throttle
-    hooks: DrainHooks
+    throttle: OperationThrottle
+    back: bool = False
+    resumes: str = "the same command goes on with it; `migrator brick status` shows how far it is"
     left_alone: bool = False
+    _asked: bool = False
+    _hand_over: bool = False
+    _locked: bool = False
+    _begun: bool = False
+    _again: int = 0
 
-    async def notes_before(self, act: DrainAct, record: DrainRecord, seen: DrainSeen) -> DrainNotes:
-        """What has to be written down with the intent."""
-        if act.step is not DrainStep.START or seen.state is None:
-            return NO_DRAIN_NOTES
-        notes = self.throttle.notes(seen.state)
-        known = await self.looker.guarding.content(record)
-        if known is None:
-            return notes
-        return DrainNotes(options=notes.options, files=known[1].files, size_bytes=known[1].size_bytes)
+    @property
+    def events(self) -> Events:
+        return _EVENTS
 
-    async def carry_out(self, act: DrainAct, record: DrainRecord) -> Done:
-        """One step. Raises MigratorError, OSError."""
-        deeds: Mapping[DrainStep, Callable[[DrainAct, DrainRecord], Awaitable[Done]]] = {
+    @property
+    def records(self) -> "DrainRecords":
+        return self.call.world.ledger.drains
+
+    @property
+    def clock(self) -> Clock:
+        return self.call.world.clock
+
+    @property
+    def poll_s(self) -> float:
+        return self.call.request.poll_s
+
+    @property
+    def waits(self) -> frozenset[DrainStep]:
+        return frozenset({DrainStep.WATCH, DrainStep.SETTLE})
+
+    @property
+    def acts(self) -> Mapping[DrainStep, Callable[[DrainAct, DrainRecord], Awaitable[_Done]]]:
+        return {
             DrainStep.CHECK: self._check,
             DrainStep.START: self._start,
             DrainStep.WATCH: self._watch,
@@ -255,19 +310,291 @@ class DrainActor:
             DrainStep.RECOVER: self._recover,
             DrainStep.COMMIT: self._commit,
             DrainStep.WIPE: self._wipe,
-            DrainStep.HAND_OVER: self._hand_over,
+            DrainStep.HAND_OVER: self._hand_over_bricks,
             DrainStep.GIVE_UP: self._give_up,
             DrainStep.STOP: self._stop,
             DrainStep.SETTLE: self._settle,
             DrainStep.RESTORE: self._restore,
         }
-        return await deeds[act.step](act, record)
 
-    async def _check(self, _: DrainAct, record: DrainRecord) -> Done:
-        await self.hooks.ask(record)
+    def say(self, kind: EventKind, severity: Severity, record: DrainRecord, message: str) -> None:
+        self.call.say(kind, severity, f"drain of {record.shown_bricks}", message)
+
+    def shown(self, record: DrainRecord) -> str:
+        return record.shown_bricks
+
+    def hooking(self) -> StepHooks | None:
+        return self.call.hooking()
+
+    async def bring(self, record: DrainRecord) -> DrainSummary:
+        """From wherever it is. Raises Interrupted, LockHeld, HookSkipped, Refused."""
+        await self._tell_failure(record, None)
+        if not self.back and not taken_back(record.state):
+            # Where a call was killed that asked whether it may be taken back, that comes to nothing.
+            await self._catch_up(record, HookStep.STOP, HookState.FAILED)
+        try:
+            summary = await self.drive(record)
+        except Interrupted:
+            raise
+        except MigratorError:
+            await self._tell_failure(self.records.read(record.id), None)
+            raise
+        await self._tell_failure(self.records.read(record.id), summary)
+        return summary
+
+    async def snapshot(self, record: DrainRecord) -> DrainSeen:
+        self._hand_over = await self._hands_over(record)
+        return await self.looker.see(record, hand_over=self._hand_over)
+
+    def next_step(self, record: DrainRecord, seen: DrainSeen) -> Step:
+        step = self.decide(record, seen)
+        if isinstance(step, Halt) and self._tries_again(record, seen):
+            self._again += 1
+            return begin_again(record, seen)
+        return step
+
+    def decide(self, record: DrainRecord, seen: DrainSeen) -> Step:
+        """What is done next by this call."""
+        if self.back:
+            return next_step(record, seen) if taken_back(record.state) else begin_stop(record, seen)
+        if record.state is DrainState.FAILED and (not self._begun or can_recover(seen)):
+            return begin_again(record, seen)
+        return next_step(record, seen, hand_over=self._hand_over)
+
+    def _tries_again(self, record: DrainRecord, seen: DrainSeen) -> bool:
+        """Whether this call begins a drain anew that has failed under it, which people would do as well: nothing speaks
+        against it, and Gluster could move all but a few files, broke off, has lost the process that moves files, or tells no
+        counters of a host that is up. A new task looks at what is left only.
+        """
+        # What a recovery has left alone waits for people: Gluster has failed on it, and would again.
+        if self.back or self.left_alone or record.state is not DrainState.FAILED or self._again >= _AGAIN:
+            return False
+        # Where the counters are refused, so is a stop.
+        silent = bool(seen.silent) and seen.progress is not None
+        return seen.preflight == () and (only_few_failed(seen) or broke_off(seen) or bool(seen.lost) or silent)
+
+    def looks_again(self, record: DrainRecord, step: Halt, seen: DrainSeen, *, looks: int, waited_s: float) -> bool:
+        """Whether the next look may say something else by itself: one failed, or what broke a drain off is coming up again."""
+        if step.look_again:
+            return looks < LOOKS or waited_s < (_SETTLE_S if self.looker.host_was_away else _LOOKS_S)
+        if self.back or record.state is not DrainState.FAILED or not self.looker.host_was_away or seen.state is None:
+            return False
+        settles = bool(seen.preflight) and set(seen.preflight or ()) <= set(health_problems(seen.state))
+        return settles and broke_off(seen) and self._again < _AGAIN and waited_s < _SETTLE_S
+
+    async def _hands_over(self, record: DrainRecord) -> bool:
+        """Whether a brick that is out is wiped and given away: where that was allowed, and there are hooks for it."""
+        if self.back or record.state not in OUT_STATES or self.call.request.confirm != self.word(record):
+            return False
+        return await self.looker.goes_on(record)
+
+    def word(self, record: DrainRecord) -> str:
+        """The word that allows it."""
+        return wipe_word(self.call.site.site_id, record.volume_id, record.bricks)
+
+    def ends_before(self, record: DrainRecord, act: _Act) -> DrainSummary | None:
+        if act.step is not DrainStep.COMMIT or act.seen_done or self.call.request.commit:
+            return None
+        words = f"{record.shown_bricks} is drained, and nothing is left on it; it was not to be committed"
+        hint = "to take it out of the volume: the same without --no-commit"
+        return self.summary(record, DrainEnding.WAITS, words, hint)
+
+    async def prepare(self, record: DrainRecord, act: _Act, seen: DrainSeen) -> DrainNotes:
+        # What follows a recovery is decided as at the beginning: a drain that had failed is gone on with.
+        self._begun = act.step is not DrainStep.RECOVER
+        await self._lock(record, act)
+        notes = await self._notes_before(record, act, seen)
+        if act.step in (DrainStep.WIPE, DrainStep.HAND_OVER):
+            await self._end_hooks(record)
+        if act.step is DrainStep.START and record.state is DrainState.PREFLIGHT:
+            await self._ask(record)
+        if act.step is DrainStep.STOP and self.back and not taken_back(record.state):
+            hooking = self.hooking()
+            if hooking is not None:
+                await hooking.before(hooked(record, HookStep.STOP), self.call.facts(record))
+        return notes
+
+    async def _lock(self, record: DrainRecord, act: _Act) -> None:
+        """Passes must not read bricks while a drain begins, nor see the volume change at its commit."""
+        commits = act.step is DrainStep.AUDIT and self.call.request.commit and record.state not in OUT_STATES
+        begins = act.step in (DrainStep.START, DrainStep.RECOVER) and not act.seen_done
+        if self._locked or not (commits or begins or (act.step is DrainStep.COMMIT and not act.seen_done)):
+            return
+        told = False
+        while True:
+            try:
+                self.locks.enter_context(self.call.world.locks.hold(RUN_LOCK, f"drain of {record.shown_bricks}"))
+            except LockHeld as error:
+                if begins:
+                    raise
+                if not told:
+                    words = f"the commit waits: {error.message}"
+                    self.say(EventKind.DRAIN_DOUBTED, Severity.WARNING, record, words)
+                told = True
+                await self.call.world.clock.sleep(self.call.request.poll_s)
+            else:
+                self._locked = True
+                return
+
+    def release(self, act: _Act) -> None:
+        if act.step not in (DrainStep.AUDIT, DrainStep.COMMIT):
+            self.locks.pop_all().close()
+            self._locked = False
+
+    async def _notes_before(self, record: DrainRecord, act: _Act, seen: DrainSeen) -> DrainNotes:
+        """What has to be written down with the intent."""
+        if act.step is not DrainStep.START or seen.state is None:
+            return NO_DRAIN_NOTES
+        options = self.throttle.before(seen.state)
+        known = await self.looker.guarding.content(record)
+        if known is None:
+            return DrainNotes(options=options)
+        return DrainNotes(options=options, files=known[1].files, size_bytes=known[1].size_bytes)
+
+    async def finished(self, record: DrainRecord, step: Finished) -> DrainSummary:
+        out = record.state in OUT_STATES
+        await self._end_hooks(record)
+        words, hint, confirm = step.words, "", None
+        if out and record.state is not DrainState.HANDED_OVER:
+            words, hint, confirm = await self._way_on(record, step.words)
+        self.say(EventKind.DRAIN_FINISHED, Severity.INFO, record, words)
+        ending = DrainEnding.DONE if out else DrainEnding.TAKEN_BACK
+        return replace(self.summary(record, ending, words, hint), confirm=confirm)
+
+    async def _way_on(self, record: DrainRecord, words: str) -> tuple[str, str, str | None]:
+        """What can be done with bricks that are out and were not given away."""
+        if not await self.looker.goes_on(record):
+            step = "hand-over" if record.state in (DrainState.WIPED, DrainState.HANDING_OVER) else "wipe"
+            return f"{words}; there is no pre-{step} hook, so that is left to you", "", None
+        word = self.word(record)
+        return words, f"to have your hooks go on with it: the same command with --confirm {word}", word
+
+    async def halted(self, record: DrainRecord, step: Halt) -> DrainSummary:
+        if record.state in OUT_STATES:
+            await self._end_hooks(record)
+        self.say(EventKind.DRAIN_HALTED, Severity.ERROR, record, "; ".join((step.words, *step.reasons)))
+        return self.why_halted(record, step)
+
+    def why_halted(self, record: DrainRecord, step: Halt) -> DrainSummary:
+        """Why it does not go on."""
+        return replace(self.summary(record, DrainEnding.HALTED, step.words, step.hint), reasons=step.reasons)
+
+    def stuck(self, record: DrainRecord, seen: DrainSeen) -> DrainSummary:
+        words = f"{record.shown_bricks} is {record.state.value}: {record.failure}"
+        self.say(EventKind.DRAIN_HALTED, Severity.ERROR, record, words)
+        hosts = silent_hosts(record, seen)
+        right = way_out(record, hosts) if hosts else "put that right"
+        hint = f"{right}, then run the same command again: it goes on from there"
+        return self.summary(record, DrainEnding.STUCK, words, hint)
+
+    def summary(self, record: DrainRecord, ending: DrainEnding, words: str, hint: str = "") -> DrainSummary:
+        """The result, with all that this process knows."""
+        audit, check = self.looker.audit or self.looker.named, self.looker.check
+        return DrainSummary(
+            volume=record.volume,
+            bricks=record.bricks,
+            back=self.back,
+            dry_run=self.call.run_id is None,
+            ending=ending,
+            words=words,
+            hint=hint,
+            left_behind=() if audit is None else audit.examples,
+            left_file=None if audit is None else audit.list_file,
+            standing=standing(record, self.call.world.ledger.drains.samples(record.id)),
+            check=check,
+        )
+
+    # Hooks.
+
+    async def around(self, act: _Act, record: DrainRecord) -> Around | None:
+        """Those of an audit before a commit, and of the commit."""
+        facts = self.call.facts
+
+        async def begins() -> HookFacts:
+            return facts(record)
+
+        async def committed() -> HookFacts:
+            return facts(record, state=HookState.DONE)
+
+        async def audited() -> HookFacts:
+            found = self.looker.audit
+            if found is None:
+                return facts(record, state=HookState.FAILED)
+            return facts(record, state=audit_state(found), reason="; ".join(audit_left(found)) or None)
+
+        if act.step is DrainStep.COMMIT:
+            return Around(step=hooked(record, HookStep.COMMIT), before=begins, after=committed)
+        if act.step is not DrainStep.AUDIT or act.seen_done or record.state in OUT_STATES:
+            return None
+        return Around(step=hooked(record, HookStep.AUDIT), before=begins, after=audited)
+
+    async def _ask(self, record: DrainRecord) -> None:
+        """Those before a drain, once in every process that is about to begin it: they are guards. Raises Refused."""
+        hooking = self.hooking()
+        if hooking is not None and not self._asked:
+            await hooking.before(hooked(record, HookStep.DRAIN), self.call.facts(record))
+        self._asked = True
+
+    async def _end_hooks(self, record: DrainRecord) -> None:
+        """Those after a drain that is over, and what killed calls owe of its steps. May be called again."""
+        out = record.state in OUT_STATES
+        state = HookState.DONE if out else HookState.STOPPED
+        for step in _CLOSED_AT_THE_END:
+            stopped = HookState.FAILED if out else HookState.DONE
+            await self._catch_up(record, step, stopped if step is HookStep.STOP else state)
+
+    async def _catch_up(self, record: DrainRecord, step: HookStep, state: HookState) -> None:
+        hooking = self.hooking()
+        if hooking is not None:
+            await hooking.catch_up(hooked(record, step), self.call.facts(record, state=state))
+
+    async def _do(
+        self,
+        record: DrainRecord,
+        step: HookStep,
+        look: Callable[[DrainRecord, str], Awaitable[None]],
+        *,
+        seen_done: bool,
+    ) -> None:
+        """A step that is done by its `pre` hooks, one brick after the other; then it is looked at. Raises HookSkipped, Refused,
+        ToolFailed.
+        """
+        hooking = self.hooking()
+        if hooking is None:
+            raise ToolFailed("there are no hooks that could do it")
+
+        async def after(facts: HookFacts, __: None) -> HookFacts:
+            return self.call.facts(record, brick=facts.brick, state=HookState.DONE)
+
+        for name in record.bricks:
+            place, facts = hooked(record, step, name), self.call.facts(record, brick=name)
+            if seen_done:
+                await hooking.catch_up(place, self.call.facts(record, brick=name, state=HookState.DONE))
+            else:
+                await hooking.around(place, partial(look, record, name), facts=facts, after=after)
+
+    async def _tell_failure(self, record: DrainRecord, ended: Ended | None) -> None:
+        """Those that people are told by that they have to look, once for each failure; `ended` None: the call begins, or ended by
+        an exception. May be called again.
+        """
+        hooking = self.hooking()
+        if hooking is None:
+            return
+        failure = drain_failure(record, self.call.world.ledger.drains.steps(record.id), ended, back=self.back)
+        if failure is None:
+            return
+        failed = HookStep.STOP if taken_back(record.state) else HookStep.DRAIN
+        facts = self.call.facts(record, state=HookState.FAILED, failed=failed, reason=failure.reason)
+        tell = hooking.once if failure.certain else hooking.catch_up
+        await tell(hooked_failure(record, failure.step_id), facts)
+
+    # Steps.
+
+    async def _check(self, _: DrainAct, record: DrainRecord) -> _Done:
+        await self._ask(record)
         return Done()
 
-    async def _start(self, act: DrainAct, record: DrainRecord) -> Done:
+    async def _start(self, act: DrainAct, record: DrainRecord) -> _Done:
         world = self.call.world
         await self._look_everywhere(record)
         await self.throttle.follow(record)
@@ -278,7 +605,7 @@ class DrainActor:
         task_id = await world.volume.start(record.bricks)
         return Done(words=f"task {task_id}", notes=DrainNotes(task_id=task_id))
 
-    async def _watch(self, act: DrainAct, record: DrainRecord) -> Done:
+    async def _watch(self, act: DrainAct, record: DrainRecord) -> _Done:
         watch = Watch(call=self.call, looker=self.looker, throttle=self.throttle)
         # What has come to its end is looked at once: the last counters are kept so.
         async with probing(self.call.world.probing):
@@ -288,13 +615,10 @@ class DrainActor:
         words = "{} moved, {}, {} skipped".format(*counters)
         return Done(words=words, result=None if moved or act.seen_done else act.intent)
 
-    async def _audit(self, act: DrainAct, record: DrainRecord) -> Done:
+    async def _audit(self, act: DrainAct, record: DrainRecord) -> _Done:
         if act.seen_done:
             return Done()
-        if record.state in OUT_STATES:
-            self.looker.audit = await self._audited(record)
-        else:
-            self.looker.audit = await self.hooks.around_audit(record, lambda: self._audited(record))
+        self.looker.audit = await self._audited(record)
         left = audit_left(self.looker.audit)
         kept = self.looker.audit.explained
         nothing = f"nothing is left but {several(kept, 'name')} of what the volume has" if kept else "nothing is left"
@@ -310,7 +634,7 @@ class DrainActor:
             # Those that were being wiped at a crash are no bricks any more, and were audited before.
             places = await world.places(bricks, record.volume_id)
             bricks = tuple(brick for brick in bricks if places.get(brick.name) not in _WIPED)
-        recovery = recovery_of(self.call, record, found)
+        recovery = self._recovery(record, found)
         if recovery is not None:
             recovery.bricks = bricks
         return await audit_bricks(
@@ -323,9 +647,9 @@ class DrainActor:
             left=self.call.left_list(),
         )
 
-    async def _recover(self, _: DrainAct, record: DrainRecord) -> Done:
+    async def _recover(self, _: DrainAct, record: DrainRecord) -> _Done:
         found = await self.looker.volume()
-        recovery = recovery_of(self.call, record, found)
+        recovery = self._recovery(record, found)
         if recovery is None or found is None:
             raise ToolFailed("what is left cannot be brought back now: the volume does not tell its state")
         if problems := health_problems(found[0]):
@@ -337,19 +661,14 @@ class DrainActor:
         self.looker.audit = None
         self.left_alone = bool(summary.problems)
         for problem in summary.problems[:MOST_EXAMPLES]:
-            self.call.say(EventKind.DRAIN_DOUBTED, Severity.WARNING, f"drain of {record.shown_bricks}", problem)
+            self.say(EventKind.DRAIN_DOUBTED, Severity.WARNING, record, problem)
         words = f"{several(summary.recovered, 'file')} brought back under {several(summary.names, 'name')}"
         left = f"; {several(len(summary.problems), 'problem')}" if summary.problems else ""
         return Done(words=words + left)
 
-    async def _commit(self, act: DrainAct, record: DrainRecord) -> Done:
+    async def _commit(self, act: DrainAct, record: DrainRecord) -> _Done:
         if act.seen_done:
-            await self.hooks.after_commit(record)
             return Done(words="it is out of the volume")
-        await self.hooks.around_commit(record, lambda: self._really_commit(record))
-        return Done(words="out of the volume")
-
-    async def _really_commit(self, record: DrainRecord) -> None:
         world = self.call.world
         await asyncio.to_thread(world.back_up, f"drain-{record.id}-commit")
         if self.looker.audit is not None and self.looker.audit.explained:
@@ -361,22 +680,23 @@ class DrainActor:
             raise Refused(f"{record.shown_bricks} may not be committed: {'; '.join(problems)}")
         await self._look_everywhere(record)
         await world.volume.commit(record.bricks)
+        return Done(words="out of the volume")
 
     async def _look_everywhere(self, record: DrainRecord) -> None:
         def say(words: str) -> None:
-            self.call.say(EventKind.OPTION_SET, Severity.WARNING, f"drain of {record.shown_bricks}", words)
+            self.say(EventKind.OPTION_SET, Severity.WARNING, record, words)
 
         await look_everywhere(self.call.world.volume, say)
 
-    async def _wipe(self, act: DrainAct, record: DrainRecord) -> Done:
-        await self.hooks.do(record, HookStep.WIPE, self._wiped, seen_done=act.seen_done)
+    async def _wipe(self, act: DrainAct, record: DrainRecord) -> _Done:
+        await self._do(record, HookStep.WIPE, self._wiped, seen_done=act.seen_done)
         return Done(words="an empty file system is mounted there")
 
-    async def _hand_over(self, act: DrainAct, record: DrainRecord) -> Done:
+    async def _hand_over_bricks(self, act: DrainAct, record: DrainRecord) -> _Done:
         async def nothing_more(_record: DrainRecord, _name: str) -> None:
             """Where it goes is the hooks' own business, and they answer for it."""
 
-        await self.hooks.do(record, HookStep.HAND_OVER, nothing_more, seen_done=act.seen_done)
+        await self._do(record, HookStep.HAND_OVER, nothing_more, seen_done=act.seen_done)
         return Done(words="given to where it goes")
 
     async def _wiped(self, record: DrainRecord, name: str) -> None:
@@ -389,7 +709,7 @@ class DrainActor:
                 hint="make the file system and mount it as /etc/fstab says, then run the same command again",
             )
 
-    async def _give_up(self, _: DrainAct, record: DrainRecord) -> Done:
+    async def _give_up(self, _: DrainAct, record: DrainRecord) -> _Done:
         """Where Gluster has come to its end, what it left is named: its counters name nothing."""
         found, world = await self.looker.volume(), self.call.world
         task = None if found is None else own_task(record, DrainSeen(state=found[0], tasks=found[1]))
@@ -408,7 +728,7 @@ class DrainActor:
         )
         return Done(words="; ".join(audit_left(self.looker.named)) or "nothing is left all the same")
 
-    async def _stop(self, act: DrainAct, record: DrainRecord) -> Done:
+    async def _stop(self, act: DrainAct, record: DrainRecord) -> _Done:
         if act.seen_done:
             return Done()
         await self._end_task(record)
@@ -418,7 +738,7 @@ class DrainActor:
         progress = await self.call.world.volume.stop(record.bricks)
         self.call.world.ledger.drains.add_samples(record.id, samples_of(progress, self.call.now_s()))
 
-    async def _settle(self, act: DrainAct, record: DrainRecord) -> Done:
+    async def _settle(self, act: DrainAct, record: DrainRecord) -> _Done:
         if act.seen_done:
             return Done(words="the layout is right")
         world = self.call.world
@@ -486,284 +806,24 @@ class DrainActor:
                 return task.id
         return None
 
-    async def _restore(self, _: DrainAct, record: DrainRecord) -> Done:
+    async def _restore(self, _: DrainAct, record: DrainRecord) -> _Done:
         return Done(words=await self.throttle.restore(record))
 
-
-# ---
-# Bringing bricks through the steps of a drain: look, decide, write the intent, act, write the result, look again.
-
-
-_LOOKS = 3
-_LOOKS_S = 10.0
-"""A look that fails is made again so often, and for so long, before it counts: glusterd answers nothing while another
-command has the volume.
-"""
-
-_SETTLE_S = 60.0
-"""So long bricks and hosts may take to be up after a reboot, before a drain that broke off by it, or cannot be told of, waits
-for people.
-"""
-
-_AGAIN = 3
-"""So often one call begins a drain anew by itself."""
-
-RUN_LOCK = "run"
-"""Of everything that writes to either side: held only while a drain is begun, and from its last audit to its commit."""
-
-_WAITS = frozenset({DrainStep.WATCH, DrainStep.SETTLE})
-"""What Gluster does by itself: nothing has failed when nobody watches any more."""
-
-
-@dataclass(slots=True, kw_only=True)
-class DrainMachine:
-    """Brings bricks out of the volume, or (`back`) back into it."""
-
-    call: DrainCall
-    looker: DrainLooker
-    actor: DrainActor
-    hooks: DrainHooks
-    back: bool = False
-    _locked: bool = False
-    _begun: bool = False
-    _again: int = 0
-    _locks: ExitStack = field(default_factory=ExitStack)
-
-    async def bring(self, record: DrainRecord) -> DrainSummary:
-        """From wherever it is. Raises Interrupted, LockHeld, HookSkipped, Refused."""
-        await self.hooks.tell_failure(record, None, back=self.back)
-        if not self.back:
-            await self.hooks.goes_on(record)
-        try:
-            with self._locks:
-                summary = await self._bring(record)
-        except Interrupted:
-            raise
-        except MigratorError:
-            await self._tell_failure(record, None)
-            raise
-        await self._tell_failure(record, summary)
-        return summary
-
-    async def _tell_failure(self, record: DrainRecord, ended: DrainSummary | None) -> None:
-        """At the end of the call: what it has put right itself is told to nobody."""
-        await self.hooks.tell_failure(self.call.world.ledger.drains.read(record.id), ended, back=self.back)
-
-    async def _bring(self, record: DrainRecord) -> DrainSummary:
-        failed: DrainStep | None = None
-        looks, since_s = 0, self.call.world.clock.monotonic_s()
-        while True:
-            hand_over = await self._hands_over(record)
-            seen = await self.looker.see(record, hand_over=hand_over)
-            step = self.decide(record, seen, hand_over=hand_over)
-            if isinstance(step, Halt) and self._tries_again(record, seen):
-                self._again += 1
-                step = begin_again(record, seen)
-            waited_s = self.call.world.clock.monotonic_s() - since_s
-            if isinstance(step, Halt) and self._looks_again(record, step, seen, looks=looks, waited_s=waited_s):
-                looks += 1
-                await self.call.world.clock.sleep(self.call.request.poll_s)
-                continue
-            if isinstance(step, Finished):
-                return await self._finished(record, step)
-            if isinstance(step, Halt):
-                return await self._halted(record, step)
-            if failed is step.step:
-                return self._stuck(record, seen)
-            if step.step is DrainStep.COMMIT and not step.seen_done and not self.call.request.commit:
-                return self._waits(record)
-            # What follows a recovery is decided as at the beginning: a drain that had failed is gone on with.
-            looks, self._begun = 0, step.step is not DrainStep.RECOVER
-            await self._lock(record, step)
-            record, went_well = await self._act(record, step, seen)
-            since_s = self.call.world.clock.monotonic_s()
-            failed = None if went_well else step.step
-            if step.step not in (DrainStep.AUDIT, DrainStep.COMMIT):
-                self._unlock()
-
-    def decide(self, record: DrainRecord, seen: DrainSeen, *, hand_over: bool = False) -> Step:
-        """What is done next by this call."""
-        if self.back:
-            return next_step(record, seen) if taken_back(record.state) else begin_stop(record, seen)
-        if record.state is DrainState.FAILED and (not self._begun or can_recover(seen)):
-            return begin_again(record, seen)
-        return next_step(record, seen, hand_over=hand_over)
-
-    def _tries_again(self, record: DrainRecord, seen: DrainSeen) -> bool:
-        """Whether this call begins a drain anew that has failed under it, which people would do as well: nothing speaks
-        against it, and Gluster could move all but a few files, broke off, has lost the process that moves files, or tells no
-        counters of a host that is up. A new task looks at what is left only.
-        """
-        # What a recovery has left alone waits for people: Gluster has failed on it, and would again.
-        if self.back or self.actor.left_alone or record.state is not DrainState.FAILED or self._again >= _AGAIN:
-            return False
-        # Where the counters are refused, so is a stop.
-        silent = bool(seen.silent) and seen.progress is not None
-        return seen.preflight == () and (only_few_failed(seen) or broke_off(seen) or bool(seen.lost) or silent)
-
-    def _looks_again(self, record: DrainRecord, step: Halt, seen: DrainSeen, *, looks: int, waited_s: float) -> bool:
-        """Whether the next look may say something else by itself: one failed, or what broke a drain off is coming up again."""
-        if step.look_again:
-            return looks < _LOOKS or waited_s < (_SETTLE_S if self.looker.host_was_away else _LOOKS_S)
-        if self.back or record.state is not DrainState.FAILED or not self.looker.host_was_away or seen.state is None:
-            return False
-        settles = bool(seen.preflight) and set(seen.preflight or ()) <= set(health_problems(seen.state))
-        return settles and broke_off(seen) and self._again < _AGAIN and waited_s < _SETTLE_S
-
-    async def _hands_over(self, record: DrainRecord) -> bool:
-        """Whether a brick that is out is wiped and given away: where that was allowed, and there are hooks for it."""
-        if self.back or record.state not in OUT_STATES or self.call.request.confirm != self.word(record):
-            return False
-        return await self.looker.goes_on(record)
-
-    def word(self, record: DrainRecord) -> str:
-        """The word that allows it."""
-        return wipe_word(self.call.site.site_id, record.volume_id, record.bricks)
-
-    async def _lock(self, record: DrainRecord, act: DrainAct) -> None:
-        """Passes must not read bricks while a drain begins, nor see the volume change at its commit."""
-        commits = act.step is DrainStep.AUDIT and self.call.request.commit and record.state not in OUT_STATES
-        begins = act.step in (DrainStep.START, DrainStep.RECOVER) and not act.seen_done
-        if self._locked or not (commits or begins or (act.step is DrainStep.COMMIT and not act.seen_done)):
-            return
-        told = False
-        while True:
-            try:
-                self._locks.enter_context(self.call.world.locks.hold(RUN_LOCK, f"drain of {record.shown_bricks}"))
-            except LockHeld as error:
-                if begins:
-                    raise
-                if not told:
-                    words = f"the commit waits: {error.message}"
-                    self.call.say(EventKind.DRAIN_DOUBTED, Severity.WARNING, _subject(record), words)
-                told = True
-                await self.call.world.clock.sleep(self.call.request.poll_s)
-            else:
-                self._locked = True
-                return
-
-    def _unlock(self) -> None:
-        self._locks.pop_all().close()
-        self._locked = False
-
-    async def _act(self, record: DrainRecord, act: DrainAct, seen: DrainSeen) -> tuple[DrainRecord, bool]:
-        """The record afterwards, and whether the step came to its end."""
-        drains, call = self.call.world.ledger.drains, self.call
-        notes = await self.actor.notes_before(act, record, seen)
-        if act.step in (DrainStep.WIPE, DrainStep.HAND_OVER):
-            await self.hooks.end(record)
-        if act.step is DrainStep.START and record.state is DrainState.PREFLIGHT:
-            await self.hooks.ask(record)
-        if act.step is DrainStep.STOP and self.back and not taken_back(record.state):
-            await self.hooks.ask_back(record)
-        if act.reason:
-            call.say(EventKind.DRAIN_FAILED, Severity.WARNING, _subject(record), f"{act.step.value}: {act.reason}")
-        step_id = drains.intend(record.id, act, at_s=call.now_s(), notes=notes)
-        record = drains.read(record.id)
-        try:
-            done = await self.actor.carry_out(act, record)
-        except (asyncio.CancelledError, Interrupted) as error:
-            if act.step in _WAITS:
-                drains.finish(step_id, act.intent, at_s=call.now_s(), message="the command ended, and Gluster goes on")
-            else:
-                drains.fail(step_id, "it was interrupted", at_s=call.now_s())
-            raise _interrupted(record, act) from error
-        except (MigratorError, OSError, TimeoutError) as error:
-            reason = _reason(error)
-            call.say(EventKind.DRAIN_FAILED, Severity.ERROR, _subject(record), f"{act.step.value} failed: {reason}")
-            record = drains.fail(step_id, reason, at_s=call.now_s())
-            if isinstance(error, MigratorError) and error.exit_code is not MigratorError.exit_code:
-                # A hook or a guard said no: that is no failure of the step.
-                raise
-            return record, False
-        return self._record(step_id, act, done), True
-
-    def _record(self, step_id: int, act: DrainAct, done: Done) -> DrainRecord:
-        state = act.result if done.result is None else done.result
-        call = self.call
-        record = call.world.ledger.drains.finish(
-            step_id, state, at_s=call.now_s(), notes=done.notes, message=done.words
+    def _recovery(
+        self, record: DrainRecord, found: tuple[VolumeState, tuple[VolumeTask, ...]] | None
+    ) -> Recovery | None:
+        """The recovery for a drain; None where none was asked for, or where it is not known whether its bricks are in the volume."""
+        world = self.call.world
+        if not self.call.request.recover or found is None or world.leftovers is None or world.recovery is None:
+            return None
+        state, _ = found
+        return Recovery(
+            bricks=bricks_of(record, state.bricks),
+            volume_id=record.volume_id,
+            in_volume=any(brick.name in record.bricks for brick in state.bricks),
+            own_times=is_on(dict(state.options), "features.ctime", default=True) is not False,
+            leftovers=world.leftovers,
+            volume=world.recovery,
+            blocking=world.blocking,
+            clock=world.clock,
         )
-        words = f"{act.step.value}: {done.words}" if done.words else act.step.value
-        call.say(EventKind.DRAIN_STEP, Severity.INFO, _subject(record), words)
-        return record
-
-    async def _finished(self, record: DrainRecord, step: Finished) -> DrainSummary:
-        out = record.state in OUT_STATES
-        await self.hooks.end(record)
-        words, hint, confirm = step.words, "", None
-        if out and record.state is not DrainState.HANDED_OVER:
-            words, hint, confirm = await self._way_on(record, step.words)
-        self.call.say(EventKind.DRAIN_FINISHED, Severity.INFO, _subject(record), words)
-        ending = DrainEnding.DONE if out else DrainEnding.TAKEN_BACK
-        return replace(self.summary(record, ending, words, hint), confirm=confirm)
-
-    async def _way_on(self, record: DrainRecord, words: str) -> tuple[str, str, str | None]:
-        """What can be done with bricks that are out and were not given away."""
-        if not await self.looker.goes_on(record):
-            step = "hand-over" if record.state in (DrainState.WIPED, DrainState.HANDING_OVER) else "wipe"
-            return f"{words}; there is no pre-{step} hook, so that is left to you", "", None
-        word = self.word(record)
-        return words, f"to have your hooks go on with it: the same command with --confirm {word}", word
-
-    async def _halted(self, record: DrainRecord, step: Halt) -> DrainSummary:
-        if record.state in OUT_STATES:
-            await self.hooks.end(record)
-        words = "; ".join((step.words, *step.reasons))
-        self.call.say(EventKind.DRAIN_HALTED, Severity.ERROR, _subject(record), words)
-        return self.halted(record, step)
-
-    def halted(self, record: DrainRecord, step: Halt) -> DrainSummary:
-        """Why it does not go on."""
-        return replace(self.summary(record, DrainEnding.HALTED, step.words, step.hint), reasons=step.reasons)
-
-    def _stuck(self, record: DrainRecord, seen: DrainSeen) -> DrainSummary:
-        words = f"{record.shown_bricks} is {record.state.value}: {record.failure}"
-        self.call.say(EventKind.DRAIN_HALTED, Severity.ERROR, _subject(record), words)
-        hosts = silent_hosts(record, seen)
-        right = way_out(record, hosts) if hosts else "put that right"
-        hint = f"{right}, then run the same command again: it goes on from there"
-        return self.summary(record, DrainEnding.STUCK, words, hint)
-
-    def _waits(self, record: DrainRecord) -> DrainSummary:
-        words = f"{record.shown_bricks} is drained, and nothing is left on it; it was not to be committed"
-        return self.summary(
-            record, DrainEnding.WAITS, words, "to take it out of the volume: the same without --no-commit"
-        )
-
-    def summary(self, record: DrainRecord, ending: DrainEnding, words: str, hint: str = "") -> DrainSummary:
-        """The result, with all that this process knows."""
-        audit, check = self.looker.audit or self.looker.named, self.looker.check
-        return DrainSummary(
-            volume=record.volume,
-            bricks=record.bricks,
-            back=self.back,
-            dry_run=self.call.run_id is None,
-            ending=ending,
-            words=words,
-            hint=hint,
-            left_behind=() if audit is None else audit.examples,
-            left_file=None if audit is None else audit.list_file,
-            standing=standing(record, self.call.world.ledger.drains.samples(record.id)),
-            check=check,
-        )
-
-
-def _subject(record: DrainRecord) -> str:
-    return f"drain of {record.shown_bricks}"
-
-
-def _interrupted(record: DrainRecord, act: DrainAct) -> Interrupted:
-    goes_on = " Gluster goes on by itself." if act.step in _WAITS else ""
-    return Interrupted(
-        f"interrupted while {record.shown_bricks} was {act.intent.value}.{goes_on}",
-        hint="the same command goes on with it; `migrator brick status` shows how far it is",
-    )
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, MigratorError):
-        return error.message
-    if isinstance(error, OSError):
-        return error.strerror or str(error) or "no answer"
-    return "no answer"

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from migrator.core.entry import EntryType
 from migrator.core.errors import ExitCode
+from migrator.operations.model import Kind, Operation
 
 
 class RetirementState(StrEnum):
@@ -50,15 +51,49 @@ class RetirementRecord:
     failure: str = ""
 
 
-class RetireStep(StrEnum):
-    """What is done next: look at everything and stop the volume; write down that it is stopped; nothing, as it was done
-    before; nothing, as somebody else has stopped it, so that it cannot be looked at.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retirement(Operation[RetirementState, None]):
+    """One attempt, as a tracked operation: see `RetirementRecord`, which is what people are shown."""
 
-    LOOK = "look"
-    WRITE_DOWN = "write-down"
-    DONE_BEFORE = "done-before"
-    STOPPED_BY_OTHERS = "stopped-by-others"
+    volume: str
+    volume_id: str
+    catalog: str
+    files: int
+    size_bytes: int
+    notes: None = None
+
+    @property
+    def shown(self) -> RetirementRecord:
+        """Without what every operation has."""
+        return RetirementRecord(
+            id=self.id,
+            volume=self.volume,
+            volume_id=self.volume_id,
+            state=self.state,
+            intended_at_s=self.times[RetirementState.RETIRING],
+            ended_at_s=None if self.state in UNDER_WAY else self.since_s,
+            catalog=self.catalog,
+            files=self.files,
+            size_bytes=self.size_bytes,
+            failure=self.failure,
+        )
+
+
+class RetireStep(StrEnum):
+    """What is done."""
+
+    STOP = "stop"
+    """Looks at everything once more, and stops the volume."""
+
+
+RETIREMENTS: Kind[Retirement, RetirementState, RetireStep, None] = Kind(
+    name="retirement",
+    record=Retirement,
+    states=RetirementState,
+    steps=RetireStep,
+    transitions=RETIREMENT_TRANSITIONS,
+    under_way=UNDER_WAY,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

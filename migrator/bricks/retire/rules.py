@@ -13,6 +13,7 @@ from migrator.bricks.retire.model import (
     MovedTree,
     PathSum,
     RetireEnding,
+    Retirement,
     RetirementRecord,
     RetirementState,
     RetirementSummary,
@@ -27,6 +28,7 @@ from migrator.core.units import format_size, several
 from migrator.cutover.model import SETTLED_STATES, CutoverRecord, CutoverState, Writers
 from migrator.fs.model import SENTINEL_NAME, TRASH_NAME
 from migrator.gluster.model import SourceHealth, VolumeTask
+from migrator.operations.model import Act, Finished, Halt
 from migrator.purge.model import PURGE_NAME, Proof
 from migrator.site.rules_guards import health_problems
 from migrator.verify.model import VerificationRecord
@@ -43,18 +45,22 @@ OWN_NAMES = frozenset({SENTINEL_NAME, TRASH_NAME, PROBE_NAME, BENCH_NAME})
 _SHOWN = 10
 
 
-def next_step(record: RetirementRecord | None, *, started: bool) -> RetireStep:
+def next_step(
+    record: Retirement | None, *, started: bool, volume: str
+) -> Act[RetireStep, RetirementState] | Halt | Finished:
     """What is done next, by the newest attempt and by Gluster's word."""
     if started:
-        return RetireStep.LOOK
-    match None if record is None else record.state:
-        case RetirementState.STOPPING:
-            # One that was killed before its last look has not stopped it: whoever did may have done so days later.
-            return RetireStep.WRITE_DOWN
-        case RetirementState.RETIRED:
-            return RetireStep.DONE_BEFORE
-        case _:
-            return RetireStep.STOPPED_BY_OTHERS
+        return Act(step=RetireStep.STOP, intent=RetirementState.RETIRING, result=RetirementState.RETIRED)
+    state = None if record is None else record.state
+    if state is RetirementState.STOPPING:
+        # One that was killed before its last look has not stopped it: whoever did may have done so days later.
+        return Act(step=RetireStep.STOP, intent=state, result=RetirementState.RETIRED, seen_done=True)
+    if state is RetirementState.RETIRED:
+        return Finished(state=state, words="it is stopped")
+    return Halt(
+        words="the volume is stopped, and not by this program: what it holds cannot be looked at",
+        hint=f"start it (`gluster volume start {volume}`), then run the same command again",
+    )
 
 
 def judge_path(

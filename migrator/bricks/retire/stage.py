@@ -14,6 +14,7 @@ import duckdb
 from migrator.bench.model import BENCH_NAME
 from migrator.bricks.add.model import ADDITION_ENDED_STATES, UNTOUCHED_STATES
 from migrator.bricks.drain.rules_progress import newest_attempts as newest_drains
+from migrator.bricks.retire import rules
 from migrator.bricks.retire import rules as words
 from migrator.bricks.retire.model import (
     UNDER_WAY,
@@ -24,7 +25,7 @@ from migrator.bricks.retire.model import (
     Endpoint,
     MovedTree,
     PathSum,
-    RetirementRecord,
+    Retirement,
     RetirementState,
     RetirementSummary,
     RetireRequest,
@@ -34,12 +35,10 @@ from migrator.bricks.retire.model import (
 )
 from migrator.bricks.retire.rules import (
     RetireFacts,
-    catalog_problem,
     judge_content,
     judge_path,
     manifest_problem,
     newest_of_trees,
-    next_step,
     retire_problems,
     trees_of,
     works_on_target,
@@ -64,10 +63,12 @@ from migrator.fs.model import TRASH_NAME
 from migrator.fs.ports import SourceFileSystem
 from migrator.gluster.model import VolumeState, VolumeTask
 from migrator.hooks.model import HookFacts, HookState, HookStep
-from migrator.hooks.stage import HookedStep, Hooks
+from migrator.hooks.stage import HookedStep, Hooks, StepHooks
 from migrator.ledger.call import recorded_run
 from migrator.ledger.locks import Locks
 from migrator.ledger.model import SiteRecord
+from migrator.operations.engine import Around, Done, Engine, Events
+from migrator.operations.model import Act, Finished, Halt
 from migrator.purge.model import PURGE_NAME, Archive, Proof
 from migrator.reap.model import archive_directory, archive_name
 from migrator.scan.rules import strange_sentences
@@ -77,6 +78,7 @@ from migrator.verify.model import VerificationRecord
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
+    from migrator.ledger.operations import RetirementRecords
 
 # ---
 # What retiring the source volume asks of Gluster, of the catalogs and manifests, and of the ledger.
@@ -241,7 +243,7 @@ class RetireCall(BrickCall):
         """The source, as hooks are told."""
         return self.world.source.root
 
-    def facts(self, record: RetirementRecord, *, state: str = "") -> HookFacts:
+    def facts(self, record: Retirement, *, state: str = "") -> HookFacts:
         """What a hook is told."""
         return HookFacts(
             run_id=self.run_id or 0,
@@ -252,7 +254,7 @@ class RetireCall(BrickCall):
         )
 
 
-def hooked(record: RetirementRecord) -> HookedStep:
+def hooked(record: Retirement) -> HookedStep:
     """A retirement, as hooks are called around it."""
     return HookedStep(
         step=HookStep.RETIRE,
@@ -528,6 +530,14 @@ async def _told(asked: Awaitable[T]) -> T | None:
 # The entry of `brick retire`.
 
 
+_EVENTS = Events(
+    step=EventKind.RETIREMENT_FINISHED,
+    failed=EventKind.RETIREMENT_GIVEN_UP,
+    finished=EventKind.RETIREMENT_FINISHED,
+    halted=EventKind.RETIREMENT_HALTED,
+)
+_Act = Act[RetireStep, RetirementState]
+_Done = Done[RetirementState, None]
 VERB = "brick-retire"
 _LOCKS = ("drain", "run", "scan")
 """Whatever reads, copies, moves or judges by the volume holds one of them."""
@@ -546,7 +556,7 @@ async def retire_volume(request: RetireRequest, world: RetirementWorld) -> Retir
         raise UsageError("the ledger knows no site yet", hint="run `migrator init` first")
     try:
         if request.dry_run:
-            return await _Retirement(call=RetireCall(world=world, request=request, site=site, run_id=None)).bring()
+            return await _of(RetireCall(world=world, request=request, site=site, run_id=None)).bring()
         return await _make(request, world, site)
     except OSError as error:
         raise MigratorError(
@@ -573,78 +583,121 @@ async def _make(request: RetireRequest, world: RetirementWorld, site: SiteRecord
             hooking = call.hooking()
             if hooking is not None:
                 await hooking.begin((HookStep.RETIRE,))
-            summary = await _Retirement(call=call).bring()
+            summary = await _of(call).bring()
             run.exit_code = summary.exit_code
     return summary
 
 
+def _of(call: RetireCall) -> "_Retirement":
+    return _Retirement(call=call, looker=RetirementLooker(call=call))
+
+
 @dataclass(slots=True, kw_only=True)
-class _Retirement:
-    """One call, from wherever the volume is."""
+class _Retirement(Engine[Retirement, VolumeState, RetirementState, RetireStep, None, RetirementSummary]):
+    """One call, from wherever the volume is. `last` is what covers everything, by the last look of this call."""
 
     call: RetireCall
+    looker: RetirementLooker
+    last: CoverFound | None = None
+
+    @property
+    def events(self) -> Events:
+        return _EVENTS
+
+    @property
+    def records(self) -> "RetirementRecords":
+        return self.call.world.ledger.retirements
+
+    @property
+    def clock(self) -> Clock:
+        return self.call.world.clock
+
+    @property
+    def poll_s(self) -> float:
+        return 0.0
+
+    @property
+    def acts(self) -> Mapping[RetireStep, Callable[[_Act, Retirement], Awaitable[_Done]]]:
+        return {RetireStep.STOP: self._stop}
+
+    def say(self, kind: EventKind, severity: Severity, record: Retirement, message: str) -> None:
+        self.call.say(kind, severity, subject_of(record.volume), message)
+
+    def shown(self, record: Retirement) -> str:
+        return f"volume {record.volume}"
+
+    def hooking(self) -> StepHooks | None:
+        return self.call.hooking()
+
+    async def around(self, _: _Act, record: Retirement) -> Around:
+        async def before() -> HookFacts:
+            return self.call.facts(record)
+
+        async def after() -> HookFacts:
+            return self.call.facts(record, state=HookState.DONE)
+
+        return Around(step=hooked(record), before=before, after=after)
 
     async def bring(self) -> RetirementSummary:
+        """From wherever it is."""
         call = self.call
-        newest = call.world.ledger.retirements.newest()
+        newest = self.records.newest()
         try:
             state, _ = await call.world.volume.state_and_tasks()
         except ToolFailed:
             if newest is not None and newest.state is RetirementState.RETIRED:
                 # Whoever deleted it may have done so; that it was retired stands in the ledger.
-                return words.done_before(newest, dry_run=call.request.dry_run)
+                return words.done_before(newest.shown, dry_run=call.request.dry_run)
             raise
         if newest is not None and newest.volume_id != state.volume_id:
             newest = None
-        match next_step(newest, started=state.started):
-            case RetireStep.WRITE_DOWN if newest is not None:
-                return await self._write_down(newest)
-            case RetireStep.DONE_BEFORE if newest is not None:
-                return await self._catch_up(newest)
-            case RetireStep.LOOK:
-                return await self._look(state, newest)
-            case _:
-                return self._halted(
-                    words.halted(
-                        state.volume,
-                        "the volume is stopped, and not by this program: what it holds cannot be looked at",
-                        dry_run=call.request.dry_run,
-                        hint=f"start it (`gluster volume start {state.volume}`), then run the same command again",
-                    )
-                )
+        step = rules.next_step(newest, started=state.started, volume=state.volume)
+        if isinstance(step, Halt):
+            return self._halted(words.halted(state.volume, step.words, dry_run=call.request.dry_run, hint=step.hint))
+        if newest is None or (isinstance(step, Act) and not step.seen_done):
+            return await self._look(state, newest)
+        return words.done_before(newest.shown, dry_run=True) if call.request.dry_run else await self.drive(newest)
 
-    async def _look(self, state: VolumeState, newest: RetirementRecord | None) -> RetirementSummary:
-        request, looker = self.call.request, RetirementLooker(call=self.call)
+    async def snapshot(self, record: Retirement) -> VolumeState:
+        del record
+        state, _ = await self.call.world.volume.state_and_tasks()
+        return state
+
+    def next_step(self, record: Retirement, seen: VolumeState) -> _Act | Halt | Finished:
+        return rules.next_step(record, started=seen.started, volume=record.volume)
+
+    async def _look(self, state: VolumeState, newest: Retirement | None) -> RetirementSummary:
+        request = self.call.request
         if not request.dry_run and request.confirm != state.volume:
             raise Refused(
                 f"volume {state.volume} was not retired: it was not confirmed by its name",
                 cause="whoever still needs the volume loses it when it is stopped",
                 hint=f"look at it with --dry-run, then say --confirm {state.volume}",
             )
-        judged = await self._judged(state, looker)
+        judged = await self._judged(state.volume)
         if isinstance(judged, RetirementSummary):
             if newest is not None and newest.state in UNDER_WAY and not request.dry_run:
                 await self._let_go(newest, judged)
             return judged
         if request.dry_run:
             return words.would_be_done(state.volume, judged)
-        return await self._retire(state, looker, judged)
+        return await self._retire(state, judged)
 
-    async def _judged(self, state: VolumeState, looker: RetirementLooker) -> RetirementSummary | CoverFound:
+    async def _judged(self, volume: str) -> RetirementSummary | CoverFound:
         """Guards, then a look at every path: a refusal, or what covers them all."""
         dry_run = self.call.request.dry_run
         against = "something speaks against stopping the volume: nothing was touched"
-        if reasons := await looker.problems():
-            return self._halted(words.halted(state.volume, against, dry_run=dry_run, reasons=reasons))
-        name, at_s, reasons = await self._catalog(looker)
+        if reasons := await self.looker.problems():
+            return self._halted(words.halted(volume, against, dry_run=dry_run, reasons=reasons))
+        name, at_s, reasons = await self._catalog()
         if reasons:
-            return self._halted(words.halted(state.volume, against, dry_run=dry_run, reasons=reasons))
-        cover, reasons = await looker.cover(name, at_s)
+            return self._halted(words.halted(volume, against, dry_run=dry_run, reasons=reasons))
+        cover, reasons = await self.looker.cover(name, at_s)
         if cover.uncovered:
-            return self._halted(words.uncovered(state.volume, cover, dry_run=dry_run, reasons=reasons))
+            return self._halted(words.uncovered(volume, cover, dry_run=dry_run, reasons=reasons))
         return cover
 
-    async def _catalog(self, looker: RetirementLooker) -> tuple[str, float, tuple[str, ...]]:
+    async def _catalog(self) -> tuple[str, float, tuple[str, ...]]:
         """The catalog to judge by, when it was begun, and why it does not tell everything."""
         world = self.call.world
         if not self.call.request.dry_run:
@@ -652,113 +705,99 @@ class _Retirement:
             return record.name, record.started_at_s, _catalog_reasons(record)
         known = [one for one in world.ledger.scans.all() if one.finished_at_s is not None and not one.scope]
         newest = known[-1] if known else None
-        problem = catalog_problem(
+        problem = rules.catalog_problem(
             name=None if newest is None else newest.name,
             whole=newest is not None and newest.whole,
             scope=() if newest is None else newest.scope,
             started_at_s=0.0 if newest is None else newest.started_at_s,
-            changed_at_s=looker.changed_at_s(),
+            changed_at_s=self.looker.changed_at_s(),
         )
         if newest is None or problem is not None:
             return "", 0.0, (problem or "there is no catalog",)
         return newest.name, newest.started_at_s, _catalog_reasons(newest)
 
-    async def _retire(self, state: VolumeState, looker: RetirementLooker, cover: CoverFound) -> RetirementSummary:
-        call, proven = self.call, cover.proven
-        record = call.world.ledger.retirements.intend(
+    async def _retire(self, state: VolumeState, cover: CoverFound) -> RetirementSummary:
+        proven = cover.proven
+        record = self.records.begin(
             volume=state.volume,
             volume_id=state.volume_id,
             catalog=cover.catalog,
             files=proven.paths,
             size_bytes=proven.size_bytes,
-            at_s=call.now_s(),
+            at_s=self.call.now_s(),
         )
         message = f"volume {state.volume} is about to be stopped: {words.in_words(proven)} proven to be on the target"
-        call.say(EventKind.RETIREMENT_STARTED, Severity.INFO, subject_of(state.volume), message)
-
-        async def stop() -> CoverFound:
-            return await self._stop(state, record, looker)
-
-        async def after(_: HookFacts, __: CoverFound) -> HookFacts:
-            return call.facts(record, state=HookState.DONE)
-
-        hooking = call.hooking()
+        self.say(EventKind.RETIREMENT_STARTED, Severity.INFO, record, message)
         try:
-            if hooking is None:
-                last = await stop()
-            else:
-                last = await hooking.around(hooked(record), stop, facts=call.facts(record), after=after)
+            return await self.drive(record)
         except _Halted as halted:
-            self._give_up(record, halted.message)
             return halted.summary
-        except Refused as refused:
-            self._give_up(record, refused.message)
-            raise
-        return words.done(call.world.ledger.retirements.newest() or record, last)
 
-    async def _stop(self, state: VolumeState, record: RetirementRecord, looker: RetirementLooker) -> CoverFound:
+    async def _stop(self, act: _Act, record: Retirement) -> _Done:
         """The backup, everything looked at once more, and the command. Raises ToolFailed where the volume goes on."""
         world = self.call.world
-        await world.blocking(lambda: world.back_up(f"retirement-{record.id}"), timeout_s=600.0)
-        # Between the look before and this one lie the hooks, which take as long as they like.
-        judged = await self._judged(state, looker)
-        if isinstance(judged, RetirementSummary):
-            raise _Halted(judged)
-        # A comparison may take long where much is retained.
-        if reasons := await looker.problems():
-            raise _Halted(
-                self._halted(words.halted(state.volume, "something came between", dry_run=False, reasons=reasons))
-            )
-        world.ledger.retirements.last_look(record.id)
-        try:
-            await world.volume.stop()
-        except ToolFailed as error:
-            # A lost answer is none of a refusal: what Gluster says of the volume counts.
-            now, _ = await world.volume.state_and_tasks()
-            if now.started:
-                self._give_up(record, error.message)
-                raise
-        await self._finish(record)
-        return judged
-
-    async def _finish(self, record: RetirementRecord) -> RetirementRecord:
-        world = self.call.world
+        if not act.seen_done:
+            await world.blocking(lambda: world.back_up(f"retirement-{record.id}"), timeout_s=600.0)
+            # Between the look before and this one lie the hooks, which take as long as they like.
+            judged = await self._judged(record.volume)
+            if isinstance(judged, RetirementSummary):
+                raise _Halted(judged)
+            self.last = judged
+            # A comparison may take long where much is retained.
+            if reasons := await self.looker.problems():
+                found = words.halted(record.volume, "something came between", dry_run=False, reasons=reasons)
+                raise _Halted(self._halted(found))
+            self.records.enter(record.id, RetirementState.STOPPING, at_s=self.call.now_s())
+            try:
+                await world.volume.stop()
+            except ToolFailed as error:
+                # A lost answer is none of a refusal: what Gluster says of the volume counts.
+                now, _ = await world.volume.state_and_tasks()
+                if now.started:
+                    self._give_up(record, error.message)
+                    raise
         now, _ = await world.volume.state_and_tasks()
         if now.started:
             raise ToolFailed(
                 f"volume {record.volume} is not stopped, although Gluster did not refuse it",
                 hint="see glusterd's log, then run the same command again",
             )
-        done = world.ledger.retirements.finish(record.id, RetirementState.RETIRED, at_s=self.call.now_s())
-        message = f"volume {record.volume} is retired: it is stopped; {words.NOTHING_DELETED}"
-        self.call.say(EventKind.RETIREMENT_FINISHED, Severity.INFO, subject_of(record.volume), message)
-        return done
+        return Done(words=f"volume {record.volume} is retired: it is stopped; {words.NOTHING_DELETED}")
 
-    def _give_up(self, record: RetirementRecord, reason: str) -> None:
-        world = self.call.world
-        world.ledger.retirements.finish(record.id, RetirementState.GIVEN_UP, at_s=self.call.now_s(), failure=reason)
+    def failing(self, record: Retirement, act: _Act, error: Exception, *, resumed: bool) -> None:
+        """Every failure ends the call."""
+        del act, resumed
+        if isinstance(error, Refused):
+            self._give_up(record, error.message)
+        raise error
+
+    async def finished(self, record: Retirement, step: Finished) -> RetirementSummary:
+        del step
+        hooking = self.hooking()
+        if hooking is not None:
+            await hooking.catch_up(hooked(record), self.call.facts(record, state=HookState.DONE))
+        return (
+            words.done_before(record.shown, dry_run=False) if self.last is None else words.done(record.shown, self.last)
+        )
+
+    async def halted(self, record: Retirement, step: Halt) -> RetirementSummary:
+        return self._halted(words.halted(record.volume, step.words, dry_run=False, hint=step.hint))
+
+    def stuck(self, record: Retirement, _: VolumeState) -> RetirementSummary:
+        return self._halted(words.halted(record.volume, record.failure, dry_run=False))
+
+    def _give_up(self, record: Retirement, reason: str) -> None:
+        self.records.enter(record.id, RetirementState.GIVEN_UP, at_s=self.call.now_s(), failure=reason)
         message = f"volume {record.volume} goes on: {reason}"
-        self.call.say(EventKind.RETIREMENT_GIVEN_UP, Severity.WARNING, subject_of(record.volume), message)
+        self.say(EventKind.RETIREMENT_GIVEN_UP, Severity.WARNING, record, message)
 
-    async def _let_go(self, record: RetirementRecord, judged: RetirementSummary) -> None:
+    async def _let_go(self, record: Retirement, judged: RetirementSummary) -> None:
         """An attempt that was killed before the stop must not stand for one that somebody makes by hand later, after this
         refusal.
         """
         now, _ = await self.call.world.volume.state_and_tasks()
         if now.started:
             self._give_up(record, "; ".join((judged.words, *judged.reasons)))
-
-    async def _write_down(self, record: RetirementRecord) -> RetirementSummary:
-        """It is stopped, and the process that stopped it was killed before it wrote that down."""
-        if not self.call.request.dry_run:
-            record = await self._finish(record)
-        return await self._catch_up(record)
-
-    async def _catch_up(self, record: RetirementRecord) -> RetirementSummary:
-        hooking = self.call.hooking()
-        if hooking is not None:
-            await hooking.catch_up(hooked(record), self.call.facts(record, state=HookState.DONE))
-        return words.done_before(record, dry_run=self.call.request.dry_run)
 
     def _halted(self, summary: RetirementSummary) -> RetirementSummary:
         if not summary.dry_run:

@@ -36,7 +36,7 @@ from migrator.report.status import read_status
 from tests.bricks.add.in_place_world import ALL, FILES, OWN, ROOM, SECOND, VOLUME_ID, ReplicaWorld
 from tests.support.deaths import Death, Killed, dying
 from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
-from tests.support.kills import DoingHooks, Left, copied, deaths, new_ledger, ticking
+from tests.support.kills import DoingHooks, copied, deaths, killed_everywhere, new_ledger, ticking
 
 S, E = AdditionState, AdditionEnding
 
@@ -167,11 +167,9 @@ class Site:
         record = self.ledger.additions.latest(VOLUME_ID, (OWN,), AdditionSide.SOURCE)
         return None if record is None else record.state
 
-    def killed(self, death: Death) -> AdditionState | None:
-        """The state that it was killed in."""
-        with suppress(Killed):
-            self.add(death)
-        return self.state
+    def has_left(self) -> tuple[object, ...]:
+        """What is simulated, as it lies there."""
+        return (self.volume, self.hooks)
 
     def comes_to_its_end(self) -> None:
         """By the same command."""
@@ -206,16 +204,11 @@ def every_remains(memory: Path, died_in: set[AdditionState | None]) -> Iterator[
     """A site for everything that a killed exchange can leave, four times: it goes on or is taken back (True), and its host may have
     rebooted. The states that they died in are added to the set.
     """
-    prepared, left = new_ledger(memory / "prepared.db"), Left()
-    for death in deaths():
-        with copied(prepared, memory / "ledger.db") as ledger:
-            site = Site(ledger)
-            died_in.add(site.killed(death))
-            if not left.is_new(memory / "ledger.db", site.volume, site.hooks):
-                continue
-            kept_as(memory / "ledger.db", memory / "left.db")
+    prepared = new_ledger(memory / "prepared.db")
+    for site, _ in killed_everywhere(prepared, Site, Site.add, died_in):
+        kept_as(memory / "ledger.db", memory / "left.db")
         for reboots, goes_back in product((False, True), repeat=2):
-            with copied(memory / "left.db", memory / "ledger.db") as ledger:
+            with copied(memory / "left.db", memory / "again.db") as ledger:
                 again = Site(ledger, volume=deepcopy(site.volume))
                 again.hooks.calls, again.hooks.tokens_given = list(site.hooks.calls), site.hooks.tokens_given
                 if reboots:

@@ -30,7 +30,7 @@ from tests.bricks.add.addition_site import Glusterd
 from tests.bricks.add.addition_world import EMPTY, NEW, World
 from tests.support.deaths import Death, Killed, dying
 from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
-from tests.support.kills import DoingHooks, Left, copied, deaths, new_ledger, ticking
+from tests.support.kills import DoingHooks, copied, deaths, killed_everywhere, new_ledger, ticking
 
 pytestmark = pytest.mark.exhaustive
 
@@ -110,12 +110,6 @@ class Site:
         record = self.ledger.additions.latest("v", (NEW,), self.side)
         return None if record is None else record.state
 
-    def killed(self, death: Death) -> AdditionState | None:
-        """The state that it was killed in."""
-        with suppress(Killed):
-            self.add(death)
-        return self.state
-
     def has_left(self) -> tuple[object, ...]:
         """What is simulated, as it lies there."""
         return (self.volume, self.glusterd.options, self.hooks, sorted(self.given))
@@ -134,13 +128,9 @@ class Site:
 
 def every_remains(memory: Path, died_in: set[AdditionState | None], **of: Any) -> Iterator[Site]:
     """A site for everything that a killed addition can leave; the states that they died in are added to the set."""
-    prepared, left = new_ledger(memory / "prepared.db"), Left()
-    for death in deaths():
-        with copied(prepared, memory / "ledger.db") as ledger:
-            site = Site(ledger, **of)
-            died_in.add(site.killed(death))
-            if left.is_new(memory / "ledger.db", *site.has_left()):
-                yield site
+    prepared = new_ledger(memory / "prepared.db")
+    for site, _ in killed_everywhere(prepared, lambda ledger: Site(ledger, **of), Site.add, died_in):
+        yield site
 
 
 @pytest.mark.parametrize("rebalance", [True, False])
@@ -171,7 +161,8 @@ def test_killed_again_and_again_one_call_later_each_time_it_is_added_once(memory
         site, lives = Site(ledger), 0
         for death in deaths():
             lives += 1
-            site.killed(death)
+            with suppress(Killed):
+                site.add(death)
         assert lives > len(S)
         site.comes_to_its_end()
         assert (site.volume.added, site.volume.even) == (1, True)

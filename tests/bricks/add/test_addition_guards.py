@@ -11,7 +11,6 @@ from migrator.bricks.add.model import (
     AdditionSeen,
     AdditionSide,
     AdditionState,
-    Halt,
     NewPlace,
     TargetRoom,
     Wish,
@@ -21,6 +20,7 @@ from migrator.bricks.model import BrickRoom
 from migrator.catalog.model import StrangeFiles
 from migrator.core.units import GIB, TIB
 from migrator.gluster.model import Brick, BrickHeal, TaskKind, TaskStatus, VolumeState, VolumeTask
+from migrator.operations.model import Halt
 
 S = AdditionState
 WISH = Wish()

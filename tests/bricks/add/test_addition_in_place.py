@@ -15,14 +15,13 @@ from migrator.bricks.add.model import (
     AdditionSide,
     AdditionState,
     AdditionStep,
-    Finished,
-    Halt,
     Step,
     Wish,
 )
 from migrator.bricks.add.rules import begin_again, in_place_problems, next_step, problems_before
 from migrator.bricks.add.rules_guards import has_quorum
 from migrator.gluster.model import Brick, BrickHeal, TaskKind, TaskStatus, VolumeTask
+from migrator.operations.model import Finished, Halt
 from tests.bricks.add.in_place_world import ALL, OWN, ROOM, SECOND, THIRD, VOLUME_ID, Disk, ReplicaWorld
 
 S = AdditionState

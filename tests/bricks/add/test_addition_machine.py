@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.bricks.add.model import AdditionAct, AdditionState, AdditionStep, Finished, Halt, NewPlace, Wish
+from migrator.bricks.add.model import AdditionAct, AdditionState, AdditionStep, NewPlace, Wish
 from migrator.bricks.add.rules import begin_again, next_step
 from migrator.gluster.model import TaskStatus
+from migrator.operations.model import Finished, Halt
 from tests.bricks.add.addition_world import EMPTY, NEW, Died, World
 
 S = AdditionState

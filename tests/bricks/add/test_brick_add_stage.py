@@ -29,13 +29,13 @@ from migrator.core.clock import SystemClock
 from migrator.core.errors import Refused, UsageError
 from migrator.core.tasks import DaemonThreads
 from migrator.core.units import GIB
-from migrator.cutover.model import StepResult
 from migrator.fs.model import TargetCapabilities
 from migrator.gluster.model import Brick, TaskProgress, VolumeState, VolumeTask
 from migrator.hooks.stage import HookPrograms
 from migrator.hosts.process import LocalProcesses
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.model import SiteRecord
+from migrator.operations.model import StepResult
 from migrator.report.status import read_status
 from tests.bricks.add.addition_commands import NothingAsked
 from tests.bricks.add.addition_world import NEW as ADDED

@@ -19,6 +19,7 @@ from migrator.bricks.drain.model import (
 )
 from migrator.bricks.drain.stage import DrainWorld
 from migrator.bricks.model import BrickRoom
+from migrator.bricks.shared import ThrottleRules
 from migrator.core.entry import UserTree
 from migrator.core.errors import ToolFailed
 from migrator.core.units import GIB
@@ -234,10 +235,12 @@ class Site:
             open_files=open_files,
             places=places,
             back_up=self.backups.append,
-            throttle=self.throttle,
-            windows=self.windows,
-            local_time=lambda _: (0, self.minute),
-            max_latency_s=self.max_latency_s,
+            throttle=ThrottleRules(
+                throttle=self.throttle,
+                windows=self.windows,
+                local_time=lambda _: (0, self.minute),
+                max_latency_s=self.max_latency_s,
+            ),
             hooks=None,
             ledger=ledger,
             locks=self.locks,

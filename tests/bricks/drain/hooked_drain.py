@@ -1,5 +1,6 @@
 """A drain over a simulated volume with the site's hooks around its steps, whose every part may be killed."""
 
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 from migrator.bricks.drain.model import DrainState, PlaceSeen
@@ -8,6 +9,7 @@ from migrator.bricks.drain.stage import DRAIN_STEPS, DrainWorld
 from migrator.core.events import EventKind
 from migrator.core.units import DAY_S
 from migrator.hooks.model import HookStep
+from migrator.ledger.ledger import Ledger
 from tests.bricks.drain.drain_site import Site
 from tests.bricks.drain.drain_world import LEAVING
 from tests.support.deaths import Death, dying
@@ -55,6 +57,16 @@ class HookedSite(Site):
             ledger=dying(self.ledger, death),
             tokens=self.hooks.new_token,
         )
+
+    def has_left(self) -> tuple[object, ...]:
+        """What is simulated, as it lies there."""
+        return (self.glusterd, self.hooks)
+
+    def again(self, ledger: Ledger) -> "HookedSite":
+        """One like this, over a copy of its ledger."""
+        site = HookedSite(ledger, volume=deepcopy(self.volume))
+        site.hooks.tokens_given = self.hooks.tokens_given
+        return site
 
     def owes_nothing(self) -> bool:
         """Whether no step with hooks is open, and no call without an end."""

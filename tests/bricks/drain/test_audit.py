@@ -1,7 +1,7 @@
 """What an audit of drained bricks counts: blocks of names as a walk hands them out."""
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +11,7 @@ import pytest
 from migrator.bricks.drain.audit import LeftList, audit_bricks
 from migrator.bricks.drain.model import AuditSeen, DrainAct, DrainRecord, DrainState, DrainStep, PlaceSeen
 from migrator.bricks.drain.rules_progress import MOST_EXAMPLES
-from migrator.bricks.drain.steps import DrainActor
+from migrator.bricks.drain.steps import DrainMachine
 from migrator.bricks.view import LeftListFile
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import percent_unescape
@@ -89,6 +89,10 @@ def test_all_that_is_left_is_written_down_and_only_the_first_are_shown(tmp_path:
     assert len((tmp_path / "left.tsv").read_text().splitlines()) == 1
 
 
+async def made(step: Awaitable[object]) -> None:
+    await step
+
+
 @pytest.mark.parametrize(
     ("state", "other", "clean"),
     [
@@ -113,11 +117,10 @@ def test_a_wipe_that_was_killed_between_two_bricks_goes_on(state: DrainState, ot
     world = SimpleNamespace(places=places, walks=walks, read_block=block, clock=VirtualClock())
     call: Any = SimpleNamespace(world=world, request=SimpleNamespace(recover=False), left_list=lambda: None)
     looker: Any = SimpleNamespace(volume=volume, audit=None)
-    throttle: Any = None
-    hooks: Any = None
     record = DrainRecord(
         id=1, volume="vol1", volume_id=VOLUME_ID, bricks=names, attempt=1, state=state, times={state: 1.0}
     )
+    throttle: Any = None
     act = DrainAct(step=DrainStep.AUDIT, intent=state, result=state)
-    asyncio.run(DrainActor(call=call, looker=looker, throttle=throttle, hooks=hooks).carry_out(act, record))
+    asyncio.run(made(DrainMachine(call=call, looker=looker, throttle=throttle).acts[act.step](act, record)))
     assert looker.audit.clean is clean

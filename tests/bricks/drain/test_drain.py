@@ -14,7 +14,6 @@ from migrator.bricks.drain.model import (
     ChangedOption,
     DrainAct,
     DrainState,
-    Halt,
     PlaceSeen,
     merged_options,
 )
@@ -28,6 +27,7 @@ from migrator.bricks.drain.rules import (
     taken_back,
 )
 from migrator.gluster.model import Brick
+from migrator.operations.model import Halt
 from tests.support.drain_looks import (
     ADOPTED,
     AUDIT,

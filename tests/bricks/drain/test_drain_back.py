@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.bricks.drain.model import OUT_STATES, UNTOUCHED_STATES, DrainAct, DrainState, Finished, Halt
+from migrator.bricks.drain.model import OUT_STATES, UNTOUCHED_STATES, DrainAct, DrainState
 from migrator.bricks.drain.rules import begin_stop, next_step
 from migrator.gluster.model import TaskProgress
+from migrator.operations.model import Finished, Halt
 from tests.support.drain_looks import (
     OTHER,
     SETTLE,

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from migrator.bricks.drain.model import AuditSeen, DrainAct, DrainState, Halt
+from migrator.bricks.drain.model import AuditSeen, DrainAct, DrainState
 from migrator.bricks.drain.rules import begin_again, broke_off, commit_problems, may_start, next_step, only_few_failed
 from migrator.gluster.model import TaskCounters, TaskProgress
+from migrator.operations.model import Halt
 from tests.support.drain_looks import (
     ADOPTED,
     AUDIT,

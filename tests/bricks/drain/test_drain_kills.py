@@ -3,7 +3,6 @@ wipe and the hand-over too), where it fails, and on the way back.
 """
 
 from contextlib import suppress
-from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,8 @@ from migrator.hooks.model import HookOutcome, HookStep
 from migrator.ledger.ledger import Ledger, open_ledger
 from tests.bricks.drain.drain_world import LEAVING
 from tests.bricks.drain.hooked_drain import EVERYTHING, WORD, HookedSite, S
-from tests.support.deaths import Killed
-from tests.support.kills import Left, copied, deaths, new_ledger
+from tests.support.deaths import Death, Killed
+from tests.support.kills import killed_everywhere, new_ledger
 
 pytestmark = pytest.mark.exhaustive
 
@@ -23,55 +22,40 @@ FORWARD = (HookStep.DRAIN, HookStep.AUDIT, HookStep.COMMIT, HookStep.WIPE, HookS
 
 
 def test_killed_before_any_call_the_same_command_comes_to_the_same_end(memory: Path) -> None:
-    prepared, died_in, left = new_ledger(memory / "prepared.db"), set[DrainState | None](), Left()
-    for death in deaths():
-        with copied(prepared, memory / "ledger.db") as ledger:
-            site = HookedSite(ledger)
-            with suppress(Killed):
-                site.drain(death=death, confirm=WORD)
-            died_in.add(site.state)
-            assert site.volume.reachable() == EVERYTHING
-            if not left.is_new(memory / "ledger.db", site.volume, site.hooks):
-                continue
-            if death.happened:
-                done = site.drain(confirm=WORD)
-                assert done.ending is DrainEnding.DONE, done
-            assert (site.state, site.locks.held) == (S.HANDED_OVER, set())
-            assert site.volume.reachable() == EVERYTHING
-            assert (LEAVING in site.volume.inside, site.volume.options) == (False, {})
-            assert site.given
-            assert sorted(site.hooks.told()) == sorted(f"post-{step.value}" for step in FORWARD)
-            assert {stage for stage, _ in site.hooks.calls}.isdisjoint({"pre-stop", "post-stop", "post-fail"})
-            assert site.owes_nothing()
+    died_in: set[DrainState | None] = set()
+    for site, killed in killed_everywhere(new_ledger(memory / "prepared.db"), HookedSite, drain_all, died_in):
+        assert site.volume.reachable() == EVERYTHING
+        if killed:
+            done = site.drain(confirm=WORD)
+            assert done.ending is DrainEnding.DONE, done
+        assert (site.state, site.locks.held) == (S.HANDED_OVER, set())
+        assert site.volume.reachable() == EVERYTHING
+        assert (LEAVING in site.volume.inside, site.volume.options) == (False, {})
+        assert site.given
+        assert sorted(site.hooks.told()) == sorted(f"post-{step.value}" for step in FORWARD)
+        assert {stage for stage, _ in site.hooks.calls}.isdisjoint({"pre-stop", "post-stop", "post-fail"})
+        assert site.owes_nothing()
     assert died_in >= set(S) - {S.FAILED, S.STOPPING, S.SETTLING, S.STOPPED}
 
 
 def test_killed_before_any_call_of_the_way_back_every_pair_of_hooks_is_closed(memory: Path) -> None:
     """Begun, and taken back by a call that is killed; then by one that is not."""
-    prepared, died_in, left = new_ledger(memory / "prepared.db"), set[DrainState | None](), Left()
+    prepared, died_in = new_ledger(memory / "prepared.db"), set[DrainState | None]()
     with open_ledger(prepared) as ledger:
         begun = HookedSite(ledger)
         begun.drain(commit=False)
-    for death in deaths():
-        with copied(prepared, memory / "ledger.db") as ledger:
-            site = HookedSite(ledger, volume=deepcopy(begun.volume))
-            site.hooks.tokens_given = begun.hooks.tokens_given
-            with suppress(Killed):
-                site.stop(death=death)
-            died_in.add(site.state)
-            if not left.is_new(memory / "ledger.db", site.glusterd, site.hooks):
-                continue
-            assert site.stop().ending is DrainEnding.TAKEN_BACK
-            assert (site.state, site.volume.options, site.volume.layout_right) == (S.STOPPED, {}, True)
-            ends = [call for call in site.hooks.calls if call[0].startswith("post-")]
-            assert list(dict.fromkeys(ends)) == [("post-stop", "done"), ("post-drain", "stopped")]
-            assert site.owes_nothing()
+    for site, _ in killed_everywhere(prepared, begun.again, stop, died_in):
+        assert site.stop().ending is DrainEnding.TAKEN_BACK
+        assert (site.state, site.volume.options, site.volume.layout_right) == (S.STOPPED, {}, True)
+        ends = [call for call in site.hooks.calls if call[0].startswith("post-")]
+        assert list(dict.fromkeys(ends)) == [("post-stop", "done"), ("post-drain", "stopped")]
+        assert site.owes_nothing()
     assert died_in >= {S.AUDITED, S.STOPPING, S.SETTLING, S.STOPPED}
 
 
 def test_killed_before_any_call_every_failure_is_told_once(memory: Path) -> None:
     """Gluster has more files that it cannot move than a call tries again by itself. The same command is given once more."""
-    prepared, died_in, left = new_ledger(memory / "prepared.db"), set[DrainState | None](), Left()
+    prepared, died_in = new_ledger(memory / "prepared.db"), set[DrainState | None]()
     with open_ledger(prepared) as ledger:
         begun = HookedSite(ledger)
         begun.volume.unmovable = set(range(10, 22))
@@ -80,25 +64,30 @@ def test_killed_before_any_call_every_failure_is_told_once(memory: Path) -> None
         with suppress(Killed):
             begun.drain()
         assert begun.state is S.STARTED
-    for death in deaths():
-        with copied(prepared, memory / "ledger.db") as ledger:
-            site = HookedSite(ledger, volume=deepcopy(begun.volume))
-            site.hooks.tokens_given = begun.hooks.tokens_given
-            with suppress(Killed):
-                site.drain(death=death)
-            died_in.add(site.state)
-            if not left.is_new(memory / "ledger.db", site.volume, site.hooks):
-                continue
-            told, failures = len(told_of(ledger)), given_up(ledger)
-            site.hooks.called()
-            assert (site.drain().ending, site.state) == (DrainEnding.HALTED, S.FAILED)
-            # First what a killed call owes, then what has failed again since.
-            again = len(given_up(ledger)) - len(failures)
-            assert site.hooks.called() == [("post-fail", "failed")] * (len(failures) - told + again)
-            # Every failure was told by a call that came to its end, and by no second one.
-            assert told_of(ledger) == [f"drain 1: failure at step {step}" for step in given_up(ledger)]
-            assert not ledger.hooks.unfinished(DRAIN_STEPS)
+    for site, _ in killed_everywhere(prepared, begun.again, drain, died_in):
+        ledger = site.ledger
+        told, failures = len(told_of(ledger)), given_up(ledger)
+        site.hooks.called()
+        assert (site.drain().ending, site.state) == (DrainEnding.HALTED, S.FAILED)
+        # First what a killed call owes, then what has failed again since.
+        again = len(given_up(ledger)) - len(failures)
+        assert site.hooks.called() == [("post-fail", "failed")] * (len(failures) - told + again)
+        # Every failure was told by a call that came to its end, and by no second one.
+        assert told_of(ledger) == [f"drain 1: failure at step {step}" for step in given_up(ledger)]
+        assert not ledger.hooks.unfinished(DRAIN_STEPS)
     assert died_in == {S.STARTED, S.DRAINING, S.DRAINED, S.FAILED}
+
+
+def drain_all(site: HookedSite, death: Death) -> None:
+    site.drain(death=death, confirm=WORD)
+
+
+def drain(site: HookedSite, death: Death) -> None:
+    site.drain(death=death)
+
+
+def stop(site: HookedSite, death: Death) -> None:
+    site.stop(death=death)
 
 
 def dies() -> None:

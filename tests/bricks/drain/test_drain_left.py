@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from migrator.bricks.drain import steps as drain_acting
 from migrator.bricks.drain.model import DrainEnding
+from migrator.bricks.drain.steps import DrainMachine
 from migrator.bricks.recover.model import RecoverySummary
 from migrator.core.errors import Refused
 from migrator.gluster.model import BrickHeal, VolumeState, VolumeTask
@@ -40,7 +40,7 @@ def test_an_original_that_was_written_to_after_its_proof_stops_the_commit(
         async def proven(self) -> Mapping[str, frozenset[bytes]]:
             return {LEAVING: frozenset() if written and site.backups else frozenset({b"left"})}
 
-    monkeypatch.setattr(drain_acting, "recovery_of", lambda *_: Proof())
+    monkeypatch.setattr(DrainMachine, "_recovery", lambda *_: Proof())
     committed: list[bool] = []
 
     def commits() -> None:
@@ -79,7 +79,7 @@ def test_nothing_is_brought_back_while_a_copy_is_old_or_a_brick_is_not_seen(
             asked.append("bring back")
             return RecoverySummary(recovered=0, names=0, problems=())
 
-    monkeypatch.setattr(drain_acting, "recovery_of", lambda *_: Recovering())
+    monkeypatch.setattr(DrainMachine, "_recovery", lambda *_: Recovering())
     done = site.drain(recover=True)
     assert "wait to be healed" in done.words
     assert (asked, LEAVING in site.volume.inside) == ([], True)
@@ -97,7 +97,7 @@ def test_what_a_recovery_left_alone_is_for_people_and_not_for_gluster_again(
         async def bring_back(self) -> RecoverySummary:
             return RecoverySummary(recovered=0, names=0, problems=("home/a: it waits to be healed",))
 
-    monkeypatch.setattr(drain_acting, "recovery_of", lambda *_: Recovering())
+    monkeypatch.setattr(DrainMachine, "_recovery", lambda *_: Recovering())
     done = site.drain(recover=True)
     assert (done.ending, site.state) == (DrainEnding.HALTED, S.FAILED)
     begun = [one for one in site.ledger.events.latest(100) if one.message.startswith("start: task")]

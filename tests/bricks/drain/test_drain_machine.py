@@ -8,9 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from migrator.bricks.drain.model import DrainAct, DrainState, DrainStep, Finished, Halt, PlaceSeen, Step
+from migrator.bricks.drain.model import DrainAct, DrainState, DrainStep, PlaceSeen, Step
 from migrator.bricks.drain.rules import begin_again, begin_stop, next_step, taken_back
 from migrator.gluster.model import TaskStatus
+from migrator.operations.model import Finished, Halt
 from tests.bricks.drain.drain_world import LAZY, LEAVING, NORMAL, STAYING, THROTTLE, Luck, World
 
 S = DrainState

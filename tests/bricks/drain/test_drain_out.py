@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.bricks.drain.model import OUT_STATES, AuditSeen, DrainState, Finished, Halt, PlaceSeen
+from migrator.bricks.drain.model import OUT_STATES, AuditSeen, DrainState, PlaceSeen
 from migrator.bricks.drain.rules import next_step
+from migrator.operations.model import Finished, Halt
 from tests.support.drain_looks import (
     BRICK,
     CLEAN,

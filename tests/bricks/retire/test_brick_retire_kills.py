@@ -1,6 +1,5 @@
 """A retirement with its hooks, killed before every call of anything that it works with."""
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,10 +8,11 @@ import pytest
 from migrator.bricks.retire.model import RetireEnding, RetirementState
 from migrator.bricks.retire.stage import RetirementWorld
 from migrator.hooks.model import HookStep
+from migrator.ledger.ledger import Ledger
 from tests.bricks.retire.retire_site import Rooted, Site, Volume, found
-from tests.support.deaths import Death, Killed, dying
+from tests.support.deaths import Death, dying
 from tests.support.fakes import inline
-from tests.support.kills import DoingHooks, Left, copied, deaths, new_ledger, ticking
+from tests.support.kills import DoingHooks, killed_everywhere, new_ledger, ticking
 
 pytestmark = pytest.mark.exhaustive
 
@@ -47,31 +47,38 @@ class Dying(Site):
             tokens=self.called.new_token,
         )
 
+    @property
+    def state(self) -> RetirementState | None:
+        newest = self.ledger.retirements.newest()
+        return newest.state if newest else None
+
+    def has_left(self) -> tuple[object, ...]:
+        return (self.volume.stops, self.called)
+
+    def killed(self, death: Death) -> None:
+        self.death = death
+        self.retire()
+
 
 def test_killed_before_any_call_the_volume_is_stopped_once_by_the_same_command(memory: Path) -> None:
-    prepared, died_in, left = new_ledger(memory / "prepared.db"), set[RetirementState | None](), Left()
-    for death in deaths():
-        with copied(prepared, memory / "ledger.db") as ledger:
-            site = Dying(
-                ledger, Volume(ledger=ledger), [[found(b"home/alice/x"), found(CHANGED, ctime_ns=2)]], Rooted()
-            )
-            site.source.add(CHANGED, b"content")
-            site.death = death
-            with suppress(Killed):
-                site.retire()
-            newest = ledger.retirements.newest()
-            died_in.add(newest.state if newest else None)
-            if not left.is_new(memory / "ledger.db", site.volume.stops, site.called):
-                continue
-            site.death = None
-            done = site.retire()
-            assert done.ending in (RetireEnding.DONE, RetireEnding.DONE_BEFORE), done
-            assert (site.volume.stops, site.volume.intents) == (1, [S.STOPPING])
-            newest = ledger.retirements.newest()
-            assert newest is not None
-            assert (newest.id, newest.state) == (1, S.RETIRED)
-            assert site.backups
-            assert site.locks.held == set()
-            assert site.called.told() == ["post-retire"]
-            assert not ledger.hooks.unfinished((HookStep.RETIRE,))
+    died_in: set[RetirementState | None] = set()
+
+    def make(ledger: Ledger) -> Dying:
+        site = Dying(ledger, Volume(ledger=ledger), [[found(b"home/alice/x"), found(CHANGED, ctime_ns=2)]], Rooted())
+        site.source.add(CHANGED, b"content")
+        return site
+
+    for site, _ in killed_everywhere(new_ledger(memory / "prepared.db"), make, Dying.killed, died_in):
+        ledger = site.ledger
+        site.death = None
+        done = site.retire()
+        assert done.ending in (RetireEnding.DONE, RetireEnding.DONE_BEFORE), done
+        assert (site.volume.stops, site.volume.intents) == (1, [S.STOPPING])
+        newest = ledger.retirements.newest()
+        assert newest is not None
+        assert (newest.id, newest.state) == (1, S.RETIRED)
+        assert site.backups
+        assert site.locks.held == set()
+        assert site.called.told() == ["post-retire"]
+        assert not ledger.hooks.unfinished((HookStep.RETIRE,))
     assert died_in >= {None, S.STOPPING, S.RETIRED}

@@ -12,9 +12,8 @@ from migrator.bricks.retire.model import (
     CatalogedPath,
     ClientSeen,
     Cover,
-    RetirementRecord,
+    Retirement,
     RetirementState,
-    RetireStep,
     Uncovered,
     UncoveredKind,
 )
@@ -31,6 +30,7 @@ from migrator.bricks.retire.rules import (
 from migrator.core.entry import EntryType, UserTree
 from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState, OpenFile, OpenKind, Writers
 from migrator.gluster.model import Brick, BrickHeal, SourceHealth, TaskKind, TaskStatus, VolumeState, VolumeTask
+from migrator.operations.model import Act, Finished
 from migrator.purge.model import Archive, Proof
 from tests.support.records import verification
 
@@ -195,35 +195,41 @@ def test_content_that_was_read_decides() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "started", "step"),
+    ("state", "started", "intent"),
     [
-        (None, True, RetireStep.LOOK),
-        (RetirementState.RETIRING, True, RetireStep.LOOK),
-        (RetirementState.RETIRED, True, RetireStep.LOOK),
-        (RetirementState.GIVEN_UP, True, RetireStep.LOOK),
-        (None, False, RetireStep.STOPPED_BY_OTHERS),
-        (RetirementState.GIVEN_UP, False, RetireStep.STOPPED_BY_OTHERS),
-        (RetirementState.RETIRING, False, RetireStep.STOPPED_BY_OTHERS),
-        (RetirementState.STOPPING, True, RetireStep.LOOK),
-        (RetirementState.STOPPING, False, RetireStep.WRITE_DOWN),
-        (RetirementState.RETIRED, False, RetireStep.DONE_BEFORE),
+        (None, True, RetirementState.RETIRING),
+        (RetirementState.RETIRING, True, RetirementState.RETIRING),
+        (RetirementState.RETIRED, True, RetirementState.RETIRING),
+        (RetirementState.GIVEN_UP, True, RetirementState.RETIRING),
+        (None, False, None),
+        (RetirementState.GIVEN_UP, False, None),
+        (RetirementState.RETIRING, False, None),
+        (RetirementState.STOPPING, True, RetirementState.RETIRING),
+        (RetirementState.STOPPING, False, RetirementState.STOPPING),
+        (RetirementState.RETIRED, False, RetirementState.RETIRED),
     ],
 )
-def test_what_gluster_says_decides_what_is_next(state: RetirementState | None, started: bool, step: RetireStep) -> None:
+def test_what_gluster_says_decides_what_is_next(
+    state: RetirementState | None, started: bool, intent: RetirementState | None
+) -> None:
+    """`intent`: that of the step; the state where it is finished; None where it halts."""
     record = None
     if state is not None:
-        record = RetirementRecord(
+        record = Retirement(
             id=1,
             volume="vol1",
             volume_id="v",
             state=state,
-            intended_at_s=1.0,
-            ended_at_s=None,
+            times={RetirementState.RETIRING: 1.0},
             catalog="c",
             files=0,
             size_bytes=0,
         )
-    assert next_step(record, started=started) is step
+    step = next_step(record, started=started, volume="vol1")
+    if isinstance(step, Act):
+        assert (step.intent, step.seen_done) == (intent, not started)
+    else:
+        assert (step.state if isinstance(step, Finished) else None) is intent
 
 
 def cutover(state: CutoverState) -> CutoverRecord:

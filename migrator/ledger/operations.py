@@ -1,0 +1,443 @@
+"""Tracked operations of every kind: attempts, their steps, and Gluster's counters over time.
+
+A row has the state, the time at which the operation entered each state, and the reason of its last failure. All other fields of the
+record are JSON (`facts`): they are read as a whole. `subject` is what the operation is about; attempts at it are numbered.
+"""
+
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Generic
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, false, func, insert, or_, select, update
+
+from migrator.bricks.add import model as addition
+from migrator.bricks.add.model import AdditionNotes, AdditionRecord, AdditionSide, AdditionState, AdditionStep
+from migrator.bricks.drain import model as drain
+from migrator.bricks.drain.model import (
+    CopyTally,
+    DrainCopying,
+    DrainNotes,
+    DrainRecord,
+    DrainSample,
+    DrainState,
+    DrainStep,
+)
+from migrator.bricks.retire import model as retirement
+from migrator.bricks.retire.model import Retirement, RetirementState, RetireStep
+from migrator.core.entry import UserTree
+from migrator.core.errors import LedgerCorrupt
+from migrator.cutover import model as cutover
+from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState, CutoverStep
+from migrator.gluster.model import TaskStatus
+from migrator.ledger import tables
+from migrator.ledger.bricks import keep_samples, read_samples, read_telling_samples
+from migrator.ledger.database import Database, check, missing
+from migrator.ledger.measures import ALL_STREAMS
+from migrator.ledger.tables import storable
+from migrator.operations.model import Act, Kind, Notes, Record, State, Step, StepRecord, StepResult
+
+_operations, _steps = tables.operations, tables.operation_steps
+_COLUMNS = ("id", "attempt", "state", "times", "failure")
+_TOKEN_BYTES = 8
+_IN, _OUTSIDE = 1, 0
+
+
+class OperationStore(Generic[Record, State, Step, Notes]):
+    """Gluster's counters over time, of operations of one kind."""
+
+    def __init__(self, database: Database, kind: Kind[Record, State, Step, Notes]) -> None:
+        self._database = database
+        self._kind = kind
+
+    def intend(self, operation_id: int, act: Act[Step, State], *, at_s: float, notes: Notes | None = None) -> int:
+        """Write down a step before it begins, with its intended state; returns its id."""
+        with self._database.write() as connection:
+            before = self._one(connection, operation_id)
+            entered = self._changed(before, act.intent, at_s, notes, failure=act.reason or before.failure)
+            self._write(connection, before, self._kind.intended(before, entered, act, notes))
+            connection.execute(
+                update(_steps)
+                .where(_steps.c.operation_id == operation_id, _steps.c.result.is_(None))
+                .values(ended_at_s=at_s, result=StepResult.INTERRUPTED.value)
+            )
+            values = {
+                "operation_id": operation_id,
+                "step": act.step.value,
+                "intended_at_s": at_s,
+                "message": act.reason,
+            }
+            return int(connection.execute(insert(_steps).values(values).returning(_steps.c.id)).scalar_one())
+
+    def note(self, operation_id: int, notes: Notes) -> Record:
+        """Facts that are to be kept before the step ends."""
+        with self._database.write() as connection:
+            before = self._one(connection, operation_id)
+            return self._write(connection, before, replace(before, notes=self._kind.noted(before.notes, notes)))
+
+    def finish(
+        self, step_id: int, state: State, *, at_s: float, notes: Notes | None = None, message: str = ""
+    ) -> Record:
+        """A step was done, and came to its state. The first end of a step counts."""
+        with self._database.write() as connection:
+            step, before = self._step(connection, step_id)
+            if step.result is not None:
+                return before
+            failure = before.failure if self._kind.steps(step.step) in self._kind.keeps_failure else ""
+            after = self._changed(before, state, at_s, notes, failure=failure)
+            _end(connection, step, StepResult.DONE, at_s, message)
+            return self._write(connection, before, self._kind.finished(before, after))
+
+    def fail(self, step_id: int, reason: str, *, at_s: float) -> Record:
+        """A step failed; the state stays that of the intent. The first end of a step counts."""
+        with self._database.write() as connection:
+            step, before = self._step(connection, step_id)
+            if step.result is not None:
+                return before
+            _end(connection, step, StepResult.FAILED, at_s, reason)
+            return self._write(connection, before, replace(before, failure=reason))
+
+    def read(self, operation_id: int) -> Record:
+        """One operation. Raises LedgerCorrupt where there is none."""
+        with self._database.read() as connection:
+            return self._one(connection, operation_id)
+
+    def all(self) -> Sequence[Record]:
+        """Every operation of the kind, oldest first."""
+        with self._database.read() as connection:
+            return self.every(connection)
+
+    def under_way(self) -> Sequence[Record]:
+        """Those that may have touched the world and have not ended, oldest first."""
+        states = [state.value for state in self._kind.under_way]
+        with self._database.read() as connection:
+            return self._some(connection, self._query().where(_operations.c.state.in_(states)))
+
+    def steps(self, operation_id: int) -> Sequence[StepRecord[Step]]:
+        """The steps of an operation, oldest first."""
+        query = select(_steps).where(_steps.c.operation_id == operation_id).order_by(_steps.c.id)
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        return [
+            StepRecord(
+                id=row.id,
+                operation_id=row.operation_id,
+                step=self._kind.steps(row.step),
+                intended_at_s=row.intended_at_s,
+                ended_at_s=row.ended_at_s,
+                result=None if row.result is None else StepResult(row.result),
+                message=row.message,
+            )
+            for row in rows
+        ]
+
+    def add_samples(self, operation_id: int, samples: Sequence[DrainSample]) -> None:
+        """Keep counters; those of the same task, time and host replace the ones before."""
+        with self._database.write() as connection:
+            keep_samples(connection, operation_id, samples)
+
+    def samples(self, operation_id: int) -> Sequence[DrainSample]:
+        """In order of time, then of host."""
+        with self._database.read() as connection:
+            return read_samples(connection, operation_id)
+
+    def telling_samples(self, operation_id: int, *, recent_s: float) -> Sequence[DrainSample]:
+        """Those of them that its standing is made of, which are few however long it has lasted. In order of time, then of host."""
+        with self._database.read() as connection:
+            return read_telling_samples(connection, operation_id, recent_s=recent_s)
+
+    def _newest(self, connection: Connection, subject: bytes) -> Record | None:
+        found = self._some(connection, self._query().where(_operations.c.subject == subject))
+        return found[-1] if found else None
+
+    def _begin(self, connection: Connection, subject: bytes, record: Record, newest: Record | None) -> Record:
+        """Insert a new attempt at a subject; the id of `record` counts for nothing."""
+        record = replace(record, attempt=1 if newest is None else newest.attempt + 1)
+        values = {"kind": self._kind.name, "subject": subject, "attempt": record.attempt} | _columns(record)
+        made = connection.execute(insert(_operations).values(values).returning(_operations.c.id)).scalar_one()
+        return self._one(connection, made)
+
+    def _changed(self, record: Record, state: State, at_s: float, notes: Notes | None, *, failure: str) -> Record:
+        """A record that enters a state, if it is not its state already. Raises LedgerCorrupt where it may not follow."""
+        what = f"{self._kind.name} {record.id}"
+        if check(self._kind.transitions, record.state, state, what):
+            record = replace(record, state=state, times={**record.times, state: at_s})
+        noted = record.notes if notes is None else self._kind.noted(record.notes, notes)
+        return replace(record, notes=noted, failure=failure)
+
+    def _write(self, connection: Connection, before: Record, after: Record) -> Record:
+        if after != before:
+            connection.execute(update(_operations).where(_operations.c.id == before.id).values(_columns(after)))
+        return after
+
+    def _query(self) -> Select[Any]:
+        return select(_operations).where(_operations.c.kind == self._kind.name).order_by(_operations.c.id)
+
+    def every(self, connection: Connection) -> list[Record]:
+        """`all`, as part of a transaction."""
+        return self._some(connection, self._query())
+
+    def _some(self, connection: Connection, query: Select[Any]) -> list[Record]:
+        return [self._record(row) for row in connection.execute(query)]
+
+    def _one(self, connection: Connection, operation_id: int) -> Record:
+        row = connection.execute(self._query().where(_operations.c.id == operation_id)).one_or_none()
+        if row is None:
+            raise missing(f"{self._kind.name} {operation_id}")
+        return self._record(row)
+
+    def _step(self, connection: Connection, step_id: int) -> tuple[Row[Any], Record]:
+        row = connection.execute(select(_steps).where(_steps.c.id == step_id)).one_or_none()
+        if row is None:
+            raise missing(f"step {step_id} of {self._kind.article} {self._kind.name}")
+        return row, self._one(connection, row.operation_id)
+
+    def _record(self, row: Row[Any]) -> Record:
+        columns = {name: getattr(row, name) for name in _COLUMNS} | {"times": json.loads(row.times)}
+        record: Record = msgspec.convert(json.loads(row.facts) | columns, self._kind.record, str_keys=True)
+        return record
+
+
+def _columns(record: Any) -> dict[str, Any]:  # noqa: ANN401 - a record of any kind
+    facts = msgspec.to_builtins(record, str_keys=True)
+    return {
+        "state": record.state.value,
+        "times": json.dumps(facts["times"]),
+        "failure": record.failure,
+        "facts": json.dumps({name: value for name, value in facts.items() if name not in _COLUMNS}),
+    }
+
+
+def _end(connection: Connection, step: Row[Any], result: StepResult, at_s: float, message: str) -> None:
+    connection.execute(
+        update(_steps)
+        .where(_steps.c.id == step.id)
+        .values(ended_at_s=at_s, result=result.value, message=message or step.message)
+    )
+
+
+def _bricks_subject(volume_id: str, bricks: Sequence[str], side: str = "") -> bytes:
+    """Bricks of a volume, in whatever order."""
+    return "\0".join((volume_id, side, *sorted(bricks))).encode("utf-8", "surrogateescape")
+
+
+class DrainRecords(OperationStore[DrainRecord, DrainState, DrainStep, DrainNotes]):
+    """Attempts to drain bricks."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database, drain.DRAINS)
+
+    def plan(
+        self, *, volume: str, volume_id: str, bricks: Sequence[str], at_s: float, anew: bool = False
+    ) -> DrainRecord:
+        """A new attempt; one of the same bricks that has not ended is returned as it is."""
+        subject = _bricks_subject(volume_id, bricks)
+        with self._database.write() as connection:
+            newest = self._newest(connection, subject)
+            for one in self.every(connection):
+                over = one.state in drain.DRAIN_ENDED_STATES | drain.OUT_STATES
+                shares = set(one.bricks) & set(bricks) and set(one.bricks) != set(bricks)
+                if not over and one.volume_id == volume_id and shares:
+                    raise LedgerCorrupt(
+                        f"a drain of {one.shown_bricks} has begun already, and has not ended",
+                        cause="two programs worked on the same thing, or other bricks were named the first time",
+                        hint="finish that one, or take it back with `migrator brick stop`",
+                    )
+            begins = anew and newest is not None and newest.state in drain.OUT_STATES
+            if newest is not None and newest.state not in drain.DRAIN_ENDED_STATES and not begins:
+                return newest
+            record = DrainRecord(
+                id=0,
+                volume=volume,
+                volume_id=volume_id,
+                bricks=tuple(bricks),
+                state=DrainState.PLANNED,
+                times={DrainState.PLANNED: at_s},
+            )
+            return self._begin(connection, subject, record, newest)
+
+    def latest(self, volume_id: str, bricks: Sequence[str]) -> DrainRecord | None:
+        """The newest attempt at just these bricks, in whatever order."""
+        with self._database.read() as connection:
+            return self._newest(connection, _bricks_subject(volume_id, bricks))
+
+    def copying(self) -> DrainCopying:
+        """What streams have brought while drains moved files, and otherwise."""
+        with self._database.read() as connection:
+            return _copying(connection)
+
+
+def _copying(connection: Connection) -> DrainCopying:
+    """Over all passes. A drain moves files from the first to the last look at a task that was in progress. A sample that lies
+    partly in that time counts for neither.
+    """
+    samples = tables.samples.c
+    begins_s = samples.at_s - samples.interval_s
+    inside: list[ColumnElement[bool]] = []
+    touched: list[ColumnElement[bool]] = []
+    for first_s, last_s in _moving(connection):
+        inside.append(and_(begins_s >= first_s, samples.at_s <= last_s))
+        touched.append(and_(begins_s < last_s, samples.at_s > first_s))
+    side = case((or_(false(), *inside), _IN), (or_(false(), *touched), None), else_=_OUTSIDE).label("side")
+    rows = connection.execute(
+        select(
+            side,
+            func.sum(samples.files).label("files"),
+            func.sum(samples.size_bytes).label("size_bytes"),
+            func.sum(samples.interval_s).label("busy_s"),
+        )
+        .where(samples.attempt_id == ALL_STREAMS, samples.streams > 0)
+        .group_by(side)
+    )
+    found = {row.side: CopyTally(files=row.files, size_bytes=row.size_bytes, busy_s=row.busy_s) for row in rows}
+    return DrainCopying(in_drains=found.get(_IN, CopyTally()), outside=found.get(_OUTSIDE, CopyTally()))
+
+
+def _moving(connection: Connection) -> list[tuple[float, float]]:
+    seen, one = tables.operation_samples.c, tables.operations.c
+    rows = connection.execute(
+        select(func.min(seen.at_s), func.max(seen.at_s))
+        .join(tables.operations, one.id == seen.operation_id)
+        .where(one.kind == drain.DRAINS.name, seen.status == TaskStatus.IN_PROGRESS.value)
+        .group_by(seen.operation_id, seen.task_id)
+    )
+    return [(first_s, last_s) for first_s, last_s in rows]
+
+
+class AdditionRecords(OperationStore[AdditionRecord, AdditionState, AdditionStep, AdditionNotes]):
+    """Attempts to add bricks."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database, addition.ADDITIONS)
+
+    def plan(
+        self,
+        *,
+        side: AdditionSide,
+        volume: str,
+        volume_id: str,
+        bricks: Sequence[str],
+        instead_of: str | None,
+        at_s: float,
+        anew: bool = False,
+    ) -> AdditionRecord:
+        """A new attempt; one of the same bricks is returned as it is."""
+        subject = _bricks_subject(volume_id, bricks, side.value)
+        with self._database.write() as connection:
+            newest = self._newest(connection, subject)
+            for one in self.every(connection):
+                over = one.state in addition.ADDITION_ENDED_STATES | addition.UNTOUCHED_STATES
+                same = one.side is side and set(one.bricks) == set(bricks)
+                if not over and one.volume_id == volume_id and not same and set(one.bricks) & set(bricks):
+                    raise LedgerCorrupt(
+                        f"the addition of {one.shown_bricks} has begun already, and has not come to its end",
+                        cause="two programs worked on the same thing, or other bricks were named the first time",
+                        hint="give that command again first",
+                    )
+            if newest is not None and not (anew and newest.state in addition.ADDITION_ENDED_STATES):
+                given_up = newest.state in addition.UNTOUCHED_STATES and newest.instead_of != instead_of
+                if not given_up:
+                    return newest
+            record = AdditionRecord(
+                id=0,
+                side=side,
+                volume=volume,
+                volume_id=volume_id,
+                bricks=tuple(bricks),
+                instead_of=instead_of,
+                state=AdditionState.PLANNED,
+                times={AdditionState.PLANNED: at_s},
+            )
+            return self._begin(connection, subject, record, newest)
+
+    def latest(self, volume_id: str, bricks: Sequence[str], side: AdditionSide) -> AdditionRecord | None:
+        """The newest attempt at just these bricks, in whatever order."""
+        with self._database.read() as connection:
+            return self._newest(connection, _bricks_subject(volume_id, bricks, side.value))
+
+
+class CutoverRecords(OperationStore[CutoverRecord, CutoverState, CutoverStep, CutoverNotes]):
+    """Attempts to cut trees over. Their `under_way` are those of all plans whose users may be frozen."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database, cutover.CUTOVERS)
+
+    def plan(
+        self, *, plan: str, batch: int, tree: UserTree, predicted_freeze_s: float | None, at_s: float
+    ) -> CutoverRecord:
+        """A new attempt; nothing is done yet. One of the same plan and batch that has not ended is returned as it is."""
+        with self._database.write() as connection:
+            newest = self._newest(connection, tree.path)
+            if newest is not None and newest.state not in cutover.ENDED_STATES:
+                if (newest.plan, newest.batch) != (plan, batch):
+                    raise LedgerCorrupt(
+                        f"a cutover of {tree.user} has begun already, by plan {newest.plan}, batch {newest.batch}",
+                        cause="two programs worked on the same thing, or another plan was taken meanwhile",
+                        hint="see `migrator status`, and go on with that one",
+                    )
+                return newest
+            record = CutoverRecord(
+                id=0,
+                plan=plan,
+                batch=batch,
+                tree=replace(tree, user=storable(tree.user)),
+                token=secrets.token_hex(_TOKEN_BYTES),
+                state=CutoverState.PLANNED,
+                times={CutoverState.PLANNED: at_s},
+                predicted_freeze_s=predicted_freeze_s,
+            )
+            return self._begin(connection, tree.path, record, newest)
+
+    def latest(self, tree: bytes) -> CutoverRecord | None:
+        """The newest attempt of a tree, of any plan."""
+        with self._database.read() as connection:
+            return self._newest(connection, tree)
+
+    def of_plan(self, plan: str, batch: int | None = None) -> Sequence[CutoverRecord]:
+        """Every attempt of a plan, or of one of its batches, oldest first."""
+        return [one for one in self.all() if one.plan == plan and batch in (None, one.batch)]
+
+
+class RetirementRecords(OperationStore[Retirement, RetirementState, RetireStep, None]):
+    """Attempts to retire volumes."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database, retirement.RETIREMENTS)
+
+    def begin(
+        self, *, volume: str, volume_id: str, catalog: str, files: int, size_bytes: int, at_s: float
+    ) -> Retirement:
+        """Write down that the volume is about to be stopped."""
+        subject, state = volume_id.encode("utf-8", "surrogateescape"), RetirementState.RETIRING
+        with self._database.write() as connection:
+            newest = self._newest(connection, subject)
+            if newest is not None and newest.state in retirement.UNDER_WAY:
+                facts = replace(newest, catalog=catalog, files=files, size_bytes=size_bytes)
+                times = {one: s for one, s in newest.times.items() if one not in retirement.UNDER_WAY}
+                return self._write(connection, newest, replace(facts, state=state, times={**times, state: at_s}))
+            record = Retirement(
+                id=0,
+                volume=volume,
+                volume_id=volume_id,
+                catalog=catalog,
+                files=files,
+                size_bytes=size_bytes,
+                state=state,
+                times={state: at_s},
+            )
+            return self._begin(connection, subject, record, newest)
+
+    def newest(self) -> Retirement | None:
+        """The newest attempt at any volume."""
+        found = self.all()
+        return found[-1] if found else None
+
+    def enter(self, operation_id: int, state: RetirementState, *, at_s: float, failure: str = "") -> Retirement:
+        """Write down how far it is. Raises LedgerCorrupt for a state that may not follow."""
+        with self._database.write() as connection:
+            before = self._one(connection, operation_id)
+            if before.state is state:
+                return before
+            return self._write(connection, before, self._changed(before, state, at_s, None, failure=failure))

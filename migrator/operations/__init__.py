@@ -1,0 +1,1 @@
+"""The one engine of tracked operations: intent, act, result, hooks, resumption."""

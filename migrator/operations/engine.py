@@ -1,0 +1,322 @@
+"""The engine of tracked operations: snapshot, decide, write the intent, act, write the result, and again.
+
+Each kind brings its snapshot of the world, its rules and its acts. The engine alone writes steps to the ledger, calls the site's
+hooks around steps, and knows what an interruption and a failure of a step mean. A killed program resumes by `drive`: nothing is
+remembered but the record.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from migrator.core.clock import Clock
+from migrator.core.errors import Interrupted, MigratorError
+from migrator.core.events import EventKind, Severity
+from migrator.hooks.model import HookFacts
+from migrator.hooks.stage import HookedStep, StepHooks
+from migrator.ledger.model import OperationRecords
+from migrator.operations.model import Act, Finished, Halt, Notes, Operation, State, Step
+
+Record = TypeVar("Record", bound=Operation[Any, Any])
+Snapshot = TypeVar("Snapshot")
+
+
+Outcome = TypeVar("Outcome")
+
+LOOKS = 3
+"""A snapshot that fails is taken again so often before it counts."""
+
+INTERRUPTED = "it was interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done(Generic[State, Notes]):
+    """How a step ended: what is added to the record, and a sentence about it. `result` None: that of the act."""
+
+    words: str = ""
+    notes: Notes | None = None
+    result: State | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Events:
+    """The events of a kind: a step was done, failed; the operation finished, halted."""
+
+    step: EventKind
+    failed: EventKind
+    finished: EventKind
+    halted: EventKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """The hooks of one step: `before` gives the facts for `pre` hooks, `after` those for `post` ones. Where not `stoppable`,
+    the step is made whatever hooks say.
+    """
+
+    step: HookedStep
+    before: Callable[[], Awaitable[HookFacts]]
+    after: Callable[[], Awaitable[HookFacts]]
+    stoppable: bool = True
+
+
+@dataclass(slots=True, kw_only=True)
+class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
+    """Drives one operation. A subclass is one kind, in one call of a verb.
+
+    `shielded`: a cancellation counts as a failure of the step, and the operation is brought on or back all the same;
+    `interrupted` says so afterwards. Otherwise the call ends, and the same call resumes.
+    """
+
+    shielded: bool = False
+    resumes: str = "the same command goes on with it"
+    interrupted: bool = False
+    locks: ExitStack = field(default_factory=ExitStack)
+    """Of single steps; released after each, unless `release` keeps them."""
+
+    # What a kind brings.
+
+    @property
+    @abstractmethod
+    def events(self) -> Events:
+        """Its events."""
+
+    @property
+    @abstractmethod
+    def records(self) -> OperationRecords[Record, State, Any, Notes, Any]:
+        """Its part of the ledger."""
+
+    @property
+    @abstractmethod
+    def clock(self) -> Clock:
+        """The time."""
+
+    @property
+    @abstractmethod
+    def poll_s(self) -> float:
+        """How long to wait for another snapshot."""
+
+    @abstractmethod
+    async def snapshot(self, record: Record) -> Snapshot:
+        """The world, as far as the next step is decided by it. Changes nothing."""
+
+    @abstractmethod
+    def next_step(self, record: Record, seen: Snapshot) -> Act[Step, State] | Halt | Finished:
+        """The next step of this call."""
+
+    @property
+    @abstractmethod
+    def acts(self) -> Mapping[Step, Callable[[Any, Record], Awaitable[Done[State, Notes]]]]:
+        """What each step does. All may be done again after a crash. They raise MigratorError, OSError, TimeoutError."""
+
+    @abstractmethod
+    def say(self, kind: EventKind, severity: Severity, record: Record, message: str) -> None:
+        """An event about an operation."""
+
+    @abstractmethod
+    async def finished(self, record: Record, step: Finished) -> Outcome:
+        """There is nothing left to do."""
+
+    @abstractmethod
+    async def halted(self, record: Record, step: Halt) -> Outcome:
+        """Something speaks against going on."""
+
+    @abstractmethod
+    def stuck(self, record: Record, seen: Snapshot, /) -> Outcome:
+        """A step failed, and would be made again."""
+
+    # What a kind may refine.
+
+    @property
+    def waits(self) -> frozenset[Step]:
+        """Steps that only wait for what the world does by itself: interrupted, they have not failed."""
+        return frozenset()
+
+    def hooking(self) -> StepHooks | None:
+        """Calls the hooks; None where there are none to be called."""
+        return None
+
+    async def around(self, act: Act[Step, State], record: Record, /) -> Around | None:
+        """The hooks around a step."""
+        del act, record
+        return None
+
+    def looks_again(self, record: Record, step: Halt, seen: Snapshot, *, looks: int, waited_s: float) -> bool:
+        """Whether another snapshot is waited for before a halt counts: this is number `looks` since the last step."""
+        del record, seen, waited_s
+        return step.look_again and looks < LOOKS
+
+    def ends_before(self, record: Record, act: Act[Step, State]) -> Outcome | None:
+        """The outcome where this call is not to make the next step."""
+        del record, act
+        return None
+
+    async def prepare(self, record: Record, act: Act[Step, State], seen: Snapshot, /) -> Notes | None:
+        """Before the intent: locks, hooks that are guards, and facts that are written down with the intent."""
+        del record, act, seen
+        return None
+
+    def release(self, act: Act[Step, State]) -> None:
+        """Locks after a step."""
+        del act
+        self.locks.pop_all().close()
+
+    def announce(self, record: Record, act: Act[Step, State]) -> None:
+        """Say why a step gives the operation up."""
+        self.say(self.events.failed, Severity.WARNING, record, f"{act.step.value}: {act.reason}")
+
+    def failing(self, record: Record, act: Act[Step, State], error: Exception, *, resumed: bool) -> None:
+        """After the failure of a step is written. May raise the error on: a hook or a guard that says no is no failure that
+        another try would mend. `resumed`: an earlier call had begun the same step.
+        """
+        del record, act, resumed
+        if isinstance(error, MigratorError) and error.exit_code is not MigratorError.exit_code:
+            raise error
+
+    def interruption(self, record: Record, act: Act[Step, State]) -> Interrupted:
+        """What an interrupted call ends with."""
+        goes_on = " Gluster goes on by itself." if act.step in self.waits else ""
+        return Interrupted(
+            f"interrupted while {self.shown(record)} was {act.intent.value}.{goes_on}",
+            hint=self.resumes,
+        )
+
+    def shown(self, record: Record) -> str:
+        """The subject of an operation, in words."""
+        return str(record.id)
+
+    # The loop.
+
+    async def drive(self, record: Record) -> Outcome:
+        """From wherever it is. Raises what steps refuse with, Interrupted, LockHeld."""
+        with self.locks:
+            return await self._drive(record)
+
+    async def _drive(self, record: Record) -> Outcome:
+        failed: tuple[Step, bool] | None = None
+        looks, since_s = 0, self.clock.monotonic_s()
+        while True:
+            try:
+                seen = await self.snapshot(record)
+            except asyncio.CancelledError:
+                if not self.shielded:
+                    raise
+                self.note_cancelled()
+                continue
+            step = self.next_step(record, seen)
+            if isinstance(step, Halt):
+                waited_s = self.clock.monotonic_s() - since_s
+                if not self.looks_again(record, step, seen, looks=looks, waited_s=waited_s):
+                    return await self.halted(record, step)
+                looks += 1
+                await self.clock.sleep(self.poll_s)
+                continue
+            if isinstance(step, Finished):
+                return await self.finished(record, step)
+            # A step that is found to be done all the same is another one: only its hooks are owed.
+            if failed == (step.step, step.seen_done):
+                return self.stuck(record, seen)
+            ended = self.ends_before(record, step)
+            if ended is not None:
+                return ended
+            record, went_well = await self._step(record, step, seen)
+            self.release(step)
+            failed = None if went_well else (step.step, step.seen_done)
+            looks, since_s = 0, self.clock.monotonic_s()
+
+    async def _step(self, record: Record, act: Act[Step, State], seen: Snapshot) -> tuple[Record, bool]:
+        """The record afterwards, and whether the step came to its end."""
+        records = self.records
+        try:
+            notes = await self.prepare(record, act, seen)
+        except (MigratorError, OSError, TimeoutError) as error:
+            if not self.shielded:
+                raise
+            return self._not_begun(record, act, reason_of(error)), False
+        except asyncio.CancelledError:
+            if not self.shielded:
+                raise
+            self.note_cancelled()
+            return self._not_begun(record, act, INTERRUPTED), False
+        if act.reason:
+            self.announce(record, act)
+        step_id = records.intend(record.id, act, at_s=self.clock.now_s(), notes=notes)
+        resumed, record = record.state is act.intent, records.read(record.id)
+        try:
+            done = await self._carry_out(record, act)
+        except (asyncio.CancelledError, Interrupted) as error:
+            if not self.shielded:
+                self._interrupt(step_id, act)
+                raise self.interruption(record, act) from error
+            if isinstance(error, asyncio.CancelledError):
+                self.note_cancelled()
+                return self._failed(record, step_id, act, INTERRUPTED), False
+            # What is cancelled may say so in words of its own.
+            self.interrupted = True
+            return self._failed(record, step_id, act, reason_of(error)), False
+        except (MigratorError, OSError, TimeoutError) as error:
+            record = self._failed(record, step_id, act, reason_of(error))
+            self.failing(record, act, error, resumed=resumed)
+            return record, False
+        state = act.result if done.result is None else done.result
+        record = records.finish(step_id, state, at_s=self.clock.now_s(), notes=done.notes, message=done.words)
+        if done.words or act.step not in self.waits:
+            words = f"{act.step.value}: {done.words}" if done.words else act.step.value
+            self.say(self.events.step, Severity.INFO, record, words)
+        return record, True
+
+    async def _carry_out(self, record: Record, act: Act[Step, State]) -> Done[State, Notes]:
+        work, hooking = self.acts[act.step], self.hooking()
+        around = None if hooking is None else await self.around(act, record)
+        if hooking is None or around is None:
+            return await work(act, record)
+        if act.seen_done:
+            await hooking.catch_up(around.step, await around.after())
+            return await work(act, record)
+
+        async def after(_: HookFacts, __: Done[State, Notes]) -> HookFacts:
+            return await around.after()
+
+        return await hooking.around(
+            around.step,
+            lambda: work(act, record),
+            facts=await around.before(),
+            after=after,
+            stoppable=around.stoppable,
+        )
+
+    def _interrupt(self, step_id: int, act: Act[Step, State]) -> None:
+        at_s = self.clock.now_s()
+        if act.step in self.waits:
+            self.records.finish(step_id, act.intent, at_s=at_s, message="the command ended, and Gluster goes on")
+        else:
+            self.records.fail(step_id, INTERRUPTED, at_s=at_s)
+
+    def _not_begun(self, record: Record, act: Act[Step, State], reason: str) -> Record:
+        """The reason is kept with the step that could not be begun; the state stays."""
+        same: Any = Act(step=act.step, intent=record.state, result=act.result, reason=act.reason)
+        step_id = self.records.intend(record.id, same, at_s=self.clock.now_s())
+        return self._failed(record, step_id, act, reason)
+
+    def _failed(self, record: Record, step_id: int, act: Act[Step, State], reason: str) -> Record:
+        self.say(self.events.failed, Severity.ERROR, record, f"{act.step.value} failed: {reason}")
+        return self.records.fail(step_id, reason, at_s=self.clock.now_s())
+
+    def note_cancelled(self) -> None:
+        """A cancellation that arrives now is taken as done, and remembered."""
+        self.interrupted = True
+        task = asyncio.current_task()
+        if task is not None:
+            task.uncancel()
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a step failed, in words."""
+    if isinstance(error, MigratorError):
+        return error.message
+    if isinstance(error, OSError):
+        return error.strerror or str(error) or "no answer"
+    return "no answer"
