@@ -46,8 +46,7 @@ from migrator.transfer.passes import Copying, remaining_of
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
-# ---
-# What a verification found to differ is sent again: size and times need not show it.
+# Differences that a verification found: sent again, because size and times may not show them.
 
 
 def found_to_differ(
@@ -72,8 +71,7 @@ def found_to_differ(
     return sorted(found)
 
 
-# ---
-# What a final pass found out that speaks against a switch.
+# Facts of a final pass that decide about the switch.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +100,7 @@ def final_pass_facts(ledger: "Ledger", pass_id: int) -> FinalPassFacts:
     )
 
 
-# ---
-# A pass after the seed over one batch, or over some of its trees: what changed on the source since the last pass, and
-# nothing else. Delta passes go on where they were; a final pass is always a new one.
+# One delta or final pass over a batch, or over some of its trees. A delta pass resumes; a final pass is always new.
 
 
 Scan = Callable[[Sequence[bytes]], Awaitable[CatalogRecord]]
@@ -414,8 +410,7 @@ def _title(record: PassRecord) -> str:
     return f"{record.kind.value} pass {record.number}"
 
 
-# ---
-# Writing down that both sides of some trees are equal, where passes of another direction have made them so.
+# After a rollback: record that both sides of some trees are equal.
 
 
 async def note_equal(world: World, deltas: Deltas, plan: Plan, batch: Batch) -> PassRecord:
@@ -468,8 +463,7 @@ def _nothing_to_bring(
     return written.chunk_list, Changes(base=catalog.name, now=catalog.name, trees=nothing)
 
 
-# ---
-# Removing what has lain in the target's trash for long enough, before delta passes add to it.
+# Expiry of the target's trash, before delta passes add to it.
 
 
 _SUBJECT = "the trash of the target"

@@ -29,13 +29,10 @@ from migrator.transfer.rules import stop_reason
 if TYPE_CHECKING:
     from migrator.ledger.ledger import PassRecords
 
-# ---
-# Carrying out a move list on the target: renames, and what vanished into the trash.
-#
-# Three steps, each of which may be cut off anywhere and begun again. First every renamed path is taken out of its tree, to
-# a place of its own in the pass's place of the trash; then what vanished follows into the trash; then a mark is made, and
-# the renamed paths are put under their new names. Before the mark the trees only lose names, after it they only gain
-# them: so what lies where always tells what is still to be done.
+# A move list is applied in three steps; each may be interrupted anywhere and repeated. First every renamed path leaves its
+# tree for a path of its own in the pass's place of the trash. Then vanished paths go to the trash. Then a mark is made, and
+# the renamed paths get their new names. Before the mark the trees only lose names, after it they only gain names, so the
+# state on disk always shows what is left to do.
 
 
 _AT_ONCE = 256
@@ -336,8 +333,7 @@ def _words(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-# ---
-# The renames and deletions of one pass after the seed: carried out once, and told.
+# The move list of one pass: applied once, and reported.
 
 
 _NOT_RENAMED = "renamed on the source, and not found as it was on the target: the next pass sends it"

@@ -10,8 +10,7 @@ from typing import Protocol
 from migrator.catalog.rules_packing import Listing
 from migrator.delta.model import Changes, Gone, Rename
 
-# ---
-# Finding what changed between two scans, and making a delta pass's lists of it.
+# Comparison of two catalogs.
 
 
 class Comparison(Protocol):
@@ -66,8 +65,7 @@ class Comparisons(Protocol):
         """
 
 
-# ---
-# The move lists of delta passes: what is to be renamed and taken away on the target.
+# Move lists.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +97,7 @@ class MoveLists(Protocol):
         """The digest of a list's content."""
 
 
-# ---
-# Extras: paths that the target has and the source has not, although no list of what vanished names them.
+# Extras: paths that the target has, the source has not, and no list of vanished paths names.
 
 
 class ExtraOrigin(StrEnum):

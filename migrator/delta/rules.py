@@ -8,10 +8,8 @@ from migrator.core.paths import show
 from migrator.core.units import format_count, format_size
 from migrator.delta.model import ChangeKind, Changes, Rename, TreeChanges
 
-# ---
-# Whether a delta pass may rename or take away anything on the target: what speaks against it, as sentences.
-#
-# What vanished from a catalog may also be what a scan did not see. So whatever cannot be judged speaks against it too.
+# Problems that forbid renames and deletions on the target. A path that is missing from a catalog may only have been missed
+# by its scan, so anything that cannot be evaluated counts as a problem.
 
 
 _LOOK = "look at it on the source"
@@ -108,8 +106,7 @@ def _tree_problems(tree: TreeChanges, max_shrink: float) -> Iterable[str]:
             )
 
 
-# ---
-# The order in which renames are listed, so that each can name its path as it is called when those before it are made.
+# The order of renames: each names its path as it is called after the renames before it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,12 +258,11 @@ def _above(path: bytes) -> Iterator[bytes]:
         end = path.rfind(b"/", 0, end)
 
 
-# ---
-# Where on the target a renamed or vanished path lies while renames are carried out. Pure.
+# The location of renamed and vanished paths on the target while renames are applied.
 #
-# All renamed paths are first taken out of their trees, each to a place of its own, and only then put under their new
-# names: no rename stands in another's way, whatever cycles they form, and nothing has to be remembered but how far the
-# whole list has come. What lies in a renamed directory moves along with it, so its path has to be followed.
+# All renamed paths first leave their trees, each for a path of its own, and only then get their new names: cycles need no
+# special case, and the only state is the progress in the list. The content of a renamed directory moves with it, so its
+# paths have to be followed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

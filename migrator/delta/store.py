@@ -29,13 +29,11 @@ from migrator.delta.rules import Relocation, in_order
 from migrator.plan.store import DUCKDB_MEMORY_BYTES
 from migrator.verify.model import DifferenceKind
 
-# ---
-# The SQL that finds what changed between two catalogs.
+# The SQL of a comparison.
 #
-# `base_rows` and `now_rows` are views of the catalogs. One join of both leaves what differs, in `differing`; everything
-# else works on that: `was` and `here` are its two sides. A path of `was` has a `place`: what it would be called now had
-# it only moved along with the directories above it. Where `place` is null, a directory above it is gone, and another
-# one has the name of that.
+# `base_rows` and `now_rows` are views of the catalogs. One join of both leaves the differing rows in `differing`; all other
+# queries use it: `was` and `here` are its two sides. The `place` of a path in `was` is its name now if only the directories
+# above it were renamed. `place` is null if a directory above is gone and another directory has its name.
 
 
 _COLUMNS = (
@@ -357,8 +355,7 @@ ENTRIES = f"""
 renames or by what is taken away."""
 
 
-# ---
-# What changed between two catalogs, found with DuckDB out of core.
+# Running a comparison, out of core.
 
 
 _RANGES_AT_ONCE = 100
@@ -622,8 +619,7 @@ class _ComparedFiles:
         return listed(self._connection, batches, bricks=self._bricks)
 
 
-# ---
-# Move lists: one Parquet file for each delta pass, its renames first, then what vanished.
+# Move lists: one Parquet file for each delta pass, renames first, then vanished paths.
 
 
 _FIELDS: list["pa.Field[Any]"] = [
@@ -784,8 +780,7 @@ def _damaged(move_list: str, file: Path, why: str) -> Refused:
     )
 
 
-# ---
-# Extras of the target, found with DuckDB out of core in earlier catalogs and in what verifications found.
+# Extras, found out of core in earlier catalogs and in the differences of verifications.
 
 
 _TABLES = """

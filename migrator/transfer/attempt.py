@@ -35,8 +35,7 @@ from migrator.transfer.model import (
 from migrator.transfer.ports import AttemptFiles, ChunkWork, Engine, Executor, Settler, StreamReader, Way
 from migrator.transfer.rules import is_leftover, is_stream_leftover, marks_name, part_name, stop_reason, temporary_marks
 
-# ---
-# Following one stream of an attempt to its end, and ending it where that is needed.
+# Following one stream to its end, or ending it.
 
 
 DIGEST_ALGORITHM = "blake2b"
@@ -173,8 +172,7 @@ class Stream:
         raise Unended(name)
 
 
-# ---
-# Judging files that did not arrive, by a look at the source.
+# Judging files that did not arrive, by looking them up on the source.
 
 
 _AT_ONCE = 256
@@ -274,8 +272,7 @@ def bad_file(path: bytes, error: OSError) -> FileProblem:
     return FileProblem(path=path, kind=FileProblemKind.BAD, errno=error.errno, reason=reason)
 
 
-# ---
-# Removing what streams that were killed have left under temporary names. What stays is listed by the verification.
+# Removing temporary files of killed streams. The verification lists any that remain.
 
 
 Looks = Callable[[bytes, Collection[bytes]], bool]
@@ -374,8 +371,7 @@ def _remove(world: World, path: bytes) -> int:
     return 1
 
 
-# ---
-# What streams do not do: copies of paths that are too long for them, and links to names that exist already.
+# Work that streams cannot do: copies of paths that are too long for them, and hard links to existing names.
 
 
 _LINKS_AT_ONCE = 128
@@ -590,8 +586,7 @@ def _counters(files: int, size_bytes: int) -> StreamCounters:
     return StreamCounters(files=files, size_bytes=size_bytes)
 
 
-# ---
-# One try at one chunk: the stream, what it leaves to judge, and the sync that makes it count.
+# One attempt at one chunk.
 
 
 BY_DESCRIPTOR = "descriptor"

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger, PassRecords
     from migrator.ledger.operations import CutoverRecords
 
-# ---
-# Which plan is meant where none is named.
+# The default plan.
 
 
 def latest_plan(ledger: "Ledger") -> str:
@@ -47,8 +46,7 @@ def choose_plan(ledger: "Ledger", name: str | None) -> str:
     return latest
 
 
-# ---
-# What a pass after the seed begins from: the passes before it, tree by tree.
+# The base of a pass after the seed, tree by tree.
 
 
 def covered(passes: "PassRecords", record: PassRecord) -> frozenset[bytes] | None:
@@ -139,8 +137,7 @@ def _known(catalog: str | None) -> str:
     return catalog
 
 
-# ---
-# What of the batches of a run is brought: trees whose users work on the target are left alone.
+# Trees of moved users are left alone.
 
 
 class BatchRefused(Refused):

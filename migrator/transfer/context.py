@@ -31,9 +31,8 @@ from migrator.transfer.rules import explain
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
-# ---
-# What is left of an attempt after its stream: the sync that makes it count, and the look at the volume. Streams do not
-# wait for it: the next chunk of a slot begins meanwhile.
+# The end of an attempt after its stream: the sync that makes it count, and the health check of the volume. Streams do not
+# wait for it; the slot starts its next chunk meanwhile.
 
 
 class Confirmations:
@@ -98,8 +97,7 @@ class Confirmations:
             raise failure
 
 
-# ---
-# Looks at the target's storage targets while streams run: a server that is down makes them stand still, not fail.
+# Polling the target's storage targets while streams run: a server that is down makes streams stall, not fail.
 
 
 QUIET_S = 5.0
@@ -173,8 +171,7 @@ class StorageWatch:
             self._say(new)
 
 
-# ---
-# What the parts of a run share: the ports, and the pass that is under way.
+# The ports of a run, and its pass.
 
 
 _CONFIRMATIONS = 64

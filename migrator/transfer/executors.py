@@ -14,8 +14,7 @@ from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, Host, HostLost, OnOutput, Processes
 from migrator.transfer.ports import DriverView, StreamView
 
-# ---
-# Streams on any host, each confined to its tree.
+# On any host, confined to one tree.
 
 
 PlaceCompiled = Callable[[], Awaitable[bytes]]
@@ -168,8 +167,7 @@ def _beneath(root: bytes, tree: bytes) -> bytes:
     return root.rstrip(b"/") + b"/" + tree if tree else root
 
 
-# ---
-# Streams on this machine, each confined to its tree.
+# On this machine, confined to one tree.
 
 
 class LocalExecutor(HostExecutor):
@@ -208,8 +206,7 @@ class LocalExecutor(HostExecutor):
         await self._host.close()
 
 
-# ---
-# Drivers on this machine: scripts with streams of their own, confined to one tree and one directory of theirs.
+# Drivers on this machine: scripts with their own streams, confined to one tree and one work directory.
 
 
 _SYSTEM_CONFINED_VIEW = DriverView(source_tree=b"/source", target_tree=b"/target", work=b"/work")

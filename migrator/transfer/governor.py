@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
     from migrator.ledger.measures import ControlRecords, GovernorRecords, ProbeRecords
 
-# ---
-# What people have set, and what the governor of the newest run allows: for status, and for whoever sets it.
+# What people have set and what the governor of the newest run allows, for `status` and `tune`.
 
 
 IsGone = Callable[[int, float], bool]
@@ -82,11 +81,9 @@ def read_governing(
     )
 
 
-# ---
-# How many streams are at work in a run: it gathers what the governor decides by, and lets chunks begin, or not.
+# The governor of a run: it collects readings, and decides whether the next chunk may start.
 #
-# Nothing that is at work is ended or stopped in the middle for it: a limit that is lowered holds when chunks have come to their
-# end, one that is raised at once.
+# It never ends or suspends a stream: a lowered limit takes effect as chunks end, a raised one at once.
 
 
 LOG = logging.getLogger("migrator.governor")
@@ -362,8 +359,7 @@ class Governor:
         return "a window begins" if until_s is None else self.governing.in_words(until_s)
 
 
-# ---
-# `tune`, `pause` and `resume`: what people set while a migration goes on. A run in another process follows within seconds.
+# `tune`, `pause` and `resume`. A run in another process follows within seconds.
 
 
 _SUBJECT = "governor"

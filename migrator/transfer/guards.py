@@ -19,10 +19,6 @@ from migrator.site.rules_guards import capacity_problems, health_problems, mount
 from migrator.transfer.context import Invocation, World
 from migrator.transfer.model import GuardFinding, RunRequest, TreeWork
 
-# ---
-# What has to hold before a batch is copied, and after. A guard that cannot be evaluated counts as tripped.
-
-
 TARGET_ROOM = "target room"
 
 
@@ -201,8 +197,7 @@ def _ranges(numbers: list[int]) -> str:
     return f"the batch(es) {', '.join(map(str, numbers))}"
 
 
-# ---
-# Whether what a seed pass brings fits within the limits of the users whose it is.
+# Whether a seed pass fits within the quotas of the users.
 
 
 TARGET_QUOTAS = "target quotas"
@@ -239,8 +234,7 @@ def quota_finding(words: QuotaWords) -> tuple[GuardFinding, ...]:
     return (GuardFinding(guard=TARGET_QUOTAS, problems=words.problems),) if words.problems else ()
 
 
-# ---
-# Stripe settings for user trees that are made on the target.
+# Stripe settings of new user trees on the target.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

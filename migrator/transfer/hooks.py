@@ -13,7 +13,6 @@ from migrator.plan.model import Batch, Plan
 from migrator.transfer.context import Invocation, World
 from migrator.transfer.model import BatchSummary, GuardFinding
 
-# ---
 # Which hooks belong to a step of a run.
 
 
@@ -80,8 +79,7 @@ def is_seeded(world: World, plan: Plan, batch: Batch) -> bool:
     return not world.ledger.passes.totals(record.id).chunks.get(ChunkState.FAILED, 0)
 
 
-# ---
-# The hooks around batches and passes, and around the steps of whoever else makes passes.
+# Running the hooks around batches and passes, and around the steps of cutovers.
 
 
 RUN_STEPS = frozenset({HookStep.BATCH, HookStep.PASS})

@@ -19,8 +19,7 @@ from migrator.transfer.context import Invocation
 from migrator.transfer.model import StopReason
 from migrator.transfer.ports import BrickGuard, BrickLook, Lane, Way
 
-# ---
-# Lanes over hosts that are reached when they are needed. What a way is made of is given by the caller.
+# Lanes over hosts that are connected to on demand. The caller provides the parts of a connection.
 
 
 _GRACE_S = 5.0
@@ -145,8 +144,7 @@ class LaneSet:
         return next((lane for lane in self._lanes if lane.host == host), None)
 
 
-# ---
-# Which lane may take which chunk: bricks by their own hosts while the volume is quiet, everything else by the mount.
+# Which lane may take which chunk: bricks on their own hosts while the volume is quiet, everything else through the mount.
 
 
 _FRESH_S = 10.0
@@ -289,8 +287,7 @@ class Routes:
         self._shared.abandon()
 
 
-# ---
-# The guard of those who read bricks: the same reasons as for a scan by way of the bricks.
+# The guard for reading bricks: the same reasons as for a scan of the bricks.
 
 
 class VolumeGuard:

@@ -15,8 +15,7 @@ from migrator.transfer.context import QUIET_S, PassUnderWay, World
 from migrator.transfer.model import BLOCKS_AT_ONCE, ChunkRecord, Sample, StreamCounters
 from migrator.transfer.rules import Point, estimate, rate_over
 
-# ---
-# Watching the streams: samples for the ledger, snapshots for the screen, and streams that stand still.
+# Samples for the ledger, snapshots for the screen, and stalled streams.
 
 
 _RECENT_S = 60.0
@@ -273,8 +272,7 @@ async def cancel_and_wait(task: asyncio.Task[None]) -> None:
         raise error
 
 
-# ---
-# Beside a run, old samples of single streams are put together, so that the ledger does not grow by them without end.
+# Thinning old samples of single streams during a run, so that they do not grow the ledger without limit.
 
 
 EVERY_S = 1.0 * HOUR_S
@@ -306,8 +304,7 @@ async def _thin(world: World) -> None:
         await asyncio.sleep(0)
 
 
-# ---
-# How full both sides are, looked at from time to time beside a run, for whoever reports.
+# Measuring the room of both sides during a run, for reports.
 
 
 """More often nothing is to be seen in a migration that takes weeks."""

@@ -13,8 +13,7 @@ from migrator.core.windows import WindowStanding
 from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.hosts.model import ProcessIdentity
 
-# ---
-# Passes, attempts, and what became of every file of a chunk.
+# Passes, attempts, and the fate of every file of a chunk.
 
 
 class FileProblemKind(StrEnum):
@@ -156,8 +155,7 @@ class Sample:
     size_bytes: int
 
 
-# ---
-# What delta passes were, what they let expect of the next one and of the freeze, and whether another one is worth while.
+# Past delta passes, the prediction of the next one and of the freeze, and the decision about another one.
 #
 # Times in seconds since the epoch, durations in seconds, rates per hour.
 
@@ -284,8 +282,7 @@ class ConvergenceRecord:
     prediction: Prediction
 
 
-# ---
-# What a run is asked, what it finds before it starts, and what it came to.
+# A run: its request, its findings before the start, and its summary.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -470,8 +467,7 @@ class RunStopped(MigratorError):
         self.summary = summary
 
 
-# ---
-# How many streams may be at work: what people ask for, and what the governor makes of it.
+# The number of streams: what people ask for, and what the governor decides.
 
 
 class StreamsBy(StrEnum):
@@ -596,12 +592,11 @@ class GoverningFacts:
     loads: tuple[HostLoad, ...] = ()
 
 
-# ---
-# What of the samples of single streams is put together when they are old, and how. Pure.
+# Thinning of old samples of single streams.
 #
-# A stream is sampled every few seconds, and each of these rows is looked at while it is at work and soon after. Later one row
-# an hour says as much: sums of files, bytes and time stay what they were. Samples of all streams together are not touched, and
-# what streams brought by size, host, brick and engine is summed up from attempts.
+# A stream is sampled every few seconds; these rows matter while it runs and soon after. Later one row an hour suffices: sums
+# of files, bytes and time stay the same. Samples of all streams together are kept, and the sums by size, host, brick and
+# engine come from attempts.
 
 
 FINE_S = 7.0 * DAY_S
@@ -648,8 +643,7 @@ def thinned(samples: Sequence[Sample]) -> Sequence[Sample]:
     return found
 
 
-# ---
-# Which engine copies a chunk. Pure.
+# Which engine copies a chunk.
 
 
 AUTO = "auto"

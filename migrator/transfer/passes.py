@@ -56,8 +56,7 @@ from migrator.verify.model import DigestPolicy, VerificationRecord, earlier_veri
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
-# ---
-# After a pass over a batch: what the ledger says of its passes, the decision about another one, and its record.
+# After a pass over a batch: the decision about another one, from the ledger's passes, and its record.
 
 
 MovesOf = Callable[[PassRecord], tuple[int, int]]
@@ -155,8 +154,7 @@ def _scan_s(record: PassRecord, scan: CatalogRecord | None) -> float:
     return max(scan.finished_at_s - scan.started_at_s, 0.0)
 
 
-# ---
-# What the ledger says that verifying trees in the freeze will cost.
+# The predicted cost of verifying trees in the freeze, from the ledger.
 
 
 def check_of_trees(
@@ -207,7 +205,6 @@ def _changed_bytes(ledger: "Ledger", plan: str, batch: int, tree: bytes, *, sinc
     return total
 
 
-# ---
 # What is left of a batch, counted without changing anything.
 
 
@@ -317,8 +314,7 @@ def _of_pass(world: World, record: PassRecord, left_alone: Collection[bytes]) ->
             yield _piece(chunk)
 
 
-# ---
-# What every pass over a batch has in common: guards, steps in their order, the closing look, and the summary.
+# What all passes over a batch share: guards, steps in order, the closing check, and the summary.
 
 
 Before = Callable[[PassUnderWay], Awaitable[None]]
@@ -590,7 +586,6 @@ def _unwritable(detail: str, code: int | None = None) -> Refused:
     )
 
 
-# ---
 # The seed pass over one batch: everything that the plan lists.
 
 

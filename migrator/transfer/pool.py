@@ -30,9 +30,7 @@ from migrator.transfer.settlement import Settlement, because_of_storage
 if TYPE_CHECKING:
     from migrator.ledger.ledger import PassRecords
 
-# ---
-# Which chunk comes next: the largest that waits on the brick that fewest streams read, and those that failed once their
-# delay is over.
+# The next chunk: the largest one of the brick that the fewest streams read; failed chunks once their delay is over.
 
 
 _AHEAD = 64
@@ -187,8 +185,7 @@ class ChunkQueue:
                 task.cancel()
 
 
-# ---
-# One worker of the pool: it takes chunks for its lane, one after the other, and outlives the loss of its host.
+# One worker: it takes one chunk after the other for its lane, and survives the loss of its host.
 
 
 _FIRST_PAUSE_S = 2.0
@@ -468,8 +465,7 @@ class Worker:
         return False
 
 
-# ---
-# The pool of streams over the chunks of one step: as many workers for each lane as it may have streams.
+# The pool over the chunks of one step: as many workers for each lane as it may have streams.
 
 
 async def run_step(under_way: PassUnderWay, routes: Routes, step: Sequence[ChunkKind]) -> None:

@@ -14,11 +14,10 @@ from migrator.hosts.ports import Activity, Command, Completed
 from migrator.plan.model import ListedPath
 from migrator.transfer.model import Outcome, StopReason, StreamCounters
 
-# ---
-# Drivers: programs that copy whole trees by themselves, with streams, queues and a run state of their own.
+# Drivers: programs that copy whole trees, with their own streams, queues and run state.
 #
-# One driver works at a time, over one tree after the other, through the mounts. What it leaves out is brought by the
-# ordinary chunks that follow, so that nothing depends on what it says of itself.
+# One driver runs at a time, over one tree after the other, through the mounts. The ordinary chunks that follow copy what it
+# leaves out, so nothing depends on its own report.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,8 +173,7 @@ class DriverResult:
     last_attempt_id: int
 
 
-# ---
-# What one invocation of `run` leaves in its directory: a log, and the argv and output of every attempt.
+# Files of one invocation of `run`: a log, and the argv and output of every attempt.
 
 
 class AttemptFiles(Protocol):
@@ -214,8 +212,7 @@ class RunFiles(Protocol):
         """A new directory; until the end of the block, what the program logs goes there as JSON lines."""
 
 
-# ---
-# Engines turn a chunk into a command and its output into facts; executors run that command on a host, confined.
+# Engines turn a chunk into a command, and its output into an outcome; executors run that command on a host, confined.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,9 +341,7 @@ class Executor(Protocol):
         """Return when all that streams here wrote has reached the target's disks (syncfs). Raises OSError, HostLost."""
 
 
-# ---
-# Where streams can run, and what they read there: this machine over the mounts, brick servers over their own bricks,
-# nodes of a batch system over theirs.
+# Where streams run and what they read: this machine the mounts; brick servers and nodes of a batch system their bricks.
 
 
 class BrickRefused(MigratorError):

@@ -13,8 +13,7 @@ from migrator.plan.model import TransferCost
 from migrator.report.model import SizeClass, StreamSum
 from migrator.transfer.model import FileProblem, RetryPolicy, Stopped, StopReason
 
-# ---
-# What to do with a chunk that failed: try again later, split it, or give it up.
+# A failed chunk: retry it later, split it, or give it up.
 
 
 # Errors of one file that no later try will cure. Others may be of the moment (a file being replaced, ESTALE, EBUSY).
@@ -67,8 +66,7 @@ def is_lasting(problem: FileProblem) -> bool:
     return problem.errno in _LASTING
 
 
-# ---
-# Errors that no chunk is to blame for: which they are, and what to tell people.
+# Errors that no chunk is to blame for, and their messages.
 
 
 _BY_ERRNO: Mapping[int, StopReason] = {
@@ -172,8 +170,7 @@ def explain(reason: StopReason, detail: str, unended: tuple[str, ...] = ()) -> S
     return Stopped(reason=reason, message=message, cause=cause, hint=hint, unended=unended)
 
 
-# ---
-# How long a chunk will take, so that none outlasts a change of limits by much: what is at work cannot be changed. Pure.
+# How long a chunk will take. A running chunk does not follow changed limits, so none may run for long.
 
 
 LONGEST_S = 600.0
@@ -188,8 +185,7 @@ def expected_s(files: int, size_bytes: int, *, cost: TransferCost | None, bwlimi
     return max(by_cost, 0.0 if not bwlimit_bytes_per_s else size_bytes / bwlimit_bytes_per_s)
 
 
-# ---
-# What to do about a file that did not arrive.
+# Advice about a file that did not arrive.
 
 
 _ATTENTION_ADVICE: Mapping[int, str] = {
@@ -224,7 +220,6 @@ AFTERWARDS = (
 """What follows once the files have been put right."""
 
 
-# ---
 # Telling the temporary files of an ended stream from users' files.
 #
 # rsync makes a file under `.NAME.XXXXXX` in the directory of NAME (receiver.c, get_tmpname): one leading dot of NAME is
@@ -232,9 +227,9 @@ AFTERWARDS = (
 # is dropped. XXXXXX is mkstemp's for files; links, devices and symlinks have up to six digits there.
 #
 # `migrator-native copy` makes a file under `.migrator-copy-HEX` and puts the ranges of a big one into `.migrator-part-HEX`,
-# both in the directory of NAME, HEX being the BLAKE2b digest of 16 bytes of NAME (`copy_places.c`), with marks of the
-# ranges that have arrived in `.migrator-marks-HEX`. A part file and its marks are no leftovers while their file may still
-# be finished from them: the chunk of files that it belongs to renames or removes them.
+# both in the directory of NAME; HEX is the BLAKE2b digest of 16 bytes of NAME (`copy_places.c`). `.migrator-marks-HEX` marks
+# the ranges that have arrived. A part file and its marks are no leftovers while they may still complete their file: the chunk
+# of that file renames or removes them.
 
 
 _STEM_LIMIT_BYTES = 246
@@ -294,8 +289,7 @@ def _hash(name: bytes) -> bytes:
     return hashlib.blake2b(name, digest_size=_HASH_BYTES).hexdigest().encode("ascii")
 
 
-# ---
-# When a copy will be done, from what is left and how fast it went of late.
+# When a copy will be done, from what is left and the recent rate.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -369,8 +363,7 @@ def _left_s(left_files: int, left_bytes: int, rate: Rate) -> float | None:
     return max(needed)
 
 
-# ---
-# Adding up what streams brought, by one thing at a time. Pure.
+# Sums of what streams copied, by one property at a time.
 
 
 BY: Mapping[str, Callable[[StreamSum], str]] = {

@@ -21,33 +21,31 @@ from migrator.transfer.model import (
 )
 from migrator.verify.model import VerificationRecord
 
-# ---
-# How long the next delta pass and the freeze take.
+# The duration of the next delta pass and of the freeze.
 #
-# Every pass k was made from a scan that began at S(k), so its changes happened between S(k-1) and S(k). With
+# Pass k was made from a scan that began at S(k), so its changes happened between S(k-1) and S(k). With
 #
-# - churn: the changes of a pass divided by S(k) - S(k-1), averaged over the last `LAST_PASSES` passes; each counts
-#   `WEIGHT_OF_EARLIER` of the one after it, however long its time was. The time before the first delta pass is by far the
-#   longest, and what changes many times in it counts once: weighted by time it would hide what happens now;
-# - scan: how long the scans took, averaged in the same way;
-# - fixed + factor * copy: what the rest of a pass took, a line over what the cost of attempts says for the files and bytes
-#   sent (`decide.forecast.copy_s`; the cost is what the ledger fitted from attempts, or the assumed one). `fixed` is
-#   comparison, looks at what is gone, start of streams, sync; `factor` is what streams together cost of what they cost one
-#   by one (see `_rest_of_a_pass`);
+# - churn: the changes of a pass divided by S(k) - S(k-1), averaged over the last `LAST_PASSES` passes; each has the weight
+#   `WEIGHT_OF_EARLIER` relative to the next one, whatever its interval. The interval before the first delta pass is by far
+#   the longest, and a path that changes often counts once in it: weighted by time it would hide the present rate;
+# - scan: the duration of the scans, averaged in the same way;
+# - fixed + factor * copy: the duration of the rest of a pass, a line over the cost of attempts for the files and bytes
+#   sent (the ledger's fit from attempts, or an assumed cost). `fixed` is comparison, checks of vanished paths, start of
+#   streams, and sync; `factor` is the cost of concurrent streams relative to that of one after the other
+#   (see `_rest_of_a_pass`);
 #
-# the prediction is, for a scan that begins now, at time t after S(last):
+# the prediction for a scan that begins now, at time t after S(last), is
 #
 #     next pass = scan + fixed + factor * copy(churn * t + unsettled)
-#     freeze    = MARGIN * next pass + verification of what must be, and of what the final pass brings
+#     freeze    = MARGIN * next pass + required verification + verification of what the final pass copies
 #
-# The freeze is the one that begins at once. Where the users are frozen later, a delta pass has to go before it, and what
-# counts is that one's prediction. Unsettled paths are sent with every pass anew: they do not grow with time. A rename or
-# a path that is gone costs what a file without bytes costs. Files that change all the time (logs, databases) cannot be told
-# from others by one delta pass after a long time: until there are two or three, the freeze that they cost is predicted too
-# short.
+# This is the freeze if it begins at once. Before a later freeze a delta pass has to run, and its prediction counts then.
+# Unsettled paths are sent again with every pass: they do not grow with time. A rename or a vanished path costs as much as
+# an empty file. One delta pass after a long time cannot tell files that change all the time (logs, databases) from others:
+# until there are two or three, the predicted freeze is too short for them.
 #
-# The form of the formula (last round = dirty rate * length of the round before) is that of pre-copy live migration (Clark
-# et al., "Live Migration of Virtual Machines", NSDI 2005).
+# The form (last round = dirty rate * length of the round before) is that of pre-copy live migration (Clark et al., "Live
+# Migration of Virtual Machines", NSDI 2005).
 
 
 LAST_PASSES = 4
@@ -218,13 +216,11 @@ def _check_s(check: FreezeCheck, files: float, size_bytes: float) -> float:
     return check.fixed_s + (check.files + files) * check.s_per_file + (check.size_bytes + size_bytes) * check.s_per_byte
 
 
-# ---
 # Whether another delta pass is worth while, and the sentence that says so.
 #
-# Delta passes end when the predicted freeze (`decide.freeze_forecast`) is short enough, when nothing changed any more, when
-# their limit is reached, or when the freeze no longer shrinks: what is left is then what users change while a scan and a
-# pass go on, and another pass finds as much. These are the ends of pre-copy live migration (Clark et al., "Live Migration of
-# Virtual Machines", NSDI 2005).
+# Delta passes end when the predicted freeze is short enough, when nothing changed any more, when their limit is reached, or
+# when the freeze no longer shrinks: the rest is what users change during one scan and pass, and another pass finds as much.
+# These are the ends of pre-copy live migration (Clark et al., "Live Migration of Virtual Machines", NSDI 2005).
 
 
 SHRINKS_BY = 0.1
@@ -345,8 +341,7 @@ def _least(prediction: Prediction | None, limits: PassLimits) -> str:
     return f", for a scan and a verification without any change take about {format_duration(prediction.least_freeze_s)}"
 
 
-# ---
-# How long the freeze of one tree of a batch will be. Pure.
+# The predicted freeze of one tree of a batch.
 
 
 def predict_freeze(
@@ -381,11 +376,10 @@ def _alone(one: PassFacts, tree: bytes) -> PassFacts:
     )
 
 
-# ---
-# What verifying in the freeze costs, from the verifications before it. Pure.
+# The cost of verifying in the freeze, from earlier verifications.
 #
-# The verification in the freeze looks at every path, and reads the content of what no manifest covers: all of a tree that was
-# never verified, and of others what has changed since. What the final pass itself brings comes on top (`freeze_forecast`).
+# It looks up every path, and reads the content that no manifest covers: all of a tree that was never verified, and the changes
+# of others. What the final pass copies comes on top (`predict`).
 
 
 ASSUMED_S_PER_PATH = 0.0005

@@ -12,11 +12,10 @@ from migrator.core.windows import Opening
 from migrator.report.model import Blocker
 from migrator.transfer.model import Bound, Controls, Gate, GoverningFacts, Limits, StreamsBy
 
-# ---
-# Fewer streams where users or a host feel them, and more again when they do not. Pure.
+# Brakes: fewer streams when users or a host feel them, more again when they do not.
 #
-# Readings come one by one: the latency of a probe, the load of a host. Some in a row beyond the limit take streams away; more in
-# a row well below it give a few back. Between the two nothing changes, and so it is while nothing is read.
+# Readings arrive one by one: the latency of a probe, the load of a host. Several in a row above the limit take streams away;
+# more in a row well below it give a few back. In between, and without readings, nothing changes.
 
 
 KEPT_SHARE = 0.7
@@ -63,17 +62,15 @@ def braked(
     return Brake(cap=None if cap >= ceiling else cap)
 
 
-# ---
-# How many streams throughput rises with, found by trying. Pure.
+# The climb: trying how many streams raise throughput.
 #
-# Throughput with a number of streams is measured for a while, then with another number, and what the streams between the two
-# brought is held against what they would have brought if each of them did as much as those before. More streams are kept where
-# that share is large enough, fewer where it is small: so the number comes to rest near the knee of the curve, and not at its
-# end, where every further stream only makes users wait. What the mean of the samples cannot tell for their noise is measured
-# for longer; what stays unclear is left as it was.
+# Throughput is measured for a while with one number of streams, then with another. The gain of the additional streams is
+# compared with their share if each had done as much as those before. More streams are kept if that ratio is large enough,
+# fewer if it is small: so the number settles near the knee of the curve and not at its end, where every further stream only
+# makes users wait. If the samples are too noisy to decide, measuring takes longer; if they stay so, nothing changes.
 #
 # A unit of work is what a stream does in one second by the measured cost of files and bytes, so that a part of the migration
-# with small files is not taken for a loss of speed.
+# with small files does not look like a loss of speed.
 
 
 FIRST_LEVEL = 8
@@ -212,12 +209,10 @@ def _ratio_error(one: Measured, other: Measured) -> float:
     return one.rate / other.rate * sqrt((one.error / one.rate) ** 2 + (other.error / other.rate) ** 2)
 
 
-# ---
-# How many streams may be at work now, on each host and in all, and why. Pure.
+# The decision: how many streams may run now, on each host and in all, and why.
 #
-# What people set comes first (pause, windows, limits), then what users and hosts feel (brakes), then what measured throughput
-# says (the climb): the smallest number counts, and where chunks may be begun at all it is never below 1 on a host that has
-# streams.
+# The smallest number counts of what people set (pause, windows, limits), the brakes, and the climb. If chunks may start at
+# all, a host that has streams keeps at least 1.
 
 
 OVER_LOADS = 2
@@ -440,8 +435,7 @@ def _smaller(one: int | None, other: int | None) -> int | None:
     return min(given, default=None)
 
 
-# ---
-# What waits because people or windows keep it from beginning. Pure.
+# Blockers: chunks that wait for people or windows.
 
 
 def governing_blockers(governing: GoverningFacts) -> Iterator[Blocker]:

@@ -61,8 +61,7 @@ from migrator.transfer.recovery import recover
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger, PassRecords
 
-# ---
-# What a run came to, in one sentence.
+# The outcome of a run, in one sentence.
 
 
 def run_words(run: RunSummary) -> tuple[str, Severity]:
@@ -85,8 +84,7 @@ def run_words(run: RunSummary) -> tuple[str, Severity]:
     return words, Severity.WARNING if bad or skipped or refused else Severity.INFO
 
 
-# ---
-# One batch in a run: its seed pass, and delta passes until another one is not worth while.
+# One batch of a run: its seed pass, and delta passes until another one is not worth while.
 
 
 T = TypeVar("T")
@@ -308,8 +306,7 @@ def _together(so_far: BatchSummary, summary: BatchSummary, delta: DeltaSummary) 
     )
 
 
-# ---
-# The entry of the stage: one run over one or more batches.
+# One run over one or more batches.
 
 
 VERB = "run"

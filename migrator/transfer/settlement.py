@@ -15,10 +15,6 @@ from migrator.transfer.meter import Meter
 from migrator.transfer.model import ChunkRecord, FileProblem, FileProblemKind, StopReason, StreamCounters, Verdict
 from migrator.transfer.rules import NextStep, after_failure, delay_s, is_lasting
 
-# ---
-# What follows from how an attempt ended: done, again, apart, split, given up, or a stop of everything.
-
-
 _SHOWN_STDERR_BYTES = 300
 
 
@@ -246,8 +242,7 @@ def _files(chunk: ChunkRecord, paths: Sequence[ListedPath]) -> int:
     return 0 if chunk.kind is ChunkKind.RANGES else len(paths)
 
 
-# ---
-# What becomes of an attempt where storage of the target is lost or full.
+# Attempts during a loss or a lack of room of the target's storage.
 
 
 _HELD_REASONS = frozenset({StopReason.TARGET_STUCK, StopReason.IO_ERROR, StopReason.DISCONNECTED})

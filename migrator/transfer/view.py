@@ -37,8 +37,7 @@ from migrator.transfer.model import (
 from migrator.transfer.rules import BY, added_up
 from migrator.verify.model import VerificationRecord
 
-# ---
-# The delta passes of one run over a batch, as a table.
+# The delta passes of one run over a batch.
 
 
 _COLUMNS: Sequence[tuple[str, tuple[ChangeKind, ...]]] = (
@@ -97,8 +96,7 @@ def _capital(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
 
 
-# ---
-# How far delta passes have brought every batch: what changes, and how long a freeze would take.
+# Convergence of every batch: what changes, and how long a freeze would take.
 
 
 OUTCOMES = {
@@ -168,8 +166,7 @@ def _most(found: Prediction) -> str:
     return f"{show(heaviest.tree)}{share}"
 
 
-# ---
-# How far batches and their user trees are, pass by pass.
+# Progress of batches and their user trees, pass by pass.
 
 
 WHY_DIFFERENCES = (
@@ -340,7 +337,6 @@ def _tree_state(tree: TreeFacts, batch: BatchFacts | None) -> str:
     return tree.state.value
 
 
-# ---
 # What the governor allows, and what people have set.
 
 
@@ -435,8 +431,7 @@ def _milliseconds(duration_s: float | None) -> str:
     return NONE if duration_s is None else f"{1000.0 * duration_s:,.0f} ms"
 
 
-# ---
-# What streams brought, by size of files, host, brick and engine.
+# What streams copied, by size of files, host, brick and engine.
 
 
 _ROWS = 40

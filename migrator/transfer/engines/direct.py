@@ -14,8 +14,7 @@ from migrator.transfer.engines.rules_direct import EndedDirect, PathEvent, judge
 from migrator.transfer.model import Outcome, StreamCounters
 from migrator.transfer.ports import BrickRules, ChunkWork, StreamReader, StreamView
 
-# ---
-# Reads what `migrator-native copy` tells on standard output as it comes (`copy_events.c` describes the lines).
+# Parsing the standard output of `migrator-native copy` (`copy_events.c` describes the lines).
 
 
 _PROGRESS = re.compile(rb"P ([0-9]{1,18}) ([0-9]{1,18})")
@@ -75,10 +74,6 @@ class DirectProgress:
             self._digests[int(match[1])] = bytes.fromhex(match[2].decode("ascii"))
         else:
             self._garbled = True
-
-
-# ---
-# The helper's `copy` as an engine: one process per chunk, its list on standard input, no name on its output.
 
 
 _HEAD_BYTES = 64 * KIB

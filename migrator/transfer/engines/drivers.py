@@ -31,7 +31,6 @@ from migrator.transfer.engines.rules_drivers import (
 from migrator.transfer.model import Outcome, StopReason, StreamCounters
 from migrator.transfer.ports import DriverView, DriverWork
 
-# ---
 # Reading the logs that a driver's streams write into its directory, while they grow and afterwards.
 
 
@@ -109,8 +108,7 @@ def read_head(path: Path, limit_bytes: int) -> bytes:
         return b""
 
 
-# ---
-# What drivers hand on to their rsyncs, as words without blanks, quotes and dollars: scripts paste them into shells.
+# Arguments that drivers pass to their rsyncs: no blanks, quotes or dollars, because the scripts paste them into shells.
 
 
 _PLAIN_PATH = re.compile(rb"/[A-Za-z0-9._/+@%-]*")
@@ -183,8 +181,7 @@ def search_path(programs: Sequence[bytes]) -> str:
     return ":".join(dict.fromkeys([*own, "/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]))
 
 
-# ---
-# The directories of drivers below the state directory: `PASS/CHUNK/` holds a driver's own run state and logs.
+# Directories of drivers in the state directory: `PASS/CHUNK/` holds a driver's run state and logs.
 
 
 _NOTE = "boot"
@@ -239,13 +236,11 @@ class DriverDirectories:
         return self._root / f"pass-{pass_id:06d}" / f"chunk-{chunk:06d}"
 
 
-# ---
-# fpsync as a driver: fpart cuts a tree into parts, and so many rsyncs at once copy them.
+# fpsync: fpart cuts a tree into parts, and a number of rsyncs copy them.
 #
-# Written after fpsync 1.5.1 (Debian 12) and 1.7. What is guarded here: it leaves out `.zfs`, `.snapshot*` and `.ckpt`
-# unless told otherwise; a run can only be gone on with where rsync's path was given (`-T`) and the crawl had ended; and
-# it goes through all of its queue on a full target. What is not: hard links between parts, errors of the crawl, and that
-# nothing is verified. For these the ordinary chunks follow.
+# Checked with fpsync 1.5.1 (Debian 12) and 1.7. Handled here: it skips `.zfs`, `.snapshot*` and `.ckpt` by default; a run can
+# only be resumed if rsync's path was given (`-T`) and the crawl had ended; on a full target it still works off its whole
+# queue. Left to the ordinary chunks that follow: hard links between parts, errors of the crawl, and verification.
 
 
 _TAIL_BYTES = 8 * KIB
@@ -483,14 +478,13 @@ def _written(words: Sequence[bytes]) -> bytes:
     return b"".join(word + b"\0" for word in words)
 
 
-# ---
-# parsyncfp2 as a driver: fpart cuts a tree into chunks by size, and so many rsyncs at once copy them.
+# parsyncfp2: fpart cuts a tree into chunks by size, and a number of rsyncs copy them.
 #
-# Written after the sources of parsyncfp2 2.55 and 2.59. What is guarded here: `--maxload` out of reach, since rsyncs that
-# it suspends may stay so; its own chunks large enough for its limit of 5,000; a share of the bandwidth that does not round
-# to none; rsync options in words that its crude patterns let pass; its cache and its home in a directory of the run; and
-# the rsyncs that it leaves behind when it ends are waited for (by the confinement). What is not: names with newlines (its
-# lists are lines), hard links between chunks, failed rsyncs. For these the ordinary chunks follow.
+# Checked with the sources of parsyncfp2 2.55 and 2.59. Handled here: `--maxload` out of reach, because rsyncs that it suspends
+# may stay suspended; its own chunks large enough for its limit of 5,000; a bandwidth share that does not round to zero;
+# rsync options that pass its crude patterns; cache and home in a directory of the run; and rsyncs that outlive it, which the
+# confinement waits for. Left to the ordinary chunks that follow: names with newlines (its lists are lines), hard links
+# between chunks, and failed rsyncs.
 
 
 _CACHE = ".pfp2"
@@ -659,8 +653,7 @@ def _bandwidth(work: DriverWork) -> Sequence[bytes]:
     return (b"--maxbw=%d" % max(work.bwlimit_bytes_per_s // KIB, work.jobs),)
 
 
-# ---
-# Finding fpsync and parsyncfp2, and what they need, on this host.
+# Finding fpsync, parsyncfp2 and their dependencies on this host.
 
 
 _SCRIPT_BYTES = 1 << 20

@@ -14,8 +14,7 @@ from migrator.transfer.engines.rules_rsync import EndedRsync, RsyncFeatures, jud
 from migrator.transfer.model import Outcome, StreamCounters
 from migrator.transfer.ports import ChunkWork, StreamReader, StreamView
 
-# ---
-# Asking rsync what it can do.
+# Querying rsync's capabilities.
 
 
 _ASK_TIMEOUT_S = 30.0
@@ -33,10 +32,9 @@ async def ask(processes: Processes, program: bytes) -> RsyncFeatures:
     return features
 
 
-# ---
-# Reads rsync's standard output as it comes: `--out-format=%i --info=progress2,stats2 --no-human-readable`.
+# Parsing rsync's standard output: `--out-format=%i --info=progress2,stats2 --no-human-readable`.
 #
-# No name is ever on it. Lines end with a newline, progress with a carriage return:
+# It contains no names. Lines end with a newline, progress with a carriage return:
 #
 #     >f+++++++++
 #             6000000  49%  284.54MB/s    0:00:00 (xfr#2, to-chk=4/7)
@@ -96,10 +94,6 @@ class ProgressParser:
 
 def _number(text: bytes) -> int:
     return int(text.replace(b",", b"").replace(b".", b""))
-
-
-# ---
-# rsync as an engine: one process tree per chunk, its list on standard input.
 
 
 _TAIL_BYTES = 8 * KIB

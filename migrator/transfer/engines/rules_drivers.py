@@ -9,8 +9,7 @@ from migrator.core.units import several
 from migrator.transfer.engines.rules_rsync import EndedRsync, judge_rsync
 from migrator.transfer.model import Outcome, StopReason, StreamCounters, Verdict
 
-# ---
-# What the streams of a driver said, part by part: what stops the run, and what the next look will have to bring.
+# Messages of a driver's streams: those that stop the run, and what the next step has to copy.
 
 
 _STOPPING = (
@@ -74,12 +73,11 @@ def _judge(stderr: bytes, *, source_tree: bytes, target_tree: bytes, exit_code: 
     )
 
 
-# ---
-# What one run of fpsync came to.
+# The outcome of fpsync.
 #
-# Read in fpsync 1.5.1 and 1.7: it ends with 0, or with 1 for everything else: a mistake on the command line, a missing
-# program, an interruption, fpart in trouble, and a run that went through and left any message of any part. Only its own
-# lines tell which; the messages lie in its log directory, a file for each part. 128 and more: a signal.
+# fpsync 1.5.1 and 1.7 exit with 0, or with 1 for everything else: a usage error, a missing program, an interruption, a
+# failure of fpart, and a complete run in which any part left a message. Only its own lines tell these apart; the messages
+# are in its log directory, a file for each part. 128 and more: a signal.
 
 
 _COMPLETED = re.compile(rb"\d+ <=== Fpsync completed with(?:out)? errors?\b")
@@ -156,12 +154,11 @@ def _said(stderr: bytes) -> bytes:
     return b"\n".join(lines)[-_SHOWN_BYTES:]
 
 
-# ---
-# What one run of parsyncfp2 came to, and which parsyncfp2 it is.
+# The outcome of parsyncfp2, and its version.
 #
-# Read in versions 2.55 and 2.59: it ends with 1 after `** FATAL ERROR **` on standard output, and with 0 in all other
-# cases, whatever its rsyncs did; some versions end while rsyncs are still at work. So the exit code proves nothing: what
-# counts are the messages of its rsyncs on standard error, and that all of its processes are gone.
+# Versions 2.55 and 2.59 exit with 1 after `** FATAL ERROR **` on standard output, and with 0 otherwise, even if rsyncs failed;
+# some versions exit while rsyncs still run. The exit code therefore proves nothing: the messages of its rsyncs on standard
+# error count, and that all of its processes are gone.
 
 
 MOST_CHUNKS = 5000

@@ -11,8 +11,7 @@ from migrator.fs.model import syncfs_reaches_disks
 from migrator.transfer.model import FileProblem, FileProblemKind, Outcome, StopReason, StreamCounters, Verdict
 from migrator.transfer.rules import stop_reason
 
-# ---
-# Which rsync it is, and what it can do, by what it says of itself. Pure.
+# rsync's version and capabilities, from its own output.
 
 
 MINIMUM_VERSION = (3, 2, 3)
@@ -85,15 +84,14 @@ def dotted(version: tuple[int, int, int]) -> str:
     return ".".join(str(number) for number in version)
 
 
-# ---
-# What rsync's lines on standard error say: which side, which error, which files.
+# rsync's lines on standard error: the side, the error, and the files.
 #
-# The lines can be trusted further than the names in them. rsync escapes every control character of a message (`\#012`),
-# so a line is a message; a message about a system call ends with the error's text and number (`rsyserr` in its log.c),
-# and begins with `rsync: [role] ` (3.1.3 and later, checked with 3.2.7 and 3.5.0). What lies between may hold a user's
-# name, in quotes that rsync does not escape: so the number is read from the end, the role from the beginning, and a
-# name counts only where it is one of those that the stream was given. Where a message can be cut in several ways, every
-# listed name that a cut gives is meant: the right one is among them.
+# The lines are more reliable than the names in them. rsync escapes every control character of a message (`\#012`), so a line
+# is one message. A message about a system call ends with the error's text and number (`rsyserr` in its log.c), and begins
+# with `rsync: [role] ` (3.1.3 and later, checked with 3.2.7 and 3.5.0). Between them may be a user's name, in quotes that
+# rsync does not escape. So the number is read from the end, the role from the beginning, and a name counts only if it is one
+# of the names that the stream was given. If a message can be split in several ways, every listed name of any split counts:
+# the right one is among them.
 
 
 _ESCAPED = re.compile(rb"\\#([0-3][0-7]{2})")
@@ -295,8 +293,7 @@ def _is_cut_to(name: bytes, stem: bytes) -> bool:
     return plain in stems or (len(name) > _LONG_NAME_BYTES and plain.startswith(stems))
 
 
-# ---
-# What it means that the confinement of a stream could not be set up, whatever was to run in it.
+# Failures to set up the confinement of a stream, whatever program was to run in it.
 
 
 JAIL_FAILED = 125
@@ -327,8 +324,7 @@ def judge_jail(message: Message, paths: Iterable[bytes], counters: StreamCounter
     return Outcome(verdict=Verdict.STOP, counters=counters, stop=StopReason.TOOL_MISSING, message=text)
 
 
-# ---
-# What one run of rsync came to, from its exit code and its standard error.
+# The outcome of rsync, from its exit code and its standard error.
 
 
 EXIT_MEANINGS = {
