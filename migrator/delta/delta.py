@@ -1,4 +1,4 @@
-"""A pass after the seed: what changed on the source is brought over."""
+"""A pass after the seed: it brings the changes of the source to the target."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 def found_to_differ(
     ledger: "Ledger", differing: Differing, *, plan: str, batch: int, trees: Collection[bytes]
 ) -> Sequence[bytes]:
-    """Paths of these trees that the newest verification of each found to differ, where no pass after the seed has gone over
-    the tree since. Blocking; raises Refused where its list is missing.
+    """Paths that the newest verification of each tree found to differ, unless a pass after the seed has covered the tree
+    since. Blocking. Raises Refused if the list of differences is missing.
     """
     passes = ledger.passes
     later = [
@@ -76,8 +76,8 @@ def found_to_differ(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalPassFacts:
-    """Of one pass: files that `changed` or `vanished` while they were copied, and those that did not arrive (`failed`:
-    also the files of chunks that were not brought to their end, or a chunk without files).
+    """Files that `changed` or `vanished` while a pass copied them, and files that did not arrive (`failed`; includes the
+    files of unfinished chunks, and counts an unfinished chunk without files as one).
     """
 
     changed: int
@@ -86,7 +86,7 @@ class FinalPassFacts:
 
 
 def final_pass_facts(ledger: "Ledger", pass_id: int) -> FinalPassFacts:
-    """By what the ledger knows of the pass now. Raises LedgerCorrupt where it knows no such pass."""
+    """Read from the ledger. Raises LedgerCorrupt if it has no such pass."""
     passes = ledger.passes
     passes.read(pass_id)
     counts, totals = passes.problem_counts(pass_id), passes.totals(pass_id)
@@ -109,11 +109,11 @@ Scan = Callable[[Sequence[bytes]], Awaitable[CatalogRecord]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deltas:
-    """What delta passes need beside what every run has.
+    """Ports and limits of delta passes, in addition to those of every run.
 
-    A tree may lose the share `max_shrink` of its names and bytes between two scans. `limits` say when passes end. Plans
-    that reap need `reap_lists`. With `differing`, what a verification found to differ is sent again; with `extras`, what is on
-    the target alone is taken away there. `again` are paths that are sent whether they changed or not.
+    A tree may lose the share `max_shrink` of its names and bytes between two scans. Plans that reap need `reap_lists`. With
+    `differing`, a pass sends again what a verification found to differ; with `extras`, it moves paths that only the target
+    has to the trash. `again` are paths to send whether they changed or not.
     """
 
     scan: Scan
@@ -140,12 +140,11 @@ class _Lists:
 
 @dataclass(slots=True, kw_only=True)
 class DeltaPass:
-    """One delta pass: a new one, or the last one where that has not gone through. A final pass (`kind`) is always a new
-    one, which brings with it what one that was cut off had not brought; it leaves the batch's state as it is, because a
-    verification of its own follows.
+    """One delta pass: a new one, or the last one if it is unfinished. A final pass (`kind`) is always new, and also sends
+    what an interrupted one did not. It does not change the state of the batch, because its own verification follows.
 
-    `batch` may have some of its trees alone: then only those are looked at and changed. They all have to have the same
-    base (see `same_base`). `run` is called once.
+    `batch` may hold only some of its trees: then only these are compared and changed. They must have the same base (see
+    `same_base`). Call `run` once.
     """
 
     invocation: Invocation
@@ -156,7 +155,7 @@ class DeltaPass:
     kind: PassKind = PassKind.DELTA
 
     async def run(self) -> BatchSummary:
-        """Raises Refused where a guard trips before anything is changed; a stop on the way is in the summary."""
+        """Raises Refused if a guard trips before anything is changed; a later stop is in the summary."""
         copying = self._copying
         record = None
         if self.kind is PassKind.DELTA:
@@ -189,9 +188,9 @@ class DeltaPass:
         return [tree.path for tree in self.batch.trees]
 
     async def end_earlier(self) -> None:
-        """Close the passes over these trees that were cut off and that nothing goes on with. What they had begun to rename
-        and to take away is brought to its end: what lies where on the target could not be told otherwise. The passes that
-        come next may have another base afterwards. May be called again. Raises Refused.
+        """Close interrupted passes over these trees that no pass resumes. Finish their move lists: otherwise nobody could
+        tell which path lies where on the target. This may change the base of the next passes. May be called again. Raises
+        Refused.
         """
         world, passes = self.invocation.world, self.invocation.world.ledger.passes
         for record in passes.of_batch(self.plan.name, self.batch.number):
@@ -203,7 +202,7 @@ class DeltaPass:
             if record.state is PassState.RUNNING:
                 passes.set_state(record.id, PassState.STOPPED, world.clock.now_s())
             others = its_own - set(self._trees)
-            # Of trees that a user works on nothing is moved: then what is left of the others is sent anew as a whole.
+            # Nothing is moved in a tree whose user works on the target: then the other trees are sent again as a whole.
             if has_open_moves(record) and not moved_trees(newest_cutovers(world.ledger.cutovers, others)):
                 await self._end_moves(record)
 
@@ -226,7 +225,7 @@ class DeltaPass:
             )
 
     async def _begin(self) -> PassRecord:
-        """Scan, compare, ask the guards, write the lists, and only then record the pass."""
+        """Scan, compare, write the lists, check the guards, and only then record the pass."""
         world, passes = self.invocation.world, self.invocation.world.ledger.passes
         earlier = passes.of_batch(self.plan.name, self.batch.number)
         number = pass_number(passes, self.plan, self.batch, self.kind)
@@ -252,7 +251,7 @@ class DeltaPass:
         async with search.search(self.deltas.extras) as extras:
             lists = await asyncio.to_thread(self._make_lists, number, base, catalog, extras)
         moves = bool(lists.moves.renames or lists.moves.gone)
-        # Extras have been through the guards.
+        # The guards have already judged the extras.
         if lists.moves.renames or lists.changes.tally(ChangeKind.VANISHED).paths:
             await self._ask_guards(lists.changes, base, catalog)
         record = passes.start(
@@ -274,7 +273,7 @@ class DeltaPass:
         return record
 
     def _make_lists(self, number: int, base: str, catalog: CatalogRecord, extras: ToTake) -> _Lists:
-        """Compare both catalogs, and write what is to be sent and what is to be moved. Blocking."""
+        """Compare both catalogs, and write the chunk list and the move list. Blocking."""
         world, deltas = self.invocation.world, self.deltas
         trees = self._trees
         missing = world.ledger.passes.not_arrived(self.plan.name, self.batch.number, trees)
@@ -288,7 +287,7 @@ class DeltaPass:
             differing = found_to_differ(
                 world.ledger, deltas.differing, plan=self.plan.name, batch=self.batch.number, trees=trees
             )
-        # What is taken out of a directory changes its times on the target.
+        # Moving an entry out of a directory changes the directory's times on the target.
         emptied = sorted({parent(gone.path) for gone in extras.gone()})
         with deltas.comparisons.open(
             base,
@@ -320,7 +319,7 @@ class DeltaPass:
         return self.deltas.pass_lists.write_pass(self.plan.name, self.batch.number, number, packed, kind=self.kind)
 
     async def _ask_guards(self, changes: Changes, base: str, catalog: CatalogRecord) -> None:
-        """Raises Refused where what seems to have vanished may be there."""
+        """Raises Refused if paths that seem to have vanished may still exist."""
         problems = await self._problems(changes, base, catalog)
         for problem in problems:
             self.invocation.say(EventKind.GUARD_REFUSED, Severity.ERROR, f"batch {self.batch.number}", problem)
@@ -376,7 +375,7 @@ class DeltaPass:
 
 
 def reap_list_of(plan: Plan, lists: ReapLists | None) -> Path | None:
-    """The reap list of a plan; None where it reaps nothing. Raises Refused where it is not the one that was written."""
+    """The reap list of a plan; None if it reaps nothing. Raises Refused if the list has changed since it was written."""
     reap = plan.reap
     if reap is None or reap.reap_list is None:
         return None
@@ -397,8 +396,8 @@ def change_words(changes: Changes) -> str:
 
 
 def _room(need: Need, changes: Changes | None) -> Need:
-    """What has to fit on the target: what is new or has grown. What is sent again takes the place of what is there; where
-    nothing is, because it failed before, a full target stops the pass.
+    """The room that new and grown files need. Files that are sent again replace those on the target; if these are missing
+    because they failed before, a full target stops the pass.
     """
     if changes is None:
         return need
@@ -414,11 +413,11 @@ def _title(record: PassRecord) -> str:
 
 
 async def note_equal(world: World, deltas: Deltas, plan: Plan, batch: Batch) -> PassRecord:
-    """Scan the trees of a batch, and write that down as a final pass that had nothing to bring: the next pass compares with
-    what the source is now. Without it, what users made on the target and removed after their rollback would stay there.
+    """Scan the trees of a batch, and record the scan as a final pass without changes: the next pass compares with the present
+    source. Otherwise files that users made on the target, and removed after their rollback, would stay there.
 
-    Both sides have to be proven equal, and to be frozen. May be called again. Raises Refused where the scan is not whole, and
-    what scanning raises; nothing is written down then.
+    Both sides must be proven equal, and be frozen. May be called again. Raises Refused if the scan is not whole, and what
+    scanning raises; nothing is recorded then.
     """
     began_s = world.clock.monotonic_s()
     catalog = await deltas.scan([tree.path for tree in batch.trees])
@@ -452,7 +451,7 @@ async def note_equal(world: World, deltas: Deltas, plan: Plan, batch: Batch) -> 
 def _nothing_to_bring(
     deltas: Deltas, plan: Plan, batch: Batch, number: int, catalog: CatalogRecord
 ) -> tuple[str, Changes]:
-    """An empty list of chunks, and the sizes of the trees with no change in them. Blocking."""
+    """An empty chunk list, and the sizes of the trees without changes. Blocking."""
     trees = [tree.path for tree in batch.trees]
     with deltas.comparisons.open(catalog.name, catalog.name, trees=trees, unsettled=(), unsettled_trees=()) as found:
         sizes = found.changes.trees
@@ -470,15 +469,14 @@ _SUBJECT = "the trash of the target"
 
 
 async def expire_trash(invocation: Invocation, deltas: Deltas, site: SiteRecord) -> None:
-    """Remove the places that are older than they are kept, except for those of passes that have not gone through.
+    """Remove places older than the retention time, except those of unfinished passes. May be called again.
 
-    An event says what went. What stays is told as a warning and tried again by the next run: it is no reason not to copy.
-    May be called again.
+    An event reports what was removed. A failure is a warning; the run copies all the same, and the next run tries again.
     """
     world = invocation.world
     timeout_s = invocation.request.stall_timeout_s
     if await mount_findings(world, world.target, site.target, timeout_s):
-        return  # The guards of the first pass say so.
+        return  # The guards of the first pass report it.
     expire = partial(
         deltas.moves.expire, world.clock.now_s() - deltas.trash_keep_s, keep=unfinished_places(world.ledger)
     )
@@ -504,8 +502,8 @@ async def expire_trash(invocation: Invocation, deltas: Deltas, site: SiteRecord)
 
 
 def unfinished_places(ledger: "Ledger") -> frozenset[str]:
-    """The places in the trash of all passes that have not gone through: what lies there may be needed yet. Of a final pass
-    that was cut off nothing is, once its renames are made: it is never gone on with.
+    """The trash places of all unfinished passes, which may still need them. An interrupted final pass needs its place only
+    until its renames are made, because it is never resumed.
     """
     return frozenset(
         trash_place(record.started_at_s, record.batch, record.kind.value, record.number)

@@ -1,7 +1,7 @@
-"""What an earlier plan, or an earlier time, has left on the target and the source has no more: it is taken away as well.
+"""Extras: paths that an earlier plan or pass left on the target, and that the source no longer has.
 
-A plan begins from the source as it is when it is scanned. What was on the target by then, and was removed on the source
-before that scan, no comparison of the plan's own catalogs shows.
+A plan starts from the scan of the source. Comparing the plan's own catalogs does not show a path that was on the target by
+then and had been removed on the source before that scan.
 """
 
 import asyncio
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
 Problems = Callable[[Changes, str], Awaitable[tuple[str, ...]]]
-"""What speaks against carrying changes out whose base is this catalog."""
+"""Problems that forbid applying changes whose base is this catalog."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToTake:
-    """What may be taken away beside what vanished by the catalogs of a pass."""
+    """Extras that a pass may move to the trash, in addition to the paths that its catalogs show as vanished."""
 
     found: FoundExtras | None = None
     origins: tuple[ExtraOrigin, ...] = ()
 
     def gone(self) -> Iterator[Gone]:
-        """In order of path. Blocking; may be asked again."""
+        """In order of path. Blocking; may be called again."""
         return iter(()) if self.found is None or not self.origins else self.found.gone(self.origins)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtraSearch:
-    """Looks for what is on the target alone, for one pass over trees with the base `base` and the new catalog `now`.
+    """Finds the extras for one pass over trees with the base `base` and the new catalog `now`.
 
-    `problems` says what speaks against the deletions of a pass. What it speaks against here is left alone, and said: the
-    pass goes on without it.
+    `problems` returns the problems that forbid the deletions of a pass. Extras with problems stay and are reported; the pass
+    continues without them.
     """
 
     invocation: Invocation
@@ -58,7 +58,7 @@ class ExtraSearch:
 
     @asynccontextmanager
     async def search(self, extras: Extras | None) -> AsyncIterator[ToTake]:
-        """What may be taken away, for the length of the block. Raises Refused as `Extras` does."""
+        """Extras without problems, valid inside the block. Raises Refused as `Extras` does."""
         wanted = await asyncio.to_thread(self._wanted)
         if extras is None or not wanted:
             yield ToTake()
@@ -82,7 +82,7 @@ class ExtraSearch:
         names = sum(tree.tally(ChangeKind.VANISHED).paths for tree in lost)
         if not names:
             return False
-        # What a whole verification found was looked at on the source; what an earlier catalog lists was not.
+        # A whole verification has looked its extras up on the source; nobody has looked up those of an earlier catalog.
         bases = [self.now]
         if origin is ExtraOrigin.EARLIER_PLAN:
             bases = sorted({catalog for one in wanted for catalog in one.earlier})
@@ -109,7 +109,7 @@ _KNOWN_BY = {
 
 
 def extras_of(ledger: "Ledger", plan: str, batch: int, tree: bytes) -> ExtrasOfTree:
-    """Where extras of a tree are to be looked for before the next pass after the seed of this plan. Blocking."""
+    """Where to search for extras of a tree before the next pass after the seed of this plan. Blocking."""
     passes = ledger.passes.over_tree(tree)
     own = [one for one in passes if (one.plan, one.batch) == (plan, batch) and one.kind is not PassKind.SEED]
     earlier: list[str] = []
@@ -117,7 +117,7 @@ def extras_of(ledger: "Ledger", plan: str, batch: int, tree: bytes) -> ExtrasOfT
         for one in reversed(passes):
             if (one.plan, one.batch) != (plan, batch):
                 earlier.append(one.catalog)
-                # This one has taken away what was gone before it. A seed pass takes nothing away.
+                # This pass has removed earlier extras. A seed pass removes nothing.
                 if one.kind is not PassKind.SEED and one.state is PassState.DONE:
                     break
     return ExtrasOfTree(
@@ -129,7 +129,7 @@ def extras_of(ledger: "Ledger", plan: str, batch: int, tree: bytes) -> ExtrasOfT
 
 
 def _named_by(ledger: "Ledger", own: Sequence[PassRecord], plan: str, batch: int, tree: bytes) -> str | None:
-    """The manifest of the newest verification, where that is whole and no pass has gone over the tree since."""
+    """The manifest of the newest verification if it is whole and no pass has covered the tree since."""
     newest = next(iter(reversed(ledger.verifications.of_tree(plan, batch, tree))), None)
     if newest is None or newest.finished_at_s is None or not newest.whole or not newest.differences:
         return None
@@ -138,7 +138,7 @@ def _named_by(ledger: "Ledger", own: Sequence[PassRecord], plan: str, batch: int
 
 
 def _lost(found: FoundExtras, trees: Sequence[bytes], origin: ExtraOrigin) -> tuple[TreeChanges, ...]:
-    """As what a comparison finds: the target holds what the base lists and the extras, and loses these."""
+    """In the form of a comparison: the target holds the paths of the base and the extras, and loses the extras."""
     lost: list[TreeChanges] = []
     for tree in trees:
         one = found.tally(tree, (origin,))

@@ -1,4 +1,4 @@
-"""What changed in a batch's trees between two scans, and what a delta pass does about it."""
+"""Changes of user trees between two scans, and the renames and deletions that follow from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,12 +8,11 @@ from migrator.core.entry import EntryType
 
 
 class ChangeKind(StrEnum):
-    """What became of a path since the scan before; one kind each.
+    """How a path changed since the scan before; one kind for each path.
 
-    `grown`: a file that only became larger, as far as size tells; `rewritten`: its content may be another one (size,
-    mtime or nothing but ctime differ, or its type does); `attributes`: owner, mode, ACLs or xattrs differ as well as
-    ctime, size and mtime do not; `unsettled`: nothing differs, but it was not known to have arrived, or it had been
-    changed so shortly before it was scanned that a later change could look the same.
+    `grown`: a larger file; `rewritten`: its content may differ (size, mtime, ctime alone, or the type differs);
+    `attributes`: owner, mode, ACLs or xattrs and ctime differ, size and mtime do not; `unsettled`: nothing differs, but it is
+    not known to have arrived, or it was changed so shortly before its scan that a later change could look the same.
     """
 
     NEW = "new"
@@ -26,12 +25,12 @@ class ChangeKind(StrEnum):
 
 
 SENT = frozenset({ChangeKind.NEW, ChangeKind.GROWN, ChangeKind.REWRITTEN, ChangeKind.ATTRIBUTES, ChangeKind.UNSETTLED})
-"""Kinds whose paths are sent; renamed ones are renamed on the target, vanished ones are moved to the trash there."""
+"""Kinds whose paths are sent; renamed paths are renamed on the target, vanished ones moved to its trash."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeTally:
-    """How many paths of one kind, directories among them, and the bytes of the files."""
+    """Paths of one kind, the directories among them, and the bytes of the files."""
 
     paths: int = 0
     directories: int = 0
@@ -40,8 +39,8 @@ class ChangeTally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeChanges:
-    """The changes of one tree. `names_before` and `bytes_before` are what was in it in the scan before (all paths; files'
-    bytes): what shrank too much is not believed.
+    """The changes of one tree. `names_before` and `bytes_before` are its size in the scan before (all paths; bytes of
+    files): a tree that shrank too much is refused.
     """
 
     tree: bytes
@@ -50,20 +49,18 @@ class TreeChanges:
     by_kind: Mapping[ChangeKind, ChangeTally] = field(default_factory=dict)
 
     def tally(self, kind: ChangeKind) -> ChangeTally:
-        """Of one kind; all zero where there is none."""
         return self.by_kind.get(kind, ChangeTally())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """All that changed in some trees from the catalog `base` to the catalog `now`."""
+    """All changes of some trees from the catalog `base` to the catalog `now`."""
 
     base: str
     now: str
     trees: tuple[TreeChanges, ...]
 
     def tally(self, kind: ChangeKind) -> ChangeTally:
-        """Of one kind, over all trees."""
         found = [tree.tally(kind) for tree in self.trees]
         return ChangeTally(
             paths=sum(one.paths for one in found),
@@ -73,16 +70,15 @@ class Changes:
 
     @property
     def nothing(self) -> bool:
-        """Whether there is nothing to do at all."""
         return not any(self.tally(kind).paths for kind in ChangeKind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rename:
-    """A path of one tree that has another name now: the same inode (and gfid, where both looks have one), of the same type,
-    size and mtime, and the old name is gone. Of a renamed directory only the directory itself is listed: what lies in it moved along.
+    """A path of one tree with a new name: same inode (and gfid, if both scans have one), type, size and mtime, and the old
+    name is gone. A renamed directory is listed alone: its content moved with it.
 
-    `old` is what the path is called when all renames before it in order have been made.
+    `old` is the name of the path after all renames before it in order.
     """
 
     tree: bytes
@@ -95,10 +91,10 @@ class Rename:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gone:
-    """A path of one tree that is on the source no more; of a directory that vanished only the directory is listed.
+    """A path of one tree that is no longer on the source; a vanished directory is listed alone.
 
-    `path` is its name before all renames; what a rename brought out of it is not in it any more. `names` counts it and
-    all that vanished with it.
+    `path` is its name before all renames; paths that were renamed out of it are not part of it. `names` counts it and
+    everything that vanished with it.
     """
 
     tree: bytes

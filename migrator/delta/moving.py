@@ -1,4 +1,4 @@
-"""Carrying out a move list on the target: renames, and moves to the trash."""
+"""Applying a move list to the target: renames, and moves to the trash."""
 
 import errno
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 256
 _LOOKS_AT_ONCE = 1024
-"""Paths that are looked at on the source between two looks at its health."""
+"""Paths looked up on the source between two checks of its health."""
 _PER_DIRECTORY = 1000
 
 T = TypeVar("T")
@@ -45,8 +45,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovingWorld:
-    """What carries out a move list. `sync` returns when the target has on its disks what was done before the call;
-    `health` is a look at the source that begins after the call. A call that takes longer than `timeout_s` has failed.
+    """Ports of `apply_moves`. `sync` returns when everything done before the call is on the target's disks; `health` checks
+    the source, starting after the call. A call that takes longer than `timeout_s` has failed.
     """
 
     source: FileSystem
@@ -61,16 +61,16 @@ class MovingWorld:
 
 @dataclass(slots=True, kw_only=True)
 class Moved:
-    """What one call of `apply_moves` did. Counts are of this call; what an earlier one did is not in them.
+    """What one call of `apply_moves` did, without earlier calls.
 
-    `renamed` are paths that stand under their new names; `displaced` are paths that were in their way, or no directory
-    where one has to be: they are in the trash. `trashed` counts the paths that vanished; `reappeared` are on the source again,
-    `doubtful` could not be looked at: they stay.
+    `renamed` paths have their new names; `displaced` paths were in their way, or were no directory where one has to be, and
+    are in the trash. `trashed` counts the vanished paths; `reappeared` ones are on the source again and `doubtful` ones could
+    not be looked up: both stay.
 
-    `to_send`: renames whose paths were not on the target, or not as the list has them; complete after every call that was
-    not stopped. The new names are to be sent; of a directory, all that is in it.
+    `to_send`: renames whose paths were not on the target, or not as listed; complete unless the call was stopped. The new
+    names have to be sent; for a directory, everything in it.
 
-    `stop`: why the step could not be finished, in words for people. It goes on when it is called again.
+    `stop`: why the call could not finish, for people. The next call resumes.
     """
 
     renamed: int = 0
@@ -83,10 +83,11 @@ class Moved:
 
 
 async def apply_moves(world: MovingWorld, *, move_list: str, digest: str, place: str) -> Moved:
-    """Carry a move list out, as far as it is not yet; when it returns without a stop, all of it is durable.
+    """Apply the rest of a move list; when it returns without a stop, all of it is durable.
 
-    `place` is the pass's own in the trash, always the same for one list. To be called again after any crash, but not
-    twice at the same time, nor after the chunks of the pass have begun. Both mounts were looked at before. Raises Refused where the list is not the one with this digest, or the trash cannot be used.
+    `place` is the pass's own in the trash, always the same for one list. May be called again after any crash, but not
+    concurrently, nor after the chunks of the pass have begun. The caller has checked both mounts. Raises Refused if the
+    list does not have this digest, or the trash cannot be used.
     """
     if world.lists.digest(move_list) != digest:
         raise Refused(
@@ -135,7 +136,7 @@ class _Carrying:
             await self._each(self._renames(), self._take_out)
             await self._trash_gone()
             if renames:
-                # Everything before the mark has to be on the disks before it, and it before everything after it.
+                # Everything before the mark must be on the disks before the mark, and the mark before everything after it.
                 await self._sync()
                 await self._call("making a directory in the trash of the target", self._set_mark)
                 await self._sync()
@@ -156,7 +157,7 @@ class _Carrying:
             yield number, rename
 
     def _check(self, tree: bytes, path: bytes) -> None:
-        """Whole trees are never taken away by a list, and nothing outside them is touched."""
+        """A list never removes a whole tree, and touches nothing outside the trees."""
         if not tree or path == tree or not is_beneath(path, tree):
             raise Refused(
                 f"the move list {self._list!r} names {show(path)}, which does not lie in the user tree {show(tree)}",
@@ -174,7 +175,7 @@ class _Carrying:
         return path if within is None else self._staged_path(within) + b"/" + path
 
     def _take_out(self, numbered: tuple[int, Rename]) -> None:
-        """Take one renamed path out of its tree; where it cannot be, remember that for good."""
+        """Take one renamed path out of its tree; if that is impossible, record it durably."""
         number, rename = numbered
         staged, missing = self._staged_path(number), self._missing_path(number)
         with _saying(f"taking {show(rename.old)} out for its new name {show(rename.new)}"):
@@ -191,7 +192,7 @@ class _Carrying:
             self._moves.make_directory(missing)
 
     def _put(self, numbered: tuple[int, Rename]) -> None:
-        """Put one path under its new name. What is found there cannot be right: the path under that name is this one."""
+        """Put one path under its new name. Anything else with that name is stale: the name belongs to this path."""
         number, rename = numbered
         staged = self._staged_path(number)
         with _saying(f"renaming {show(rename.old)} to {show(rename.new)}"):
@@ -209,7 +210,7 @@ class _Carrying:
             self.moved.renamed += 1
 
     def _clear_way(self, rename: Rename) -> None:
-        """Move to the trash what stands under a new name, or above it without being a directory."""
+        """Move the entry with the new name, or a non-directory above it, to the trash."""
         position = len(rename.tree)
         while (position := rename.new.find(b"/", position + 1)) > 0:
             above = rename.new[:position]
@@ -232,7 +233,7 @@ class _Carrying:
         return seen.size_bytes == rename.size_bytes and seen.mtime_ns in times_ns
 
     async def _trash_gone(self) -> None:
-        """Move to the trash what vanished, as far as the source proves it now."""
+        """Move vanished paths to the trash, if the source proves now that they are gone."""
         vanished = iter(self._world.lists.gone(self._list))
         while block := list(islice(vanished, _LOOKS_AT_ONCE)):
             there: list[tuple[Gone, FoundGone]] = []
@@ -253,8 +254,8 @@ class _Carrying:
             return self._moves.look(self._location(found.within, found.path)) is not None
 
     async def _proven(self, there: Sequence[tuple[Gone, FoundGone]]) -> Sequence[tuple[Gone, FoundGone]]:
-        """Those that are proven to be absent on a source that was whole before the first and after the last look: nothing has
-        their name, or a directory instead of something else, or the other way round.
+        """Paths that are proven absent on a source that was healthy before the first and after the last look-up: their name
+        is unused, or a directory has it instead of something else, or the reverse.
         """
         await self._check_health()
         source = self._world.source
@@ -273,7 +274,7 @@ class _Carrying:
                     raise _StepStopped(reason, f"looking at {show(one[1].after)} on the source: {_words(entry)}")
                 self.moved.doubtful += 1
             elif (entry.type is EntryType.DIRECTORY) is not (one[0].type is EntryType.DIRECTORY):
-                # Something else has its name, and could not be made while it is there.
+                # Another type has its name on the source, and cannot be created on the target before this one is gone.
                 proven.append(one)
             else:
                 self.moved.reappeared += 1
@@ -320,7 +321,7 @@ class _Carrying:
 
 @contextmanager
 def _saying(what: str) -> Iterator[None]:
-    """An error of a system call stops the step, with what was being done."""
+    """An error of a system call stops the step; the message names the operation."""
     try:
         yield
     except TimeoutError:
@@ -348,8 +349,8 @@ async def carry_out_moves(
     moves: TargetMoves,
     lists: MoveLists,
 ) -> None:
-    """Carry the move list of a pass out, unless that was done before; a stop is in `under_way`. To be called again after
-    any crash. What could not be renamed is noted with the pass, so that the next one sends it. Raises Refused.
+    """Apply the move list of a pass, unless that was done before; a stop is in `under_way`. May be called again after any
+    crash. Paths that could not be renamed are recorded with the pass, and the next one sends them. Raises Refused.
     """
     world, batch = under_way.world, under_way.batch.number
     if record.moved_at_s is not None or record.move_list is None:
@@ -380,8 +381,8 @@ async def carry_out_moves(
 
 
 def only_not_renamed(passes: "PassRecords", pass_id: int) -> bool:
-    """Whether nothing but paths that could not be renamed on the target count as changed in a pass. They changed before it
-    began, and the next one sends them.
+    """Whether the only changed paths of a pass are those that could not be renamed on the target. They changed before it
+    began, and the next pass sends them.
     """
     changed = passes.attention(pass_id, FileProblemKind.CHANGED)
     return bool(changed) and all(problem.reason == _NOT_RENAMED for problem in changed)
@@ -408,7 +409,7 @@ def _say_moved(under_way: PassUnderWay, title: str, moved: Moved) -> None:
 
 
 def _not_renamed(moved: Moved) -> list[FileProblem]:
-    """Of a directory everything in it has to be sent: its whole tree is, since that is rare."""
+    """For a directory the next pass sends its whole user tree: simple, and rare."""
     paths = {one.tree if one.type is EntryType.DIRECTORY else one.new for one in moved.to_send}
     return [
         FileProblem(path=path, kind=FileProblemKind.CHANGED, errno=None, reason=_NOT_RENAMED) for path in sorted(paths)

@@ -14,28 +14,28 @@ from migrator.delta.model import Changes, Gone, Rename
 
 
 class Comparison(Protocol):
-    """Two catalogs that were compared, for some trees. Every query is out of core; one at a time. Blocking."""
+    """Two compared catalogs, for some trees. Queries are out of core, one at a time. Blocking."""
 
     @property
     def changes(self) -> Changes:
-        """What changed, tree by tree, counted."""
+        """Counts by tree."""
 
     def renames(self) -> Iterator[Rename]:
-        """Directories first, each behind those that its new name lies in. They are meant to be taken out of their old
-        names all together before the first one gets its new name: chains and cycles need no order.
+        """Directories first, each after those that hold its new name. The caller takes all of them out of their old names
+        before the first one gets its new name: chains and cycles need no order.
         """
 
     def gone(self) -> Iterator[Gone]:
-        """The outermost paths that vanished, in order of path, what lies in a directory right behind it. Another thing may
-        have the name now: where a directory became something else, or something else a directory, or where another
-        directory was renamed to it. Files that were replaced by other files are not among them.
+        """The outermost vanished paths, in order of path, the content of a directory right after it. Another entry may have
+        the name now: a directory became something else or the reverse, or another directory was renamed to it. Files that
+        were replaced by other files are not included.
         """
 
     def listings(self, batches: Sequence[Sequence[bytes]]) -> Iterator[Listing]:
-        """What is to be sent of these trees, for packing, as for a plan (see `CatalogQueries.listings`).
+        """What to send of these trees, for packing, as for a plan (see `CatalogQueries.listings`).
 
-        With every file that changed come all names of its link group; with everything that is made, renamed or taken away
-        come the directories that hold it, whose times change by that.
+        A changed file brings all names of its link group; a new, renamed or removed entry brings the directories that hold
+        it, because their times change.
         """
 
 
@@ -52,16 +52,15 @@ class Comparisons(Protocol):
         unsettled_trees: Collection[bytes] = (),
         reap_list: Path | None = None,
     ) -> AbstractContextManager[Comparison]:
-        """Compare two closed catalogs. `unsettled` are paths that are not known to have arrived, `unsettled_trees` trees
-        of which nothing is: they are sent again whether they changed or not.
+        """Compare two closed catalogs. `unsettled` are paths, and `unsettled_trees` whole trees, that are not known to have
+        arrived: they are sent again whether they changed or not.
 
-        What `reap_list` (see `ReapLists.checked`) names is not on the target: it is not sent as long as it is what and
-        where it was, also in an unsettled tree, and it is sent, never renamed, where it was renamed or moved along with
-        a directory.
+        Files of `reap_list` (see `ReapLists.checked`) are not on the target. They are not sent while they keep content and
+        place, even in an unsettled tree; they are sent, never renamed, if they or a directory above were renamed.
 
-        The roots of the trees count for nothing here: they stay closed until the cutover. Of an unsettled tree nothing is
-        renamed. Raises UsageError where there is no such catalog, Refused where one is damaged or does not cover the
-        trees, or `now` is not whole (what a base does not list is sent again).
+        The roots of the trees are ignored: they stay closed until the cutover. Nothing is renamed in an unsettled tree.
+        Raises UsageError if a catalog does not exist, Refused if one is damaged or does not cover the trees, or if `now`
+        is not whole (paths that a base lacks are sent again).
         """
 
 
@@ -70,7 +69,7 @@ class Comparisons(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenMoves:
-    """A move list that is on disk. `gone` counts the outermost paths that vanished."""
+    """A move list on disk. `gone` counts the outermost vanished paths."""
 
     move_list: str
     digest: str
@@ -79,19 +78,19 @@ class WrittenMoves:
 
 
 class MoveLists(Protocol):
-    """The move lists of a site, one for each delta pass. Out of core: nothing is held but some thousand rows.
+    """The move lists of a site, one for each delta pass. At most some thousand rows are in memory.
 
-    Reading raises Refused where a list is missing or damaged.
+    Reading raises Refused if a list is missing or damaged.
     """
 
     def write(self, name: str, renames: Iterable[Rename], gone: Iterable[Gone]) -> WrittenMoves:
-        """Write a list durably, in the order that is given. Replaces what an interrupted pass left under the name."""
+        """Write a list durably, in the given order. Replaces a list of the same name by an interrupted pass."""
 
     def renames(self, move_list: str) -> Iterator[Rename]:
         """The renames of a list, in order."""
 
     def gone(self, move_list: str) -> Iterator[Gone]:
-        """What vanished, in order."""
+        """The vanished paths, in order."""
 
     def digest(self, move_list: str) -> str:
         """The digest of a list's content."""
@@ -101,10 +100,10 @@ class MoveLists(Protocol):
 
 
 class ExtraOrigin(StrEnum):
-    """How an extra is known.
+    """How an extra was found.
 
-    `earlier-plan`: an earlier plan has brought it, and it was gone when the catalog was made that the present plan begins
-    from. `verification`: the newest verification has found it on the target alone.
+    `earlier-plan`: an earlier plan copied it, and it was gone by the scan of the present plan. `verification`: the newest
+    verification found it only on the target.
     """
 
     EARLIER_PLAN = "earlier-plan"
@@ -113,9 +112,9 @@ class ExtraOrigin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtrasOfTree:
-    """Where extras of one tree are looked for. `brought` are the catalogs of all passes that went over it: what none of them
-    lists was not brought by this program, and is no extra. `earlier` are those of them that an earlier plan left last.
-    `manifest` is that of the verification whose findings count; None: none.
+    """Where to search for extras of one tree. `brought` are the catalogs of all passes over it: this program did not copy a
+    path that none of them lists, so it is no extra. `earlier` are those of them since the last pass that removed extras.
+    `manifest` is that of the verification whose findings count.
     """
 
     tree: bytes
@@ -126,7 +125,7 @@ class ExtrasOfTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtrasTally:
-    """Of one tree: `names_before` and `bytes_before` are what the base lists of it, `names` and `size_bytes` the extras."""
+    """Of one tree: `names_before` and `bytes_before` count the base, `names` and `size_bytes` the extras."""
 
     names_before: int
     bytes_before: int
@@ -141,8 +140,8 @@ class FoundExtras(Protocol):
         """How many extras of these origins a tree has."""
 
     def gone(self, origins: Collection[ExtraOrigin]) -> Iterator[Gone]:
-        """The outermost extras of these origins, in order of path. A directory that is known to hold something that this
-        program did not bring is not among them.
+        """The outermost extras of these origins, in order of path, without directories that are known to hold anything that
+        this program did not copy.
         """
 
 
@@ -150,8 +149,8 @@ class Extras(Protocol):
     """Finds extras with the catalogs and manifests of a site."""
 
     def open(self, wanted: Sequence[ExtrasOfTree], *, base: str, now: str) -> AbstractContextManager[FoundExtras]:
-        """Find what the catalog `now` does not list any more, or lists as something else than a directory where one was, or
-        the other way round; what vanished since `base` is none of it. Catalogs of `brought` and `earlier` that are not there
-        any more are left out: then less is found. Blocking. Raises UsageError and Refused as a comparison does, and Refused
-        where the findings of the verification are missing.
+        """Find paths that the catalog `now` no longer lists, or that changed from a directory to something else or the
+        reverse, except those that vanished since `base`. Missing catalogs of `brought` and `earlier` are skipped: then less
+        is found. Blocking. Raises UsageError and Refused as a comparison does, and Refused if the differences of the
+        verification are missing.
         """

@@ -1,4 +1,4 @@
-"""Whether a delta pass may rename or delete, and in which order. Pure."""
+"""Whether a delta pass may rename or delete, and in which order."""
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,12 +30,12 @@ def deletion_problems(
     mount_problems: Sequence[str] | None,
     max_shrink: float,
 ) -> tuple[str, ...]:
-    """Every reason against, with what to do next; none where renames and deletions may be carried out.
+    """Every problem, each with what to do next; empty if renames and deletions may be applied.
 
     `base_whole` and `now_whole`: whether both catalogs are whole; the fingerprints are those of the source's health when
-    each was begun, and now. `source_problems` are problems and doubts (a task that moves files) of a look at the source,
-    `mount_problems` those of both mounts. None everywhere stands for what is not known. A tree may lose the share
-    `max_shrink` of its names and of its bytes since the catalog before; what was renamed is not lost.
+    each scan began, and now. `source_problems` are problems and doubts (a rebalance process) of the source, `mount_problems`
+    those of both mounts. None stands for unknown. A tree may lose the share `max_shrink` of its names and of its bytes since
+    the base; renamed paths are not lost.
     """
     return (
         *_catalog_problems(changes.base, base_whole),
@@ -111,8 +111,8 @@ def _tree_problems(tree: TreeChanges, max_shrink: float) -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relocation:
-    """A path that has another name now. `place` is what it would be called if only the directories above it had been
-    renamed; None: it lay in a directory that is gone, whose place `held_by` another one has now.
+    """A path with a new name. `place` is its name if only the directories above it had been renamed; None: its directory is
+    gone, and another one has the name `held_by` of that directory.
     """
 
     path: bytes
@@ -124,8 +124,8 @@ class Relocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordered:
-    """Positions of relocations in order with what each is called when those before it are made; and those that no order
-    makes unambiguous, which cannot be done as renames.
+    """Positions of relocations in order, each with its name after those before it; and those that are ambiguous in every
+    order and cannot be done as renames.
     """
 
     order: tuple[tuple[int, bytes], ...]
@@ -133,11 +133,11 @@ class Ordered:
 
 
 def in_order(relocations: Sequence[Relocation]) -> Ordered:
-    """Order all renames of directories, and those of files that lie in directories which are gone.
+    """Order all renames of directories, and of files in directories that are gone.
 
-    What a new name lies in comes first, always. As far as there is no cycle: what has the new name, or a name above it,
-    leaves before; directories come before what lies in them; what is taken out of a directory that is gone comes before
-    another one gets its name. Same relocations in another order: the same result.
+    The directories that hold a new name always come first. Unless that forms a cycle, a path that occupies the new name, or
+    a name above it, leaves before; directories come before their content; and paths leave a vanished directory before
+    another one gets its name. The result does not depend on the order of the input.
     """
     order = list(_sorted(relocations))
     called = _names(relocations, order)
@@ -166,7 +166,7 @@ def _sorted(relocations: Sequence[Relocation]) -> Iterator[int]:
     for index in range(len(relocations)):
         offer(index)
     while ready or possible:
-        # Wishes are given up only where nothing else is left: a cycle.
+        # A wish is dropped only in a cycle, when nothing else is left.
         _, index = heapq.heappop(ready or possible)
         if done[index]:
             continue
@@ -226,7 +226,7 @@ def _moved(path: bytes, made: dict[bytes, bytes]) -> bytes:
 
 
 def _impossible(relocations: Sequence[Relocation], order: Sequence[int], called: Sequence[bytes]) -> Iterator[int]:
-    # Who reads the list follows the names that it has, new ones before all others.
+    # The reader of the list (`RenameOrder.find`) resolves a name by the new names before it.
     numbers = {relocations[index].new: number for number, index in enumerate(order) if relocations[index].directory}
     leaving = {name: number for number, name in enumerate(called) if relocations[order[number]].directory}
     for number, index in enumerate(order):
@@ -267,8 +267,8 @@ def _above(path: bytes) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Where a path lies when everything before it in order was taken out: in the directory of the rename `within`, or
-    (None) still in its tree; `path` is relative to that. `before` is its name before all renames.
+    """The location of a path after everything before it in order was taken out: in the directory of the rename `within`,
+    or (None) still in its tree; `path` is relative to that. `before` is its name before all renames.
     """
 
     within: int | None
@@ -278,7 +278,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundGone:
-    """As `Found`, of a path that vanished when all renames were taken out; `after`: what it would be called now."""
+    """As `Found`, for a vanished path after all renames were taken out; `after` is what it would be called now."""
 
     within: int | None
     path: bytes
@@ -303,7 +303,7 @@ class RenameOrder:
             self._new_names[number] = rename.new
 
     def find(self, number: int, old: bytes) -> Found:
-        """Where the old name of a rename lies, when those before it were taken out."""
+        """The location of the old name of a rename, after those before it were taken out."""
         for above in _above(old) if self._news else ():
             within = self._news.get(above)
             if within is not None and within < number:
@@ -312,7 +312,7 @@ class RenameOrder:
         return Found(within=None, path=old, before=old)
 
     def find_gone(self, path: bytes) -> FoundGone:
-        """Where a path that vanished lies, when all renames were taken out."""
+        """The location of a vanished path, after all renames were taken out."""
         for above in _above(path) if self._befores else ():
             within = self._befores.get(above)
             if within is not None:
@@ -321,8 +321,8 @@ class RenameOrder:
         return FoundGone(within=None, path=path, after=path)
 
     def is_out_of_order(self, number: int, new: bytes) -> bool:
-        """Whether a directory above a new name gets or loses that name by a later rename, so that `new` is not where the
-        path belongs in the end. No list should have such a rename; it is not carried out.
+        """Whether a later rename gives a name above `new` to a directory or takes it away, so that the path would end up
+        elsewhere. No list should have such a rename; it is not applied.
         """
         for above in _above(new) if self._news else ():
             if (named := self._news.get(above)) is not None:

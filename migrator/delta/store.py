@@ -1,4 +1,4 @@
-"""What changed between two catalogs, by DuckDB out of core, and the move lists of passes."""
+"""Comparisons of catalogs and extras, by DuckDB out of core, and the move lists of passes."""
 
 import re
 from collections import defaultdict
@@ -53,8 +53,8 @@ SETTINGS_TABLES = """
     CREATE TEMP TABLE unsettled (path BLOB);
     CREATE TEMP TABLE excluded (path BLOB)
 """
-"""`resend`: nothing of the tree is known to have arrived. `renames`: they are looked for. `excluded` are paths (of the
-base) that are taken for vanished although they were renamed, because their renames cannot be put into an order."""
+"""`resend`: nothing of the tree is known to have arrived. `renames`: search for renames. `excluded` are paths of the base
+that count as vanished although they were renamed, because no order of their renames works."""
 
 _ATTRIBUTES = """(
     b.mode <> n.mode OR b.uid <> n.uid OR b.gid <> n.gid OR b.xattr_digest IS DISTINCT FROM n.xattr_digest
@@ -67,8 +67,8 @@ _OTHER_INODE = """(CASE
     WHEN b.gfid IS NOT NULL OR n.gfid IS NOT NULL OR b.dev = n.dev THEN b.ino <> n.ino
     ELSE false
 END)"""
-"""Known to be another one. On Gluster the number is the low half of the gfid, whichever way it was scanned; elsewhere
-numbers of different devices say nothing (a mount that was made anew may have another number of device)."""
+"""True if the inodes are known to differ. On Gluster the inode number is the low half of the gfid, through mount and bricks;
+elsewhere numbers of different devices prove nothing (a new mount may have another device number)."""
 
 _DIFFER = f"""(CASE
     WHEN b.type <> n.type OR {_ATTRIBUTES} OR b.mtime_ns <> n.mtime_ns OR {_OTHER_INODE} THEN true
@@ -76,7 +76,7 @@ _DIFFER = f"""(CASE
     ELSE b.size <> n.size OR b.ctime_ns <> n.ctime_ns OR b.symlink_target IS DISTINCT FROM n.symlink_target
         OR b.nlink <> n.nlink OR b.link_group IS DISTINCT FROM n.link_group OR {_DEVICE}
 END)"""
-"""The times of a directory and its size change with its entries; its ctime says nothing that mtime does not."""
+"""Times and size of a directory change with its entries; its ctime adds nothing to its mtime."""
 
 _SELECTED = "tree IN (SELECT tree FROM wanted) AND path <> tree"
 """The roots of trees stay closed until the cutover and are not sent."""
@@ -95,14 +95,13 @@ _EQUAL = f"b.path = n.path AND NOT b.unsettled AND NOT {_DIFFER}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Young:
-    """What changed in the base at such a time may have changed again without a trace."""
+    """Times in the base after which another change may have left no trace."""
 
     after_ns: int
     until_ns: int
 
     @property
     def base(self) -> str:
-        """The rows of the base."""
         return _BASE.format(after_ns=self.after_ns, until_ns=self.until_ns)
 
 
@@ -117,7 +116,7 @@ def differing(young: Young) -> str:
 
 
 def beneath(directories: int, young: Young) -> str:
-    """Add to `differing` what is the same under its path beneath some directories: `$start0`, `$end0` and so on."""
+    """Add the equal paths beneath some directories to `differing`: `$start0`, `$end0` and so on."""
     ranges = " OR ".join(f"(path > $start{index} AND path < $end{index})" for index in range(directories))
     return f"""
         INSERT INTO differing
@@ -138,12 +137,12 @@ _REAPED_OF = """
 
 
 def reaped(reap_list: Path | None) -> str:
-    """Make `reaped`: what of `was` is on the reap list as it was, and so was never sent. What is unsettled by name is to be
-    sent all the same.
+    """Make `reaped`: paths of `was` that are unchanged on the reap list, and so were never sent. Paths that are unsettled by
+    name are sent all the same.
     """
     if reap_list is None:
         return _REAPED
-    # A table function takes no parameters beside literals.
+    # Table functions take literals only, no parameters.
     return _REAPED_OF.format(files="'" + str(reap_list).replace("'", "''") + "'")
 
 
@@ -184,8 +183,7 @@ HEADED = """
         WHEN held.old IS NOT NULL THEN held.new WHEN known.path IS NULL THEN parents.holder
     END || from_byte(parents.old, octet_length(parents.holder) + 1)
 """
-"""Of those, what did not just move along with the directory that holds it. A directory that is not in `was` is where it
-was."""
+"""Those that did not just move with the directory above. A directory that is not in `was` did not move."""
 
 BLOCKED = """
     CREATE OR REPLACE TEMP TABLE blocked AS
@@ -193,11 +191,11 @@ BLOCKED = """
     FROM placed ANTI JOIN paired ON paired.old = placed.path SEMI JOIN paired AS taken ON taken.new = placed.place
     WHERE placed.type = 'directory'
 """
-"""Directories that are gone and whose place another one has now: what lies in that did not lie in them."""
+"""Vanished directories whose name another directory has now, with content of its own."""
 
 SEGMENTS_TABLE = "CREATE OR REPLACE TEMP TABLE segments (tree BLOB, start BLOB, cut BIGINT, target BLOB, held_by BLOB)"
-"""From `start` to the next one's, paths lie nearest beneath a directory whose name has `cut` bytes and became `target`,
-or that is gone from the place `held_by`; or (both null) are called what they were."""
+"""From `start` to the next row's start, the nearest directory above the paths has a name of `cut` bytes and became `target`,
+or is gone from the place `held_by`; if both are null, the paths keep their names."""
 
 SEGMENT_SOURCES = """
     SELECT old AS path, tree, new AS target, NULL::BLOB AS held_by FROM headed
@@ -221,7 +219,7 @@ OCCUPIED = """
     ) SEMI JOIN (SELECT path FROM here WHERE type = 'directory') now USING (path)
     ORDER BY path || '/'::BLOB
 """
-"""Directories that moved, or are gone, while another one has their name: what is the same beneath it came there."""
+"""Directories that moved or vanished while another one got their name: equal paths beneath it are new there."""
 
 SLOTS = """
     CREATE OR REPLACE TEMP TABLE slots AS
@@ -232,7 +230,7 @@ SLOTS = """
     LEFT JOIN paired AS taken ON taken.new = here.path
     WHERE placed.type <> 'directory' OR paired.old IS NOT NULL OR taken.new IS NULL
 """
-"""Which path of the base is compared with which one of now, as long as files are not renamed."""
+"""Pairs of paths of the base and of now, before renames of files."""
 
 MOVED_FILES = f"""
     CREATE OR REPLACE TEMP TABLE moved_files AS
@@ -256,7 +254,7 @@ RENAMED = """
 """
 
 TO_ORDER = "SELECT old, new, tree, place, held_by, directory FROM renamed WHERE directory OR place IS NULL"
-"""Renames whose order matters: what is left over is of files, which have one place as soon as directories have moved."""
+"""Renames whose order matters; the other ones are of files, whose place is fixed once the directories have moved."""
 
 ORDERED_TABLE = "CREATE OR REPLACE TEMP TABLE ordered (number BIGINT, old BLOB, called BLOB)"
 
@@ -299,8 +297,7 @@ SENT = f"""
         LEFT JOIN reaped ON reaped.path = b.path
     ) WHERE kind IS NOT NULL
 """
-"""A file of which nothing but the number of its inode differs is the same one: some file systems give numbers anew. A
-gfid stays."""
+"""A file is unchanged if only its inode number differs: some file systems assign new numbers. A gfid is stable."""
 
 VANISHED = """
     CREATE OR REPLACE TEMP TABLE vanished AS
@@ -315,7 +312,7 @@ GONE = """
         ON holders.path = above(vanished.path)
     ORDER BY vanished.path || '/'::BLOB
 """
-"""With what lies in a directory right behind it."""
+"""The content of a directory follows it directly."""
 
 BEFORE = f"""
     SELECT tree, count(*), sum(bytes)::BIGINT FROM base_rows WHERE {_SELECTED} GROUP BY tree
@@ -351,8 +348,8 @@ ENTRIES = f"""
     SELECT path, tree, brick, type, bytes, link_group, mtime_ns, position
     FROM now_rows WHERE {_SELECTED} AND path IN (SELECT path FROM wanted_paths)
 """
-"""What is listed: what is sent, with all names of its link groups, and the directories whose times change by that, by
-renames or by what is taken away."""
+"""The rows to list: everything that is sent, all names of its link groups, and the directories whose times change by that,
+by renames or by deletions."""
 
 
 # Running a comparison, out of core.
@@ -381,9 +378,6 @@ class ComparisonFiles:
         unsettled_trees: Collection[bytes] = (),
         reap_list: Path | None = None,
     ) -> Iterator[Comparison]:
-        """Raises UsageError where there is no such catalog, Refused where one is damaged or does not cover the trees, or
-        `now` is not whole.
-        """
         before = open_closed(self._directory / base)
         after = open_closed(self._directory / now)
         if not after.record.whole:
@@ -462,7 +456,7 @@ class _Tables:
             self._place()
 
     def _place(self) -> bool:
-        """Whether there is anything that moves paths."""
+        """Fill `placed`. Returns whether any directory moves paths."""
         sources = self._connection.execute(SEGMENT_SOURCES).fetchall()
         self._connection.execute(SEGMENTS_TABLE)
         trees, starts, cuts, targets, holders = [], [], [], [], []
@@ -526,15 +520,15 @@ _Source = tuple[bytes, bytes, bytes | None, bytes | None]
 
 
 def _segments(sources: Sequence[_Source]) -> Iterator[tuple[bytes, bytes, _Source | None]]:
-    """Tree, beginning and directory of every run of paths that lie nearest beneath one directory of `sources` (path,
-    tree, ...), which come with what lies in one right behind it. None: beneath none of them.
+    """Tree, start and nearest directory above, for every run of paths; None: no directory of `sources` is above. `sources`
+    (path, tree, ...) are in order, the content of a directory right after it.
     """
     open_ones: list[_Source] = []
 
     def close(until: bytes | None) -> Iterator[tuple[bytes, bytes, _Source | None]]:
         while open_ones and (until is None or not until.startswith(open_ones[-1][0] + b"/")):
             last = open_ones.pop()
-            # The byte behind the slash: no path beneath the directory begins like that.
+            # The byte after the slash: no path beneath the directory starts like this.
             yield last[1], last[0] + b"0", open_ones[-1] if open_ones else None
 
     for source in sources:
@@ -561,7 +555,6 @@ class _ComparedFiles:
 
     @property
     def changes(self) -> Changes:
-        """What changed, tree by tree, counted."""
         return self._changes
 
     def _count(self, base: str, now: str, trees: Sequence[bytes]) -> Changes:
@@ -594,10 +587,10 @@ class _ComparedFiles:
             yield Rename(tree=tree, old=old, new=new, type=EntryType(kind), size_bytes=size_bytes, mtime_ns=mtime_ns)
 
     def gone(self) -> Iterator[Gone]:
-        """The outermost paths that vanished, each with what lies in it right behind it, in order of path."""
+        """The outermost vanished paths, in order of path."""
         counted: list[Gone] = []
-        # Positions in `counted` of those that the row lies in: what a rename brought out of a directory that is gone
-        # may hold paths that are gone by themselves.
+        # Positions in `counted` of the paths above the row: a directory that was renamed out of a vanished one may hold
+        # vanished paths of its own.
         inside: list[int] = []
         for path, tree, kind, outermost in self._rows(GONE):
             while inside and not path.startswith(counted[inside[-1]].path + b"/"):
@@ -612,7 +605,7 @@ class _ComparedFiles:
         yield from counted
 
     def listings(self, batches: Sequence[Sequence[bytes]]) -> Iterator[Listing]:
-        """What is to be sent, in the order of the scan."""
+        """In the order of the scan."""
         if not self._chosen:
             self._connection.execute(ENTRIES)
             self._chosen = True
@@ -649,7 +642,7 @@ class MoveListFiles:
         self._directory = directory
 
     def write(self, name: str, renames: Iterable[Rename], gone: Iterable[Gone]) -> WrittenMoves:
-        """Write a list durably, as the port says. Raises UsageError for what cannot be a name, and OSError."""
+        """As the port. Raises UsageError for an unusable name, and OSError."""
         if not _NAME.fullmatch(name):
             raise UsageError(f'"{name}" cannot be the name of a move list', hint="letters, digits, dots, dashes")
         move_list = name + _SUFFIX
@@ -660,7 +653,6 @@ class MoveListFiles:
         return WrittenMoves(move_list=move_list, digest=self.digest(move_list), renames=renamed, gone=vanished)
 
     def renames(self, move_list: str) -> Iterator[Rename]:
-        """The renames of a list, in order."""
         for row in self._rows(move_list, _RENAME):
             yield Rename(
                 tree=row["tree"],
@@ -672,12 +664,11 @@ class MoveListFiles:
             )
 
     def gone(self, move_list: str) -> Iterator[Gone]:
-        """What vanished, in order."""
         for row in self._rows(move_list, _GONE):
             yield Gone(tree=row["tree"], path=row["path"], type=EntryType(row["type"]), names=row["names"])
 
     def digest(self, move_list: str) -> str:
-        """BLAKE2b over the file, in hexadecimal. Raises Refused where it is missing."""
+        """BLAKE2b of the file, in hexadecimal. Raises Refused if it is missing."""
         file = self._file(move_list)
         try:
             return file_digest(file)
@@ -805,7 +796,7 @@ _EARLIER = """
     WHERE (now_type IS NULL OR (now_type = 'directory') <> (type = 'directory'))
         AND (base_type IS NULL OR (base_type = 'directory') <> (type = 'directory'))
 """
-"""What vanished since the base is in another list already."""
+"""Paths that vanished since the base are in another list already."""
 
 _FOUND = """
     CREATE OR REPLACE TEMP TABLE found AS
@@ -839,7 +830,7 @@ _EXTRAS_GONE = """
     SELECT path, any_value(tree) AS tree, any_value(type) AS type
     FROM extras WHERE origin IN (SELECT unnest($origins)) GROUP BY path ORDER BY path || '/'::BLOB
 """
-"""With what lies in a directory right behind it."""
+"""The content of a directory follows it directly."""
 
 
 class ExtraFiles:
@@ -851,7 +842,6 @@ class ExtraFiles:
 
     @contextmanager
     def open(self, wanted: Sequence[ExtrasOfTree], *, base: str, now: str) -> Iterator[FoundExtras]:
-        """Find them, as the port says."""
         groups: defaultdict[tuple[tuple[str, ...], tuple[str, ...], str | None], list[bytes]] = defaultdict(list)
         for one in wanted:
             groups[one.brought, one.earlier, one.manifest].append(one.tree)
@@ -914,13 +904,11 @@ class _Found:
         self._connection = connection
 
     def tally(self, tree: bytes, origins: Collection[ExtraOrigin]) -> ExtrasTally:
-        """How many a tree has."""
         row = self._connection.execute(_TALLY, {"tree": tree, "origins": [one.value for one in origins]}).fetchone()
         names_before, bytes_before, names, size_bytes = row or (0, 0, 0, 0)
         return ExtrasTally(names_before=names_before, bytes_before=bytes_before, names=names, size_bytes=size_bytes)
 
     def gone(self, origins: Collection[ExtraOrigin]) -> Iterator[Gone]:
-        """The outermost ones."""
         kept = self._directories_with_others()
         outermost: Gone | None = None
         query = self._connection.execute(_EXTRAS_GONE, {"origins": [one.value for one in origins]})
