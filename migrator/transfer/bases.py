@@ -1,4 +1,4 @@
-"""The passes that a pass begins from, and the trees that it leaves alone."""
+"""The base of a pass, and the trees that it leaves alone."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def latest_plan(ledger: "Ledger") -> str:
-    """The plan that was recorded last. Raises UsageError where there is none."""
+    """The plan that was recorded last. Raises UsageError if there is none."""
     latest = ledger.plans.latest()
     if latest is None:
         raise UsageError("there is no plan yet", hint="run `migrator scan`, then `migrator plan`")
@@ -29,8 +29,8 @@ def latest_plan(ledger: "Ledger") -> str:
 
 
 def choose_plan(ledger: "Ledger", name: str | None) -> str:
-    """The plan that was named, or else the latest. Raises UsageError where there is none, and where a pass of an older
-    one is half done: the same command goes on where it was, and must not begin anew because somebody planned meanwhile.
+    """The named plan, or else the latest. Raises UsageError if there is none, or if a pass of an older one is unfinished: the
+    same command has to resume that pass, and must not start anew because of a new plan.
     """
     if name is not None:
         return name
@@ -50,26 +50,24 @@ def choose_plan(ledger: "Ledger", name: str | None) -> str:
 
 
 def covered(passes: "PassRecords", record: PassRecord) -> frozenset[bytes] | None:
-    """The trees that a pass went over; None: all of its batch."""
+    """The trees of a pass; None: all of its batch."""
     changes = None if record.kind is PassKind.SEED else passes.changes(record.id)
     return None if changes is None else frozenset(tree.tree for tree in changes.trees)
 
 
 def covers(passes: "PassRecords", record: PassRecord, trees: Collection[bytes]) -> bool:
-    """Whether a pass went over all of these trees of its batch."""
+    """Whether a pass covers all of these trees of its batch."""
     its_own = covered(passes, record)
     return its_own is None or its_own.issuperset(trees)
 
 
 def has_open_moves(record: PassRecord) -> bool:
-    """Whether a pass was cut off before all was renamed and taken away on the target that its list says."""
+    """Whether a pass was interrupted before its move list was completely applied."""
     return record.move_list is not None and record.moved_at_s is None and record.state is not PassState.DONE
 
 
 def unfinished_delta(passes: "PassRecords", plan: Plan, batch: Batch) -> PassRecord | None:
-    """The delta pass that is gone on with: the newest one, where it has not gone through. None where the next one is a
-    new one, also because it goes over other trees than these of the batch.
-    """
+    """The delta pass to resume: the newest one, if it is unfinished and covers the same trees. None: the next one is new."""
     record = passes.find(plan.name, batch.number, PassKind.DELTA)
     if record is None or record.state is PassState.DONE:
         return None
@@ -78,7 +76,7 @@ def unfinished_delta(passes: "PassRecords", plan: Plan, batch: Batch) -> PassRec
 
 
 def pass_number(passes: "PassRecords", plan: Plan, batch: Batch, kind: PassKind) -> int:
-    """The number of the pass that is made next, or of the delta pass that is gone on with."""
+    """The number of the next pass, or of the delta pass to resume."""
     record = passes.find(plan.name, batch.number, kind)
     if record is None:
         return 1
@@ -87,7 +85,7 @@ def pass_number(passes: "PassRecords", plan: Plan, batch: Batch, kind: PassKind)
 
 
 def part_of(plan: Plan, batch: Batch, trees: Collection[bytes]) -> Batch:
-    """A batch with these of its trees alone, and with what the plan counted in them. Its chunk list stays that of all."""
+    """A batch with only these trees and their usage in the plan. Its chunk list is still that of all trees."""
     usages = [usage for usage in plan.ranking if usage.tree.path in trees]
     return replace(
         batch,
@@ -99,9 +97,9 @@ def part_of(plan: Plan, batch: Batch, trees: Collection[bytes]) -> Batch:
 
 
 def same_base(passes: "PassRecords", plan: Plan, batch: Batch) -> Sequence[tuple[UserTree, ...]]:
-    """The trees of a batch, those together that were last scanned by the same pass: one pass compares with one catalog.
+    """The trees of a batch, grouped by the pass that scanned them last: one pass compares with one catalog.
 
-    They differ after passes over some of the trees alone. Raises LedgerCorrupt where no pass knows a tree.
+    There are several groups after passes over only some of the trees. Raises LedgerCorrupt if no pass knows a tree.
     """
     earlier = passes.of_batch(plan.name, batch.number)
     known = [(one, covered(passes, one)) for one in reversed(earlier) if not has_open_moves(one)]
@@ -113,10 +111,10 @@ def same_base(passes: "PassRecords", plan: Plan, batch: Batch) -> Sequence[tuple
 
 
 def base_catalog(passes: "PassRecords", earlier: Sequence[PassRecord], trees: Collection[bytes]) -> str:
-    """The catalog that every one of these trees was last scanned for, by the latest of these passes over it.
+    """The catalog of the latest of these passes over every one of the trees.
 
-    A pass that was cut off counts where its renames are made: what it had not brought is known. Raises LedgerCorrupt
-    where there is none, or the trees have different ones.
+    An interrupted pass counts if its renames are made: the ledger knows what it did not copy. Raises LedgerCorrupt if there
+    is no catalog, or the trees have different ones.
     """
     known = [(one, covered(passes, one)) for one in reversed(earlier) if not has_open_moves(one)]
     found = {
@@ -141,17 +139,16 @@ def _known(catalog: str | None) -> str:
 
 
 class BatchRefused(Refused):
-    """What speaks against one batch, and need not speak against others. (A hook that refuses ends the run.)"""
+    """The refusal of one batch, which need not concern others. (A hook that refuses ends the run.)"""
 
     @classmethod
     def by(cls, refused: Refused) -> "BatchRefused":
-        """As it was refused."""
         return cls(refused.message, cause=refused.cause, hint=refused.hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """A batch with those of its trees that a run brings (`whole`: all that it may), and those that it leaves alone."""
+    """A batch with the trees that a run copies (`whole`: all that it may), and those that it leaves alone."""
 
     batch: Batch
     left_alone: frozenset[bytes]
@@ -159,7 +156,7 @@ class Chosen:
 
     @property
     def words(self) -> str:
-        """That trees are left alone, for people."""
+        """The trees that are left alone, for people."""
         those = several(len(self.left_alone), "user tree is", "user trees are")
         return f"{those} left alone: the users work on the target, or are being cut over (see `migrator status`)"
 
@@ -170,7 +167,7 @@ def newest_cutovers(cutovers: "CutoverRecords", trees: Iterable[bytes]) -> Mappi
 
 
 def choose_trees(ledger: "Ledger", plan: Plan, batch: Batch, wanted: frozenset[bytes] | None) -> Chosen:
-    """What a run brings of a batch; `wanted` None: all that may be. To be called while no cutover can begin."""
+    """What a run copies of a batch; `wanted` None: all that it may. Call it while no cutover can start."""
     newest = newest_cutovers(ledger.cutovers, (tree.path for tree in batch.trees))
     left, moved = movable_trees(batch.trees, newest)
     may = frozenset(tree.path for tree in left)
@@ -183,7 +180,7 @@ def choose_trees(ledger: "Ledger", plan: Plan, batch: Batch, wanted: frozenset[b
 
 
 def problem_of_part(ledger: "Ledger", plan: Plan, chosen: Chosen) -> str:
-    """Why some trees of a batch cannot be brought alone; empty where they can."""
+    """Why only some trees of a batch cannot be copied; empty if they can."""
     if chosen.whole or not chosen.batch.trees:
         return ""
     number = chosen.batch.number
@@ -194,7 +191,7 @@ def problem_of_part(ledger: "Ledger", plan: Plan, chosen: Chosen) -> str:
 
 
 def require_part(ledger: "Ledger", plan: Plan, chosen: Chosen, *, deltas: bool) -> None:
-    """Raises BatchRefused or UsageError where some trees of a batch cannot be brought alone."""
+    """Raises BatchRefused or UsageError if only some trees of a batch cannot be copied."""
     if problem := problem_of_part(ledger, plan, chosen):
         raise BatchRefused(
             problem,

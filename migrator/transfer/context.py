@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 
 class Confirmations:
-    """Confirmations under way, a limited number of them: a sync that takes long must not let streams run far ahead.
+    """Confirmations in flight. Their number is limited, so that streams do not run far ahead of a slow sync.
 
-    All methods belong to one event loop. What a confirmation raises is raised by `settled`, and by the next `begin`.
+    All methods belong to one event loop. `settled` and the next `begin` raise what a confirmation raised.
     """
 
     def __init__(self, limit: int) -> None:
@@ -47,9 +47,7 @@ class Confirmations:
         self._failure: BaseException | None = None
 
     async def begin(self, confirmation: Callable[[], Coroutine[Any, Any, None]], abandoned: Callable[[], None]) -> None:
-        """Begin one, once there is room for it. `abandoned` is called instead of its end where it is cancelled, also
-        before it has begun.
-        """
+        """Start one when there is room. If it is cancelled, even before its start, `abandoned` is called instead."""
         try:
             await self._room.acquire()
         except asyncio.CancelledError:
@@ -61,18 +59,18 @@ class Confirmations:
         self._raise_failure()
 
     async def settled(self) -> None:
-        """Return when none is under way. Raises what one of them raised."""
+        """Return when none is in flight. Raises what one of them raised."""
         while self._tasks:
             await asyncio.wait(self._tasks)
         self._raise_failure()
 
     def cancel(self) -> None:
-        """Cancel those under way, but for the one that calls this."""
+        """Cancel all in flight, except the caller."""
         for task in self._tasks - {asyncio.current_task()}:
             task.cancel()
 
     async def end(self) -> None:
-        """Cancel those under way and wait for their end, however often this is cancelled. May be called again."""
+        """Cancel all in flight and wait for their end, however often this is cancelled. May be called again."""
         self.cancel()
         cancelled: asyncio.CancelledError | None = None
         while self._tasks:
@@ -101,16 +99,14 @@ class Confirmations:
 
 
 QUIET_S = 5.0
-"""A stream that has been quiet for twice as long makes it look."""
+"""A stream that is quiet for twice as long triggers a poll."""
 LOOK_EVERY_S = 5.0
-"""From the beginning of one look to the next: one question to the management service costs it next to nothing."""
+"""From the start of one poll to the next; a poll costs the management service next to nothing."""
 
 
 class StorageWatch:
-    """What is lost now (`lost`: sentences; empty: nothing is known to be). `say` is called whenever that changes, with the
-    sentences that are new, or with none when everything is back.
-
-    A look that fails changes nothing: nobody then knows that a target is lost, or that one is back.
+    """The storage targets that are lost now (`lost`: sentences; empty: none known). `say` is called on every change, with the
+    new sentences, or with none when everything is back. A failed poll changes nothing.
     """
 
     def __init__(self, storage: StorageTargets, clock: Clock, say: Callable[[tuple[str, ...]], None]) -> None:
@@ -124,12 +120,12 @@ class StorageWatch:
         self.lost: tuple[str, ...] = ()
 
     async def look(self) -> tuple[str, ...]:
-        """What is lost, by a look that begins now."""
+        """`lost`, after a poll that starts now."""
         await self._call.begun_after_now()
         return self.lost
 
     def begin(self) -> None:
-        """Look beside everything else, where the last look is long enough ago."""
+        """Poll in the background, if the last poll is long enough ago."""
         now_s = self._clock.monotonic_s()
         if now_s < self._next_s:
             return
@@ -141,14 +137,14 @@ class StorageWatch:
         self._looking = asyncio.create_task(self._call.begun_after_now())
 
     async def full_words(self) -> str:
-        """The targets that are full, or the fullest, after a write found no room; empty where nobody can say."""
+        """The targets that are full, or the fullest, after a write found no room; empty if unknown."""
         try:
             return fullest_words((await self._storage.look()).targets)
         except ToolFailed:
             return ""
 
     async def close(self) -> None:
-        """End a look that is under way. May be called again."""
+        """End a poll in flight. May be called again."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait({self._looking})
@@ -175,7 +171,7 @@ class StorageWatch:
 
 
 _CONFIRMATIONS = 64
-"""How many attempts may wait for their confirmation: what a crash makes a run copy again at most."""
+"""How many attempts may wait for confirmation; a crash makes a run copy at most these again."""
 
 LOG = logging.getLogger("migrator.run")
 
@@ -222,8 +218,8 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthNow:
-    """What a look at the source's health says: `problems` stop the pool. With `doubts` (files are being moved between
-    bricks) copying goes on, but nothing may be taken to be gone.
+    """The health of the source: `problems` stop the pool. With `doubts` (a rebalance process moves files between bricks)
+    copying continues, but no path counts as vanished.
     """
 
     problems: tuple[str, ...]
@@ -232,7 +228,7 @@ class HealthNow:
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What this run brought over: chunks that it finished, by their lists, and bytes that streams wrote."""
+    """What this run copied: finished chunks, by their lists, and bytes that streams wrote."""
 
     chunks: int = 0
     files: int = 0
@@ -241,7 +237,7 @@ class Tally:
     by_kind: dict[ChunkKind, int] = field(default_factory=dict)
 
     def add(self, chunk: ChunkRecord, files: int, size_bytes: int) -> None:
-        """A chunk, or a part of it, is done. Those of directories bring no files."""
+        """Count a finished chunk, or a part of one. Chunks of directories have no files."""
         self.chunks += 1
         self.by_kind[chunk.kind] = self.by_kind.get(chunk.kind, 0) + 1
         if chunk.kind in CONTENT_KINDS:
@@ -253,11 +249,10 @@ class Tally:
 class PassUnderWay:
     """One pass over one batch in this run. `chunk_list` names the paths of all its chunks that were not split.
 
-    `doubtful_trees` are those that a driver has left in the middle: what lies on the target there proves nothing.
-    `syncs` are the calls that bring what was written on a host to the target's disks, by host.
-    `left_alone` are trees whose users work on the target: none of their chunks is given out, and nothing is linked to
-    what lies in them.
-    `known_io_errors` are source files that an earlier run could not read for EIO: they do not stop the pool again.
+    `doubtful_trees` were left unfinished by a driver: size and times on the target prove nothing there.
+    `syncs` flush the writes of a host to the target's disks, by host.
+    `left_alone` are trees whose users work on the target: their chunks are not copied, and no links are made to their files.
+    `known_io_errors` are source files that failed with EIO in an earlier run: they do not stop the pool again.
     `storage` watches the target's storage targets; None: it has none of its own.
     """
 
@@ -286,17 +281,15 @@ class PassUnderWay:
 
     @property
     def world(self) -> World:
-        """The ports."""
         return self.invocation.world
 
     @property
     def request(self) -> RunRequest:
-        """What was asked."""
         return self.invocation.request
 
     @property
     def governor(self) -> Governor | None:
-        """Who says which streams may begin: nobody while a user is frozen, who waits for the pass to end."""
+        """None in a final pass: a frozen user waits for its end."""
         return None if self.kind is PassKind.FINAL else self.invocation.governor
 
     def sync_of(self, executor: Executor) -> SharedCall[None]:
@@ -307,17 +300,17 @@ class PassUnderWay:
 
     @property
     def waits_for_storage(self) -> bool:
-        """Whether a storage target that is lost is waited for: never while a user is frozen."""
+        """Whether to wait for a lost storage target: never while a user is frozen."""
         return self.storage is not None and self.kind is not PassKind.FINAL
 
     def abandon_calls(self) -> None:
-        """Nobody waits for syncs and looks any more. May be called again."""
+        """Abandon the shared syncs and health checks. May be called again."""
         self.health.abandon()
         for call in (self.sync, *self.syncs.values()):
             call.abandon()
 
     def stop(self, reason: StopReason, detail: str) -> None:
-        """Stop the pool: no chunk is given out any more, and the other streams are ended. The first reason counts."""
+        """Stop the pool: no further chunk starts, and the other streams are ended. The first reason counts."""
         if self.stop_found is not None:
             return
         self.stop_found = (reason, detail)

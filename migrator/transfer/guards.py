@@ -23,7 +23,7 @@ TARGET_ROOM = "target room"
 
 
 def read_plan(world: World, request: RunRequest) -> tuple[Plan, SiteRecord]:
-    """The plan, provided that it is whole, of this site, known to the ledger, and has the batches that are asked for.
+    """The plan, if it is whole, of this site, known to the ledger, and has the requested batches.
 
     Raises Refused or UsageError.
     """
@@ -68,7 +68,7 @@ def read_plan(world: World, request: RunRequest) -> tuple[Plan, SiteRecord]:
 async def find_problems(
     world: World, request: RunRequest, site: SiteRecord, batch: Batch, need: Need
 ) -> tuple[tuple[GuardFinding, ...], SourceHealth]:
-    """Every guard over one batch, with the health of the source now."""
+    """All guards of one batch, and the health of the source now."""
     timeout_s = request.stall_timeout_s
     health = await world.source.health()
     storage = await look_at_storage(world.storage)
@@ -98,7 +98,7 @@ async def find_problems(
 
 
 async def site_problems(world: World, request: RunRequest, site: SiteRecord) -> tuple[str, ...]:
-    """What speaks against every batch alike: the mounts, the source's health, a target that cannot be written."""
+    """Problems that concern every batch: the mounts, the health of the source, an unwritable target."""
     timeout_s = request.stall_timeout_s
     health = await world.source.health()
     if problems := storage_problems(await look_at_storage(world.storage), request):
@@ -112,8 +112,8 @@ async def site_problems(world: World, request: RunRequest, site: SiteRecord) -> 
 
 
 def storage_problems(storage: StorageLook, request: RunRequest) -> tuple[str, ...]:
-    """Why the target's storage targets speak against writing. What they do not tell counts only where something hangs on
-    it: the inodes that nobody else tells, and the stripe settings of new trees.
+    """Problems of the target's storage targets. Unknown state counts only if something depends on it: free inodes that
+    nothing else reports, and stripe settings of new trees.
     """
     if storage.failure and (request.inodes_free is None or request.stripe is not None):
         return (f"the target's storage targets cannot be asked: {storage.failure}",)
@@ -123,7 +123,7 @@ def storage_problems(storage: StorageLook, request: RunRequest) -> tuple[str, ..
 async def mount_findings(
     world: World, filesystem: FileSystem, recorded: MountIdentity, timeout_s: float
 ) -> tuple[str, ...]:
-    """Why what is mounted now is not what `init` recorded."""
+    """Why the mounts are not those that `init` recorded."""
     where = "the target" if filesystem is world.target else "the source"
     try:
         current = await world.blocking(filesystem.identity, timeout_s=timeout_s)
@@ -133,7 +133,7 @@ async def mount_findings(
 
 
 async def _moved_problems(world: World, batch: Batch, timeout_s: float) -> tuple[str, ...]:
-    """Which users work on the target although the ledger, brought back from an older backup, does not know it."""
+    """Users who work on the target although the ledger, restored from an older backup, does not know it."""
 
     def look() -> tuple[str, ...]:
         found = (
@@ -148,7 +148,7 @@ async def _moved_problems(world: World, batch: Batch, timeout_s: float) -> tuple
 
 
 def refuse(batch: Batch, findings: tuple[GuardFinding, ...]) -> None:
-    """Raises Refused where a guard speaks against the batch, with every reason."""
+    """Raises Refused if a guard trips, with every reason."""
     reasons = list(dict.fromkeys(problem for finding in findings for problem in finding.problems))
     if reasons and all(finding.guard == TARGET_ROOM for finding in findings if finding.problems):
         raise Refused(
@@ -204,10 +204,10 @@ TARGET_QUOTAS = "target quotas"
 
 
 async def look_at_limits(world: World, plan: Plan, left: Sequence[TreeWork]) -> QuotaWords:
-    """What speaks against bringing what is left of these trees; what earlier plans have brought is replaced, not added to.
+    """Quota problems of the rest of these trees. Files that earlier plans copied are replaced, and need no more room.
 
-    Nothing where the target has no quotas. Where they cannot be asked that is a warning, if the source limits directories:
-    then somebody means users to have limits.
+    None if the target has no quotas. If they cannot be queried, that is a warning if the source limits directories: then
+    users are meant to have limits.
     """
     arrived, nothing = world.ledger.passes.arrived(before_plan=plan.name), Need()
     needs = owner_needs(
@@ -230,7 +230,7 @@ async def look_at_limits(world: World, plan: Plan, left: Sequence[TreeWork]) -> 
 
 
 def quota_finding(words: QuotaWords) -> tuple[GuardFinding, ...]:
-    """The guard, where there is something to say."""
+    """The guard, if it has problems."""
     return (GuardFinding(guard=TARGET_QUOTAS, problems=words.problems),) if words.problems else ()
 
 
@@ -239,13 +239,13 @@ def quota_finding(words: QuotaWords) -> tuple[GuardFinding, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stripes:
-    """Gives new trees what [target] asks for. A tree that holds something already keeps what it has."""
+    """Sets the stripe settings of [target] for new trees. A tree with content keeps its settings."""
 
     invocation: Invocation
 
     async def is_new(self, tree: bytes) -> bool:
-        """Whether settings are asked for, and the tree is not on the target yet, or empty: a killed run may have made it
-        and no more. Raises OSError, TimeoutError.
+        """Whether settings are requested and the tree is missing on the target, or empty: a killed run may have only created
+        it. Raises OSError, TimeoutError.
         """
         request, world = self.invocation.request, self.invocation.world
         if request.stripe is None or world.storage is None:
@@ -265,7 +265,7 @@ class Stripes:
         return await world.blocking(look, timeout_s=request.stall_timeout_s)
 
     async def give(self, tree: bytes) -> None:
-        """Raises Refused where the tool cannot do it: files that were made before would keep what they have."""
+        """Raises Refused if the tool fails: files that are made before would keep other settings."""
         stripe, world = self.invocation.request.stripe, self.invocation.world
         if stripe is None or world.storage is None:
             return

@@ -1,4 +1,4 @@
-"""Passes, chunks, attempts, what became of every file, limits, predictions. Pure."""
+"""Values of runs: passes, chunks, attempts, problems of files, predictions, limits; and the choice of an engine."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,9 +17,9 @@ from migrator.hosts.model import ProcessIdentity
 
 
 class FileProblemKind(StrEnum):
-    """Why a listed file did not arrive, or not as listed. `vanished` is confirmed by a look and normal; `bad` needs
-    attention. `moved`: it is not on its brick any more, or a link-to file is in its place: it is read through the mount
-    instead. `changed`: it arrived, and was being written to all the time: the next pass sends it again.
+    """Why a listed file did not arrive, or not as listed. `vanished` is confirmed by a look-up, and normal; `bad` needs
+    attention. `moved`: no longer on its brick, or a link-to file is in its place; it is read through the mount instead.
+    `changed`: it arrived while it was being written to; the next pass sends it again.
     """
 
     VANISHED = "vanished"
@@ -74,7 +74,7 @@ class StreamCounters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one attempt came to. `suspects` did not arrive by the engine's word and want a look before judgement."""
+    """The outcome of one attempt. The engine reports that `suspects` did not arrive; a look-up has to confirm it."""
 
     verdict: Verdict
     counters: StreamCounters
@@ -110,12 +110,12 @@ class ListedChunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotArrived:
-    """What of a batch is not known to have arrived, as it was called when it was listed. In order, each but once.
+    """What of a batch is not known to have arrived, under its listed names. In order, without duplicates.
 
-    `paths` were bad, changed while they were copied, or were not found although listed: that is proven by a look, but
-    what was renamed and renamed back is as it was, and has to be sent all the same. `chunks` failed or were never done:
-    all of their paths count. Of `trees` nothing is known: their pass has not gone through, or the whole tree was not
-    found; the chunks of such a pass are not in `chunks`.
+    `paths` were bad, changed while they were copied, or were listed and not found (a look-up proves that, but a path that
+    was renamed and renamed back looks unchanged and has to be sent). `chunks` failed or were never done: all of their paths
+    count. Nothing is known of `trees`: their pass is unfinished, or the whole tree was not found; `chunks` does not have
+    the chunks of such a pass.
     """
 
     paths: tuple[bytes, ...] = ()
@@ -162,15 +162,15 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassFacts:
-    """One pass that has ended, as far as the next ones can be predicted from it.
+    """Facts of one finished pass, for predictions.
 
-    `scanned_at_s` is the start of the scan that its list was made from, `scan_s` how long that took; of a seed pass it is
-    the scan of the plan. From `started_at_s` to `finished_at_s` the pass itself was at work. `paused_s` is how long between
-    the start of the scan and the end of the pass nobody worked on it: a stopped run, a wait for the operator.
+    `scanned_at_s` is the start of the scan that its list was made from, `scan_s` its duration; for a seed pass, the scan of
+    the plan. The pass itself ran from `started_at_s` to `finished_at_s`. `paused_s` is the idle time between the start of
+    the scan and the end of the pass: a stopped run, a wait for the operator.
 
-    `number` is 0 for the seed; deltas and finals of a batch count from 1. `sent_files` and `sent_bytes` are what its streams brought over;
-    `changes` are those of all trees together, `trees` the same tree by tree where that is known. `renames` were made on
-    the target, `gone` paths moved to the trash there, a directory counted once.
+    `number` is 0 for the seed; deltas and finals of a batch count from 1. Its streams copied `sent_files` and `sent_bytes`;
+    `changes` are those of all trees together, `trees` the same by tree if known. `renames` were made on the target, and
+    `gone` paths moved to its trash, a directory counted once.
     """
 
     kind: PassKind
@@ -189,20 +189,19 @@ class PassFacts:
 
     @property
     def elapsed_s(self) -> float:
-        """How long the pass itself took, without its scan."""
+        """Without the scan."""
         return max(self.finished_at_s - self.started_at_s, 0.0)
 
     @property
     def nothing_changed(self) -> bool:
-        """Whether it found nothing to send, to rename or to take away."""
         return not (self.renames or self.gone or any(tally.paths for tally in self.changes.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreezeCheck:
-    """What verifying in the freeze costs, with all workers at work: `fixed_s`, and so much a file and a byte.
+    """The cost of verifying in the freeze, with all workers: `fixed_s`, and a cost per file and per byte.
 
-    `files` and `size_bytes` have to be verified whatever changes; what the final pass brings comes on top of them.
+    `files` and `size_bytes` have to be verified whatever changes; what the final pass copies comes on top.
     """
 
     s_per_file: float = 0.0
@@ -214,7 +213,7 @@ class FreezeCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassLimits:
-    """When delta passes end: a freeze that may last `max_freeze_s`, and so many passes that one run may make."""
+    """When delta passes end: the freeze is short enough, or one run has made its maximum of passes."""
 
     max_freeze_s: float
     max_delta_passes: int
@@ -231,11 +230,11 @@ class TreeChurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What the passes so far let expect.
+    """A prediction from the passes so far.
 
     `next_pass_s`: from the start of the next scan to the end of its pass. `freeze_s`: from the freeze to the end of the
-    verification, were the users frozen at once. `least_freeze_s`: the same if nothing had changed at all, which no further
-    pass makes shorter. Churn is what users change; `trees` has it by tree, the one with most bytes first, where known.
+    verification, if users were frozen now. `least_freeze_s`: the same without any changes; no further pass makes it
+    shorter. `trees` has the churn by tree if known, the most bytes first.
     """
 
     next_pass_s: float
@@ -266,13 +265,12 @@ class Decision:
 
     @property
     def go_on(self) -> bool:
-        """Whether another delta pass is to be made."""
         return self.outcome is ConvergenceOutcome.GO_ON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvergenceRecord:
-    """What was predicted and decided after one pass; `max_freeze_s` is what was wanted then."""
+    """Prediction and decision after one pass; `max_freeze_s` is the limit at that time."""
 
     pass_id: int
     at_s: float
@@ -287,9 +285,9 @@ class ConvergenceRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often a chunk is tried, and how long it waits in between: twice as long each time, up to a longest time.
+    """Tries of a chunk, with exponential back-off up to `longest_delay_s`.
 
-    `interruptions` bounds how often a stream of one chunk may be ended by somebody else before that counts as failing.
+    A chunk whose streams were killed from outside more than `interruptions` times counts as failed.
     """
 
     tries: int = 3
@@ -300,18 +298,12 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """What `run` is asked. `bwlimit_bytes_per_s` is for all streams together; None: no limit.
+    """The options of `run`. `bwlimit_bytes_per_s` is for all streams together; None: no limit.
 
-    `trees`: only passes over these user trees; None: over all of the batches.
-
-    `recopy`: send every file, also where size and times on the target are right already.
-
-    `engine` as in `--engine`. `only_bricks`: never read through the mount what lies on a brick ([source] via is
-    `bricks`). A host that was lost has ended its streams by itself after `lease_s`.
-
-    `stall_timeout_s` bounds how long a stream may do nothing, `end_timeout_s` how long ending it may take.
-
-    `stripe` is given to the trees that are made on the target; None: they have what is above them.
+    `trees`: only these user trees; None: all of the batches. `recopy`: send every file, even if size and times on the target
+    match. `engine` as in `--engine`. `only_bricks`: never read files of a brick through the mount ([source] via is
+    `bricks`). A lost host ends its streams by itself after `lease_s`. `stall_timeout_s` bounds how long a stream may do
+    nothing, `end_timeout_s` how long ending it may take. `stripe` is for new trees on the target; None: inherited.
     """
 
     plan: str
@@ -338,7 +330,7 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardFinding:
-    """One guard, and what speaks against starting (empty: nothing)."""
+    """One guard and its problems; empty: it passed."""
 
     guard: str
     problems: tuple[str, ...]
@@ -356,7 +348,7 @@ class TreeWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
-    """Why the pool of streams stopped, in words for people. `unended` names processes that could not be ended."""
+    """Why the pool of streams stopped, for people. `unended` names processes that could not be ended."""
 
     reason: StopReason
     message: str
@@ -376,9 +368,9 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaSummary:
-    """One delta pass of this run: what it sent in `elapsed_s` after `scan_s` of scanning and comparing, what had changed,
-    and what was decided after it (`outcome` None: it stopped, or went over some of the batch's trees alone). `freeze_s` is
-    what a freeze would take now.
+    """One delta pass of this run: what it sent in `elapsed_s` after `scan_s` of scanning and comparing, the changes, and the
+    decision after it (`outcome` None: it stopped, or covered only some trees of the batch). `freeze_s` is the predicted
+    freeze now.
     """
 
     number: int
@@ -394,15 +386,14 @@ class DeltaSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSummary:
-    """What became of one batch in this run. Files and bytes are those that this run brought over, by its chunks.
+    """The result of one batch in this run. Files and bytes are those that this run copied, by its chunks.
 
-    `left` is what is still to do, tree by tree (of a dry run: what would be done); `guards` what the guards said.
+    `left` is what is still to do, by tree (in a dry run: what would be done); `guards` are the findings.
     `bad` lists the files of the whole pass that need attention, `vanished` counts those that were gone on the source.
-    `skipped` says which hook skipped the batch, or its pass; `hooks` names those that a dry run did not call.
-    `deltas` are the delta passes of this run; of a dry run, `deltas_to_follow` is how many would follow at most, which it
-    does not look into.
-    `left_alone` are the trees of the batch whose users work on the target, or are being brought there. `refusal` is why the
-    batch was refused, where the run went on with others.
+    `skipped` names the hook that skipped the batch or its pass; `hooks` names those that a dry run did not call.
+    `deltas` are the delta passes of this run; `deltas_to_follow` is the maximum that a real run would make.
+    `left_alone` are the trees whose users work on the target, or are being cut over. `refusal` is why the batch was refused
+    although the run continued with others.
     """
 
     batch: int
@@ -428,13 +419,13 @@ class BatchSummary:
 
     @property
     def refused(self) -> bool:
-        """Whether a guard speaks against this batch."""
+        """Whether a guard refused this batch."""
         return self.refusal is not None or any(finding.problems for finding in self.guards)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """What a run came to; `run_id` and `directory` are None for a dry run."""
+    """The result of a run; `run_id` and `directory` are None for a dry run."""
 
     run_id: int | None
     directory: str | None
@@ -448,7 +439,6 @@ class RunSummary:
 
     @property
     def exit_code(self) -> ExitCode:
-        """As the shell gets it."""
         if any(batch.stopped for batch in self.batches):
             return ExitCode.FAILED
         if any(batch.refused for batch in self.batches):
@@ -459,7 +449,7 @@ class RunSummary:
 
 
 class RunStopped(MigratorError):
-    """The pool of streams stopped for a reason that no chunk is to blame for. `summary` says how far the run came."""
+    """The pool of streams stopped for a reason that no chunk is to blame for. `summary` has the progress of the run."""
 
     def __init__(self, stopped: Stopped, summary: RunSummary) -> None:
         super().__init__(stopped.message, cause=stopped.cause, hint=stopped.hint)
@@ -471,7 +461,7 @@ class RunStopped(MigratorError):
 
 
 class StreamsBy(StrEnum):
-    """Who says how many streams are at work within the limits: measured throughput, or the limits themselves."""
+    """How the number of streams within the limits is chosen: by measured throughput, or always the maximum."""
 
     MEASURED = "measured"
     FIXED = "fixed"
@@ -494,9 +484,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuned:
-    """Limits that somebody has set while the migration goes on; they take the place of those of site.toml and of the
-    command line, one by one.
-    """
+    """Limits set by `tune`; each replaces the one of site.toml and of the command line."""
 
     limits: Limits
     since_s: float
@@ -505,7 +493,7 @@ class Tuned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """Somebody has paused the migration: nothing is begun before it is resumed."""
+    """The migration is paused: no chunk starts until it is resumed."""
 
     since_s: float
     by: str
@@ -514,7 +502,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controls:
-    """What people have set, as it is now; None: nothing."""
+    """What people have set; None: nothing."""
 
     hold: Hold | None = None
     tuned: Tuned | None = None
@@ -524,7 +512,7 @@ NO_CONTROLS = Controls()
 
 
 class Gate(StrEnum):
-    """Whether chunks may be begun."""
+    """Whether chunks may start."""
 
     OPEN = "open"
     OUTSIDE_WINDOWS = "outside-windows"
@@ -532,7 +520,7 @@ class Gate(StrEnum):
 
 
 class Bound(StrEnum):
-    """What keeps the number of streams where it is."""
+    """What determines the number of streams."""
 
     JOBS = "jobs"
     THROUGHPUT = "throughput"
@@ -545,9 +533,9 @@ class Bound(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GovernorRecord:
-    """What the governor allows, from `at_s` on. `streams` is how many may be at work in all, `most` what the limits would let,
-    `hosts` how many on each, `bwlimit_bytes_per_s` for all together. `until_s` is when the next window begins. `max_latency_s`
-    and `max_load` are the limits that hold for what users and hosts feel (None: none).
+    """What the governor allows from `at_s` on. `streams` may run in all, `hosts` on each host; the limits would allow `most`.
+    `bwlimit_bytes_per_s` is for all together. `until_s` is the start of the next window. `max_latency_s` and `max_load` are
+    the limits of the brakes (None: none).
     """
 
     at_s: float
@@ -564,13 +552,13 @@ class GovernorRecord:
     max_load: float | None = None
 
     def same(self, other: "GovernorRecord") -> bool:
-        """Whether it allows the same for the same kind of reason: figures in the reason's words move all the time."""
+        """Whether it allows the same for the same kind of reason; figures in the text of the reason may differ."""
         return replace(self, at_s=other.at_s, reason=other.reason) == other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostLoad:
-    """The load average of one minute of a host that has streams, as it was read last."""
+    """The last reading of the one-minute load average of a host with streams."""
 
     host: str
     at_s: float
@@ -579,9 +567,9 @@ class HostLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoverningFacts:
-    """What people have set, and what the newest run was allowed (None: no run has been governed yet); `at_work`: it is still
-    at work. `given` are the limits of site.toml, and `windows` those of [transfer], where they were asked for. `loads` is what
-    the hosts of that run had to do when it looked last.
+    """What people have set, and what the governor allowed the newest run (None: no run yet); `at_work`: that run is in
+    progress. `given` are the limits of site.toml and `windows` those of [transfer], if asked for. `loads` are the last
+    readings of the hosts of that run.
     """
 
     controls: Controls = NO_CONTROLS
@@ -600,20 +588,18 @@ class GoverningFacts:
 
 
 FINE_S = 7.0 * DAY_S
-"""So long every sample of a stream is kept."""
+"""How long every sample of a stream is kept."""
 SPAN_S = 1.0 * HOUR_S
-"""What is older becomes one sample for each of such spans, which begin at multiples of it."""
+"""Older samples are merged into one for each span; spans start at multiples of it."""
 ATTEMPTS_AT_ONCE = 64
-"""Of so many attempts in one transaction: other writers wait for some tens of milliseconds."""
+"""Attempts in one transaction: other writers wait for some tens of milliseconds."""
 BLOCKS_AT_ONCE = 256
-"""So many transactions one after the other, every hour of a run and at its end: more attempts than end in a day."""
+"""Transactions in a row, every hour of a run and at its end: more attempts than end in a day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledAttempt:
-    """An attempt whose samples are still as they were taken. `last_s`: when it ended; of one that has not, its last sample,
-    or its start.
-    """
+    """An attempt whose samples are not merged yet. `last_s` is its end; if unfinished, its last sample or its start."""
 
     attempt_id: int
     pass_id: int
@@ -621,14 +607,14 @@ class SampledAttempt:
 
 
 def due(attempts: Iterable[SampledAttempt], *, now_s: float) -> Sequence[SampledAttempt]:
-    """Those whose samples are put together now, of attempts in the order of their numbers: up to the first that is young.
-    So one number says how far it has come. One that was left unfinished for so long is not waited for.
+    """The attempts to merge now, out of attempts in the order of their numbers: all before the first recent one, so one number
+    records the progress. An unfinished attempt of that age does not hold up the others.
     """
     return list(takewhile(lambda attempt: attempt.last_s < now_s - FINE_S, attempts))
 
 
 def thinned(samples: Sequence[Sample]) -> Sequence[Sample]:
-    """The samples of one attempt, given in order of time, put together by the hour. What is so already stays so."""
+    """The samples of one attempt, given in order of time, merged by the hour. Idempotent."""
     found: list[Sample] = []
     for sample in samples:
         if found and found[-1].at_s // SPAN_S == sample.at_s // SPAN_S:
@@ -654,17 +640,17 @@ DRIVERS = ("fpsync", "parsyncfp2")
 
 
 def copies_ranges(requested: str) -> bool:
-    """Whether big files are worth being planned in ranges: only `direct` copies them so."""
+    """Whether to plan big files in ranges: only `direct` copies ranges."""
     return requested in (AUTO, DIRECT)
 
 
 def choose_engine(requested: str, kind: ChunkKind, available: Collection[str], *, from_brick: bool) -> str | None:
-    """The engine for a chunk on a host that has the `available` ones; None: no stream, what the chunk would bring comes
-    with another one (a file that no engine can copy in ranges is copied whole).
+    """The engine for a chunk on a host that has the `available` ones; None: no stream, another chunk copies the content (a
+    file that no engine can copy in ranges is copied whole).
 
-    `auto` takes `direct` where it was measured to be faster: everything that is read from a brick (there a stream is
+    `auto` takes `direct` in the cases in which it was measured to be faster: everything read from a brick (there a stream is
     bound by its own system calls), and big files in ranges, which only it can copy. Through the mount a stream waits for
-    the mount, and rsync copies what has changed only. Whatever is asked for, a host that lacks it uses rsync.
+    the mount, and rsync copies only what has changed. A host without the requested engine uses rsync.
     """
     direct = DIRECT in available and requested in (AUTO, DIRECT)
     if kind is ChunkKind.RANGES:

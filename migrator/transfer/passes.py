@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 
 MovesOf = Callable[[PassRecord], tuple[int, int]]
-"""How many renames a pass made, and how many outermost paths it took away: what its move list holds."""
+"""How many renames and outermost deletions the move list of a pass has."""
 
 
 def judge_passes(
@@ -76,11 +76,11 @@ def judge_passes(
     made: int,
     moves_of: MovesOf,
 ) -> Decision:
-    """Whether to make another delta pass over these trees, once the last one has been closed; the prediction is recorded
-    with that one. Passes over some of them alone, as final ones, tell nothing of it.
+    """Whether to make another delta pass over these trees, after the last one was closed; the prediction is recorded with that
+    one. Passes over only some of the trees, such as final ones, do not count.
 
     `at_s` is now, `made` how many delta passes this run has made. May be called again: the record is replaced, and the
-    freeze that was predicted after the pass before stays what it is compared with. Blocking.
+    comparison is still with the freeze predicted after the pass before. Blocking.
     """
     records = [
         one
@@ -114,7 +114,7 @@ def judge_passes(
 
 
 def facts_of_passes(ledger: "Ledger", plan: str, batch: int, moves_of: MovesOf) -> list[PassFacts]:
-    """Every pass over a batch, or over some of its trees, that has gone through; oldest first. Blocking."""
+    """Every finished pass over a batch or some of its trees, oldest first. Blocking."""
     scans = {scan.name: scan for scan in ledger.scans.all()}
     done = [one for one in ledger.passes.of_batch(plan, batch) if one.state is PassState.DONE]
     return [_facts(ledger, one, scans.get(one.catalog), moves_of) for one in done]
@@ -142,7 +142,7 @@ def _facts(ledger: "Ledger", record: PassRecord, scan: CatalogRecord | None, mov
 
 
 def _scanned_at_s(record: PassRecord, scan: CatalogRecord | None) -> float:
-    """A ledger that was restored from a backup may not know the scan: then it began as long before as it took."""
+    """A ledger restored from a backup may not know the scan: then the start is the pass's start minus its duration."""
     return scan.started_at_s if scan is not None else record.started_at_s - (record.scan_s or 0.0)
 
 
@@ -160,8 +160,8 @@ def _scan_s(record: PassRecord, scan: CatalogRecord | None) -> float:
 def check_of_trees(
     ledger: "Ledger", plan: Plan, batch: int, trees: Collection[bytes], policy: DigestPolicy | None = None
 ) -> FreezeCheck:
-    """The cost of verifying some trees of a batch in the freeze, what is proven before carried over. `policy` says which
-    content has to be compared; None: as the newest verification did, or all of it. Blocking.
+    """The cost of verifying some trees of a batch in the freeze, with earlier proofs carried over. `policy`: which content to
+    compare; None: as the newest verification did, or all of it. Blocking.
     """
     records = ledger.verifications.all()
     wanted = policy or (records[-1].policy if records else None)
@@ -188,12 +188,12 @@ def _to_check(ledger: "Ledger", plan: str, batch: int, usage: TreeUsage, policy:
 
 
 def _proven_share(record: VerificationRecord) -> float:
-    """Of every tree alike: the ledger has the sums of all trees together."""
+    """The same for every tree: the ledger has only the sum of all trees."""
     return 1.0 if record.size_bytes <= 0 else min(record.proven_bytes / record.size_bytes, 1.0)
 
 
 def _changed_bytes(ledger: "Ledger", plan: str, batch: int, tree: bytes, *, since_s: float) -> int:
-    """What passes of this plan have sent since; a pass that was at work meanwhile counts whole."""
+    """What passes of this plan have sent since; a pass in progress at that time counts whole."""
     total = 0
     for record in ledger.passes.of_batch(plan, batch):
         if record.finished_at_s is not None and record.finished_at_s <= since_s:
@@ -213,7 +213,7 @@ _ALL = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remaining:
-    """Chunks that are still to be copied, tree by tree, what they need on the target, and the bricks that they lie on."""
+    """Chunks still to copy, by tree; the room that they need on the target, and their bricks."""
 
     record: PassRecord | None
     trees: tuple[TreeWork, ...] = ()
@@ -237,8 +237,8 @@ class _Piece:
 
 
 def remaining(world: World, plan: Plan, batch: Batch, *, left_alone: Collection[bytes] = ()) -> Remaining:
-    """What a seed pass over the batch would copy. Chunks that were under way when a run was killed count, and those that
-    failed: both are tried again.
+    """What a seed pass over the batch would copy. Failed chunks, and those in flight when a run was killed, count: both are
+    tried again.
     """
     record = world.ledger.passes.find(plan.name, batch.number, PassKind.SEED)
     return remaining_of(world, plan, batch, record, left_alone=left_alone)
@@ -247,7 +247,7 @@ def remaining(world: World, plan: Plan, batch: Batch, *, left_alone: Collection[
 def remaining_of(
     world: World, plan: Plan, batch: Batch, record: PassRecord | None, *, left_alone: Collection[bytes] = ()
 ) -> Remaining:
-    """What is left of a pass over the batch, but for some trees; None: of a seed pass that has not begun."""
+    """What is left of a pass over the batch, except some trees; None: of a seed pass that has not started."""
     trees: dict[bytes, list[int]] = {tree.path: [0, 0, 0] for tree in batch.trees}
     by_kind: dict[ChunkKind, int] = {}
     needs: dict[bytes, Need] = {}
@@ -330,7 +330,7 @@ def nothing_after(_: PassUnderWay) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copying:
-    """Carries passes over one batch out, as the ledger has them, but for chunks of the trees that are left alone."""
+    """Runs passes over one batch as the ledger has them, except chunks of the trees that are left alone."""
 
     invocation: Invocation
     plan: Plan
@@ -339,14 +339,14 @@ class Copying:
     left_alone: frozenset[bytes] = frozenset()
 
     def expect(self, bricks: Collection[str]) -> None:
-        """Chunks of these bricks will be read soon: their hosts are reached meanwhile."""
+        """Start connecting to the hosts of these bricks."""
         if self.invocation.world.driving is None:
             for lane in self.invocation.world.lanes.all:
                 lane.expect(bricks)
 
     async def guard(self, need: Need, left: Sequence[TreeWork] = ()) -> tuple[tuple[GuardFinding, ...], SourceHealth]:
-        """Look at everything that a pass needs; the source's health as it is before it. `left` is what is new on the target, by
-        tree. Raises Refused with every reason.
+        """Evaluate all guards of a pass. Returns the findings, and the source's health before the pass. Raises Refused with
+        every reason.
         """
         findings, health = await find_problems(
             self.invocation.world, self.invocation.request, self.site, self.batch, need
@@ -362,7 +362,7 @@ class Copying:
         return findings, health
 
     async def capabilities(self) -> TargetCapabilities:
-        """What the target keeps, as it was probed; probed now where it never was."""
+        """The recorded capabilities of the target; probed now if there is no record."""
         if self.site.capabilities is not None:
             return self.site.capabilities
         world = self.invocation.world
@@ -374,7 +374,7 @@ class Copying:
         return probed
 
     async def make_trees(self) -> None:
-        """The directories above each tree, and the trees' own, closed. Also proves that the target can be written."""
+        """Create the directories above each tree, and the trees, closed. Also proves that the target is writable."""
         world = self.invocation.world
         stripes = Stripes(invocation=self.invocation)
         for tree in self.batch.trees:
@@ -406,8 +406,8 @@ class Copying:
         after: Callable[[PassUnderWay], None] = nothing_after,
         advance: Callable[[], None],
     ) -> BatchSummary:
-        """Bring a pass to its end, or to a stop that is in the summary. `before` does what comes before its chunks, and
-        `after` is called when they are done; `advance` moves the batch on when the pass has gone through.
+        """Run a pass to its end, or to a stop that is in the summary. `before` runs before its chunks, `after` after them;
+        `advance` sets the next state of the batch when the pass is done.
         """
         world = self.invocation.world
         under_way = self.under_way(record, capabilities, health_before)
@@ -440,14 +440,14 @@ class Copying:
 
     @property
     def batch_state(self) -> BatchState | None:
-        """How far the batch is; None where the ledger does not know it."""
+        """None if the ledger does not know the batch."""
         record = self.invocation.world.ledger.plans.read(self.plan.name)
         return record.batches.get(self.batch.number) if record else None
 
     def under_way(
         self, record: PassRecord, capabilities: TargetCapabilities, health_before: SourceHealth
     ) -> PassUnderWay:
-        """The pass in this run, before anything of it is done."""
+        """The pass in this run, before it starts."""
         world, timeout_s = self.invocation.world, self.invocation.request.stall_timeout_s
 
         async def sync() -> None:
@@ -495,10 +495,10 @@ class Copying:
         return StorageWatch(world.storage, world.clock, say)
 
     async def _copy_chunks(self, under_way: PassUnderWay, routes: Routes) -> None:
-        """All steps in their order. A step begins when the streams of the one before have ended; but big files are put
-        in place when every range of them is confirmed (a range that is not was read while its brick could not be
-        trusted, and the file would not be looked at again), and the times of directories, which change with every file,
-        are set when everything else is. What is not confirmed is copied again, and so all the rest after it.
+        """All steps in order. A step starts when the streams of the one before have ended, with two exceptions. Big files are
+        put in place after every range of them is confirmed (an unconfirmed range was read from a brick that could not be
+        trusted, and the file would not be checked again). Times of directories, which change with every file, are set after
+        everything else is confirmed. Unconfirmed chunks are copied again, and then the steps after them.
         """
         in_place, times = CHUNK_STEPS.index((ChunkKind.RANGED_FILES,)), len(CHUNK_STEPS) - 1
         passes = under_way.world.ledger.passes
@@ -591,8 +591,8 @@ def _unwritable(detail: str, code: int | None = None) -> Refused:
 
 @dataclass(slots=True, kw_only=True)
 class SeedPass:
-    """Copies one batch as far as it goes, but for the trees that are left alone: their chunks stay as they are, and count
-    as not arrived. `run` may be called again: it goes on where the pass is.
+    """The seed pass over one batch, except the trees that are left alone: their chunks stay as they are, and count as not
+    arrived. `run` may be called again: it resumes the pass.
     """
 
     invocation: Invocation
@@ -603,7 +603,7 @@ class SeedPass:
     _driven: DriverResult | None = None
 
     async def run(self) -> BatchSummary:
-        """Raises Refused where a guard trips before anything is copied; a stop on the way is in the summary."""
+        """Raises Refused if a guard trips before anything is copied; a later stop is in the summary."""
         left = remaining(self.invocation.world, self.plan, self.batch, left_alone=self.left_alone)
         if self._is_finished(left):
             return self._nothing_to_do(left)
@@ -637,7 +637,7 @@ class SeedPass:
         return left.record is not None and left.record.state is PassState.DONE and not left.chunks
 
     def _nothing_to_do(self, left: Remaining) -> BatchSummary:
-        """The pass had been finished before. A crash between the pass and its batch is made good here."""
+        """The pass was already done. Also repairs the state of the batch after a crash between the two records."""
         self._advance(BatchState.SEEDED)
         passes = self.invocation.world.ledger.passes
         pass_id = left.record.id if left.record else 0
@@ -649,7 +649,7 @@ class SeedPass:
         )
 
     def _start(self, left: Remaining) -> PassRecord:
-        """Record the pass, or let it go on; failed chunks are tried again with every run."""
+        """Record the pass, or resume it; every run retries failed chunks."""
         world, number = self.invocation.world, self.batch.number
         passes, now_s = world.ledger.passes, world.clock.now_s()
         record = left.record
@@ -675,7 +675,7 @@ class SeedPass:
         return record
 
     async def _drive(self, under_way: PassUnderWay) -> None:
-        """Let a driver copy whole trees first, where one was asked for."""
+        """If a driver was requested, let it copy whole trees first."""
         driving = under_way.world.driving
         self._driven = None if driving is None else await run_driver_step(under_way, driving)
         under_way.doubtful_trees = doubtful_trees(under_way)
@@ -685,9 +685,7 @@ class SeedPass:
             say_second_look(under_way, under_way.world.driving, self._driven)
 
     def _advance(self, state: BatchState) -> None:
-        """A batch that is further than that already stays as it is, except that a verified one that got new files is
-        to be verified again.
-        """
+        """A batch in a later state stays there, except that a verified one with new files has to be verified again."""
         passes = self.invocation.world.ledger.passes.of_batch(self.plan.name, self.batch.number)
         steps = {
             (BatchState.PLANNED, BatchState.SEEDING): (BatchState.SEEDING,),

@@ -1,4 +1,4 @@
-"""Engines, executors, lanes and drivers as the stage sees them."""
+"""Engines, executors, lanes and drivers as the run sees them."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -31,9 +31,8 @@ class DriverView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverWork:
-    """What a driver is asked for one tree, of about `size_bytes`. `jobs` streams at once share `bwlimit_bytes_per_s`
-    (None: no limit); a part holds up to `part_files` files and `part_bytes` bytes. `recopy`: send everything, whatever
-    lies on the target.
+    """One tree for a driver, of about `size_bytes`. `jobs` streams at once share `bwlimit_bytes_per_s` (None: no limit); a
+    part holds up to `part_files` files and `part_bytes` bytes. `recopy`: send everything, whatever is on the target.
     """
 
     size_bytes: int
@@ -46,7 +45,7 @@ class DriverWork:
 
 
 class DriverReader(Protocol):
-    """Follows one run of a driver: what it says, and the logs that it keeps in its directory."""
+    """Follows one run of a driver: its output, and the logs in its directory."""
 
     def stdout(self, piece: bytes) -> None:
         """Take a piece of standard output, cut anywhere."""
@@ -56,11 +55,11 @@ class DriverReader(Protocol):
 
     @property
     def counters(self) -> StreamCounters:
-        """What all of its streams have brought so far. Looks into their logs."""
+        """What all of its streams have copied so far. Reads their logs."""
 
     @property
     def stderr_tail(self) -> bytes:
-        """The last few KiB of standard error, and what its streams said last."""
+        """The last few KiB of standard error, and the last messages of its streams."""
 
     @property
     def exit_code(self) -> int | None:
@@ -68,12 +67,12 @@ class DriverReader(Protocol):
 
     @property
     def trouble(self) -> tuple[StopReason, str] | None:
-        """An error that no file is to blame for, as soon as a stream has told it: the driver itself would go on through
-        all of its queue.
+        """An error that no file is to blame for, as soon as a stream reports it: the driver itself would continue through
+        its whole queue.
         """
 
     def outcome(self, completed: Completed) -> Outcome:
-        """Judge the run, once all of its processes have ended. DONE with a message: something was left to look at."""
+        """Judge the run, once all of its processes have ended. DONE with a message: it left something out."""
 
 
 class Driver(Protocol):
@@ -88,11 +87,11 @@ class Driver(Protocol):
         """Absolute paths of the programs that it consists of: the confinement makes them visible."""
 
     def refusal(self, view: DriverView) -> str | None:
-        """Why it cannot take a tree that lies there; None where it can."""
+        """Why it cannot take a tree at these paths; None if it can."""
 
     def command(self, work: DriverWork, view: DriverView, directory: Path) -> Command:
-        """The argv. `directory` is its own one as this program sees it: a run that it holds and that can go on is gone
-        on with, any other is cleared away.
+        """The argv. `directory` is its own as this program sees it: a resumable run in it is resumed, any other is cleared
+        away.
         """
 
     def reader(self, view: DriverView, directory: Path) -> DriverReader:
@@ -112,7 +111,7 @@ class DriverExecutor(Protocol):
 
     @property
     def activity(self) -> Activity:
-        """Whether the streams of a driver still do something: its own shell, which looks around all the time, aside."""
+        """Whether the streams of a driver still do something; its own shell, which polls all the time, does not count."""
 
     def view(self, tree: bytes, directory: Path) -> DriverView:
         """Where a driver sees a tree, and its directory."""
@@ -131,28 +130,28 @@ class DriverExecutor(Protocol):
         """Run a driver until it and all that it has started have ended; cancellation ends every process of it first."""
 
     async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
-        """End what is left of earlier attempts; returns the tokens of those that could not be ended."""
+        """End orphaned processes of earlier attempts; returns the tokens of those that could not be ended."""
 
 
 class DriverStates(Protocol):
-    """The drivers' own directories, one for each tree of a pass. They outlive a run, so that it can be gone on with."""
+    """The drivers' own directories, one for each tree of a pass. They outlive a run, so that a driver can resume."""
 
     def directory(self, pass_id: int, chunk: int) -> Path:
-        """The directory, made where it was missing. Raises OSError."""
+        """The directory, created if missing. Raises OSError."""
 
     def read_boot(self, pass_id: int, chunk: int) -> str | None:
-        """What was noted; None where nothing was, or it was taken back."""
+        """The boot that was noted; None if there is none, or it was cleared."""
 
     def note_boot(self, pass_id: int, chunk: int, boot_id: str) -> None:
         """Note durably, before a driver starts, that what it writes need not have reached the target's disks."""
 
     def clear(self, pass_id: int, chunk: int, *, keep_logs: bool) -> None:
-        """All that was written has reached the disks: take the note back, and remove what is not worth keeping."""
+        """After all writes have reached the disks: remove the note and the run state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driving:
-    """All that the step needs to run a driver."""
+    """The parts of the driver step."""
 
     driver: Driver
     executor: DriverExecutor
@@ -163,8 +162,8 @@ class Driving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverResult:
-    """What the step came to: how many trees were driven, what their streams brought, and which were left out and why.
-    Attempts after `last_attempt_id` are those of the look that follows.
+    """The result of the step: how many trees were driven, what their streams copied, and which were left out and why.
+    Attempts after `last_attempt_id` belong to the ordinary chunks that follow.
     """
 
     trees: int
@@ -177,7 +176,7 @@ class DriverResult:
 
 
 class AttemptFiles(Protocol):
-    """The files of one attempt. Methods raise OSError where the state directory cannot take them."""
+    """The files of one attempt. Methods raise OSError if the state directory cannot take them."""
 
     def stdout(self, piece: bytes) -> None:
         """Append a piece of standard output."""
@@ -186,12 +185,10 @@ class AttemptFiles(Protocol):
         """Append a piece of standard error."""
 
     def digests(self, algorithm: str, found: Mapping[bytes, bytes]) -> None:
-        """Write digests down that a stream made on the way, by path. May be called again, for the whole of them."""
+        """Write the digests that a stream computed, by path. Each call replaces the ones before."""
 
     def close(self, *, keep_list: bool) -> None:
-        """Close the files. The list that the stream was given stays only where it helps to find out what went wrong.
-        May be called again.
-        """
+        """Close the files. `keep_list` keeps the stream's list, to find out what went wrong. May be called again."""
 
 
 class RunDirectory(Protocol):
@@ -202,14 +199,14 @@ class RunDirectory(Protocol):
         """Where it lies, as the ledger keeps it."""
 
     def attempt(self, chunk: int, number: int, command: Command) -> AttemptFiles:
-        """Open the files of an attempt, and write its argv (ready to be pasted) and its list down."""
+        """Open the files of an attempt, and write its argv (ready to be pasted) and its list."""
 
 
 class RunFiles(Protocol):
     """Makes run directories."""
 
     def open(self, verb: str, at_s: float) -> AbstractContextManager[RunDirectory]:
-        """A new directory; until the end of the block, what the program logs goes there as JSON lines."""
+        """A new directory; inside the block, the program logs into it as JSON lines."""
 
 
 # Engines turn a chunk into a command, and its output into an outcome; executors run that command on a host, confined.
@@ -226,11 +223,11 @@ class BrickRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkWork:
-    """All that an engine needs of a chunk. Paths are relative to the source root and lie in `tree`.
+    """One chunk for an engine. Paths are relative to the source root and lie in `tree`.
 
-    `bwlimit_bytes_per_s` is this stream's share; None: no limit. `recopy`: size and times that fit prove nothing, and
-    everything is copied again; what is on the target already may not have reached its disks before a crash, or be older
-    than what a later pass was told to send. `brick` is None where the source is a mount.
+    `bwlimit_bytes_per_s` is this stream's share; None: no limit. `recopy`: copy everything, even if size and times match: the
+    data on the target may not have reached its disks before a crash, or may be older than what a later pass has to send.
+    `brick` is None if the source is a mount.
     """
 
     kind: ChunkKind
@@ -269,7 +266,7 @@ class StreamReader(Protocol):
 
     @property
     def digests(self) -> Mapping[bytes, bytes]:
-        """Digests that were made on the way, by path relative to the source root; empty where none were asked for."""
+        """Digests of the copied files, by path relative to the source root; empty if none were requested."""
 
     def outcome(self, completed: Completed) -> Outcome:
         """Judge the attempt, once the process has ended."""
@@ -297,8 +294,8 @@ class Engine(Protocol):
 
 
 class Settler(Protocol):
-    """Mends what an engine that knows nothing of bricks has copied from one: sets the times that the volume shows, and
-    tells the names that were no data there (`moved`).
+    """Repairs the copy of an engine that knows nothing of bricks: sets the times that the volume shows, and reports the names
+    that were no data on the brick (`moved`).
     """
 
     @property
@@ -306,10 +303,10 @@ class Settler(Protocol):
         """The executable's absolute path."""
 
     def settle_command(self, work: ChunkWork, view: StreamView) -> Command | None:
-        """The argv and the list; None where there is nothing to settle. Pure."""
+        """The argv and the list; None if there is nothing to repair. Pure."""
 
     def reader(self, work: ChunkWork, view: StreamView) -> StreamReader:
-        """A new reader for one settling."""
+        """A new reader for one run of it."""
 
 
 class Executor(Protocol):
@@ -335,7 +332,7 @@ class Executor(Protocol):
         """Run one stream to its end, confined to `tree`; cancellation ends every process of it first."""
 
     async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
-        """End what is left of earlier attempts; returns the tokens of those that could not be ended."""
+        """End orphaned processes of earlier attempts; returns the tokens of those that could not be ended."""
 
     async def sync(self) -> None:
         """Return when all that streams here wrote has reached the target's disks (syncfs). Raises OSError, HostLost."""
@@ -345,15 +342,15 @@ class Executor(Protocol):
 
 
 class BrickRefused(MigratorError):
-    """What lies in a brick's place on its host is not that brick. The host itself is fit, and so may its others be."""
+    """The path of a brick on its host is not that brick. The host itself and its other bricks may be fine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """A host that was reached: its executor over one root of the source, and the engines that it has, by name.
+    """A connected host: its executor over one root of the source, and its engines by name.
 
-    `brick` is None where the source is read through a mount. `settler` mends what engines other than `direct` copy from
-    a brick; a way to a brick without one has `direct` only.
+    `brick` is None if it reads a mount. `settler` repairs what engines other than `direct` copy from a brick; a way to a
+    brick without one has `direct` only.
     """
 
     executor: Executor
@@ -363,7 +360,7 @@ class Way:
 
 
 class Lane(Protocol):
-    """One host with so many streams at once. It is connected when it is first needed, and again after it was lost."""
+    """One host and its streams. It is connected on first use, and again after a loss."""
 
     @property
     def host(self) -> str:
@@ -375,30 +372,30 @@ class Lane(Protocol):
 
     @property
     def reads_mount(self) -> bool:
-        """Whether it reads the mount, for any chunk; if not it reads the bricks of its host."""
+        """Whether it reads the mount, for any chunk; otherwise it reads the bricks of its host."""
 
     @property
     def ends_by_lease(self) -> bool:
-        """Whether a host that cannot be reached is known to have ended its streams when its lease is over. If not,
-        somebody else has to say so (a batch system, of its job): `end_orphans` does.
+        """Whether an unreachable host is known to have ended its streams once its lease is over. Otherwise another source
+        has to confirm it (the batch system, for its job), through `end_orphans`.
         """
 
     def reads(self, brick: str) -> bool:
         """Whether a brick (`host:/path`, as glusterd writes it) is one that it reads itself."""
 
     def expect(self, bricks: Collection[str]) -> None:
-        """Those of these bricks that it reads will be asked for: begin to reach the host meanwhile. Tells of nothing that
-        goes wrong: `way` does. May be called again.
+        """Start connecting in the background for those of these bricks that it reads. Errors surface in `way`. May be
+        called again.
         """
 
     async def way(self, brick: str | None) -> Way:
-        """How a chunk of this brick is read there; None: through the mount. Raises HostLost, BrickRefused, Refused,
+        """The way to read a chunk of this brick; None: through the mount. Raises HostLost, BrickRefused, Refused,
         ToolFailed.
         """
 
     async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
-        """Reach the host anew where that is needed, and end what attempts have left there; returns the tokens of those
-        that could not be ended. Raises HostLost.
+        """Reconnect if needed, and end orphaned processes of attempts there; returns the tokens of those that could not be
+        ended. Raises HostLost.
         """
 
 
@@ -410,13 +407,13 @@ class Lanes(Protocol):
         """In the order in which they are filled."""
 
     def of_host(self, host: str) -> Lane | None:
-        """The lane of a host as the ledger names it; None where site.toml has it no more."""
+        """The lane of a host as the ledger names it; None if site.toml no longer has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickLook:
-    """Whether the bricks may be read instead of the mount, now: `reasons` against it, as sentences, and the volume's
-    fingerprint (see `SourceHealth`).
+    """Whether the bricks may be read instead of the mount now: `reasons` against it, as sentences, and the fingerprint of the
+    volume (see `SourceHealth`).
     """
 
     reasons: tuple[str, ...]
@@ -424,7 +421,7 @@ class BrickLook:
 
 
 class BrickGuard(Protocol):
-    """Judges the volume for those who read its bricks."""
+    """Decides whether the bricks of the volume may be read."""
 
     async def look(self) -> BrickLook:
-        """Look at the volume now. What cannot be looked at is a reason against."""
+        """Take a snapshot of the volume now. Unknown state is a reason against."""

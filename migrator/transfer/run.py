@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 
 def run_words(run: RunSummary) -> tuple[str, Severity]:
-    """For people, and how much it matters to them."""
+    """For people, with its severity."""
     words = "had been finished before: nothing was copied" if run.nothing_to_do else "copied"
     if run.nothing_to_do and any(batch.left_alone for batch in run.batches):
         words = "nothing to do"
@@ -92,10 +92,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRun:
-    """Brings one batch as far as this run is to bring it. Without `deltas` there is only the seed pass.
+    """All passes of one batch in this run. Without `deltas` there is only the seed pass.
 
-    `batch` has the trees that are to be brought; `whole` tells whether these are all of it but for those of `left_alone`,
-    whose users work on the target. Where they are not, its seed pass has gone through before.
+    `batch` has the trees to copy; `whole`: these are all except `left_alone`, whose users work on the target. If not whole,
+    the seed pass of the batch is already done.
     """
 
     hooking: Hooking
@@ -122,7 +122,7 @@ class BatchRun:
         return summary
 
     async def _seed(self) -> BatchSummary:
-        """What failed in a seed pass that other passes followed comes with those."""
+        """Later passes also send what failed in the seed pass."""
         if self._is_followed or not self.whole:
             await self._catch_up()
             return BatchSummary(batch=self.batch.number, nothing_to_do=True)
@@ -140,16 +140,15 @@ class BatchRun:
         )
 
     async def _catch_up(self) -> None:
-        """The hooks after passes that a run which was killed had brought to their end."""
+        """The hooks after passes that a killed run had finished."""
         await self.hooking.catch_up(self.batch, PassKind.SEED)
         latest = self._records.find(self._plan.name, self.batch.number, PassKind.DELTA)
         if latest is not None and latest.state is PassState.DONE:
             await self.hooking.catch_up(self.batch, PassKind.DELTA, number=latest.number)
 
     async def _round(self, deltas: Deltas, made: int, so_far: BatchSummary) -> tuple[BatchSummary, bool]:
-        """One more delta pass over all trees; where they were last scanned by different passes, one for each of these,
-        from one scan, so that the next one has them together again. What came before it and it together, and whether
-        another one is to follow.
+        """One more delta pass over all trees. If different passes scanned them last, one pass for each group, from one scan,
+        so that the next pass has them together again. Returns the sum so far, and whether another pass follows.
         """
         groups = await self._groups(deltas)
         if len(groups) > 1:
@@ -163,7 +162,7 @@ class BatchRun:
         return so_far, go_on
 
     async def _groups(self, deltas: Deltas) -> Sequence[frozenset[bytes]]:
-        """The trees of each pass that comes next: of the one that is gone on with, or of new ones."""
+        """The trees of each next pass: of the one to resume, or of new ones."""
         begun = unfinished_delta(self._records, self._plan, self.batch)
         if begun is None:
             await _guarded(self._pass_over(self.batch, deltas).end_earlier)
@@ -174,8 +173,8 @@ class BatchRun:
         return [frozenset(tree.path for tree in self.batch.trees) if its_own is None else its_own]
 
     async def _delta(self, deltas: Deltas, part: Batch, made: int, so_far: BatchSummary) -> tuple[BatchSummary, bool]:
-        """One pass over these trees of the batch. One that did not go over all of it predicts no freeze: then another one
-        follows where anything had changed, or where the next one has all trees together again.
+        """One pass over these trees of the batch. A pass over only some trees predicts no freeze: then another one follows
+        if anything had changed, or if the next one has all trees together again.
         """
         await self._until_open()
         number = pass_number(self._records, self._plan, part, PassKind.DELTA)
@@ -193,7 +192,7 @@ class BatchRun:
         return _together(so_far, summary, told), go_on
 
     async def _until_open(self) -> None:
-        """A pass reads and moves things before its first chunk: it is not begun while nothing may be."""
+        """A pass reads and renames before its first chunk, so it waits for the governor too."""
         if self._invocation.governor is not None:
             await self._invocation.governor.until_open()
 
@@ -266,7 +265,7 @@ async def _guarded(work: Callable[[], Awaitable[T]]) -> T:
 
 
 def _once(scan: Scan, trees: Sequence[bytes]) -> Scan:
-    """Makes one scan of these trees, whichever of them are asked for, and gives it again and again."""
+    """Scans all these trees once, whichever are requested, and returns the same catalog each time."""
     made: list[CatalogRecord] = []
 
     async def scan_once(_: Sequence[bytes]) -> CatalogRecord:
@@ -278,7 +277,7 @@ def _once(scan: Scan, trees: Sequence[bytes]) -> Scan:
 
 
 def moves_of(deltas: Deltas, record: PassRecord) -> tuple[int, int]:
-    """How many renames a pass made, and how many outermost paths it took away."""
+    """How many renames and outermost deletions the move list of a pass has."""
     if record.move_list is None:
         return 0, 0
     lists = deltas.move_lists
@@ -286,7 +285,7 @@ def moves_of(deltas: Deltas, record: PassRecord) -> tuple[int, int]:
 
 
 def _together(so_far: BatchSummary, summary: BatchSummary, delta: DeltaSummary) -> BatchSummary:
-    """The later pass settles what had not arrived before it: only what is bad in it is left."""
+    """The later pass sends what had not arrived before, so only its own bad files are left."""
     kinds = {
         kind: so_far.chunks_by_kind.get(kind, 0) + summary.chunks_by_kind.get(kind, 0)
         for kind in (*so_far.chunks_by_kind, *summary.chunks_by_kind)
@@ -336,12 +335,12 @@ async def run_batches(
     probes: ProbeWorld | None = None,
     governing: Governing | None = None,
 ) -> RunSummary:
-    """Copy batches, one after the other, from wherever each of them is. The same call goes on after any crash.
+    """Copy batches, one after the other, each from its present state. The same call resumes after any crash.
 
-    `tokens` gives a random token for every attempt and every call of a hook; without `hooks` none is called, and
-    without `deltas` there are seed passes only; `storage` None: the target has no storage targets to ask; `probes` None: nobody
-    probes meanwhile; `governing` None: all streams are at work at any time. Cancelling the task stops cleanly: every stream is ended first, then Interrupted is raised; being cancelled again meanwhile
-    changes nothing.
+    `tokens` returns a random token for every attempt and every call of a hook. Without `hooks` none is called; without
+    `deltas` there are only seed passes; `storage` None: the target has no storage targets to poll; `probes` None: no probes
+    run; `governing` None: no governor limits the streams. Cancelling the task ends every stream, then raises Interrupted;
+    cancelling again meanwhile changes nothing.
 
     Raises UsageError (no such batch), Refused (a guard, with every reason), LockHeld, RunStopped (the pool stopped: a
     full target, an input/output error, ...; the summary is in it), Interrupted, LedgerCorrupt.
@@ -453,7 +452,7 @@ async def _run_one(hooking: Hooking, chosen: Chosen, deltas: Deltas | None) -> B
 
 
 def _refused(invocation: Invocation, chosen: Chosen, refused: BatchRefused) -> BatchSummary:
-    """The other batches go on: what speaks against this one is not known to speak against them."""
+    """The run continues with the other batches: the refusal need not concern them."""
     number = chosen.batch.number
     message = f"batch {number} was refused, and the next one follows: {refused.message}"
     invocation.say(EventKind.BATCH_REFUSED, Severity.ERROR, f"batch {number}", message)
@@ -475,9 +474,9 @@ async def _preview(
     hooks: Hooks | None,
     deltas: Deltas | None,
 ) -> RunSummary:
-    """The very decisions of a run, and no change: neither target nor ledger, nor the lock, nor a run directory.
+    """The decisions of a run without any change of target, ledger, lock or run directory.
 
-    Delta passes that would follow are not looked into, but for one that was begun: a scan would have to come first.
+    Delta passes that would follow are not examined, except an unfinished one: they would need a scan first.
     """
     at_most = deltas.limits.max_delta_passes if deltas else 0
     found: list[BatchSummary] = []
@@ -518,7 +517,7 @@ async def _preview(
 
 @asynccontextmanager
 async def governed(invocation: Invocation, governing: Governing | None) -> AsyncIterator[None]:
-    """Let a governor say which streams may be at work, until the end of the block."""
+    """Run a governor until the end of the block."""
     if governing is None:
         yield
         return
