@@ -39,11 +39,11 @@ from migrator.transfer.rules import is_leftover, is_stream_leftover, marks_name,
 
 
 DIGEST_ALGORITHM = "blake2b"
-"""What streams make digests with, where they do: the one that `verify` knows by the same name."""
+"""The algorithm of streams that compute digests; `verify` uses the same name."""
 
 
 class Start(Protocol):
-    """Runs a program to its end, somewhere."""
+    """Runs a program to its end on some host."""
 
     def __call__(
         self,
@@ -56,7 +56,7 @@ class Start(Protocol):
 
 
 class Unended(Exception):
-    """A stream could not be ended: its attempt stays unfinished, and its chunk is not given out again."""
+    """A stream could not be ended: its attempt stays unfinished, and its chunk is not reissued."""
 
 
 class Stream:
@@ -92,8 +92,8 @@ class Stream:
         files: AttemptFiles | None = None,
         on_start: Callable[[ProcessIdentity], None] = lambda _: None,
     ) -> Outcome:
-        """Run a stream to its end, and judge it. Raises CancelledError after it has ended, Unended where it could not be
-        ended, HostLost where nobody knows.
+        """Run a stream to its end, and judge it. Raises CancelledError after it has ended, Unended if it could not be ended,
+        HostLost if that is unknown.
         """
 
         def on_stdout(piece: bytes) -> None:
@@ -138,7 +138,7 @@ class Stream:
             return Outcome(verdict=Verdict.STOP, counters=reader.counters, stop=StopReason.TARGET_STUCK, message=detail)
         except ToolFailed as error:
             if self._executor.host != self._pass.world.own_host:
-                # The host may have been connected anew meanwhile, without what was placed there before.
+                # The host may have been reconnected meanwhile, and lost the files placed there before.
                 return Outcome(verdict=Verdict.INTERRUPTED, counters=reader.counters, message=error.message)
             return Outcome(
                 verdict=Verdict.STOP, counters=reader.counters, stop=StopReason.TOOL_MISSING, message=error.message
@@ -155,7 +155,7 @@ class Stream:
         return outcome
 
     async def _end(self, stream: "asyncio.Task[Completed]") -> bool:
-        """End the stream; whether nothing of it is left. However often this task is cancelled meanwhile."""
+        """End the stream, through any cancellation. Returns whether nothing of it is left."""
         stream.cancel()
         await through_cancellation(asyncio.wait({stream}, timeout=self._pass.request.end_timeout_s))
         try:
@@ -180,9 +180,9 @@ _AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What became of the suspects. `reappeared` may be there although they were not found: try again.
+    """The judged suspects. `reappeared` may exist although they were not found: retry them.
 
-    `stop`: the looks themselves failed for a reason that concerns more than one file.
+    `stop`: the look-ups failed for a reason that concerns more than one file.
     """
 
     vanished: tuple[FileProblem, ...] = ()
@@ -192,7 +192,7 @@ class Judgement:
 
 
 async def judge(under_way: PassUnderWay, suspects: Sequence[FileProblem]) -> Judgement:
-    """Vanished is only what a look proves to be absent on a source that is whole; everything else is bad."""
+    """A path is vanished only if a look-up proves its absence on a whole source; all others are bad."""
     vanished: list[FileProblem] = []
     bad: list[FileProblem] = []
     reappeared: list[FileProblem] = []
@@ -229,8 +229,8 @@ async def judge(under_way: PassUnderWay, suspects: Sequence[FileProblem]) -> Jud
 
 
 async def settle_vanished(under_way: PassUnderWay, vanished: Sequence[FileProblem]) -> Judgement:
-    """What looks did not find is gone only if the source was whole after the looks. While files are being moved
-    between bricks nothing is known to be gone: to be tried again.
+    """Paths that were not found are gone only if the source was whole after the look-ups. During a rebalance process no path
+    is known to be gone: it is retried.
     """
     if not vanished:
         return Judgement()
@@ -248,7 +248,7 @@ async def settle_vanished(under_way: PassUnderWay, vanished: Sequence[FileProble
 
 
 async def look_at_all(under_way: PassUnderWay, paths: Sequence[bytes]) -> list[Entry | OSError | None] | None:
-    """One look at each path on the source; None where the source does not answer in time."""
+    """Look each path up on the source; None if the source does not answer in time."""
     source = under_way.world.source
     try:
         return await under_way.world.blocking(
@@ -259,7 +259,7 @@ async def look_at_all(under_way: PassUnderWay, paths: Sequence[bytes]) -> list[E
 
 
 def look(filesystem: FileSystem, path: bytes) -> Entry | OSError | None:
-    """A look whose failure is a value."""
+    """A look-up whose failure is a value."""
     try:
         return filesystem.look(path)
     except OSError as error:
@@ -267,7 +267,7 @@ def look(filesystem: FileSystem, path: bytes) -> Entry | OSError | None:
 
 
 def bad_file(path: bytes, error: OSError) -> FileProblem:
-    """A file that a system call failed for."""
+    """A file for which a system call failed."""
     reason = error.strerror or str(error)
     return FileProblem(path=path, kind=FileProblemKind.BAD, errno=error.errno, reason=reason)
 
@@ -279,8 +279,8 @@ Looks = Callable[[bytes, Collection[bytes]], bool]
 
 
 async def remove_after_crash(invocation: Invocation, attempt: AttemptRecord) -> None:
-    """Remove what an attempt of a run that was killed has left, while nothing else is at work. The caller has made
-    sure of both mounts and of the source's health. Raises Refused where the target does not answer.
+    """Remove temporary files of an attempt of a killed run, while no stream runs. The caller has checked both mounts and the
+    source's health. Raises Refused if the target does not answer.
     """
     world = invocation.world
     try:
@@ -298,9 +298,9 @@ async def remove_after_crash(invocation: Invocation, attempt: AttemptRecord) -> 
 
 
 async def remove_before_stream(under_way: PassUnderWay, paths: Sequence[bytes]) -> None:
-    """Remove what earlier streams over these paths have left, while other streams are at work.
+    """Remove temporary files of earlier streams over these paths, while other streams run.
 
-    Nothing is removed that may be a user's file: not while the source may not show all of its files.
+    Removes nothing while the source may not show all of its files: a suspect could be a user's file.
     """
     world, timeout_s = under_way.world, under_way.request.stall_timeout_s
     try:
@@ -315,14 +315,14 @@ async def remove_before_stream(under_way: PassUnderWay, paths: Sequence[bytes]) 
 
 
 async def remove_parts(under_way: PassUnderWay, paths: Sequence[bytes]) -> None:
-    """Remove what ranges have brought of these files: another engine copies them whole."""
+    """Remove the ranges of these files that have arrived: another engine copies them whole."""
     world = under_way.world
 
     def remove() -> None:
         for path in paths:
             for of_part in (part_name, marks_name):
                 part = join(parent(path), of_part(name(path)))
-                # What a look finds on the source is a user's; where the look fails it may be.
+                # A file that exists on the source is a user's; if the look-up fails it may be.
                 if look(world.source, part) is None and isinstance(look(world.target, part), Entry):
                     _remove(world, part)
 
@@ -341,14 +341,14 @@ def _remove_of_attempt(world: World, attempt: AttemptRecord) -> int:
         chunk_list = chunk.list_path or world.ledger.passes.read(chunk.pass_id).chunk_list
         paths = [listed.path for listed in world.chunk_lists.paths(chunk_list, chunk.number)]
     except MigratorError as error:
-        # The plan may be an older one whose files are gone: no reason to hold up another.
+        # The plan may be an older one whose files are gone: that must not block another.
         LOG.warning("temporary files of attempt %s stay: %s", attempt.id, error.message)
         return 0
     return sum(map(partial(_remove, world), list(_find(world, paths, is_leftover))))
 
 
 def _find(world: World, paths: Sequence[bytes], looks_left_over: Looks) -> Iterator[bytes]:
-    """Files of the target that look like temporary ones of these paths, and that a look does not find on the source."""
+    """Files of the target that look like temporary ones of these paths, and are not on the source."""
     listed = frozenset(paths)
     marks: dict[bytes, set[bytes]] = {}
     for path in paths:
@@ -357,7 +357,7 @@ def _find(world: World, paths: Sequence[bytes], looks_left_over: Looks) -> Itera
         for block in world.target.read_directory(directory):
             for entry in block.entries:
                 suspect = looks_left_over(name(entry.path), marks_there) and entry.path not in listed
-                # Where the look fails it cannot be told from a user's file: it stays.
+                # If the look-up fails it may be a user's file: it stays.
                 if suspect and look(world.source, entry.path) is None:
                     yield entry.path
 
@@ -376,14 +376,14 @@ def _remove(world: World, path: bytes) -> int:
 
 _LINKS_AT_ONCE = 128
 _COPY_INSTEAD = frozenset({errno.ENOENT, errno.EMLINK, errno.EXDEV, errno.EPERM})
-"""The name to link to is not there, or cannot have another name."""
+"""The existing name is missing, or cannot have another name."""
 _SLOWEST_COPY_BYTES_PER_S = MIB
-"""A copy by descriptor tells nothing on its way: it may take the stall timeout and so long for its size."""
+"""A copy by descriptor reports no progress: it may take the stall timeout, plus its size at this rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handled:
-    """What became of some paths. `suspects` are vanished (the look has been taken) or bad."""
+    """Results for some paths. `suspects` are vanished (confirmed by a look-up) or bad."""
 
     counters: StreamCounters
     suspects: tuple[FileProblem, ...] = ()
@@ -393,9 +393,9 @@ class Handled:
 async def copy_by_descriptor(
     under_way: PassUnderWay, tree: bytes, paths: Sequence[ListedPath], *, by_stream: Sequence[ListedPath] = ()
 ) -> Handled:
-    """Copy each path as it is now. What is gone is told as vanished, what cannot be copied as bad.
+    """Copy each path as it is now. Missing paths are reported as vanished, paths that cannot be copied as bad.
 
-    Names of one link group stay names of one file, also where some of them (`by_stream`) have been copied by a stream.
+    Names of one link group stay names of one file, even if a stream has copied some of them (`by_stream`).
     """
     linker = _Linker.of(under_way, tree)
     first_names: dict[int, bytes] = {}
@@ -426,7 +426,7 @@ async def copy_by_descriptor(
 
 
 async def make_links(under_way: PassUnderWay, tree: bytes, paths: Sequence[ListedPath]) -> Handled:
-    """Make each path another name of the one that it is listed to link to, as far as they are one file on the source."""
+    """Make each path a hard link to its listed one, if both are one file on the source."""
     linker = _Linker.of(under_way, tree)
     stopping = threading.Event()
     files = 0
@@ -455,11 +455,11 @@ async def make_links(under_way: PassUnderWay, tree: bytes, paths: Sequence[Liste
 
 
 def copy_one(source: SourceFileSystem, target: TargetFileSystem, tree: bytes, path: bytes) -> FileProblem | None:
-    """Copy one path by a fresh look; None when it has arrived. The tree's own directory stays as it is: closed."""
+    """Copy one path after a fresh look-up; None when it has arrived. The tree's own directory stays closed."""
     if path == tree:
         return None
     seen: Entry | OSError | None = None
-    # A second time where it was replaced in between, or where a directory above it was missing on the target.
+    # A second time if it was replaced in between, or if a directory above it was missing on the target.
     for last in (False, True):
         seen = look(source, path)
         if seen is None:
@@ -470,7 +470,7 @@ def copy_one(source: SourceFileSystem, target: TargetFileSystem, tree: bytes, pa
             target.copy_from(source.root, seen)
         except OSError as error:
             if last or error.errno not in (errno.ENOENT, errno.ESTALE):
-                # What failed because it went away in the middle is not bad.
+                # A file that vanished during its copy is not bad.
                 return _vanished(path) if look(source, path) is None else bad_file(path, error)
         else:
             return None
@@ -480,7 +480,7 @@ def copy_one(source: SourceFileSystem, target: TargetFileSystem, tree: bytes, pa
 
 
 class _Linker:
-    """Makes the links of one chunk. Where the first name of a group is missing, the first link takes its place."""
+    """Makes the links of one chunk. If the first name of a group is missing, the first link takes its place."""
 
     def __init__(
         self,
@@ -516,10 +516,10 @@ class _Linker:
         return problems
 
     def make(self, path: bytes, link_to: bytes | None) -> FileProblem | None:
-        """Make one path a name of the other, as far as they are one file on the source; a copy of its own otherwise."""
+        """Link one path to the other if they are one file on the source; otherwise make a copy."""
         existing = None if link_to is None else self._instead.get(link_to, link_to)
         if existing is not None and any(is_beneath(existing, tree) for tree in self._left_alone):
-            # On the target its user may have written to it: that would be read in another tree.
+            # Its user may have written to it on the target: a link would show that in another tree.
             existing = None
         if existing is not None and self._keeps_links:
             here, there = look(self._source, path), look(self._source, existing)
@@ -590,14 +590,14 @@ def _counters(files: int, size_bytes: int) -> StreamCounters:
 
 
 BY_DESCRIPTOR = "descriptor"
-"""Named as the engine of attempts that start no process."""
+"""The engine name of attempts that start no process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What one attempt came to, judged. `bad` and `vanished` are final, `again` is worth another try (of what was read
-    from a brick, through the mount); `changed` arrived, and was being written to. `told`: its message has been said
-    already, for all chunks that it concerns.
+    """The judged result of one attempt. `bad` and `vanished` are final, `again` is worth another try (of files from a brick,
+    through the mount); `changed` arrived while being written to. `told`: its message has been reported already, for all
+    chunks that it concerns.
     """
 
     verdict: Verdict
@@ -614,7 +614,7 @@ class Result:
 
 
 class Attempt:
-    """One attempt that is in the ledger. `copy` is called once, then `confirm`."""
+    """One attempt that is in the ledger. Call `copy` once, then `confirm`."""
 
     def __init__(
         self,
@@ -658,14 +658,14 @@ class Attempt:
                 if under_way.governor is None
                 else under_way.governor.share_of(chunk.id)
             ),
-            # What is listed after the seed is known to differ, and its size and times may be the same all the same.
+            # Files listed after the seed are known to differ, even if size and times are the same.
             recopy=self._again or under_way.kind is not PassKind.SEED,
             brick=way.brick,
         )
         self._command: Command | None = None
         if by_stream:
             self._command = replace(engine.command(self._work, self._view), token=self._token)
-        # Intent before the act: from here on the ledger knows the token that every process of it will carry.
+        # Intent before the act: from here on the ledger has the token that every process of it carries.
         self.id = world.ledger.passes.intend(
             chunk_id=chunk.id,
             token=self._token,
@@ -687,7 +687,7 @@ class Attempt:
 
     @property
     def facts(self) -> Mapping[str, object]:
-        """Which attempt this is, for the log."""
+        """Identification for the log."""
         return {
             "run": self._pass.invocation.run_id,
             "batch": self._pass.batch.number,
@@ -705,12 +705,12 @@ class Attempt:
 
     @property
     def exit_code(self) -> int | None:
-        """Of the stream that ended last; None where there was none."""
+        """Of the last stream; None if there was none."""
         return self._stream.exit_code
 
     @property
     def stderr_tail(self) -> bytes:
-        """The end of what the last stream said."""
+        """The end of the last stream's standard error."""
         return self._stream.stderr_tail
 
     @property
@@ -719,8 +719,8 @@ class Attempt:
         return self._token
 
     async def confirm(self, result: Result) -> Result:
-        """After `copy`: what arrived counts when a sync that began afterwards has reached the target's disks, and a brick
-        when a look that began afterwards finds the volume as it was. Raises CancelledError, HostLost.
+        """After `copy`: files count as arrived when a later sync has reached the target's disks; files of a brick, when also
+        a later check finds the volume unchanged. Raises CancelledError, HostLost.
         """
         if result.verdict is not Verdict.DONE:
             return result
@@ -737,7 +737,7 @@ class Attempt:
         return synced
 
     async def _synced(self, result: Result) -> Result:
-        # Done means that a sync which began after the stream's end has reached the disks.
+        # Done means that a sync which started after the end of the stream has reached the disks.
         try:
             if self._command is not None:
                 await self._pass.sync_of(self._way.executor).begun_after_now()
@@ -752,8 +752,8 @@ class Attempt:
         return result
 
     async def copy(self) -> Result:
-        """Copy and judge. Raises CancelledError after the stream has ended, Unended where it could not be ended, HostLost
-        where nobody knows.
+        """Copy and judge. Raises CancelledError after the stream has ended, Unended if it could not be ended, HostLost if
+        that is unknown.
         """
         bad: tuple[FileProblem, ...] = ()
         vanished: tuple[FileProblem, ...] = ()
@@ -778,10 +778,10 @@ class Attempt:
                 return self._stopped(*judgement.stop, bad=judgement.bad)
             bad, vanished, again = judgement.bad, judgement.vanished, (*judgement.reappeared, *moved)
             if self._from_brick:
-                # What a brick refuses, the mount may have: it is asked before a file counts as bad.
+                # The mount may have a file that the brick refuses: it is tried before the file counts as bad.
                 bad, again = (), (*again, *bad)
         else:
-            # This program itself does the work: there is no other process to be found after a crash.
+            # This process does the work itself: a crash leaves no other process behind.
             own = ProcessIdentity(pid=self._pass.request.pid, start_ticks=0, boot_id="")
             self._world.ledger.passes.started(self.id, own)
         handled = await self._without_stream()
@@ -819,8 +819,8 @@ class Attempt:
         return await copy_by_descriptor(self._pass, self._chunk.tree, self._by_descriptor, by_stream=self._work.paths)
 
     async def _settle(self, settler: Settler, copied: Outcome) -> Outcome:
-        """Times and moved names of what was copied from a brick; the outcome of both steps. What did not arrive cannot
-        be settled; where both steps tell of a file, the second one knows bricks.
+        """Repair times and find moved names after a copy from a brick; the outcome of both steps. Files that did not arrive
+        cannot be repaired; if both steps report a file, the second one counts, because it knows bricks.
         """
         command = settler.settle_command(self._work, self._view)
         if command is None:
@@ -834,7 +834,7 @@ class Attempt:
         return replace(settled, counters=copied.counters, suspects=suspects)
 
     def _without_known_io_errors(self, outcome: Outcome) -> Outcome:
-        """A stop for source files alone that an earlier run recorded is none: those files are bad."""
+        """If all EIO files were recorded by an earlier run, the pool does not stop: those files are bad."""
         failing = [suspect for suspect in outcome.suspects if suspect.errno == errno.EIO]
         known = self._pass.known_io_errors
         if outcome.stop is StopReason.IO_ERROR and failing and all(suspect.path in known for suspect in failing):
@@ -856,7 +856,7 @@ class Attempt:
         )
 
     def _stopped(self, reason: StopReason, detail: str, bad: tuple[FileProblem, ...] = ()) -> Result:
-        """Only files that cannot be read for EIO are recorded: the stop's other reasons blame no file."""
+        """Only files that fail with EIO are recorded: other reasons for a stop blame no file."""
         return Result(
             verdict=Verdict.STOP,
             counters=self.counters,
@@ -871,7 +871,7 @@ class Attempt:
 def _divided(
     engine: Engine, chunk: ChunkRecord, paths: Sequence[ListedPath]
 ) -> tuple[tuple[ListedPath, ...], tuple[ListedPath, ...]]:
-    """What the engine's stream can copy, and what it cannot."""
+    """Paths that the engine's stream can copy, and the others."""
     by_stream: list[ListedPath] = []
     rest: list[ListedPath] = []
     for listed in paths:
@@ -882,7 +882,7 @@ def _divided(
 def _by_kind(
     suspects: Sequence[FileProblem],
 ) -> tuple[tuple[FileProblem, ...], tuple[FileProblem, ...], tuple[FileProblem, ...]]:
-    """Those that changed all the time, those that moved off their brick, and those that want a look."""
+    """Suspects that changed during the copy, that left their brick, and that need a look-up."""
     changed = tuple(suspect for suspect in suspects if suspect.kind is FileProblemKind.CHANGED)
     moved = tuple(suspect for suspect in suspects if suspect.kind is FileProblemKind.MOVED)
     kinds = (FileProblemKind.CHANGED, FileProblemKind.MOVED)

@@ -27,10 +27,10 @@ from migrator.transfer.rules import stop_reason
 
 _ALL = 2**31 - 1
 _BROUGHT = (ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.RANGED_FILES)
-"""Kinds of what a driver brings as well."""
+"""Kinds of chunks that a driver copies too."""
 _TRIES = 3
 _IN_DOUBT = "in doubt"
-"""Noted instead of a boot: what the driver wrote is not to be trusted, whatever the machine did."""
+"""Noted instead of a boot: the driver's writes are not trusted, even without a reboot."""
 _DOUBTFUL = (StopReason.IO_ERROR, StopReason.DISCONNECTED, StopReason.TARGET_STUCK, StopReason.TARGET_READ_ONLY)
 
 
@@ -66,7 +66,7 @@ async def run_driver_step(under_way: PassUnderWay, driving: Driving) -> DriverRe
 
 
 def say_second_look(under_way: PassUnderWay, driving: Driving, result: DriverResult) -> None:
-    """After the ordinary chunks: how much they still had to bring."""
+    """After the ordinary chunks: report how much they still had to copy."""
     if not result.trees:
         return
     sent = under_way.world.ledger.passes.sent_since(under_way.pass_id, result.last_attempt_id)
@@ -78,16 +78,14 @@ def say_second_look(under_way: PassUnderWay, driving: Driving, result: DriverRes
 
 
 def doubtful_trees(under_way: PassUnderWay) -> frozenset[bytes]:
-    """Trees on which a driver was at work that has not come to its end, whoever goes on with them: what lies on the
-    target there need not have reached its disks, so size and times prove nothing.
-    """
+    """Trees with an unfinished driver: its writes need not have reached the target's disks, so size and times prove nothing."""
     passes = under_way.world.ledger.passes
     chunks = passes.pending(under_way.pass_id, ChunkKind.TREE.value, _ALL, but_trees=under_way.left_alone)
     return frozenset(chunk.tree for chunk in chunks if passes.attempts_of_chunk(chunk.id))
 
 
 def _trees_to_drive(under_way: PassUnderWay) -> dict[bytes, Need]:
-    """The trees with files that wait, as large as the plan has them."""
+    """The trees with pending files, and their sizes in the plan."""
     world = under_way.world
     pending = world.ledger.passes.pending
     waiting = {chunk.tree for kind in _BROUGHT for chunk in pending(under_way.pass_id, kind.value, _ALL)}
@@ -129,7 +127,7 @@ class _Step:
         self.last_attempt_id = 0
 
     async def drive(self, chunk: ChunkRecord, meter: Meter) -> None:
-        """One tree, with another try where something from outside ended the driver."""
+        """One tree; tried again if something from outside ended the driver."""
         for number in range(1, _TRIES + 1):
             run = await self._begin(chunk)
             if run is None:
@@ -148,7 +146,7 @@ class _Step:
             self._finish(run, AttemptState.INTERRUPTED, ChunkState.PENDING, outcome.counters)
 
     async def _begin(self, chunk: ChunkRecord) -> _Run | None:
-        """Intent before the act; None where the driver cannot take the tree, or its directory cannot be had."""
+        """Intent before the act; None if the driver cannot take the tree, or its directory cannot be made."""
         driving, request, states = self._driving, self._pass.request, self._driving.states
         decision = None if self._pass.governor is None else self._pass.governor.decision
         try:
@@ -253,7 +251,7 @@ class _Step:
         self._passes.started(run.attempt_id, process)
 
     async def _end(self, run: _Run, stream: "asyncio.Task[Completed]") -> None:
-        """End the driver and all that it has started. Raises _Unended where something is left."""
+        """End the driver and everything it started. Raises _Unended if a process is left."""
         stream.cancel()
         await through_cancellation(asyncio.wait({stream}, timeout=self._pass.request.end_timeout_s))
         left = await through_cancellation(self._driving.executor.end_orphans([run.token]))
@@ -264,7 +262,7 @@ class _Step:
             raise _Unended(name)
 
     async def _synced(self, outcome: Outcome) -> Outcome:
-        """Bring what was written to the disks, where the driver has come to its end."""
+        """Sync the writes to the disks, if the driver has finished."""
         if outcome.verdict in (Verdict.STOP, Verdict.INTERRUPTED):
             return outcome
         try:
@@ -290,14 +288,14 @@ class _Step:
             self._pass.stop(reason, outcome.message)
             return
         if outcome.verdict is Verdict.INTERRUPTED:
-            # Others keep ending it. Its tree counts as doubtful, so that the chunks send everything anew.
+            # Something keeps killing it. Its tree counts as doubtful, so the chunks send everything again.
             self._finish(run, AttemptState.INTERRUPTED, ChunkState.PENDING, outcome.counters)
             self._leave_out(chunk, f"{outcome.message}, {_TRIES} times")
             return
         went_through = outcome.verdict is Verdict.DONE
         state = AttemptState.SUCCEEDED if went_through else AttemptState.FAILED
         self._finish(run, state, ChunkState.DONE, outcome.counters)
-        # After the ledger: a crash in between leaves a note that nobody asks for.
+        # After the ledger: a crash in between leaves a harmless note.
         states.clear(chunk.pass_id, chunk.number, keep_logs=bool(outcome.message))
         self.trees += 1
         self.counters = StreamCounters(

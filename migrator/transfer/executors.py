@@ -18,7 +18,7 @@ from migrator.transfer.ports import DriverView, StreamView
 
 
 PlaceCompiled = Callable[[], Awaitable[bytes]]
-"""Gives the path of the compiled program on a host, placed anew where it is gone with a connection. Raises HostLost and
+"""Returns the path of the compiled program on a host, and places it again after a new connection. Raises HostLost and
 ToolFailed."""
 
 _PROBE_TIMEOUT_S = 30.0
@@ -29,7 +29,7 @@ class HostExecutor:
     """Runs streams of root in a namespace that holds one tree of each side (`native/src/confine.c`), on a host where
     both roots are paths: the source may be a mount or a brick. Programs are paths of that host as well.
 
-    There is no way around the confinement: where it cannot be set up, the stream ends with `JAIL_FAILED`.
+    Streams never run unconfined: if the confinement cannot be set up, the stream ends with `JAIL_FAILED`.
     Confined streams die with the process that starts programs there (locally with its main thread).
     """
 
@@ -82,8 +82,8 @@ class HostExecutor:
     ) -> Completed:
         """Run one stream to its end. Nothing of it is left when this returns, unless it hangs in the kernel.
 
-        Raises ToolFailed where the program, or what it is made of, cannot be found; HostLost, with
-        `in_doubt` where something of it may run on.
+        Raises ToolFailed if the program, or a library of it, cannot be found; HostLost, with `in_doubt` if a part of it may
+        still run.
         """
         processes = self._host.processes
         started = command
@@ -103,7 +103,7 @@ class HostExecutor:
         return completed
 
     async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
-        """End what is left of earlier attempts; returns the tokens of those that could not be ended. Raises HostLost:
+        """End orphaned processes of earlier attempts; returns the tokens of those that could not be ended. Raises HostLost:
         then they are in doubt.
         """
         alive = await self._host.processes.survivors(tokens)
@@ -115,7 +115,7 @@ class HostExecutor:
         await self._host.sync(self._target_root)
 
     async def problem(self, program: bytes) -> str | None:
-        """Why no stream of this program could be confined there; None where all is well. Raises HostLost."""
+        """Why no stream of this program can be confined there; None if it can. Raises HostLost."""
         if not self._confined:
             return None
         try:
@@ -171,9 +171,8 @@ def _beneath(root: bytes, tree: bytes) -> bytes:
 
 
 class LocalExecutor(HostExecutor):
-    """The executor of this machine. Without root nothing can be confined, and nothing needs to be: a stream can do no
-    more than its user. Confined streams die with the thread that started them: the event loop belongs into the main
-    thread.
+    """The executor of this machine. Without root, streams cannot be confined and need not be: a stream can do no more than
+    its user. Confined streams die with the thread that started them, so the event loop has to run in the main thread.
     """
 
     def __init__(
@@ -187,7 +186,7 @@ class LocalExecutor(HostExecutor):
         grace_s: float = 5.0,
         confined: bool | None = None,
     ) -> None:
-        """`confined` None: as the user demands. Root cannot do without."""
+        """`confined` None: if this is root, whose streams are always confined."""
         if confined is False and os.geteuid() == 0:
             raise Refused("streams of root are confined to their trees, always")
         confining = os.geteuid() == 0 if confined is None else confined
@@ -202,7 +201,7 @@ class LocalExecutor(HostExecutor):
         )
 
     async def close(self) -> None:
-        """Let go of the target, which is held open so that a sync tells of every error."""
+        """Close the target, which is held open so that a sync reports every error."""
         await self._host.close()
 
 
@@ -216,7 +215,7 @@ _STREAMS = (b"rsync", b"fpart")
 
 class SystemExecutor:
     """Runs drivers as root in a namespace that holds one tree of each side, the installed programs, and the driver's
-    own directory (`native/src/confine.c`). Without root nothing can be confined, and nothing needs to be.
+    own directory (`native/src/confine.c`). Without root, drivers cannot be confined and need not be.
     """
 
     def __init__(
@@ -230,7 +229,7 @@ class SystemExecutor:
         grace_s: float = 5.0,
         confined: bool | None = None,
     ) -> None:
-        """`compiled` is the program that confines. `confined` None: as the user demands. Root cannot do without."""
+        """`compiled` is the program that confines. `confined` None: if this is root, whose drivers are always confined."""
         if confined is False and os.geteuid() == 0:
             raise Refused("drivers of root are confined to their trees, always")
         self._processes = processes
@@ -313,14 +312,12 @@ class SystemExecutor:
 
 
 class StreamActivity:
-    """The `Activity` port for drivers. A driver's shell starts a program several times a second only to look around, so
-    it would never seem to stand still: what counts are the programs that crawl and copy.
+    """The `Activity` port for drivers. A driver's shell polls by starting a program several times a second, so it would never
+    seem stalled: only the programs that crawl and copy count.
     """
 
     def of(self, tokens: Sequence[str]) -> Mapping[str, int]:
-        """A number for every token that living processes carry; it changes whenever a stream does something, or when
-        one comes or goes.
-        """
+        """A number for every token of living processes; it changes when a stream does something, starts or ends."""
         return {
             token: sum(proc.work_done(process.pid) + process.pid for process in processes if _is_stream(process.pid))
             for token, processes in proc.carriers(tokens).items()

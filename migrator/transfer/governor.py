@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 IsGone = Callable[[int, float], bool]
-"""Whether a process, by its pid and by when it was at work, is known not to be on this machine any more."""
+"""Whether a process, by pid and time, is known to have ended on this machine."""
 
 
 def read_governing(
@@ -58,7 +58,7 @@ def read_governing(
     given: Limits | None = None,
     windows: Sequence[WindowStanding] | None = None,
 ) -> GoverningFacts:
-    """What is set, and what the newest run is allowed as long as it is at work."""
+    """What people have set, and what the governor allows the newest run while that is in progress."""
     record, run = ledger.governor.newest(), ledger.runs.latest("run")
     at_work = (
         record is not None
@@ -91,18 +91,18 @@ LOG = logging.getLogger("migrator.governor")
 LOOK_EVERY_S = 2.0
 LOADS_EVERY_S = 30.0
 COST_EVERY_S = 300.0
-"""So often what streams cost is measured anew, for how large chunks may be."""
+"""Interval of measuring the cost of streams, which bounds the size of chunks."""
 _HALF = 0.5
 _BYTES_OF_A_FILE = 1_000_000
-"""While nothing was measured: a file costs about what so many bytes do."""
+"""Before the first measurement: the cost of a file in bytes."""
 _FURTHEST_S = 8 * DAY_S
 _FELT = frozenset({Bound.LATENCY, Bound.LOAD})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Governing:
-    """The ports, and what was given at the start. `cost` is what a stream was measured to spend (None: not known yet); what it
-    is measured to spend since, `measured_cost` tells. `in_words` names a time for people.
+    """The ports, and the settings at the start. `cost` is the measured cost of a stream (None: unknown); `measured_cost` returns
+    it as measured since. `in_words` formats a time for people.
     """
 
     controls: "ControlRecords"
@@ -121,8 +121,8 @@ class Governing:
 
 @dataclass(slots=True, kw_only=True)
 class Governor:
-    """Of one run. `hosts` has how many streams each host may have by site.toml and the command line; `say` tells people
-    (whether it is a warning, and what).
+    """The governor of one run. `hosts` has the streams of each host by site.toml and the command line; `say` reports to people
+    (whether it is a warning, and the message).
     """
 
     governing: Governing
@@ -145,7 +145,7 @@ class Governor:
     _loads_s: float | None = None
 
     def __post_init__(self) -> None:
-        """What holds at the start is known from the start."""
+        """Decide once at the start."""
         self._controls = self.governing.controls.now()
         self._settings = self._settings_now()
         self.state = first_state(self._settings, self.governing.by)
@@ -161,24 +161,24 @@ class Governor:
 
     @property
     def is_open(self) -> bool:
-        """Whether chunks may be begun."""
+        """Whether chunks may start."""
         return self._decision.gate is Gate.OPEN
 
     @property
     def ceilings(self) -> Mapping[str, int]:
-        """The most streams that each host may have by the limits that hold now."""
+        """The most streams that each host may have by the present limits."""
         return self._settings.hosts
 
     @property
     def chunk_cost(self) -> TransferCost | None:
-        """What a stream is measured to spend now, for how long a chunk will take; None: not known yet."""
+        """The measured cost of a stream, to predict the duration of a chunk; None: unknown."""
         return self._chunk_cost
 
     async def watch(self) -> None:
-        """Follow what changes, until cancelled."""
+        """Follow all changes, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._again_and_again(self._look))
-            # By itself: a host that does not answer must not keep a pause, or the end of a window, from being seen.
+            # In a task of its own: a host that does not answer must not delay a pause, or the end of a window.
             group.create_task(self._again_and_again(self._read_loads))
 
     async def _again_and_again(self, look: Callable[[], Awaitable[None]]) -> None:
@@ -194,7 +194,7 @@ class Governor:
         self.look()
 
     def look(self) -> None:
-        """Read what people have set, and new probes, and decide anew."""
+        """Read controls and new probes, and decide again."""
         self._controls = self.governing.controls.now()
         before, self._settings = self._settings, self._settings_now()
         if before != self._settings:
@@ -204,9 +204,7 @@ class Governor:
         self._decide()
 
     def flowed(self, moved: StreamCounters, interval_s: float) -> None:
-        """So much was moved by all streams; it counts where every host that has work had as many streams as it may have, from
-        its beginning to its end.
-        """
+        """Record the throughput of all streams. It counts if every host with work had all its allowed streams throughout."""
         at_work, before = self._at_work(), self._flowing
         self._flowing = at_work
         allowed = self._decision.hosts
@@ -223,33 +221,33 @@ class Governor:
         self._decide()
 
     def may_begin(self, host: str, *, hosts: Collection[str]) -> bool:
-        """Whether one more chunk may be begun on a host now; `hosts` are all where streams can be at work, as things are."""
+        """Whether one more chunk may start on a host now; `hosts` are all that can run streams at present."""
         if self._at_work().get(host, 0) >= self._decision.hosts.get(host, 0):
             return False
         limit = self._decision.bwlimit_bytes_per_s
         return limit is None or not self._grants or self._free(limit) >= _HALF * self._fair(limit, hosts)
 
     def begin(self, chunk_id: int, host: str, *, hosts: Collection[str]) -> None:
-        """A chunk is begun there: it gets its share of the limit, until `end`."""
+        """A chunk starts there: it gets its share of the limit, until `end`."""
         limit = self._decision.bwlimit_bytes_per_s
         share = None if limit is None else max(min(self._fair(limit, hosts), self._free(limit)), 1)
         self._grants[chunk_id] = host, share
 
     def end(self, chunk_id: int) -> None:
-        """Its stream has ended, or there was none. May be called again."""
+        """The stream has ended, or there was none. May be called again."""
         self._grants.pop(chunk_id, None)
 
     def share_of(self, chunk_id: int) -> int | None:
-        """Bytes per second for the stream of a chunk that was begun; None: no limit."""
+        """Bytes per second for the stream of a started chunk; None: no limit."""
         return self._grants[chunk_id][1] if chunk_id in self._grants else self._decision.bwlimit_bytes_per_s
 
     def on_change(self, call: Callable[[], None]) -> Callable[[], None]:
-        """Call this whenever something else is allowed; what is returned ends that."""
+        """Call this on every new decision; the returned function unsubscribes."""
         self._watchers.append(call)
         return lambda: self._watchers.remove(call)
 
     async def until_open(self) -> None:
-        """Wait while nothing may be begun."""
+        """Wait until chunks may start."""
         while not self.is_open:
             await self.clock.sleep(LOOK_EVERY_S)
 
@@ -264,7 +262,7 @@ class Governor:
         return max(limit // max(streams, 1), 1)
 
     def _free(self, limit: int) -> int:
-        """What is not given out. A stream that was begun without a limit counts as one with its share."""
+        """The unassigned rest of the limit. A stream that started without a limit counts with an equal share."""
         equal = limit // max(len(self._grants), 1)
         return limit - sum(equal if share is None else share for _, share in self._grants.values())
 
@@ -274,7 +272,7 @@ class Governor:
         return settings_now(self.hosts, governing.limits, self._controls, now)
 
     def _read_probes(self) -> None:
-        """Those that were kept since the last look, by their numbers: a clock that was set back must not hide them."""
+        """New probes, by their numbers: a clock that was set back must not hide them."""
         at_work = self._at_work()
         for number, probe in self.governing.probes.after(self._probed):
             self._probed = number
@@ -282,14 +280,14 @@ class Governor:
                 self.state = after_probe(self.state, probe.side, probe.latency_s, self._settings, at_work=at_work)
 
     def _measure_cost(self) -> None:
-        """Anew now and then: the first run begins with nothing, and a source is not always equally fast."""
+        """Measured again at intervals: the first run starts with nothing, and the speed of a source varies."""
         now_s = self.clock.monotonic_s()
         if now_s - self._cost_s >= COST_EVERY_S:
             self._cost_s = now_s
             self._chunk_cost = self.governing.measured_cost() or self._chunk_cost
 
     async def _read_loads(self) -> None:
-        """Also without a limit: whoever looks for one wants to know them."""
+        """Also without a limit: `status` shows them to help choose one."""
         now_s = self.clock.monotonic_s()
         if self._loads_s is not None and now_s - self._loads_s < LOADS_EVERY_S:
             return
@@ -312,7 +310,7 @@ class Governor:
         self._keep()
 
     def _keep(self) -> None:
-        """Write down and tell what is another decision than before, and let those who wait look again."""
+        """Record and report a changed decision, and wake the waiting workers."""
         decision, now_s = self._decision, self.clock.now_s()
         record = GovernorRecord(
             at_s=now_s,
@@ -338,7 +336,7 @@ class Governor:
             call()
 
     def _next_window(self, now_s: float) -> float | None:
-        """When it opens; looked for once, and again when the clock was set."""
+        """When the next window opens; computed once, and again after the clock was set."""
         if self._decision.gate is not Gate.OUTSIDE_WINDOWS:
             self._until_s = None
         elif self._until_s is None or not self._until_s - _FURTHEST_S <= now_s < self._until_s:
@@ -367,7 +365,7 @@ _SUBJECT = "governor"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """The ports, and who gives the command. `given` are the limits of site.toml, `windows` those of [transfer] at a time."""
+    """The ports, and the author of the command. `given` are the limits of site.toml, `windows` those of [transfer] at a time."""
 
     ledger: "Ledger"
     clock: Clock
@@ -377,7 +375,7 @@ class Tuning:
     is_gone: IsGone
 
     def pause(self, reason: str) -> GoverningFacts:
-        """From now on nothing is begun. Of a migration that is paused already, who paused it and why stays."""
+        """Start no more chunks. If the migration is already paused, author and reason stay."""
         before = self.ledger.controls.now().hold
         self.ledger.controls.hold(by=self.by, reason=reason, at_s=self.clock.now_s())
         if before is None:
@@ -385,7 +383,7 @@ class Tuning:
         return self.facts()
 
     def resume(self) -> GoverningFacts:
-        """Let it go on. May be called where nothing is paused."""
+        """Resume. May be called if nothing is paused."""
         before = self.ledger.controls.now().hold
         self.ledger.controls.resume(by=self.by, at_s=self.clock.now_s())
         if before is not None:
@@ -393,7 +391,7 @@ class Tuning:
         return self.facts()
 
     def tune(self, limits: Limits, *, reset: bool) -> GoverningFacts:
-        """Set limits; those that are not given stay as they were tuned, or (`reset`) are as in site.toml again."""
+        """Set limits; those not given keep their tuned values, or (`reset`) return to those of site.toml."""
         while True:
             before = self.ledger.controls.now().tuned
             was = before.limits if before is not None else Limits()
@@ -408,7 +406,7 @@ class Tuning:
         return self.facts()
 
     def facts(self) -> GoverningFacts:
-        """What is set and given, and what the newest run is allowed."""
+        """Controls, given limits, and what the governor allows the newest run."""
         now_s = self.clock.now_s()
         return read_governing(
             self.ledger, now_s=now_s, is_gone=self.is_gone, given=self.given, windows=self.windows(now_s)
@@ -431,7 +429,7 @@ def _joined(limits: Limits, kept: Limits) -> Limits:
 
 
 def limits_in_words(limits: Limits) -> str:
-    """All that are given, as one phrase."""
+    """All given limits, as one phrase."""
     words = []
     if limits.jobs is not None:
         words.append(f"{several(limits.jobs, 'stream')} on each host")

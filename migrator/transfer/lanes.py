@@ -63,11 +63,11 @@ class HostLane:
         return self._reads_mount
 
     def reads(self, brick: str) -> bool:
-        """Bricks are named by their hosts."""
+        """The name of a brick starts with its host."""
         return not self._reads_mount and brick.startswith(self._host + ":/")
 
     def expect(self, bricks: Collection[str]) -> None:
-        """Make their ways aside."""
+        """As the port."""
         mine = sorted(brick for brick in bricks if self.reads(brick))
         if mine and not self._expecting:
             task = asyncio.ensure_future(self._make_ahead(mine))
@@ -75,7 +75,7 @@ class HostLane:
             task.add_done_callback(self._expecting.discard)
 
     async def close(self) -> None:
-        """Expect nothing any more. The host belongs to the caller. May be called again."""
+        """Cancel what `expect` started. The host belongs to the caller. May be called again."""
         for task in self._expecting:
             task.cancel()
         await asyncio.gather(*self._expecting, return_exceptions=True)
@@ -89,7 +89,7 @@ class HostLane:
         """How a chunk of this brick is read there. Raises HostLost, ToolFailed."""
         async with self._making:
             host = await self._hosts.reach(self._host)
-            # Another connection: what was placed on the host is gone with the one before.
+            # A new connection: files placed on the host are gone with the old one.
             connection = (id(host), (await host.identity()).process_id)
             if connection != self._connection:
                 self._connection = connection
@@ -105,14 +105,14 @@ class HostLane:
 
 
 class Movers(Hosts, Protocol):
-    """Hosts that a batch system gives, which also knows what has become of them."""
+    """Hosts of a batch system, which also knows the state of their jobs."""
 
     async def end_orphans(self, name: str, tokens: Sequence[str]) -> Sequence[str]:
-        """The tokens of what cannot be ended on a host; asks for no host. Raises HostLost where it is not known."""
+        """The tokens that cannot be ended on a host; requests no host. Raises HostLost if that is unknown."""
 
 
 class MoverLane(HostLane):
-    """A lane over a host that a batch system gives: what is left there when it is lost, the batch system says."""
+    """A lane over a host of a batch system, which reports what is left there after a loss."""
 
     def __init__(self, host: str, *, jobs: int, movers: Movers, make_way: MakeWay) -> None:
         super().__init__(host, jobs=jobs, reads_mount=True, hosts=movers, make_way=make_way)
@@ -120,11 +120,11 @@ class MoverLane(HostLane):
 
     @property
     def ends_by_lease(self) -> bool:
-        """The end of its job is told."""
+        """The batch system reports the end of its job."""
         return False
 
     async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
-        """The tokens of what cannot be ended there. Raises HostLost while the batch system does not say."""
+        """The tokens that cannot be ended there. Raises HostLost while the batch system does not know."""
         return await self._movers.end_orphans(self.host, tokens)
 
 
@@ -148,15 +148,15 @@ class LaneSet:
 
 
 _FRESH_S = 10.0
-"""A chunk may start on a look at the volume that is so old: what changed since is seen by the look after it."""
+"""A chunk may start on a snapshot of the volume of this age: the check after the chunk catches later changes."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Routes:
-    """The lanes of a pass, those that are lost, and whether bricks may be read at all.
+    """The lanes of a pass, the lost ones, and whether bricks may be read.
 
-    Once the bricks were unfit they stay so for the rest of the run: files have moved, and a new scan knows where to. The
-    same goes for a single brick that was `refused`, because something else lies in its place on its host.
+    Bricks that became unfit stay so for the rest of the run: files have moved, and only a new scan can find them. The same
+    holds for a single `refused` brick, because its path on its host is something else.
     """
 
     invocation: Invocation
@@ -172,7 +172,7 @@ class Routes:
     _quiet_at_s: float | None = None
 
     def __post_init__(self) -> None:
-        """A guard that is not there is one that cannot be evaluated."""
+        """A missing guard counts as one that cannot be evaluated."""
 
         async def look() -> BrickLook:
             if self.guard is None:
@@ -186,7 +186,7 @@ class Routes:
         return self.invocation.world.clock
 
     def eligible(self, lane: Lane, bricks: Collection[str | None]) -> frozenset[str | None]:
-        """Whose chunks a lane may take now, of these bricks (None: chunks of no brick)."""
+        """The bricks whose chunks a lane may take now (None: chunks of no brick)."""
         if lane.reads_mount:
             return frozenset(brick for brick in (*bricks, None) if not self._is_served(brick))
         if self.unfit or lane.host in self.lost:
@@ -197,19 +197,19 @@ class Routes:
 
     @property
     def streams(self) -> int:
-        """How many streams may be at work at once now, on all hosts together."""
+        """How many streams may run now, on all hosts together."""
         lanes = (lane for lane in self.lanes if lane.reads_mount or not (self.unfit or lane.host in self.lost))
         return sum(lane.jobs for lane in lanes)
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Where streams may be at work now."""
+        """Hosts on which streams may run now."""
         return frozenset(
             lane.host for lane in self.lanes if lane.reads_mount or not (self.unfit or lane.host in self.lost)
         )
 
     def _is_served(self, brick: str | None) -> bool:
-        """Whether a lane of its own reads the brick: the mount's lanes leave its chunks alone."""
+        """Whether its own lane reads the brick, and not those of the mount."""
         only = self.invocation.request.only_bricks
         if brick is None or ((self.unfit or brick in self.refused) and not only):
             return False
@@ -224,7 +224,7 @@ class Routes:
         return await self.quiet_now()
 
     async def quiet_now(self) -> bool:
-        """Look at the volume, with a look that begins after this call; says once what is against the bricks."""
+        """Check the volume, starting after this call; reports reasons against the bricks once."""
         began_s = self._clock.monotonic_s()
         look = await self._shared.begun_after_now()
         reasons = list(look.reasons)
@@ -240,8 +240,8 @@ class Routes:
         return not self.unfit
 
     def lose(self, lane: Lane, error: HostLost, *, unfit: bool = False, finds: int | None = None) -> None:
-        """A host does not answer any more, or (`unfit`) answers and cannot do it. `finds`: how often it had been found
-        again when what now fails was begun; a loss that has been mended since is none.
+        """A host no longer answers, or (`unfit`) answers but cannot run streams. `finds`: the number of its reconnections
+        when the failed operation started; a loss before the latest one is ignored.
         """
         if lane.host in self.lost or finds not in (None, self.finds.get(lane.host, 0)):
             return
@@ -252,7 +252,7 @@ class Routes:
         self.invocation.say(EventKind.HOST_LOST, Severity.WARNING, f"host {lane.host}", message)
 
     def refuse(self, brick: str, error: MigratorError) -> None:
-        """What lies in its place is not the brick."""
+        """The path of the brick on its host is not that brick."""
         if brick in self.refused:
             return
         self.refused[brick] = error.message
@@ -265,7 +265,7 @@ class Routes:
         return f"{what} wait" if only else f"{what} are read through the mount"
 
     def find_again(self, lane: Lane) -> None:
-        """A host that was lost answers again."""
+        """A lost host answers again."""
         if self.lost.pop(lane.host, None) is not None:
             self.version += 1
             self.finds[lane.host] = self.finds.get(lane.host, 0) + 1
@@ -273,7 +273,7 @@ class Routes:
             self.invocation.say(EventKind.HOST_FOUND, Severity.INFO, f"host {lane.host}", message)
 
     def dead_end(self) -> tuple[StopReason, str] | None:
-        """Why chunks that wait can be taken by nobody, where only bricks may be read."""
+        """Why no lane can take the pending chunks, if only bricks may be read."""
         if not self.invocation.request.only_bricks:
             return None
         if self.unfit:
@@ -283,7 +283,7 @@ class Routes:
         return None
 
     def abandon(self) -> None:
-        """Nobody waits for a look any more."""
+        """Abandon the shared check."""
         self._shared.abandon()
 
 
@@ -291,14 +291,14 @@ class Routes:
 
 
 class VolumeGuard:
-    """The `BrickGuard` port over a volume. Tasks that began after its first look are told too when they have ended."""
+    """The `BrickGuard` port over a volume. Also reports tasks that started after its first snapshot and have ended."""
 
     def __init__(self, volume: BrickVolume) -> None:
         self._volume = volume
         self._first: VolumeState | None = None
 
     async def look(self) -> BrickLook:
-        """Look at the volume now; a look that fails is a reason against."""
+        """A failed snapshot is a reason against."""
         try:
             state = await self._volume.state_for_bricks()
         except MigratorError as error:

@@ -37,11 +37,10 @@ _AHEAD = 64
 
 
 class ChunkQueue:
-    """The chunks of some kinds of one pass, side by side. The ledger knows which wait; those that are to wait longer are
-    known here.
+    """Concurrent access to the chunks of some kinds of one pass. The ledger has the pending ones, this queue the delayed ones.
 
-    Every lane takes what its routes let it take, evenly from all its bricks: each has disks of its own, and the last to be
-    read to its end is the end of all. `finished` is set when nothing is left for anybody.
+    Every lane takes the chunks that its routes allow, evenly from all its bricks: each has its own disks, and the slowest
+    brick determines the end. `finished` is set when no lane has anything left.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class ChunkQueue:
         self._bricks = passes.bricks(pass_id)
         self._ahead: dict[str | None, deque[ChunkRecord]] = {}
         self._exhausted: set[str | None] = set()
-        """On these nothing waits in the ledger, until a chunk is given back."""
+        """Bricks without pending chunks in the ledger, until a chunk is given back."""
         self._version = routes.version
         self._delayed: list[tuple[float, int, ChunkRecord]] = []
         self._taken: dict[int, str | None] = {}
@@ -73,9 +72,9 @@ class ChunkQueue:
         self.finished = asyncio.Event()
 
     async def take(self, lane: Lane) -> ChunkRecord | None:
-        """The next chunk; waits while others are at work (they may fail, or be split); None when all are done, and for
-        a lane whose host was lost. What is given back later, because it was not confirmed, is for another queue: those
-        who could take it may be gone.
+        """The next chunk; waits while others are in flight (they may fail, or be split); None when all are done, and for a
+        lane whose host was lost. Unconfirmed chunks that are given back later are left to another queue: the workers of
+        this one may have ended.
         """
         while not self.finished.is_set():
             if (chunk := self._next(lane)) is not None:
@@ -93,12 +92,12 @@ class ChunkQueue:
         return None
 
     def confirm(self, chunk: ChunkRecord) -> None:
-        """The stream over a chunk has ended; nobody waits for its confirmation but whoever needs it confirmed."""
+        """The stream of a chunk has ended; its confirmation is still in flight."""
         self._end(chunk)
         self.wake()
 
     def give_back(self, chunk: ChunkRecord, delay_s: float | None = None) -> None:
-        """A chunk that was taken is done, split or failed; or waits again, for so long (`delay_s`)."""
+        """A taken chunk is done, split or failed; or waits again for `delay_s`."""
         self._end(chunk)
         self._exhausted.clear()
         if delay_s:
@@ -106,11 +105,11 @@ class ChunkQueue:
         self.wake()
 
     async def pause(self, duration_s: float) -> None:
-        """Sleep, but no longer than there is something left for anybody."""
+        """Sleep, at most until the queue is finished."""
         await self._wait(self.finished, duration_s)
 
     def wake(self) -> None:
-        """Let everybody who waits look again."""
+        """Wake all waiting workers."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -141,7 +140,7 @@ class ChunkQueue:
         return self._ahead[brick].popleft()
 
     def _first(self, brick: str | None) -> ChunkRecord | None:
-        """The largest that waits on a brick; it stays the first of those that were looked up ahead."""
+        """The largest pending chunk of a brick; it stays at the head of the read-ahead."""
         ahead = self._ahead.setdefault(brick, deque())
         while ahead and ahead[0].id in self._taken:
             ahead.popleft()
@@ -157,7 +156,7 @@ class ChunkQueue:
         return not self._pending(1)
 
     def _pending(self, limit: int, bricks: Collection[str | None] | None = None) -> list[ChunkRecord]:
-        """The first that wait, of all kinds together: the first of each are enough to find them."""
+        """The first pending chunks of all kinds together; the first of each kind suffice."""
         found = [
             chunk
             for kind in self._kinds
@@ -168,7 +167,7 @@ class ChunkQueue:
         return sorted(found, key=lambda chunk: (-chunk.size_bytes, chunk.number))[:limit]
 
     async def _change(self) -> None:
-        """Until a chunk is given back, or the next delay is over. What is due already is for other lanes to take."""
+        """Until a chunk is given back, or the next delay is over. Chunks that are due already belong to other lanes."""
         now_s = self._clock.monotonic_s()
         await self._wait(
             self._changed, min((due_s - now_s for due_s, *_ in self._delayed if due_s > now_s), default=None)
@@ -193,14 +192,14 @@ _LONGEST_PAUSE_S = 60.0
 
 
 class _Later:
-    """A chunk is given back when its attempt is confirmed."""
+    """The chunk is given back when its attempt is confirmed."""
 
 
 _LATER = _Later()
 
 
 class Worker:
-    """Works at one chunk after the other, until none is left or the pool stops. `work` is called once."""
+    """Copies one chunk after the other, until none is left or the pool stops. Call `work` once."""
 
     def __init__(
         self, under_way: PassUnderWay, routes: Routes, queue: ChunkQueue, meter: Meter, *, lane: Lane, slot: int
@@ -216,7 +215,7 @@ class Worker:
         self._settle = Settlement(under_way, meter)
 
     async def work(self) -> None:
-        """Take chunks until there are none. Raises what is nobody's fault but this program's."""
+        """Take chunks until there are none. Raises only defects of this program."""
         while self._pass.stop_found is None and not self._queue.finished.is_set():
             if self._lane.host in self._routes.lost:
                 await self._reach_again()
@@ -239,7 +238,7 @@ class Worker:
                     self._queue.give_back(chunk, again_after_s)
 
     async def _handle(self, chunk: ChunkRecord) -> "float | _Later | None":
-        """Try a chunk once; how long it is to wait where it waits again, and whether its confirmation gives it back."""
+        """Try a chunk once. Returns its delay if it has to wait again, or _LATER if its confirmation gives it back."""
         paths = tuple(self._world.chunk_lists.paths(chunk.list_path or self._pass.chunk_list, chunk.number))
         if not await self._tree_is_there(chunk):
             return None
@@ -298,8 +297,8 @@ class Worker:
         return _LATER
 
     def _divided(self, chunk: ChunkRecord, paths: Sequence[ListedPath]) -> bool:
-        """Divide a chunk that is not to be copied as it is: what an earlier run could not read is set apart, and what would
-        take too long is halved.
+        """Divide a chunk if needed: files that an earlier run could not read are set apart, and a chunk that would take too
+        long is halved.
         """
         io_errors = self._pass.known_io_errors
         known = tuple(io_errors[one.path] for one in paths if one.path in io_errors) if io_errors else ()
@@ -314,7 +313,7 @@ class Worker:
         return True
 
     def _is_too_long(self, chunk: ChunkRecord, paths: Sequence[ListedPath]) -> bool:
-        """Whether a limit that is changed would not hold for it in time, and it can be divided."""
+        """Whether the chunk would outlast a change of limits for too long, and is divisible."""
         governor = self._pass.governor
         if governor is None or chunk.kind is not ChunkKind.FILES or not divisible(paths):
             return False
@@ -326,15 +325,15 @@ class Worker:
     async def _confirm(
         self, chunk: ChunkRecord, paths: Sequence[ListedPath], attempt: Attempt, result: Result, finds: int
     ) -> None:
-        """Bring an attempt whose stream has ended to its end, and give its chunk back."""
+        """Confirm an attempt whose stream has ended, and give its chunk back."""
         try:
             confirmed = await attempt.confirm(result)
             again_after_s, confirmed = await because_of_storage(self._pass, self._settle, chunk, attempt, confirmed)
             if again_after_s is None:
                 again_after_s = self._settle.follow(chunk, paths, attempt, confirmed)
         except HostLost as error:
-            # The stream has ended; only whether its files are on the disks is not known. In doubt about those of an
-            # earlier connection the host itself is there.
+            # The stream has ended; only whether its files are on the disks is unknown. If the doubt concerns an earlier
+            # connection, the host itself answers.
             if not error.in_doubt:
                 self._routes.lose(self._lane, error, finds=finds)
             self._settle.interrupted(attempt)
@@ -342,7 +341,7 @@ class Worker:
         self._queue.give_back(chunk, again_after_s)
 
     def _engine(self, way: Way, chunk: ChunkRecord) -> Engine | None:
-        """Chunks of links need no stream; any engine will do for their attempt."""
+        """Chunks of links need no stream; any engine serves for their attempt."""
         name = choose_engine(
             self._pass.request.engine,
             chunk.kind,
@@ -362,7 +361,7 @@ class Worker:
         )
 
     def _cannot_start(self, error: MigratorError) -> float | None:
-        """The host is there, and cannot do it: where another way is left, that is taken."""
+        """The host answers but cannot run streams: use another way, if there is one."""
         if self._lane.reads_mount:
             self._pass.stop(StopReason.TOOL_MISSING, error.message)
         else:
@@ -370,8 +369,8 @@ class Worker:
         return None
 
     async def _in_doubt(self, attempt: Attempt, error: HostLost, finds: int) -> float | None:
-        """The host was lost while a stream was at work there. Its chunk is given out again only when the stream is
-        known to be dead: because the host says so, or because its lease is over.
+        """The host was lost while a stream was in flight there. Its chunk is reissued only when the stream is known to be
+        dead: the host confirmed it, or its lease is over.
         """
         self._routes.lose(self._lane, error, finds=finds)
         self._queue.wake()
@@ -406,7 +405,7 @@ class Worker:
         return not left
 
     async def _reach_again(self) -> None:
-        """Until the host answers again, or nothing is left to do for anybody."""
+        """Until the host answers again, or the queue is finished."""
         pause_s = _FIRST_PAUSE_S
         lost_at_s = self._world.clock.monotonic_s()
         while not self._queue.finished.is_set() and self._pass.stop_found is None:
@@ -435,7 +434,7 @@ class Worker:
             self._pass.stop(*found)
 
     async def _tree_is_there(self, chunk: ChunkRecord) -> bool:
-        """Whether the chunk's tree is still a directory on the source. Settles the chunk where it is not."""
+        """Whether the chunk's tree is still a directory on the source. Settles the chunk if not."""
         looks = await look_at_all(self._pass, [chunk.tree])
         if looks is None:
             self._pass.stop(StopReason.DISCONNECTED, "the source does not answer")
@@ -469,7 +468,7 @@ class Worker:
 
 
 async def run_step(under_way: PassUnderWay, routes: Routes, step: Sequence[ChunkKind]) -> None:
-    """Bring all chunks of these kinds to their end, side by side, or to a stop (`under_way.stop_found`).
+    """Copy all chunks of these kinds concurrently, until they are done or the pool stops (`under_way.stop_found`).
 
     Raises what a worker raises; CancelledError after every stream has ended.
     """
@@ -494,7 +493,7 @@ async def run_step(under_way: PassUnderWay, routes: Routes, step: Sequence[Chunk
             counts: Counter[str] = Counter()
 
             def employ() -> None:
-                """As many workers for each lane as it may have streams; one too many waits for its turn."""
+                """As many workers for each lane as it may have streams; surplus ones wait."""
                 for lane in routes.lanes:
                     while counts[lane.host] < _streams(lane, governor):
                         counts[lane.host] += 1
@@ -520,13 +519,13 @@ async def run_step(under_way: PassUnderWay, routes: Routes, step: Sequence[Chunk
 
 
 def _streams(lane: Lane, governor: Governor | None) -> int:
-    """How many streams a lane may have by the limits that hold now."""
+    """How many streams a lane may have by the present limits."""
     return lane.jobs if governor is None else governor.ceilings.get(lane.host, lane.jobs)
 
 
 @contextmanager
 def _following(governor: Governor | None, call: Callable[[], None]) -> Iterator[None]:
-    """Call it whenever the governor allows something else, until the end of the block."""
+    """Call it on every decision of the governor, until the end of the block."""
     end = governor.on_change(call) if governor is not None else (lambda: None)
     try:
         yield
@@ -535,7 +534,7 @@ def _following(governor: Governor | None, call: Callable[[], None]) -> Iterator[
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error to tell people: one of the program's own where there is one."""
+    """The error to report: one of the program's own if there is one."""
     leaves: list[BaseException] = []
     waiting: list[BaseException] = [group]
     while waiting:

@@ -1,4 +1,4 @@
-"""After a crash: what is left of earlier streams is ended, their temporary files removed, their chunks given back."""
+"""Recovery after a crash: end orphaned streams, remove their temporary files, give their chunks back."""
 
 import math
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ from migrator.transfer.ports import Lane
 _ORPHAN_TRIES = 3
 _ORPHAN_PAUSE_S = 5.0
 LEASE_MARGIN_S = 15.0
-"""After its lease a host still has to end its streams (TERM, grace, KILL)."""
+"""Time for a host to end its streams after its lease (TERM, grace, KILL)."""
 
 
 async def recover(invocation: Invocation, site: SiteRecord, *, heard_at_s: float) -> None:
-    """Bring every attempt that a crash left unfinished to its end. May be called again. `heard_at_s` is when the run
-    before this one gave its last sign of life.
+    """Finish every attempt that a crash left unfinished. May be called again. `heard_at_s` is the last heartbeat of the run
+    before this one.
 
     Raises Refused where a process of one cannot be ended: its chunk must not be given out beside it. And before
     anything is removed where the mounts are not the expected ones or the source is not whole: a file that only seems

@@ -19,7 +19,7 @@ _SHOWN_STDERR_BYTES = 300
 
 
 class Settlement:
-    """Records what became of attempts and chunks. Nothing is awaited here: no cancellation can come between the parts."""
+    """Records the results of attempts and chunks. Nothing is awaited: a cancellation cannot separate the parts."""
 
     def __init__(self, under_way: PassUnderWay, meter: Meter) -> None:
         self._pass = under_way
@@ -28,9 +28,7 @@ class Settlement:
         self._meter = meter
 
     def follow(self, chunk: ChunkRecord, paths: Sequence[ListedPath], attempt: Attempt, result: Result) -> float | None:
-        """Record an attempt's result and what follows from it. Nothing is awaited here: no cancellation can come
-        between the parts.
-        """
+        """Record the result of an attempt and its consequences."""
         outcome = {"verdict": result.verdict.value, "exit_code": result.exit_code, "said": result.message}
         LOG.info("attempt ended", extra={**attempt.facts, **outcome})
         if result.verdict is Verdict.STOP and result.stop is not None:
@@ -65,8 +63,8 @@ class Settlement:
         result: Result,
         bad: Sequence[FileProblem],
     ) -> float | None:
-        """Bad files do not sink their chunk: they are set apart in one of their own, and what is left is done. What a
-        brick did not give is read through the mount next: there is no other proof that a file is bad, or has moved.
+        """Bad files do not fail their chunk: they are set apart in a chunk of their own, and the rest is done. Files that a
+        brick did not yield are read through the mount next: nothing else proves that a file is bad, or has moved.
         """
         rest, apart = set_apart(paths, {problem.path for problem in bad})
         if rest and apart:
@@ -126,7 +124,7 @@ class Settlement:
                 return None
 
     def interrupted(self, attempt: Attempt) -> None:
-        """An attempt was ended from outside: its chunk waits again, and the record says how far it came."""
+        """An attempt was ended from outside: its chunk is pending again, and the record has its progress."""
         how_far = Result(
             verdict=Verdict.INTERRUPTED,
             counters=attempt.counters,
@@ -138,13 +136,13 @@ class Settlement:
     def _through_mount(
         self, chunk: ChunkRecord, paths: Sequence[ListedPath], attempt: Attempt, result: Result, why: str
     ) -> None:
-        """What its brick does not give is read through the mount: by a chunk in the place of this one."""
+        """Replace the chunk by one that is read through the mount, after its brick failed."""
         (instead,) = self.divide(chunk, attempt.id, AttemptState.FAILED, result, [(tuple(paths), None)])
         message = f"chunk {chunk.number} is read through the mount, as chunk {instead.number}: {why}"
         self._say(EventKind.CHUNK_RETRIED, Severity.INFO, chunk, message)
 
     def intend_without_stream(self, chunk: ChunkRecord) -> int:
-        """An attempt for the record alone: nothing is started."""
+        """An attempt for the record only: nothing is started."""
         attempt_id = self._passes.intend(
             chunk_id=chunk.id,
             token=self._world.tokens(),
@@ -238,7 +236,7 @@ class Settlement:
 
 
 def _files(chunk: ChunkRecord, paths: Sequence[ListedPath]) -> int:
-    """How many files these paths of a chunk count for: a file in ranges counts where it is put in place."""
+    """How many files these paths of a chunk count for: a ranged file counts when it is put in place."""
     return 0 if chunk.kind is ChunkKind.RANGES else len(paths)
 
 
@@ -246,14 +244,14 @@ def _files(chunk: ChunkRecord, paths: Sequence[ListedPath]) -> int:
 
 
 _HELD_REASONS = frozenset({StopReason.TARGET_STUCK, StopReason.IO_ERROR, StopReason.DISCONNECTED})
-"""What a server that is down is seen as: in a pass that can wait these stop nothing."""
+"""Symptoms of a server that is down: they do not stop a pass that can wait."""
 
 
 async def because_of_storage(
     under_way: PassUnderWay, settle: Settlement, chunk: ChunkRecord, attempt: Attempt, result: Result
 ) -> tuple[float | None, Result]:
-    """Where storage of the target is lost, its chunks are not to blame: the attempt is settled, and its chunk waits, for so
-    long at least (None: not settled). What stops the pool all the same names the storage target.
+    """If storage of the target is lost, the chunk is not to blame: the attempt is settled, and its chunk waits for at least
+    the returned time (None: not settled). A stop of the pool names the storage target.
     """
     watch, reason = under_way.storage, result.stop[0] if result.stop else None
     if watch is None or (result.verdict is Verdict.DONE and not result.bad):
@@ -273,7 +271,7 @@ async def because_of_storage(
 
 
 def _with_words(result: Result, words: str) -> Result:
-    """A stop that says more."""
+    """The result with these words added to its stop."""
     if result.stop is None or not words:
         return result
     reason, detail = result.stop
