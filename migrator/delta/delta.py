@@ -218,7 +218,7 @@ class DeltaPass:
             under_way.abandon_calls()
         if stopped := under_way.explain_stop():
             raise Refused(
-                f"{_title(record)} over batch {self.batch.number}, which was cut off, could not be brought to an end: "
+                f"{_title(record)} over batch {self.batch.number}, which was interrupted, could not be finished: "
                 + stopped.message,
                 cause=stopped.cause,
                 hint=stopped.hint,
@@ -238,7 +238,7 @@ class DeltaPass:
                 f"batch {self.batch.number} is not compared: the scan {catalog.name} is not whole: "
                 + "; ".join(catalog.reasons),
                 cause="a part of the source could not be read, and what is in it would look as if it had been deleted",
-                hint="see to that, then run the same command again: nothing was changed on the target",
+                hint="solve that, then run the same command again: nothing was changed on the target",
             )
         search = ExtraSearch(
             invocation=self.invocation,
@@ -325,9 +325,9 @@ class DeltaPass:
             self.invocation.say(EventKind.GUARD_REFUSED, Severity.ERROR, f"batch {self.batch.number}", problem)
         if problems:
             raise Refused(
-                f"batch {self.batch.number}: nothing is renamed or taken away on the target: {'; '.join(problems)}",
+                f"batch {self.batch.number}: nothing is renamed or removed on the target: {'; '.join(problems)}",
                 cause="what a scan does not see looks as if it had been deleted",
-                hint="see to that, then run the same command again: nothing was changed on the target",
+                hint="solve that, then run the same command again: nothing was changed on the target",
             )
 
     async def _problems(self, changes: Changes, base: str, catalog: CatalogRecord) -> tuple[str, ...]:
@@ -426,7 +426,7 @@ async def note_equal(world: World, deltas: Deltas, plan: Plan, batch: Batch) -> 
             f"what the source of {', '.join(show(tree.path) for tree in batch.trees)} is now could not be read: "
             + "; ".join(catalog.reasons),
             cause="a part of the source could not be read",
-            hint="see to that, then run the same command again",
+            hint="solve that, then run the same command again",
         )
     passes = world.ledger.passes
     number = pass_number(passes, plan, batch, PassKind.FINAL)
@@ -483,10 +483,10 @@ async def expire_trash(invocation: Invocation, deltas: Deltas, site: SiteRecord)
     try:
         expired = await world.blocking(expire, timeout_s=timeout_s)
     except TimeoutError:
-        _warn(invocation, "what is too old was not removed in time: the next run goes on with it")
+        _warn(invocation, "expired places were not removed in time: the next run continues")
         return
     except OSError as error:
-        _warn(invocation, f"what is too old is not removed: {error.strerror or error}")
+        _warn(invocation, f"expired places are not removed: {error.strerror or error}")
         return
     except Refused as refused:
         _warn(invocation, refused.message)

@@ -96,14 +96,14 @@ class ExtraSearch:
             self.invocation.say(EventKind.GUARD_REFUSED, Severity.WARNING, subject, message)
             return False
         where = ", ".join(show(tree.tree) for tree in lost[:_SHOWN])
-        message = f"{those} {'is' if names == 1 else 'are'} to be taken away on the target, in {where}"
+        message = f"{those} {'is' if names == 1 else 'are'} to be moved to the target's trash, in {where}"
         self.invocation.say(EventKind.PASS_MOVED, Severity.INFO, subject, message)
         return True
 
 
 _SHOWN = 5
 _KNOWN_BY = {
-    ExtraOrigin.EARLIER_PLAN: "brought by an earlier plan, and gone before this one was made",
+    ExtraOrigin.EARLIER_PLAN: "copied by an earlier plan, and gone before this one was made",
     ExtraOrigin.VERIFICATION: "named by the newest verification",
 }
 

@@ -187,7 +187,7 @@ def problem_of_part(ledger: "Ledger", plan: Plan, chosen: Chosen) -> str:
     seed = ledger.passes.find(plan.name, number, PassKind.SEED)
     if seed is not None and seed.state is PassState.DONE:
         return ""
-    return f"the seed pass over batch {number} has not gone through: single users of it are brought only after it"
+    return f"the seed pass over batch {number} is not done: single users of it can be copied only after it"
 
 
 def require_part(ledger: "Ledger", plan: Plan, chosen: Chosen, *, deltas: bool) -> None:
@@ -200,6 +200,6 @@ def require_part(ledger: "Ledger", plan: Plan, chosen: Chosen, *, deltas: bool) 
         )
     if not chosen.whole and chosen.batch.trees and not deltas:
         raise UsageError(
-            "single users of a batch are brought by delta passes, and this run makes none",
+            "delta passes copy single users of a batch, and this run makes none",
             hint="leave --deltas 0 out, and an engine that takes whole trees (fpsync, parsyncfp2)",
         )

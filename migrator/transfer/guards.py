@@ -160,7 +160,7 @@ def refuse(batch: Batch, findings: tuple[GuardFinding, ...]) -> None:
     if reasons:
         raise Refused(
             f"batch {batch.number} is not copied: {'; '.join(reasons)}",
-            cause="a guard speaks against it; one that cannot be looked at counts the same",
+            cause="a guard tripped; one that cannot be evaluated counts as tripped",
             hint="see `migrator doctor` for the remedy of each, then run the same command again",
         )
 

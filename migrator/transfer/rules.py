@@ -118,11 +118,11 @@ _ADVICE: Mapping[StopReason, tuple[str, str, str]] = {
         "check the servers of both file systems; when they answer, run the same command again",
     ),
     StopReason.TARGET_MOVES: (
-        "a path cannot be renamed or taken away on the target",
+        "a path cannot be renamed or removed on the target",
         "a file is immutable (`lsattr`), something is mounted within a user tree, or the target's servers or a security "
         "policy forbid it",
-        "look at the path on the target; nothing of it is lost, what was renamed or taken away so far lies in its place or "
-        "in the trash. Then run the same command again",
+        "check the path on the target; nothing is lost: what was renamed or removed so far is in the trash or has its new "
+        "name. Then run the same command again",
     ),
     StopReason.SOURCE_UNHEALTHY: (
         "the source may not show all of its files",

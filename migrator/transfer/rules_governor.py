@@ -448,5 +448,5 @@ def governing_blockers(governing: GoverningFacts) -> Iterator[Blocker]:
         yield Blocker(
             subject="run",
             on="it is outside the windows of [transfer]",
-            hint="none needed: it goes on with the next one",
+            hint="none needed: it resumes with the next window",
         )

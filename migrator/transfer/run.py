@@ -395,7 +395,7 @@ async def run_batches(
                 invocation.say(EventKind.RUN_INTERRUPTED, Severity.WARNING, purpose, "interrupted: every stream ended")
                 raise Interrupted(
                     f"{purpose} was interrupted: every stream has been ended",
-                    hint="the same command goes on where it was",
+                    hint="run the same command again to resume",
                 ) from None
             recorded.exit_code = summary.exit_code
     return summary
