@@ -50,7 +50,7 @@ class Place:
 async def preview_hooks(
     world: World, hooks: Hooks | None, plan: Plan, batch: Batch, *, idle: bool
 ) -> tuple[tuple[str, ...], GuardFinding]:
-    """For a dry run: the hooks that a run over the batch would call, in order, and what speaks against them."""
+    """For a dry run: the hooks that a run over the batch would call, in order, and their problems."""
     if hooks is None:
         return (), GuardFinding(guard="hooks", problems=())
     found = await find_hooks(hooks, world.blocking)
@@ -72,7 +72,7 @@ async def preview_hooks(
 
 
 def is_seeded(world: World, plan: Plan, batch: Batch) -> bool:
-    """Whether the seed pass has nothing to do any more."""
+    """Whether the seed pass has nothing left to do."""
     record = world.ledger.passes.find(plan.name, batch.number, PassKind.SEED)
     if record is None or record.state is not PassState.DONE:
         return False
@@ -83,7 +83,7 @@ def is_seeded(world: World, plan: Plan, batch: Batch) -> bool:
 
 
 RUN_STEPS = frozenset({HookStep.BATCH, HookStep.PASS})
-"""Those of `run`: what calls of another verb have left is for that one to clear away."""
+"""The steps of `run`. Each verb cleans up after its own calls."""
 
 T = TypeVar("T")
 Work = Callable[[], Awaitable[BatchSummary]]
@@ -91,7 +91,7 @@ Work = Callable[[], Awaitable[BatchSummary]]
 
 @dataclass(slots=True, kw_only=True)
 class Hooking:
-    """Calls the hooks of one run; with `hooks` None there are none."""
+    """Calls the hooks of one run; `hooks` None: there are none."""
 
     invocation: Invocation
     hooks: Hooks | None
@@ -99,8 +99,8 @@ class Hooking:
     site: SiteRecord
 
     async def begin(self, steps: Collection[HookStep] = RUN_STEPS) -> None:
-        """Before anything is started: look at all hooks, and end what calls around these steps, of a run that was killed,
-        have left. Raises Refused where a hook is not as it has to be, or the remains of one cannot be ended.
+        """Before anything starts: check all hooks, and end orphaned calls of a killed run around these steps. Raises Refused
+        if a hook is invalid, or an orphaned call cannot be ended.
         """
         if self.hooks is not None:
             await self._calls(self.hooks).begin(steps)
@@ -112,8 +112,8 @@ class Hooking:
     async def around_pass(
         self, batch: Batch, kind: PassKind, work: Work, *, idle: bool, number: int | None = None
     ) -> BatchSummary:
-        """The work, with the hooks of its step before and after it. `idle`: there is nothing to do; then only those
-        `post` hooks are called that a run which was killed still owes.
+        """The work, with the hooks of its step before and after it. `idle`: there is nothing to do; then only the `post`
+        hooks that a killed run still owes are called.
 
         A step that a hook skips has a summary that says so. Raises Refused where a `pre` hook refuses the step; what the
         work raises is raised on, after the `post` hooks, except for a cancellation: the step then stays open.
@@ -157,7 +157,7 @@ class Hooking:
             return BatchSummary(batch=place.batch.number, skipped=skipped.message)
 
     async def _call_owed(self, place: Place, summary: BatchSummary | None) -> None:
-        """The step had come to its end, and the run was killed before all its `post` hooks had."""
+        """The step was done, and the run was killed before all its `post` hooks were."""
         if self.hooks is not None:
             facts = self._facts(place)
             facts = replace(facts, state=HookState.DONE) if summary is None else await _after(facts, summary)

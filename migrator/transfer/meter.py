@@ -24,7 +24,7 @@ _POINTS = 600
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class LiveStream:
-    """One stream at work. `end` ends it when it stands still; `stalled` is set then."""
+    """One stream in flight. `end` ends it when it stalls; `stalled` is set then."""
 
     number: int
     attempt_id: int
@@ -43,7 +43,7 @@ class LiveStream:
 
 
 class Meter:
-    """Knows what all streams of one step, over chunks of these kinds, have done. `watch` runs beside them."""
+    """Counts what all streams of one step, over chunks of these kinds, have done. `watch` runs concurrently."""
 
     def __init__(self, under_way: PassUnderWay, kinds: Sequence[ChunkKind], totals: PassTotals) -> None:
         self._pass = under_way
@@ -91,12 +91,12 @@ class Meter:
         return stream
 
     def ended(self, stream: LiveStream) -> None:
-        """A stream has ended, in whatever way."""
+        """A stream has ended, with any result."""
         self._live.remove(stream)
         self.wrote(stream.counters())
 
     def wrote(self, counters: StreamCounters) -> None:
-        """Something was copied that no stream counts."""
+        """Count a copy that no stream counts."""
         self._ended = _plus(self._ended, counters)
         self._pass.tally.written_bytes += counters.size_bytes
 
@@ -107,7 +107,7 @@ class Meter:
             self._done_bytes += size_bytes
 
     def file_bad(self, count: int) -> None:
-        """So many files more need attention."""
+        """Count files that need attention."""
         self._bad += count
 
     async def watch(self) -> None:
@@ -127,7 +127,7 @@ class Meter:
                     governor.flowed(_minus(self._sampled, before), now_s - before_s)
 
     def sample(self, now_s: float) -> None:
-        """Write the throughput since the sample before into the ledger: of all streams, and of each."""
+        """Record the throughput since the last sample, of all streams and of each."""
         whole = self._all_counters()
         interval_s = now_s - self._sampled_s
         if interval_s <= 0:
@@ -249,7 +249,7 @@ class Meter:
                 stream.end()
 
     def _waits_for_storage(self) -> bool:
-        """Whether a quiet stream stands still because a server of the target is down, as far as is known by now."""
+        """Whether a quiet stream is stalled because a server of the target is known to be down."""
         if self._storage is None:
             return False
         self._storage.begin()
@@ -265,7 +265,7 @@ def _minus(one: StreamCounters, other: StreamCounters) -> StreamCounters:
 
 
 async def cancel_and_wait(task: asyncio.Task[None]) -> None:
-    """End a task that runs beside others; what it raised by itself is raised here."""
+    """End a background task; raises its own error, if any."""
     task.cancel()
     await asyncio.wait({task})
     if not task.cancelled() and (error := task.exception()) is not None:
@@ -307,7 +307,7 @@ async def _thin(world: World) -> None:
 # Measuring the room of both sides during a run, for reports.
 
 
-"""More often nothing is to be seen in a migration that takes weeks."""
+"""Frequent enough for a migration of weeks."""
 
 _TIMEOUT_S = 20.0
 _LAST_TIMEOUT_S = 5.0

@@ -1,4 +1,4 @@
-"""Retries, stops, jail failures, ETA, and advice about files that did not arrive. Pure."""
+"""Retries, stops, temporary names, ETA, and advice about files that did not arrive."""
 
 import errno
 import hashlib
@@ -16,7 +16,7 @@ from migrator.transfer.model import FileProblem, RetryPolicy, Stopped, StopReaso
 # A failed chunk: retry it later, split it, or give it up.
 
 
-# Errors of one file that no later try will cure. Others may be of the moment (a file being replaced, ESTALE, EBUSY).
+# Permanent errors of one file. Others may be temporary (a file being replaced, ESTALE, EBUSY).
 _LASTING = frozenset(
     {
         errno.EACCES,
@@ -154,7 +154,7 @@ _ADVICE: Mapping[StopReason, tuple[str, str, str]] = {
 
 
 def stop_reason(code: int | None) -> StopReason | None:
-    """Why an error of a system call stops everything; None where it concerns one file."""
+    """Why an error of a system call stops the pool; None if it concerns one file."""
     return None if code is None else _BY_ERRNO.get(code)
 
 
@@ -174,12 +174,12 @@ def explain(reason: StopReason, detail: str, unended: tuple[str, ...] = ()) -> S
 
 
 LONGEST_S = 600.0
-"""A change holds for every stream after so long."""
+"""After this time a change of limits applies to every stream."""
 
 
 def expected_s(files: int, size_bytes: int, *, cost: TransferCost | None, bwlimit_bytes_per_s: int | None) -> float:
-    """How long a stream is at work at so many files and bytes: by the measured cost (None: not known yet), and by its share
-    of the limit, whichever takes longer.
+    """The expected duration of a stream: by the measured cost (None: unknown), or by its share of the limit, whichever is
+    longer.
     """
     by_cost = 0.0 if cost is None else files * cost.s_per_file + size_bytes * cost.s_per_byte
     return max(by_cost, 0.0 if not bwlimit_bytes_per_s else size_bytes / bwlimit_bytes_per_s)
@@ -209,7 +209,7 @@ _OTHER = "it changed meanwhile, or what is the matter is in the log of the run"
 
 
 def advice(problem: FileProblem) -> str:
-    """The next step for one file, in a few words. Whatever it is, `migrator verify` lists what is not there."""
+    """The next step for one file, in a few words. `migrator verify` lists missing files in any case."""
     return _ATTENTION_ADVICE.get(problem.errno or 0, _OTHER)
 
 
@@ -217,7 +217,7 @@ AFTERWARDS = (
     "Once they have been put right, `migrator run` of the same batch makes a delta pass, which sends them again, whether they "
     "changed or not."
 )
-"""What follows once the files have been put right."""
+"""The next step after the files have been repaired."""
 
 
 # Telling the temporary files of an ended stream from users' files.
@@ -242,7 +242,7 @@ _DESCRIPTOR_COPY = re.compile(re.escape(TEMPORARY_PREFIX) + rb"[0-9a-f]+\Z")
 
 
 def temporary_stem(name: bytes) -> bytes:
-    """What stands between the leading dot and the suffix in the temporary name of a file of this name."""
+    """The part of the temporary name between the leading dot and the suffix."""
     kept = name[1:] if name.startswith(b".") else name
     stem = kept[:_STEM_LIMIT_BYTES]
     if len(kept) > _STEM_LIMIT_BYTES and kept[_STEM_LIMIT_BYTES] & 0x80:
@@ -251,34 +251,34 @@ def temporary_stem(name: bytes) -> bytes:
 
 
 def copy_name(name: bytes) -> bytes:
-    """Under which name `migrator-native copy` makes a file of this name."""
+    """The temporary name of `migrator-native copy` for a file of this name."""
     return _COPY_PREFIX + _hash(name)
 
 
 def part_name(name: bytes) -> bytes:
-    """Under which name the ranges of a file of this name come together."""
+    """The name under which the ranges of a file of this name are assembled."""
     return _PART_PREFIX + _hash(name)
 
 
 def marks_name(name: bytes) -> bytes:
-    """Under which name it is told which ranges of a file of this name have arrived."""
+    """The name of the file that marks the arrived ranges of a file of this name."""
     return _MARKS_PREFIX + _hash(name)
 
 
 def temporary_marks(name: bytes) -> tuple[bytes, ...]:
-    """What `is_leftover` knows the temporary files of a name by, whichever engine made them."""
+    """The marks by which `is_leftover` recognises the temporary files of a name, by any engine."""
     return temporary_stem(name), copy_name(name)
 
 
 def is_leftover(candidate: bytes, marks: Collection[bytes]) -> bool:
     """Whether a name looks like the temporary file of one of the names that have these marks, or of a copy by
-    descriptor. Only a look at the source tells whether it is a user's file all the same.
+    descriptor. Only a look-up on the source proves that it is not a user's file.
     """
     return bool(_DESCRIPTOR_COPY.match(candidate)) or is_stream_leftover(candidate, marks)
 
 
 def is_stream_leftover(candidate: bytes, marks: Collection[bytes]) -> bool:
-    """As `is_leftover`, of streams alone: copies by descriptor may be under way in the same directory."""
+    """As `is_leftover`, for streams only: copies by descriptor may be in flight in the same directory."""
     if candidate.startswith(_COPY_PREFIX) and candidate in marks:
         return True
     suffix = _SUFFIX.search(candidate)
@@ -303,7 +303,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Seconds left, None where nothing supports a figure, and what the figure rests on, in words."""
+    """Seconds left (None: unknown), and the basis of the figure, for people."""
 
     left_s: float | None
     basis: str
@@ -311,7 +311,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """How fast it goes over a span of time."""
+    """The rate over a span of time."""
 
     files_per_s: float
     bytes_per_s: float
@@ -337,7 +337,7 @@ def rate_over(points: Sequence[Point], window_s: float) -> Rate | None:
 def estimate(*, left_files: int, left_bytes: int, recent: Rate | None, whole: Rate | None) -> Estimate:
     """Seconds left: the slower of files and bytes counts, since many small files are bound by files per second.
 
-    The rate of late is used where it moves what is left, the rate of the whole run otherwise.
+    The recent rate is used if it is above zero for what is left, otherwise the rate of the whole run.
     """
     if left_files <= 0 and left_bytes <= 0:
         return Estimate(left_s=0.0, basis="nothing is left")

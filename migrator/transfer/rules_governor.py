@@ -1,4 +1,4 @@
-"""How many streams may run now, on each host and in all, and why. Pure."""
+"""How many streams may run now, on each host and in all, and why."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,15 +19,15 @@ from migrator.transfer.model import Bound, Controls, Gate, GoverningFacts, Limit
 
 
 KEPT_SHARE = 0.7
-"""What is left of the streams, whenever a limit was passed so often in a row."""
+"""The share of streams that stays after each series of readings above the limit."""
 _BACK = 4
 """A quarter more comes back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brake:
-    """At most `cap` streams on a host (None: it does not brake), after so many readings in a row beyond the limit, or well
-    below it.
+    """At most `cap` streams on a host (None: no brake). `over` and `under` count the last readings in a row above the limit,
+    and well below it.
     """
 
     cap: int | None = None
@@ -45,8 +45,8 @@ def braked(
     over: int = OVER_PROBES,
     under: int = UNDER_PROBES,
 ) -> Brake:
-    """The brake after one more reading, in whatever unit `limit` has; `streams` are allowed on a host now. `over` readings in
-    a row beyond the limit lower the cap, `under` ones well below it raise it. It is never below 1.
+    """The brake after one more reading, in the unit of `limit`; `streams` are allowed on a host now. `over` readings in a row
+    above the limit lower the cap, `under` ones well below it raise it. The cap is at least 1.
     """
     if reading > limit:
         count = brake.over + 1
@@ -74,26 +74,26 @@ def braked(
 
 
 FIRST_LEVEL = 8
-"""So many streams a host gets at once, where its limit is larger; then twice as many as long as that helps."""
+"""Streams of a host at the start, if its limit allows; then doubled while that helps."""
 
 KEEP_MORE = 0.3
-"""More streams stay where they bring at least this share of what as many streams before brought."""
+"""More streams stay if they add at least this share of what as many streams contributed before."""
 KEEP_FEWER = 0.15
-"""Fewer streams stay where no more than this share was lost. Between the two nothing changes, so that it does not swing."""
+"""Fewer streams stay if they lose no more than this share. Between the two nothing changes, which prevents oscillation."""
 
 _STEP = 4
 """After the doubling: a quarter more or fewer."""
 _LONGEST_LOOKS = 3
-"""What is unclear is measured for so many times `settle_s` at most."""
+"""The longest measurement of an unclear result, in multiples of `settle_s`."""
 _FEWEST_SAMPLES = 3
 REST_S = 600.0
-"""After a try in both directions that changed nothing: so long nothing is tried; twice as long each time."""
+"""Pause after tries in both directions that changed nothing; doubled each time."""
 LONGEST_REST_S = 4 * REST_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """Work that was done over an interval, while all hosts that had work had as many streams as they may have."""
+    """Work over an interval in which all hosts with work had all their allowed streams."""
 
     interval_s: float
     work: float
@@ -106,7 +106,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What was measured with a number of streams: the mean rate, and its standard error."""
+    """The mean rate of a number of streams, and its standard error."""
 
     level: int
     rate: float
@@ -115,7 +115,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Climb:
-    """Where the search stands. `level` is how many streams a host may have by it; `base` what it is tried against."""
+    """The state of the search. `level` is its number of streams for a host; `base` what it is compared with."""
 
     level: int
     flows: tuple[Flow, ...] = ()
@@ -127,23 +127,23 @@ class Climb:
 
     @property
     def trying(self) -> bool:
-        """Whether the level is another one than that which is known to be good."""
+        """Whether the level differs from the one known to be good."""
         return self.base is not None and self.base.level != self.level
 
 
 def first_climb(ceiling: int) -> Climb:
-    """At the beginning of a run, or when the limit has changed."""
+    """At the start of a run, or after a change of the limit."""
     return Climb(level=max(min(ceiling, FIRST_LEVEL), 1))
 
 
 def limited(climb: Climb, ceiling: int) -> Climb:
-    """The search under a limit that was lowered: what was measured above it says nothing any more."""
+    """The search under a lowered limit: measurements above it no longer count."""
     ceiling = max(ceiling, 1)
     return climb if climb.level <= ceiling else Climb(level=ceiling, doubling=False)
 
 
 def climbed(climb: Climb, flow: Flow, *, ceiling: int, settle_s: float) -> Climb:
-    """The search after one more sample, taken at its level. The level is never beyond the ceiling, and never below 1."""
+    """The search after one more sample, taken at its level. The level stays between 1 and the ceiling."""
     climb = limited(climb, ceiling)
     if climb.rest_left_s > 0:
         return replace(climb, rest_left_s=max(climb.rest_left_s - flow.interval_s, 0.0))
@@ -176,14 +176,14 @@ def _judge(climb: Climb, found: Measured, base: Measured, ceiling: int, *, last:
 
 
 def _back(climb: Climb, base: Measured) -> Climb:
-    """To the number before; the next try goes the other way, after two in vain only after a rest."""
+    """Return to the base; the next try goes the other way, and after two fruitless ones only after a rest."""
     fruitless = climb.fruitless + 1
     rest_s = min(REST_S * 2.0 ** (fruitless // 2 - 1), LONGEST_REST_S) if fruitless % 2 == 0 else 0.0
     return Climb(level=base.level, up=not climb.up, doubling=False, fruitless=fruitless, rest_left_s=rest_s)
 
 
 def _try_another(climb: Climb, ceiling: int) -> Climb:
-    """One step in its direction; where there is none, in the other; where there is none either, the same is measured anew."""
+    """One step in its direction, else in the other; if neither is possible, the level is measured again."""
     level = climb.level
     more = min(2 * level if climb.doubling else level + max(level // _STEP, 1), ceiling)
     fewer = max(level - max(level // _STEP, 1), 1)
@@ -217,15 +217,15 @@ def _ratio_error(one: Measured, other: Measured) -> float:
 
 OVER_LOADS = 2
 UNDER_LOADS = 4
-"""A load average is one of a minute already: fewer readings in a row count than of probes."""
+"""A load average covers a minute already, so fewer readings in a row suffice than for probes."""
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
-"""No host has streams at work, or none that is known."""
+"""No host is known to have streams in flight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What holds now. `hosts` has how many streams each host may have, 0 for one that only watches."""
+    """The present settings. `hosts` has the most streams of each host, 0 for one that only watches."""
 
     gate: Gate
     hosts: Mapping[str, int]
@@ -238,13 +238,13 @@ class Settings:
 
     @property
     def most(self) -> int:
-        """How many streams the limits would let be at work in all."""
+        """How many streams the limits would allow in all."""
         return sum(self.hosts.values())
 
 
 def settings_now(hosts: Mapping[str, int], given: Limits, controls: Controls, opening: Opening) -> Settings:
-    """What holds: what was given at the start (site.toml, the command line), in whose place comes what was tuned since, and
-    the limits of the windows that hold now, which are never passed.
+    """The present settings: those given at the start (site.toml, the command line), overridden by `tune`, and capped by the
+    limits of the open windows.
     """
     tuned = controls.tuned.limits if controls.tuned is not None else Limits()
     jobs = {host: _smaller(tuned.jobs or own, opening.jobs) or 0 if own else 0 for host, own in hosts.items()}
@@ -262,7 +262,7 @@ def settings_now(hosts: Mapping[str, int], given: Limits, controls: Controls, op
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GovernorState:
-    """What was learned so far. `readings` are the newest figures that brakes went by, for the reason."""
+    """What was learned so far. `readings` are the newest readings of the brakes, for the reason."""
 
     climb: Climb
     by: StreamsBy = StreamsBy.MEASURED
@@ -278,7 +278,7 @@ def first_state(settings: Settings, by: StreamsBy = StreamsBy.MEASURED) -> Gover
 
 
 def changed(state: GovernorState, before: Settings, now: Settings) -> GovernorState:
-    """After limits have changed: a limit that is gone brakes no more, and another number of streams is looked for anew."""
+    """After a change of limits: a removed limit releases its brake, and a new ceiling restarts the search."""
     if now.limits.max_latency_s is None:
         state = replace(state, latencies={}, latency_s={})
     if now.limits.max_load is None:
@@ -289,7 +289,7 @@ def changed(state: GovernorState, before: Settings, now: Settings) -> GovernorSt
 
 
 def after_flow(state: GovernorState, flow: Flow, settings: Settings, *, settle_s: float) -> GovernorState:
-    """After a sample of throughput, taken with as many streams as are allowed. One under a brake says nothing."""
+    """After a sample of throughput with all allowed streams. A sample under a brake does not count."""
     if state.by is StreamsBy.FIXED or settings.gate is not Gate.OPEN or _braked_now(state, settings):
         return state
     return replace(state, climb=climbed(state.climb, flow, ceiling=settings.ceiling, settle_s=settle_s))
@@ -298,8 +298,8 @@ def after_flow(state: GovernorState, flow: Flow, settings: Settings, *, settle_s
 def after_probe(
     state: GovernorState, side: ProbeSide, latency_s: float, settings: Settings, *, at_work: Mapping[str, int] = NOTHING
 ) -> GovernorState:
-    """After a probe that says something. `at_work` is how many streams each host really has: where those that may not be any
-    more have still to end, a latency beyond the limit tells of them, and nothing of those that may.
+    """After a successful probe. `at_work` is how many streams each host really has: while surplus streams have yet to end, a
+    latency above the limit is due to them, and does not count against the allowed ones.
     """
     limit_s = settings.limits.max_latency_s
     if limit_s is None or settings.ceiling < 1:
@@ -321,7 +321,7 @@ def after_probe(
 def after_load(
     state: GovernorState, host: str, load: float, settings: Settings, *, at_work: Mapping[str, int] = NOTHING
 ) -> GovernorState:
-    """After the load of a host was read; `at_work` as in `after_probe`."""
+    """After a reading of the load of a host; `at_work` as in `after_probe`."""
     limit, own = settings.limits.max_load, settings.hosts.get(host, 0)
     if limit is None or own < 1:
         return state
@@ -342,8 +342,8 @@ def after_load(
 
 
 def _still_to_end(at_work: Mapping[str, int], allowed: Mapping[str, int], settings: Settings) -> bool:
-    """Whether what was taken away last has shown nowhere yet: no host that was bound has come down to what it may have. One
-    that has is enough: another may have lost its connection with all of its streams.
+    """Whether the last reduction has not taken effect yet: every bound host still has more streams than
+    allowed. One host that has come down is proof enough: another may have lost its connection with all of its streams.
     """
     over = {host: count > allowed.get(host, 0) for host, count in at_work.items()}
     bound = [host for host in at_work if over[host] or allowed.get(host, 0) < settings.hosts.get(host, 0)]
@@ -351,7 +351,7 @@ def _still_to_end(at_work: Mapping[str, int], allowed: Mapping[str, int], settin
 
 
 def streams_on_hosts(state: GovernorState, settings: Settings) -> Mapping[str, int]:
-    """How many streams each host may have while chunks may be begun; 0 only for hosts that have none at all."""
+    """How many streams each host may have while chunks may start; 0 only for hosts that never have any."""
     caps = [brake.cap for brake in state.latencies.values() if brake.cap is not None]
     found: dict[str, int] = {}
     for host, own in settings.hosts.items():
@@ -365,7 +365,7 @@ def streams_on_hosts(state: GovernorState, settings: Settings) -> Mapping[str, i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What may be at work now, and why, as a sentence without its full stop."""
+    """What may run now, and why, as a sentence without its full stop."""
 
     gate: Gate
     bound: Bound

@@ -50,7 +50,7 @@ _COLUMNS: Sequence[tuple[str, tuple[ChangeKind, ...]]] = (
 
 
 def delta_blocks(deltas: Sequence[DeltaSummary]) -> Iterator[Block]:
-    """What had changed, what each pass sent, and what was decided after the last one; nothing where there is none."""
+    """The changes, what each pass sent, and the decision after the last one; nothing without passes."""
     if not deltas:
         return
     columns = [
@@ -69,7 +69,7 @@ def delta_blocks(deltas: Sequence[DeltaSummary]) -> Iterator[Block]:
 
 
 def follow_words(at_most: int) -> str:
-    """That delta passes would follow what a dry run shows."""
+    """The delta passes that a dry run does not show."""
     return (
         f"After that, {several(at_most, 'delta pass', 'delta passes')} at most would follow, for what users change. They are "
         "not previewed: each begins with a scan of the source."
@@ -109,7 +109,7 @@ OUTCOMES = {
 
 
 def convergence_blocks(batches: Sequence[BatchFacts]) -> Iterator[Block]:
-    """The delta passes of every batch that has any, and what the last one let expect; nothing where there are none."""
+    """Delta passes of every batch that has any, and the last prediction; nothing without passes."""
     shown = [batch for batch in batches if batch.convergence is not None or _deltas_made(batch)]
     if not shown:
         return
@@ -157,7 +157,7 @@ def _convergence_document_row(batch: BatchFacts) -> tuple[str, ...]:
 
 
 def _most(found: Prediction) -> str:
-    """The tree that most bytes change in, with its share."""
+    """The tree with the most changed bytes, and its share."""
     if not found.trees:
         return NONE
     heaviest = found.trees[0]
@@ -176,7 +176,7 @@ WHY_DIFFERENCES = (
 
 
 def batch_blocks(batches: Sequence[BatchFacts]) -> Iterator[Block]:
-    """How far every batch is, what its passes let expect, and what the newest verifications found to be equal."""
+    """Progress and predictions of every batch, and the equal paths of the newest verifications."""
     yield batch_table(batches)
     if any(entry.kind is not PassKind.SEED for batch in batches for entry in batch.passes):
         yield pass_table(batches)
@@ -199,7 +199,7 @@ def equal_words(record: VerificationRecord) -> str:
 
 
 def batch_table(batches: Sequence[BatchFacts]) -> Block:
-    """How far every batch is."""
+    """Progress of every batch."""
     columns = [
         figure("batch"),
         text("state"),
@@ -247,7 +247,7 @@ def _batch_state(batch: BatchFacts) -> str:
 
 
 def pass_table(batches: Sequence[BatchFacts]) -> Block:
-    """Every pass, and what it was made for."""
+    """Every pass and its purpose."""
     columns = [
         figure("batch"),
         text("pass"),
@@ -290,8 +290,8 @@ def _verdict(verification: VerificationRecord | None) -> str:
 def tree_table(
     trees: Sequence[TreeFacts], batches: Sequence[BatchFacts], cutovers: Sequence[CutoverFacts], *, limit: int | None
 ) -> Block:
-    """How far every user tree is, in the plan's order of weight. Of who works on the target that is said, and no longer how far
-    his copy was.
+    """Progress of every user tree, in the plan's order of weight. A moved user is shown as such, without the progress of the
+    copy.
     """
     by_number = {batch.number: batch for batch in batches}
     moved = {one.tree.path for one in cutovers if one.state in SETTLED_STATES}
@@ -347,7 +347,7 @@ def governing_document(governing: GoverningFacts) -> Document:
 
 
 def governing_blocks(governing: GoverningFacts) -> Iterator[Block]:
-    """What people have set, and what the run at work is allowed."""
+    """What people have set, and what the governor allows the present run."""
     hold, tuned, record = governing.controls.hold, governing.controls.tuned, governing.governor
     if hold is not None:
         why = f": {clean(hold.reason)}" if hold.reason else ""
@@ -365,7 +365,7 @@ def governing_blocks(governing: GoverningFacts) -> Iterator[Block]:
 
 
 def is_told(governing: GoverningFacts) -> bool:
-    """Whether there is anything to say."""
+    """Whether there is anything to show."""
     return governing.at_work or governing.controls.hold is not None or governing.controls.tuned is not None
 
 
@@ -391,7 +391,7 @@ def _limits(governing: GoverningFacts) -> Iterator[Block]:
 
 
 def _windows(governing: GoverningFacts) -> Iterator[Block]:
-    """Which windows hold, and when the next begins."""
+    """The open windows, and the start of the next one."""
     if governing.windows is None:
         return
     if not governing.windows:
@@ -435,11 +435,11 @@ def _milliseconds(duration_s: float | None) -> str:
 
 
 _ROWS = 40
-"""More bricks than that are not read in a report; the sums of all are in its JSON."""
+"""Rows of a report; its JSON has all bricks."""
 
 
 def stream_blocks(sums: Sequence[StreamSum]) -> Iterator[Block]:
-    """One table, where there is anything."""
+    """One table, or nothing."""
     rows = [
         (
             by,
