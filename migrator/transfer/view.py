@@ -125,7 +125,7 @@ def convergence_blocks(batches: Sequence[BatchFacts]) -> Iterator[Block]:
         figure("freeze"),
         figure("wanted, at most"),
     ]
-    yield table("How long a freeze would take", columns, [_convergence_document_row(batch) for batch in shown])
+    yield table("How long a freeze would take", columns, [_convergence_row(batch) for batch in shown])
     yield paragraph(
         "The freeze is that of users who are frozen right after the pass: a final pass with a margin, and its "
         "verification. Where time has passed since, another delta pass has to go before it."
@@ -136,7 +136,7 @@ def _deltas_made(batch: BatchFacts) -> int:
     return sum(one.kind is PassKind.DELTA and one.state is PassState.DONE for one in batch.passes)
 
 
-def _convergence_document_row(batch: BatchFacts) -> tuple[str, ...]:
+def _convergence_row(batch: BatchFacts) -> tuple[str, ...]:
     made = format_count(_deltas_made(batch))
     record = batch.convergence
     if record is None:

@@ -40,7 +40,7 @@ class DirectProgress:
 
     @property
     def events(self) -> Sequence[PathEvent]:
-        """What was told of paths, in the order of telling; the first word about a path counts."""
+        """Events of paths in order of arrival; the first event of a path counts."""
         return tuple(self._events.values())
 
     @property
@@ -50,7 +50,7 @@ class DirectProgress:
 
     @property
     def garbled(self) -> bool:
-        """Whether something was told that cannot be understood, or a line was cut off."""
+        """Whether a line was unintelligible or truncated."""
         return self._garbled or bool(self._rest)
 
     def take(self, piece: bytes) -> None:
@@ -94,7 +94,7 @@ _SETTLE = b"settle"
 class DirectEngine:
     """Turns chunks into runs of the helper. `program` is its path on the host that it runs on.
 
-    `privileged`: the streams run as root. `digest`: a BLAKE2b digest of each file's content is made on the way.
+    `privileged`: the streams run as root. `digest`: compute a BLAKE2b digest of each file's content while copying.
     """
 
     def __init__(self, *, program: bytes, privileged: bool, digest: bool = False) -> None:
@@ -113,7 +113,7 @@ class DirectEngine:
         return self._program
 
     def fits(self, tree: bytes, path: bytes) -> bool:
-        """Every path of a tree: directories are opened component by component where a path is too long."""
+        """Every path of a tree: for long paths, directories are opened component by component."""
         return is_beneath(path, tree)
 
     def command(self, work: ChunkWork, view: StreamView) -> Command:
@@ -127,8 +127,8 @@ class DirectEngine:
         return self._command(work, view, _KINDS[work.kind], digest=self._digest and work.kind in _WHOLE)
 
     def settle_command(self, work: ChunkWork, view: StreamView) -> Command | None:
-        """After another engine has copied this chunk from a brick: set the times that the volume shows, and tell the
-        names that were no data there. None where there is nothing to settle: the source is no brick.
+        """After another engine has copied this chunk from a brick: set the times that the volume shows, and report the names
+        that were no data there. None if the source is no brick.
         """
         if work.brick is None or work.kind in (ChunkKind.LINKS, ChunkKind.RANGES, ChunkKind.DIRECTORIES):
             return None
@@ -211,7 +211,7 @@ def records(work: ChunkWork) -> bytes:
 
 
 def _listed(work: ChunkWork) -> list[ListedPath]:
-    """But for the root of the tree."""
+    """All paths except the root of the tree."""
     return [listed for listed in work.paths if listed.path != work.tree]
 
 

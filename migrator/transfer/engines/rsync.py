@@ -100,7 +100,7 @@ _TAIL_BYTES = 8 * KIB
 _STDERR_LIMIT_BYTES = 32 << 20
 _TEMPORARY_EXTRA_BYTES = len(b"." + b".XXXXXX")
 _COMMENT_STARTS = (b"#", b";")
-"""rsync drops entries of a list that begin so, with --from0 too (seen with 3.2.7 and 3.5.0); `./` in front helps."""
+"""rsync drops list entries that start with these, even with --from0 (3.2.7 and 3.5.0); a `./` in front avoids that."""
 
 
 class RsyncEngine:
@@ -123,7 +123,7 @@ class RsyncEngine:
 
     @property
     def features(self) -> RsyncFeatures:
-        """Which rsync it is, and what it can do."""
+        """Version and capabilities."""
         return self._features
 
     def fits(self, tree: bytes, path: bytes) -> bool:
@@ -198,7 +198,7 @@ class RsyncReader:
 
     @property
     def digests(self) -> Mapping[bytes, bytes]:
-        """Rsync tells none."""
+        """None from rsync."""
         return {}
 
     def outcome(self, completed: Completed) -> Outcome:

@@ -1,6 +1,6 @@
-"""What one run of `migrator-native copy` came to, from its exit code and what it told path by path.
+"""The outcome of one run of `migrator-native copy`, from its exit code and its events for paths.
 
-Its lines hold no name: a path is told by its place in the list, so no name can imitate anything. `copy_events.c`
+Its lines contain no names: an event has the position of its path in the list, so no name can imitate a message. `copy_events.c`
 describes them, `copy.h` has the exit codes.
 """
 
@@ -31,7 +31,7 @@ _LIST_DONE = 0
 _ENDED_BY_SIGNAL = (128 + 1, 128 + 2, 128 + 9, 128 + 15)
 _UNUSABLE = (1, 2, 64, 126, 127)
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-"""There is no such path on the source any more, perhaps since something else took the place of a directory above."""
+"""The path no longer exists on the source, perhaps because a directory above was replaced."""
 _OF_TARGETS = (StopReason.TARGET_FULL, StopReason.TARGET_QUOTA, StopReason.TARGET_READ_ONLY)
 _SHOWN_STDERR_BYTES = 300
 

@@ -1,4 +1,4 @@
-"""What an rsync is able to do, what its messages mean, and what a run of it came to. Pure."""
+"""rsync: its capabilities, the meaning of its messages, and the outcome of a run."""
 
 import errno
 import re
@@ -18,7 +18,7 @@ MINIMUM_VERSION = (3, 2, 3)
 """Nanosecond comparison, filters for attributes, `--stderr`, xxh128, and roles in messages are all there."""
 
 FSYNC_VERSION = (3, 2, 4)
-"""From which on it can sync each file (`--fsync`)."""
+"""The first version that can sync each file (`--fsync`)."""
 
 NEEDED_ABILITIES = ("hardlinks", "symlinks", "symtimes", "ACLs", "xattrs", "64-bit files")
 
@@ -29,8 +29,8 @@ _OPTION = re.compile(rb"^ *(--[a-z0-9-]+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RsyncFeatures:
-    """`lacks` names abilities that this build was made without; `confine_root`: knows `--confine-root` (3.5), `fsync`: `--fsync`
-    (3.2.4).
+    """`lacks` names abilities that this build was compiled without; `confine_root`: has `--confine-root` (3.5), `fsync`: has
+    `--fsync` (3.2.4).
     """
 
     version: tuple[int, int, int]
@@ -44,7 +44,7 @@ class RsyncFeatures:
         return dotted(self.version)
 
     def problem(self) -> str | None:
-        """Why it cannot be used; None where it can."""
+        """Why it cannot be used; None if it can."""
         if self.version < MINIMUM_VERSION:
             return f"rsync {self.version_text} is too old: {dotted(MINIMUM_VERSION)} is needed"
         if self.lacks:
@@ -52,9 +52,7 @@ class RsyncFeatures:
         return None
 
     def syncing_problem(self, target_filesystem: str) -> str | None:
-        """Why it does not put on the disks what it copies to a target of this type; None where it does, or where a `syncfs` at the
-        end does.
-        """
+        """Why its copies to a target of this type may not reach the disks; None if it syncs them, or a final `syncfs` does."""
         if self.version >= FSYNC_VERSION or syncfs_reaches_disks(target_filesystem):
             return None
         return (
@@ -64,7 +62,7 @@ class RsyncFeatures:
 
 
 def parse_features(version_output: bytes, help_output: bytes = b"") -> RsyncFeatures | None:
-    """From `rsync --version` and `rsync --help`; None where the former is something else's output."""
+    """From `rsync --version` and `rsync --help`; None if the former is not rsync's output."""
     match = _VERSION.search(version_output)
     if match is None:
         return None
@@ -152,13 +150,13 @@ class Message:
 
     @property
     def sets_attributes(self) -> bool:
-        """Whether an extended attribute or an ACL was to be set: their errors say nothing of the file system."""
+        """Whether it is about an extended attribute or an ACL: such errors do not concern the whole file system."""
         before_names = self.text.partition(b'"')[0]
         return any(call in before_names for call in _ATTRIBUTE_CALLS)
 
     @property
     def is_from_listing(self) -> bool:
-        """Whether rsync met it while it made its list: the file is not in the list then, and nothing waits for it."""
+        """Whether rsync met the error while it made its list: then the file is not in the list."""
         return self.text.startswith(b"link_stat ")
 
 
@@ -231,7 +229,7 @@ class ListedNames:
         self._directories = _directories_above(self._names)
 
     def meant_by(self, message: Message) -> tuple[bytes, ...]:
-        """The listed names that a message is about; several where it cannot be told which; empty for none."""
+        """The listed names that a message may be about; empty for none."""
         found: dict[bytes, None] = {}
         for name in message.names:
             found.update(dict.fromkeys(self._resolve(self._relative(name))))
@@ -302,7 +300,7 @@ _PASSING = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOBUF
 
 
 def jail_message(stderr: bytes) -> Message | None:
-    """What the confinement says of itself; None where it says nothing."""
+    """The message of the confinement, if there is one."""
     return next((message for message in parse_messages(stderr) if message.kind is MessageKind.JAIL), None)
 
 
@@ -357,9 +355,9 @@ _SUCCESS = 0
 _PER_FILE = (23, 24)
 _ENDED_BY_SIGNAL = (19, 20, 128 + 1, 128 + 2, 128 + 9, 128 + 15)
 _UNUSABLE = (1, 126, 127)
-"""Not 2 and 4: who swaps a directory for a symlink at the right moment makes rsync 3.2.7 end with 2."""
+"""Not 2 and 4: swapping a directory for a symlink at the right moment makes rsync 3.2.7 exit with 2."""
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-"""There is no such path on the source any more, perhaps since something else took the place of a directory above."""
+"""The path no longer exists on the source, perhaps because a directory above was replaced."""
 _SHOWN_LINES = 3
 
 _CALLS = (
@@ -456,7 +454,7 @@ def _judge_files(ended: EndedRsync, listed: ListedNames, messages: Sequence[Mess
 def _with_other_names(
     ended: EndedRsync, suspects: Mapping[bytes, FileProblem], never_listed: Container[bytes]
 ) -> tuple[FileProblem, ...]:
-    """Rsync sends a hard-linked file under one of its names; where that fails, it says nothing of the others.
+    """Rsync sends a hard-linked file under one of its names; if that fails, it does not report the others.
 
     A name that was gone when rsync made its list is not the one that it sent: the others arrive without it.
     """
@@ -474,7 +472,7 @@ def _with_other_names(
 
 
 def _stop(ended: EndedRsync, listed: ListedNames, messages: Sequence[Message]) -> Outcome | None:
-    """The first error that concerns more than files. Source files that cannot be read for EIO are named with it."""
+    """The first error that concerns more than single files, with the names of source files that failed with EIO."""
     found: tuple[StopReason, Message] | None = None
     failing: dict[bytes, FileProblem] = {}
     only_files = True
@@ -514,7 +512,7 @@ def _problem(ended: EndedRsync, name: bytes, message: Message) -> FileProblem:
 
 
 def _reason(message: Message) -> str:
-    """What is wrong with a file, without its name: whoever shows it names the file."""
+    """What is wrong with a file, without its name: the caller shows that."""
     if message.kind is MessageKind.UNVERIFIED:
         return "changed while it was copied"
     if message.kind is MessageKind.VANISHED:
@@ -531,7 +529,7 @@ def _reason(message: Message) -> str:
 
 
 def _shown(ended: EndedRsync, message: Message) -> str:
-    """A message of rsync with the paths beneath the source root, instead of where a stream sees them."""
+    """A message of rsync with paths beneath the source root, instead of those inside the confinement."""
     if message.kind is MessageKind.UNVERIFIED:
         return "changed while it was copied"
     text = message.text
