@@ -23,8 +23,7 @@ from migrator.render.document import Document, Section, paragraph, when
 from migrator.render.progress import open_progress
 from migrator.transfer.bases import latest_plan
 
-# ---
-# `announce`: users are told ahead when they will be moved.
+# --- `announce`
 
 
 class Moment(click.ParamType[float]):
@@ -95,7 +94,7 @@ def announce_command(
             tokens=app.new_token,
         )
         summary = run_to_end(
-            announce(request, world), when_interrupted="the same command tells those that were not told"
+            announce(request, world), when_interrupted="run the same command again for the users who were not told"
         )
     present(invocation, summary, announce_document)
     return summary.exit_code
@@ -110,8 +109,7 @@ def _trees(
     return {batch.number: batch.trees for batch in plan.batches if batch.number in wanted}
 
 
-# ---
-# `backup`: a backup of the target, which somebody else has made, is written down.
+# --- `backup`
 
 
 @click.command("backup")
@@ -145,12 +143,12 @@ def backup_command(
     wiring = app.Wiring(site)
     now_s = wiring.clock.now_s()
     if began_at_s > now_s:
-        raise UsageError("the backup begins in the future", hint="tell of it when it has been made")
+        raise UsageError("the backup begins in the future", hint="record it when it is finished")
     with wiring.ledger() as ledger:
         known = ledger.site.read()
         plan, _ = wiring.plans(known.site_id if known else None).read(plan_name or latest_plan(ledger))
         if users:
-            # Those who work on the target already are in no later plan.
+            # Later plans omit users who already work on the target.
             begun = {} if plan_name else attempts_of_users(ledger, users)
             moved = [tree for by_batch in begun.values() for some in by_batch.values() for tree in some]
             others = [name for name in users if name not in {tree.user for tree in moved}]

@@ -133,7 +133,9 @@ def run_command(
                 return await run_benchmarks(request, world)
 
         with open_progress(sys.stderr, wiring.clock) as shown:
-            summary = run_to_end(work(shown), when_interrupted="what was measured is kept; the next call begins anew")
+            summary = run_to_end(
+                work(shown), when_interrupted="finished measurements are kept; the next call starts over"
+            )
     present(invocation, summary, summary_document)
     return summary.exit_code
 
@@ -205,13 +207,13 @@ def clean_command(invocation: Invocation, *, words: Sequence[str]) -> ExitCode:
                 return await clean_up(places, THIS_HOST, world)
 
         with open_progress(sys.stderr, wiring.clock) as shown:
-            cleaning = run_to_end(work(shown), when_interrupted="the same command goes on where it was")
+            cleaning = run_to_end(work(shown), when_interrupted="the same command resumes")
     present(invocation, cleaning, cleaning_document)
     return cleaning.exit_code
 
 
 def _places(wiring: app.Wiring, words: Sequence[str]) -> tuple[Place, ...]:
-    """Each once, however often and by whatever words it is named."""
+    """Each place once, even if it is named several times."""
     return tuple(dict.fromkeys(place_of(wiring, word) for word in words))
 
 
@@ -226,7 +228,7 @@ def _chosen(records: "BenchmarkRecords", numbers: Sequence[int], suites: Sequenc
                 newest[record.suite] = record
         chosen = [newest[name] for name in SuiteName if name in newest and name in wanted]
     results = [BenchmarkResult(record=record, measurements=tuple(records.measurements(record.id))) for record in chosen]
-    # Whoever asks for it by its number is told why nothing was measured.
+    # A benchmark chosen by number is shown even without measurements, with the reason.
     if not results or not (numbers or any(result.measurements for result in results)):
         raise UsageError(
             "nothing was measured yet", hint="run `migrator bench run --suite NAME --on source --on target`"
@@ -235,7 +237,7 @@ def _chosen(records: "BenchmarkRecords", numbers: Sequence[int], suites: Sequenc
 
 
 def _write(file: Path, comparisons: Sequence[SuiteComparison]) -> None:
-    # With its template engine, the form that takes the longest to load; only this option asks for it.
+    # Loaded here because the template engine takes long to load.
     from migrator.render.html import to_html  # noqa: PLC0415
 
     try:

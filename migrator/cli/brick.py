@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from migrator.render.document import Document
 
 
-# ---
-# The bricks of the volume: `brick list`, `brick drain`, `brick stop`, `brick status`.
+# --- `brick list`, `brick drain`, `brick stop`, `brick status`
 
 
 @click.group("brick")
@@ -46,7 +45,7 @@ def list_command(invocation: Invocation, user: str | None) -> ExitCode:
     with open_volume(wiring) as volume:
 
         async def listed() -> BrickListing:
-            # glusterd is asked through a command that starts while the ledger is read.
+            # The gluster command runs while the ledger is read.
             volume.begin()
             with await asyncio.to_thread(wiring.ledger, read_only=True) as ledger:
                 catalog = await asyncio.to_thread(ledger.scans.latest)
@@ -193,8 +192,7 @@ def _as_standings_document(bricks: BrickStandings) -> "Document":
     return brick_standings_document(bricks)
 
 
-# ---
-# The bricks of the volume: `brick add`, beside what `migrator.cli.brick` has.
+# --- `brick add`
 
 
 @brick.command("add")
@@ -272,7 +270,7 @@ def add_command(
                 return await add_bricks(request, world)
 
         with open_progress(sys.stderr, wiring.clock) as shown:
-            summary = run_to_end(work(shown), when_interrupted="the same command goes on where it was")
+            summary = run_to_end(work(shown), when_interrupted="the same command resumes")
     present(invocation, summary, _addition_document)
     return summary.exit_code
 
@@ -283,8 +281,7 @@ def _addition_document(summary: AdditionSummary) -> "Document":
     return addition_document(summary)
 
 
-# ---
-# The bricks of the volume: `brick retire`, beside what `migrator.cli.brick` has.
+# --- `brick retire`
 
 
 @brick.command("retire")
@@ -298,7 +295,7 @@ def retire_command(invocation: Invocation, *, dry_run: bool, confirm: str | None
 
     Scans the source first. Deletes nothing; `gluster volume delete` is left to you.
     """
-    # What only a retirement needs.
+    # Loaded here because only a retirement needs it.
     from migrator.app.bricks import retirement_world  # noqa: PLC0415
     from migrator.bricks.retire.stage import retire_volume  # noqa: PLC0415
 
@@ -312,7 +309,7 @@ def retire_command(invocation: Invocation, *, dry_run: bool, confirm: str | None
                 return await retire_volume(request, world)
 
         with open_progress(sys.stderr, wiring.clock) as shown:
-            summary = run_to_end(work(shown), when_interrupted="the same command goes on where it was")
+            summary = run_to_end(work(shown), when_interrupted="the same command resumes")
     present(invocation, summary, _retirement_document)
     return summary.exit_code
 

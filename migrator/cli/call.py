@@ -34,22 +34,17 @@ if TYPE_CHECKING:
     from migrator.render.document import Document
 
 
-# ---
-# Who gives a command.
-
-
 def who() -> str:
-    """As far as that is known: root by sudo has another name before. Raises UsageError."""
+    """The user who runs this command, with the user behind sudo. Raises UsageError."""
     try:
         name = getpass.getuser()
     except (OSError, KeyError) as error:
-        raise UsageError(f"who gives this command is not known: {error}", hint="set LOGNAME") from None
+        raise UsageError(f"the user who runs this command is unknown: {error}", hint="set LOGNAME") from None
     before = os.environ.get("SUDO_USER")
     return f"{name} (sudo by {before})" if before else name
 
 
-# ---
-# What every verb shares: reading the site file, running to the end, and how an error reaches a person.
+# --- Running a verb, and reporting its errors
 
 
 Result = TypeVar("Result")
@@ -78,9 +73,9 @@ def print_error(error: MigratorError, *, as_json: bool) -> None:
 
 
 def run_to_end(work: Coroutine[Any, Any, Result], *, when_interrupted: str) -> Result:
-    """Run one stage. SIGINT and SIGTERM cancel it once; it stops cleanly, and Interrupted is raised.
+    """Run one stage. The first SIGINT or SIGTERM cancels it; it stops cleanly, and Interrupted is raised.
 
-    Further signals are taken and change nothing: what is being ended needs its few seconds.
+    Further signals are ignored, because a clean stop takes a few seconds.
     """
 
     async def supervised() -> Result:
@@ -106,7 +101,7 @@ def run_to_end(work: Coroutine[Any, Any, Result], *, when_interrupted: str) -> R
 
 
 def _crash_report(site_file: Path) -> str:
-    """Keep the traceback of a defect where its author can be sent it; the user sees one sentence."""
+    """Write the traceback of a defect to a file that can be sent to the maintainers. Returns its name."""
     with tempfile.NamedTemporaryFile(
         "w", prefix="migrator-crash-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"
     ) as report:
@@ -115,9 +110,9 @@ def _crash_report(site_file: Path) -> str:
 
 
 def verb(function: Callable[..., ExitCode]) -> Callable[..., None]:
-    """Make a verb of a function that takes the invocation and its options and returns an exit code.
+    """Turn a function that takes the invocation and options and returns an exit code into a verb.
 
-    Adds `--json`, turns errors into words and exit codes, and lets no traceback reach a user.
+    Adds `--json`, and turns errors into messages and exit codes, never tracebacks.
     """
 
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -137,7 +132,7 @@ def verb(function: Callable[..., ExitCode]) -> Callable[..., None]:
             code = ExitCode.FAILED
         except (click.exceptions.Exit, click.ClickException, click.Abort):
             raise
-        except Exception:  # noqa: BLE001 - the one place where a defect is turned into words
+        except Exception:  # noqa: BLE001 - the one place that reports a defect
             report = _crash_report(invocation.site_file)
             print_error(
                 MigratorError(
@@ -158,18 +153,17 @@ def open_site(invocation: Invocation) -> Site:
     return load_site(invocation.site_file)
 
 
-# ---
-# Options that several verbs share, and what they take: sizes and shares in words, as in site.toml.
+# --- Shared options and their types: sizes, shares and durations as in site.toml
 
 
 _LARGEST_BYTES = 2**63 - 1
-"""No file system holds more, and the ledger keeps sizes in 64 bits."""
+"""The ledger keeps sizes in 64 bits, and no file system holds more."""
 
 _USERS_ALONE = "--user excludes --user-batch and --all: give one of them"
 
 
 class Figure(click.FloatRange):
-    """A number within a range; what is no number is none, though it has a name (`nan`)."""
+    """A finite number within a range; `nan` is refused."""
 
     def convert(self, value: float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = float(super().convert(value, param, ctx))
@@ -179,7 +173,7 @@ class Figure(click.FloatRange):
 
 
 class Size(click.ParamType[int]):
-    """A size in words, at least so many bytes."""
+    """A size such as `10GiB`."""
 
     name = "size"
 
@@ -211,7 +205,7 @@ class Share(click.ParamType[float]):
 
 
 class Duration(click.ParamType[float]):
-    """A duration in words, at least so many seconds."""
+    """A duration such as `90s`."""
 
     name = "duration"
 
@@ -258,7 +252,7 @@ def batches(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def users(function: Callable[..., None]) -> Callable[..., None]:
-    """Whose trees: `--user`, beside `batches`, which it excludes."""
+    """Which users' trees: `--user`, which excludes the options of `batches`."""
     return click.option(
         "--user",
         "users",
@@ -270,7 +264,7 @@ def users(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def chosen_trees(plan: Plan, users: Sequence[str]) -> Mapping[int, tuple[UserTree, ...]]:
-    """The trees that are meant by `--user`, by the number of their batch, in the plan's order. Raises UsageError."""
+    """The trees chosen by `--user`, by batch number, in the plan's order. Raises UsageError."""
     wanted = set(users)
     existing = {tree.user for batch in plan.batches for tree in batch.trees}
     unknown = [user for user in dict.fromkeys(users) if user not in existing]
@@ -280,14 +274,14 @@ def chosen_trees(plan: Plan, users: Sequence[str]) -> Mapping[int, tuple[UserTre
             f"plan {plan.name} has no tree of {', '.join(map(_shown, unknown))}",
             hint=f"did you mean {' or '.join(map(_shown, dict.fromkeys(near)))}?"
             if near
-            else f"see whom it has: `migrator status --plan {plan.name}`",
+            else f"see its users: `migrator status --details --plan {plan.name}`",
         )
     found = {batch.number: tuple(tree for tree in batch.trees if tree.user in wanted) for batch in plan.batches}
     return {number: trees for number, trees in found.items() if trees}
 
 
 def chosen_batches(plan: Plan, numbers: Sequence[int], *, every: bool) -> tuple[int, ...]:
-    """The batches that are meant by `--user-batch` and `--all`. Raises UsageError."""
+    """The batches chosen by `--user-batch` or `--all`. Raises UsageError."""
     existing = tuple(batch.number for batch in plan.batches)
     if every:
         return existing
@@ -313,7 +307,7 @@ def _either_or(ctx: click.Context, _param: click.Parameter, every: bool) -> bool
 
 
 def _users_alone(ctx: click.Context, _param: click.Parameter, users: tuple[str, ...]) -> tuple[str, ...]:
-    # Of two options the one that is parsed later sees the other: `_either_or` does the same.
+    # Only the option that is parsed later sees the other, so `_either_or` checks this as well.
     if users and (ctx.params.get("numbers") or ctx.params.get("every")):
         raise click.UsageError(_USERS_ALONE, ctx)
     return users
@@ -327,19 +321,29 @@ def _in_words(error: UsageError) -> str:
     return f"{error.message} ({error.hint})" if error.hint else error.message
 
 
-# ---
-# A result in the form that was asked for.
+# --- Output as JSON or tables
 
 
 Value = TypeVar("Value")
 
+details_option = click.option("--details", is_flag=True, help="Print everything, not only the first screen.")
 
-def present(invocation: Invocation, value: Value, document_of: "Callable[[Value], Document]") -> None:
-    """Print a result on standard output: the value as JSON, or as tables its document, made only for that."""
+
+def present(
+    invocation: Invocation, value: Value, document_of: "Callable[[Value], Document]", *, more: str = ""
+) -> None:
+    """Print a result on standard output as JSON or as its document, which is made only if needed. With `more`, the command that
+    shows the rest, only the first page of the document.
+    """
     if invocation.as_json:
         click.echo(to_json(value), nl=False)
-    else:
-        _print(invocation, document_of(value))
+        return
+    document = document_of(value)
+    if more:
+        from migrator.render.document import first_page  # noqa: PLC0415
+
+        document = first_page(document, more)
+    _print(invocation, document)
 
 
 def present_all(invocation: Invocation, values: Sequence[Value], document_of: "Callable[[Value], Document]") -> None:
@@ -352,7 +356,7 @@ def present_all(invocation: Invocation, values: Sequence[Value], document_of: "C
 
 
 def _print(invocation: Invocation, document: "Document") -> None:
-    # Tables are drawn by a library that scripts do not wait for: they ask for JSON.
+    # Loaded here because scripts, which use JSON, must not wait for rich.
     from rich.console import Console  # noqa: PLC0415
 
     from migrator.render.terminal import print_document  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""`cutover` and `rollback`: users are moved for good, or back."""
+"""`cutover` and `rollback`: move users to the target, or back to the source."""
 
 import os
 import sys
@@ -149,7 +149,7 @@ def _move(
                     return await call.make()
 
             with open_progress(sys.stderr, wiring.clock) as shown:
-                summaries.append(run_to_end(work(shown), when_interrupted="the same command goes on where it was"))
+                summaries.append(run_to_end(work(shown), when_interrupted="the same command resumes"))
     whole = CutoverSummary(
         plan=", ".join(one.plan for one in summaries),
         back=back,
@@ -177,8 +177,8 @@ def _chosen(
     named: bool,
     back: bool,
 ) -> Mapping[str, ByBatch]:
-    """By plan, the trees that are meant. What has begun goes by its own plan, unless one is `named`; other trees of the same
-    users are meant as well, unless it goes `back`. Raises UsageError.
+    """The chosen trees by plan. A cutover that has begun keeps its own plan unless one is `named`; other trees of the same users
+    are added unless they go `back`. Raises UsageError.
     """
     if not names:
         wanted = chosen_batches(plan, numbers, every=every)

@@ -28,8 +28,7 @@ from migrator.site.init import (
     write_site_file,
 )
 
-# ---
-# `init`: the site is recorded.
+# --- `init`
 
 
 _PATH = click.Path(path_type=Path)
@@ -99,8 +98,7 @@ def init_command(
     return ExitCode.DONE
 
 
-# ---
-# `doctor`: whether everything is as a migration needs it.
+# --- `doctor`
 
 
 @click.command("doctor")

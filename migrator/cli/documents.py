@@ -1,4 +1,4 @@
-"""The small results of the verbs that prepare and rehearse, as documents for people."""
+"""Documents for the results of `init` and `lab`."""
 
 from migrator.core.paths import show
 from migrator.core.units import format_count, format_duration, format_size, several
@@ -9,7 +9,7 @@ from migrator.site.init import InitResult
 
 
 def init_document(result: InitResult) -> Document:
-    """What `init` did."""
+    """The result of `init`."""
     return Document(
         title="Site",
         subtitle=clean(result.site_id),
@@ -23,7 +23,7 @@ def init_document(result: InitResult) -> Document:
                             ("target", f"{result.target.filesystem} from {result.target.mounted_from}"),
                         ]
                     ),
-                    paragraph("; ".join(result.done) if result.done else "everything had been done before"),
+                    paragraph("; ".join(result.done) if result.done else "nothing left to do"),
                     *(paragraph(note, alert=True) for note in result.notes),
                 ),
             ),
@@ -32,7 +32,7 @@ def init_document(result: InitResult) -> Document:
 
 
 def lab_document(state: LabState) -> Document:
-    """What a lab is, and what to do with it."""
+    """The parts of a lab, and the next step."""
     pairs = [("source", show(state.source)), ("target", show(state.target)), ("site.toml", show(state.site_file))]
     if state.spec.kind is LabKind.GLUSTER:
         bricks = several(len(state.bricks), "brick")
@@ -45,8 +45,8 @@ def lab_document(state: LabState) -> Document:
     if state.spec.odd:
         blocks.append(
             paragraph(
-                "The heaviest trees have a directory of odd files besides (names, links, holes, attributes), and a "
-                "little lies outside every tree: `migrator scan` counts those too."
+                "The heaviest trees also have a directory of odd files (names, links, holes, attributes), and some files "
+                "lie outside every tree: `migrator scan` counts those too."
             )
         )
     blocks.append(paragraph(f"Next: export MIGRATOR_SITE={show(state.site_file)}; migrator init; migrator doctor"))
@@ -58,7 +58,7 @@ def lab_document(state: LabState) -> Document:
 
 
 def churn_document(summary: ChurnSummary, journal: bytes) -> Document:
-    """What a churn did."""
+    """The result of a churn."""
     rows = [(kind, format_count(count)) for kind, count in sorted(summary.operations.items())]
     return Document(
         title="Churn",

@@ -18,7 +18,7 @@ class Invocation:
 
     @property
     def width(self) -> int | None:
-        """Standard output's width: the terminal's (None), or as COLUMNS says; wide otherwise: tables are not cut."""
+        """The width of standard output: COLUMNS, or that of the terminal (None), or wide enough for uncut tables."""
         return output_width(os.environ, is_terminal=sys.stdout.isatty())
 
 

@@ -100,7 +100,7 @@ def up_command(
     )
     state = run_to_end(
         lab_up(spec, app.processes(), app.clock(), on_step=lambda step: click.echo(f"lab: {step}", err=True)),
-        when_interrupted="what was built has been taken down again",
+        when_interrupted="the unfinished lab was removed",
     )
     present(invocation, state, lab_document)
     return ExitCode.DONE
@@ -113,7 +113,7 @@ def down_command(invocation: Invocation, directory: Path) -> ExitCode:
     """Stop the lab, also after a crash, and remove its directory."""
     there = run_to_end(
         lab_down(os.fsencode(directory.absolute()), app.processes(), app.clock()),
-        when_interrupted=f"run `migrator lab down --dir {directory}` again: it goes on",
+        when_interrupted=f"run `migrator lab down --dir {directory}` again: it resumes",
     )
     if invocation.as_json:
         click.echo('{"removed": true}' if there else '{"removed": false}')

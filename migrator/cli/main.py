@@ -37,14 +37,14 @@ _VERBS = {
 
 
 class Verbs(click.Group):
-    """A group whose verbs are loaded when they are asked for: no verb waits for the libraries of the others."""
+    """A group that loads a verb on use, so that no verb waits for the libraries of the others."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Their names, in the order of `--help`."""
         return list(_VERBS)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
-        """One line each, which says all of it: nothing is cut off, and no verb is loaded for it."""
+        """One uncut line for each verb, without loading any."""
         with formatter.section("Verbs, in the order in which a migration needs them"):
             formatter.write_dl([(name, words) for name, (_, words) in _VERBS.items()])
 
@@ -52,18 +52,16 @@ class Verbs(click.Group):
         """The verb of this name, loaded; None where there is none."""
         if cmd_name in _VERBS:
             return self._loaded(cmd_name)
-        # click proposes what may have been meant, from those that are loaded.
+        # click suggests similar names among the loaded verbs.
         self.load()
         return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: click.Context) -> object:
-        """As click's; who gives `--site` after the verb is told where it belongs, and who interrupts while a verb is
-        loaded is told that nothing was begun.
-        """
+        """As click's, with a hint for `--site` after the verb, and a message for an interrupt while a verb is loaded."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            click.echo("migrator: interrupted\n  next:  nothing was begun; give the same command again", err=True)
+            click.echo("migrator: interrupted\n  next:  nothing was started; run the same command again", err=True)
             raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
         except click.NoSuchOption as error:
             if error.option_name != "--site":

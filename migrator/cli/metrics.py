@@ -23,15 +23,14 @@ if TYPE_CHECKING:
     from migrator.report.serve import Server
 
 
-# ---
-# `serve`: the report as a page that reads the ledger anew by itself. It changes nothing.
+# --- `serve`
 
 
 _LEAST_INTERVAL_S = 1.0
 
 
 def served(function: Callable[..., None]) -> Callable[..., None]:
-    """What every verb takes that listens: `--token-file` and `--name`."""
+    """Options of verbs that listen: `--token-file` and `--name`."""
     function = click.option(
         "--name",
         "names",
@@ -76,7 +75,7 @@ def serve_command(
 ) -> ExitCode:
     """Serve the report as a read-only web page that refreshes itself, until Ctrl-C or SIGTERM."""
     wiring = app.Wiring(open_site(invocation))
-    # What is wrong with the ledger is said here, and not to the first browser.
+    # Report a problem with the ledger here, not to the first browser.
     wiring.ledger(read_only=True).close()
     from migrator.report import serve as serving  # noqa: PLC0415
 
@@ -92,7 +91,7 @@ def serve_command(
 
 
 async def serve(invocation: Invocation, server: "Server", what: str, path: str = "") -> None:
-    """Serve until it is cancelled, and say where, also to whoever reads a pipe."""
+    """Serve until cancelled. Prints the address, with `--json` as one line for programs."""
     where = server.listening
     token = " (append ?token=..., once)" if where.token and not path else ""
 
@@ -106,14 +105,13 @@ async def serve(invocation: Invocation, server: "Server", what: str, path: str =
 
 
 def serve_until_stopped(work: Coroutine[Any, Any, None]) -> ExitCode:
-    """Serve until a signal comes, which is how this ends."""
+    """Serve until a signal, which is the normal end."""
     with suppress(Interrupted):
         run_to_end(work, when_interrupted="")
     return ExitCode.DONE
 
 
-# ---
-# `metrics`: for Prometheus. It reads the ledger and disturbs nothing.
+# --- `metrics`
 
 
 @click.command("metrics")
@@ -149,7 +147,7 @@ def metrics_command(
     """Print or serve metrics for Prometheus: progress, rates, errors, drains, freezes, heartbeats."""
     _check(textfile, interval_s, listen, token_file, names)
     wiring = app.Wiring(open_site(invocation))
-    # Whatever is wrong is said before anything is served.
+    # Report problems before serving anything.
     families = _read(wiring, plan_name)
     if listen is not None:
         from migrator.report import serve as serving  # noqa: PLC0415
@@ -206,7 +204,7 @@ def _read(wiring: app.Wiring, plan: str | None) -> Sequence[MetricFamily]:
 
 
 async def _repeat(write: Callable[[], None], wiring: app.Wiring, interval_s: float) -> None:
-    """Until it is cancelled. What fails is reported and tried again: the file before stays."""
+    """Write until cancelled. A failure is reported, the previous file stays, and the next interval tries again."""
     took_s = 0.0
     while True:
         await asyncio.sleep(pause_s(interval_s, took_s))

@@ -1,4 +1,4 @@
-"""`plan`: who moves when, and whether it fits."""
+"""`plan`: decide who moves when, and whether it fits."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -95,12 +95,12 @@ def plan_command(
 
 
 async def _gathered(source: SourceFileSystem, wiring: app.Wiring) -> tuple[Sequence[tuple[bytes, int]], CatalogReader]:
-    """The quotas, and what reads catalogs: its libraries are loaded while glusterd is asked."""
+    """The quotas and the catalog reader, whose libraries are loaded while the gluster command runs."""
     return await asyncio.gather(source.quotas(), asyncio.to_thread(wiring.catalog_queries))
 
 
 def _as_document(result: PlanResult) -> "Document":
-    # Here and in other verbs: whoever asks for JSON does not wait for what people read.
+    # Views are loaded inside functions, here and in other verbs, so that --json does not wait for them.
     from migrator.plan.view import plan_document  # noqa: PLC0415
 
     return plan_document(result.plan)

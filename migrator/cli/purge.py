@@ -1,4 +1,4 @@
-"""`purge`: the source of users who work on the target is freed."""
+"""`purge`: free the source of users who work on the target."""
 
 import os
 import sys
@@ -98,13 +98,13 @@ def purge_command(
             with open_progress(sys.stderr, wiring.clock) as shown:
                 # A dry run changes nothing, so it makes no probes either.
                 working = work(shown) if dry_run else beside_probes(wiring, ledger, work(shown))
-                summary = run_to_end(working, when_interrupted="the same command goes on where it was")
+                summary = run_to_end(working, when_interrupted="the same command resumes")
     present(invocation, summary, _as_document)
     return summary.exit_code
 
 
 def _trees_of(ledger: "Ledger", plan: Plan, users: Sequence[str]) -> Mapping[int, tuple[UserTree, ...]]:
-    """The trees of users. Those who were moved are not in later plans: they are looked for in all of them. Raises UsageError."""
+    """The trees of users. Later plans omit moved users, so all plans are searched. Raises UsageError."""
     moved = {
         record.tree.path: record
         for name in ledger.plans.names()

@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from migrator.render.document import Document
 
 
-# ---
-# `reap archive` and `reap restore`: archives of old and tiny files, and the way back out of them.
+# --- `reap archive`, `reap restore`
 
 
 @click.command("archive")
@@ -79,7 +78,7 @@ def archive_command(
                 world = archiving_world(wiring, plan, source, target, ledger=ledger, progress=shown)
                 done += run_to_end(
                     beside_probes(wiring, ledger, archive.archive_trees(request, world)),
-                    when_interrupted="the same command goes on where it was",
+                    when_interrupted="the same command resumes",
                 )
     present(invocation, done, _archived_document)
     return archive.exit_code(done)
@@ -131,7 +130,7 @@ def restore_command(
         world = restoring_world(wiring, to=to, capabilities=capabilities, ledger=ledger, progress=shown)
         done = run_to_end(
             beside_probes(wiring, ledger, restore.restore(request, world)),
-            when_interrupted="what was restored stays; the same command restores the rest",
+            when_interrupted="restored files stay; the same command restores the rest",
         )
     present(invocation, done, _restored_document)
     return restore.exit_code(done)
@@ -180,8 +179,7 @@ def _restored_document(trees: Sequence[Restored]) -> "Document":
     return restored_document(trees)
 
 
-# ---
-# `reap`: old and tiny files.
+# --- `reap list`, `reap release`
 
 
 @click.group("reap")

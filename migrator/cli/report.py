@@ -1,4 +1,4 @@
-"""`report`: the status with its history, its forecast and its proofs. It reads the ledger and disturbs nothing."""
+"""`report`: status, history, forecast and proofs. Reads the ledger only."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from migrator import app
-from migrator.cli.call import open_site, plan_option, present, run_to_end, verb
+from migrator.cli.call import details_option, open_site, plan_option, present, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, MigratorError, UsageError
 from migrator.render.document import Document
@@ -24,6 +24,7 @@ _JSON = "report.json"
 
 @click.command("report")
 @plan_option
+@details_option
 @click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
@@ -44,7 +45,14 @@ _JSON = "report.json"
 )
 @verb
 def report_command(
-    invocation: Invocation, *, plan_name: str | None, output: Path | None, since: Path | None, pdf: bool, send: bool
+    invocation: Invocation,
+    *,
+    plan_name: str | None,
+    details: bool,
+    output: Path | None,
+    since: Path | None,
+    pdf: bool,
+    send: bool,
 ) -> ExitCode:
     """Report for management: progress, history, forecast, proofs."""
     if pdf and output is None and not send:
@@ -69,12 +77,17 @@ def report_command(
     if directory is not None:
         written = _write(directory, facts, report_document(facts), pdf=pdf)
         click.echo(f"migrator: wrote {', '.join(written)} to {directory}", err=True)
-    present(invocation, facts, lambda facts: report_document(facts, rows=_ROWS_ON_TERMINAL))
+    present(
+        invocation,
+        facts,
+        lambda facts: report_document(facts, rows=_ROWS_ON_TERMINAL),
+        more="" if details else "migrator report --details, or --output DIRECTORY for files",
+    )
     return _send(wiring, directory, facts) if send and directory is not None else ExitCode.DONE
 
 
 def _earlier(since: Path | None, directory: Path | None) -> EarlierReport | None:
-    """The report to compare with. What was named has to be one; what happens to lie there is taken where it is one."""
+    """The report to compare with: `since`, which must be a report, otherwise the one in `directory` if there is one."""
     place = since or directory
     if place is None or (since is None and not (place / _JSON).exists()):
         return None
@@ -90,7 +103,7 @@ def _earlier(since: Path | None, directory: Path | None) -> EarlierReport | None
 
 def _name(at_s: float) -> str:
     at = datetime.fromtimestamp(at_s, UTC)
-    # To the millisecond: a report must not take the place of another, and names are in order of time.
+    # To the millisecond, so that names are unique and sort by time.
     return f"{at:%Y%m%dT%H%M%S}.{at.microsecond // 1000:03d}Z"
 
 
@@ -99,7 +112,7 @@ def _last(kept: Path) -> Path | None:
 
 
 def _write(directory: Path, facts: ReportFacts, document: Document, *, pdf: bool) -> list[str]:
-    # With its template engine, the form that takes the longest to load; only this option asks for it.
+    # Loaded here because the template engine takes long to load.
     from migrator.render.html import to_html  # noqa: PLC0415
     from migrator.report.view import to_csv  # noqa: PLC0415
 
@@ -112,7 +125,7 @@ def _write(directory: Path, facts: ReportFacts, document: Document, *, pdf: bool
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for name, make in forms.items():
-            # A reader of the last report never sees half of this one.
+            # Readers never see a partial file.
             partial = directory / f".{name}.part"
             partial.write_text(make(), encoding="utf-8", newline="")
             partial.replace(directory / name)
@@ -125,7 +138,7 @@ def _write(directory: Path, facts: ReportFacts, document: Document, *, pdf: bool
 
         make_pdf(directory / "report.html", directory / "report.pdf")
     else:
-        # One of another day beside this report would be taken for it.
+        # A PDF of an earlier report would be taken for this one.
         (directory / "report.pdf").unlink(missing_ok=True)
     return [*forms, *(["report.pdf"] if pdf else [])]
 

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from migrator.site.config import Site
 
 
-# ---
-# `run`: batches are copied.
+# --- `run`
 
 
 @click.command("run")
@@ -155,9 +154,9 @@ def run_command(
                     )
 
             try:
-                # What is printed while the live view stands is drawn over by it.
+                # Print after the live view has ended, which would overwrite the output.
                 with open_progress(sys.stderr, wiring.clock) as shown:
-                    summary = run_to_end(work(shown), when_interrupted="the same command goes on where it was")
+                    summary = run_to_end(work(shown), when_interrupted="the same command resumes")
             except RunStopped as stopped:
                 if not invocation.as_json:
                     present(invocation, stopped.summary, _as_document)
@@ -167,7 +166,7 @@ def run_command(
 
 
 def _at_most(deltas: int | None, configured: int, users: Sequence[str]) -> int:
-    """How many delta passes: of single users nobody predicts when they are worth while, so one unless more are asked for."""
+    """How many delta passes. The default for single users is one, because there is no prediction for them."""
     if deltas is not None:
         return deltas
     return min(configured, 1) if users else configured
@@ -179,8 +178,7 @@ def _as_document(summary: RunSummary) -> "Document":
     return run_document(summary)
 
 
-# ---
-# `tune`, `pause`, `resume`: a migration that goes on is held, or gets other limits.
+# --- `tune`, `pause`, `resume`
 
 
 _LEAST_LATENCY_S = 0.001

@@ -1,4 +1,4 @@
-"""`scan`: the source into a catalog."""
+"""`scan`: read the source into a catalog."""
 
 import asyncio
 import sys
@@ -46,11 +46,11 @@ def scan_command(invocation: Invocation, via: str | None, jobs: int, restart: bo
 
         async def scanned() -> CatalogRecord:
             async with bricks_of(site, source, via=request.via) as bricks:
-                # The hosts are being connected to: the ledger takes as long to load as they take to answer.
+                # The ledger is loaded while the hosts are being connected.
                 with await asyncio.to_thread(wiring.ledger) as ledger, wiring.locks().hold("scan", "scan"):
                     catalogs = await asyncio.to_thread(wiring.catalogs)
                     if bricks is not None and request.via != "mount":
-                        # Nobody waits for it: it is loaded while the volume and the bricks are asked how they are.
+                        # Loaded in the background while the volume and the bricks are checked.
                         asyncio.get_running_loop().run_in_executor(None, catalogs.load_for_bricks)
                     return await scan(
                         request,

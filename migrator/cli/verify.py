@@ -1,4 +1,4 @@
-"""`verify`: both sides are compared, and the manifest is written."""
+"""`verify`: compare both sides and write the manifest."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
 SAMPLE_SEED = 1
-"""Which files a sample of digests takes depends on their paths and this; the manifest says it."""
+"""The paths and this seed decide which files a sample includes. The manifest records it."""
 
 
 @click.command("verify")
@@ -119,7 +119,7 @@ def verify_command(
                                 storage=wiring.storage_targets(),
                             ),
                         ),
-                        when_interrupted="this batch's verification starts over: give the command again",
+                        when_interrupted="run the command again: it starts this batch over",
                     )
                 )
     present_all(invocation, records, verification_document)
@@ -129,22 +129,22 @@ def verify_command(
 def _verify_carried(
     wiring: app.Wiring, ledger: "Ledger", record: CutoverRecord, shown: Progress, policy: DigestPolicy
 ) -> VerificationRecord:
-    """The tree of a user who works on the target, with what a rollback has carried to its kept source."""
+    """Compare the tree of a user who works on the target with the kept source, after an aborted rollback."""
     known = ledger.site.read()
     if known is None:
         raise UsageError("this site has no ledger entry yet", hint="run `migrator init`")
     back = carrying_back(wiring, own=ledger, known=known, progress=shown, policy=policy)
     found = run_to_end(
-        beside_probes(wiring, ledger, back.compare(record)), when_interrupted="it starts over: give the command again"
+        beside_probes(wiring, ledger, back.compare(record)), when_interrupted="run the command again: it starts over"
     )
-    # The rollback's own ledger has it under a number of its own.
+    # The rollback's own ledger has another plan and batch for it.
     return replace(found, plan=record.plan, batch=record.batch, trees=(record.tree.path,))
 
 
 def _without(
     carried: Sequence[CutoverRecord], plan: Plan, numbers: Sequence[int], *, every: bool, names: Sequence[str]
 ) -> Mapping[int, tuple[bytes, ...]]:
-    """What is meant, but for trees that were compared for a purge: an earlier plan may have moved these. Raises UsageError."""
+    """The chosen trees without those compared for a purge, which an earlier plan may have moved. Raises UsageError."""
     if not carried:
         return _chosen(plan, numbers, every=every, names=names)
     done, users_done = {record.tree.path for record in carried}, {record.tree.user for record in carried}
@@ -158,7 +158,7 @@ def _without(
 def _chosen(
     plan: Plan, numbers: Sequence[int], *, every: bool, names: Sequence[str]
 ) -> Mapping[int, tuple[bytes, ...]]:
-    """The batches, and of each the trees that are meant; none: all of it. Raises UsageError."""
+    """The chosen batches with the chosen trees of each (none: all of them). Raises UsageError."""
     if not names:
         return dict.fromkeys(chosen_batches(plan, numbers, every=every), ())
     return {number: tuple(tree.path for tree in trees) for number, trees in chosen_trees(plan, names).items()}
@@ -167,8 +167,8 @@ def _chosen(
 def _not_moved(
     ledger: "Ledger", plan: Plan, wanted: Mapping[int, tuple[bytes, ...]], shown: Progress, *, now_s: float
 ) -> Mapping[int, tuple[bytes, ...]]:
-    """The same without the trees of users who work on the target, or are being moved: what differs there is their work, or is
-    about to be brought. Says whose these are; batches of which none is left are left out.
+    """The same without users who work on the target or are being cut over: differences are expected there. Reports these users;
+    omits batches without other trees.
     """
     found: dict[int, tuple[bytes, ...]] = {}
     for batch in (one for one in plan.batches if one.number in wanted):

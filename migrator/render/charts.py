@@ -1,4 +1,4 @@
-"""Charts as a line of block characters and as SVG that stands alone, prints, and has a text version."""
+"""Charts as a line of block characters, and as self-contained SVG with a text version."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,21 +15,19 @@ _SPARK_WIDTH = 60
 
 _WIDTH, _HEIGHT = 860, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 118, 50, 30, 46
-"""Beside the plane there is room for the longest label of the axis, and for half of the longest time, in the larger letters that
-phones get.
-"""
+"""Margins: they fit the longest label of the axis, and half of the longest time, in the larger font for phones."""
 
 _TICKS = 6
-"""As many spans between times as have room for these."""
+"""The most intervals on the time axis whose labels fit."""
 
 _LEGEND_X, _LEGEND_Y = 190, 10
 _CHARACTER = 9.0
-"""How wide a character is about, in the letters of the charts on a phone."""
+"""The approximate width of a character in the font for phones."""
 
 _BARS_LEFT, _BARS_RIGHT = 170, 190
 _BAR, _GAP, _HEAD = 16, 4, 24
 _SHADES = (1.0, 0.55, 0.3, 0.15)
-"""The first side is darkest: on paper and for whoever sees no colours they differ too."""
+"""Shades of the bars of a group, so that they also differ on paper and for colour-blind readers."""
 
 _MILLION = 1_000_000
 _TIME_STEPS_S = (
@@ -54,7 +52,7 @@ _TIME_STEPS_S = (
 
 
 def sparkline(values: Sequence[float], width: int = _SPARK_WIDTH) -> str:
-    """Values as block characters from 0 to the highest one; several share a character where there are many."""
+    """Values as block characters, scaled from 0 to the highest one. Values share a character if there are more than `width`."""
     if not values:
         return ""
     count = min(len(values), width)
@@ -109,7 +107,7 @@ def _drawing(chart: Chart | BarChart, name: str, height: int, parts: Iterable[Ma
 
 
 class _Plane:
-    """From values to places on the page, rounded to a tenth of a unit."""
+    """Converts values to coordinates, rounded to a tenth of a unit."""
 
     def __init__(self, from_s: float, to_s: float, top: float) -> None:
         self.from_s, self.to_s, self.top = from_s, to_s, top
@@ -186,8 +184,8 @@ def _counted(step: float) -> Callable[[float], str]:
 
 
 def _axis(highest: float, *, counts: bool) -> tuple[float, float]:
-    """The end of the axis and the step of its lines: 1, 2 or 5 times a power of 10 of a unit, which goes by powers of 2 for
-    bytes and not at all for counts.
+    """The end of the axis and the step of its lines: 1, 2 or 5 times a power of 10 of a unit. Units are KiB, MiB, ... for bytes;
+    counts have none.
     """
     if highest <= 0:
         return 4.0, 1.0
@@ -209,7 +207,7 @@ def _band_area(chart: Chart, plane: _Plane) -> Iterator[Markup]:
 
 
 def _further_lines(chart: Chart, plane: _Plane) -> Iterator[Markup]:
-    """The other lines, which differ by their dashes as well as by their colour."""
+    """The other lines, with different dashes and colours."""
     for number, series in enumerate(chart.series, 2):
         if series.points:
             places = [f"{plane.x(at_s)} {plane.y(value)}" for at_s, value in series.points]
@@ -217,7 +215,7 @@ def _further_lines(chart: Chart, plane: _Plane) -> Iterator[Markup]:
 
 
 def _legend(chart: Chart) -> Iterator[Markup]:
-    """What every colour and dash means, above the chart."""
+    """The meaning of colours and dashes, above the chart."""
     x = float(_LEGEND_X)
     if chart.label:
         swatch = "bars" if chart.span_s is not None else "line"
@@ -241,8 +239,8 @@ def _entry(x: float, swatch: str, label: str) -> Markup:
 
 
 def bar_svg(chart: BarChart, name: str) -> Markup:
-    """The chart as an SVG element: an axis at 0 for each group, and every bar with its label, figure and unit. `name` makes its
-    ids unique in the page. Colours come from the page's style.
+    """The chart as an SVG element: an axis at 0 for each group, and each bar with its label and text. `name` makes its ids unique
+    in the page. Colours come from the page's style.
     """
     parts: list[Markup] = []
     y = 8

@@ -1,28 +1,27 @@
-"""A document as data, and the wording of times, shares and counts. All text in it is safe to show."""
+"""Documents as data, and the wording of times, shares and counts.
+
+All text in a document is plain and safe to show: constructors escape unprintable characters, renderers escape markup.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-# ---
-# How times, shares and counts are worded, everywhere the same.
-
-
 NONE = "\N{EN DASH}"
-"""What stands where there is no figure."""
+"""Shown instead of an unknown or missing figure."""
 
 LINE_CHARACTERS = 80
-"""How much of a path stands in a table on a terminal, and in a line of progress."""
+"""The most characters of a path in a table on a terminal, and in a line of progress."""
 
 FILE_CHARACTERS = 200
-"""How much of a path stands in a table of a report that is a file."""
+"""The most characters of a path in a table of a report file."""
 
 _ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 _TEXT_WORDS = 5
 
 _LAST_S = 253402300799.0
-"""The end of the year 9999, the last that a date can hold."""
+"""The end of the year 9999, the last that a datetime can hold."""
 
 
 def when(at_s: float | None) -> str:
@@ -35,12 +34,12 @@ def when(at_s: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share in percent, given as percent: `62.3 %`."""
+    """A share given in percent: `62.3 %`."""
     return NONE if share is None else f"{share:.1f} %"
 
 
 def verified_words(percent_content: float | None) -> str:
-    """`verified`, and of how much the content was compared where that is not all."""
+    """`verified`, with the share of the compared content if that is not all."""
     if percent_content is None or percent_content >= 100.0:
         return "verified"
     if percent_content <= 0.0:
@@ -54,8 +53,8 @@ def yes(value: bool) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """Text with users' paths in it, for tables and lines: every word of more than `most` characters is cut in its
-    middle, and so is the whole where many blanks make it more than five times as long.
+    """Text that may contain paths, for tables and lines. Every word of more than `most` characters is cut in its middle, and so
+    is a text of more than five times that length.
     """
     if len(text) <= most:
         return text
@@ -70,14 +69,12 @@ def _cut(text: str, most: int) -> str:
     return text[: kept - kept // 2] + _ELLIPSIS + text[len(text) - kept // 2 :]
 
 
-# ---
-# A document as data: sections of paragraphs, facts, tables and charts. All text in it is plain and safe to show:
-# whatever is no printable character has been escaped when it came in; markup is the renderers' business.
+# --- Documents: sections of paragraphs, facts, tables and charts
 
 
 def clean(text: str) -> str:
-    r"""Text for people on one line: control characters, terminal escapes, right-to-left marks and what UTF-8 cannot
-    hold become `\xNN`. A backslash stays: paths were escaped by `migrator.core.paths.show` already.
+    r"""Text on one line: control characters, terminal escapes, right-to-left marks and invalid UTF-8 become `\xNN`. Backslashes
+    stay, because `migrator.core.paths.show` has escaped paths before.
     """
     if text.isprintable():
         return text
@@ -91,9 +88,9 @@ def clean(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column: figures stand right; `wide` ones may be folded over several lines.
+    """A column. Figures are aligned right; `wide` columns may be folded over several lines.
 
-    `paths`: there may be users' paths in it, of thousands of bytes, which renderers shorten.
+    `paths`: cells may contain paths of thousands of bytes, which renderers shorten.
     """
 
     name: str
@@ -104,7 +101,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table; `note` stands below it and says, for example, what was left out."""
+    """A table with a note below, for example on omitted rows."""
 
     title: str
     columns: tuple[Column, ...]
@@ -129,7 +126,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """A share of a whole, from 0 to 1, in words beside it."""
+    """A share from 0 to 1, with the same in words."""
 
     label: str
     share: float
@@ -146,10 +143,10 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """Values over time. Points with a `span_s` are spans that end at their time; otherwise they are joined by lines.
+    """Values over time. With `span_s`, points are spans that end at their time; otherwise lines join them.
 
-    `limit` is drawn as a line across, `series` are further lines, `band` is an area (time, low, high). The values are
-    bytes, bytes per second (`is_rate`), or what `counts` names. `summary` says in words what the chart shows.
+    `limit` is a horizontal line, `series` are more lines, `band` is an area (time, low, high). The unit is bytes, bytes per
+    second (`is_rate`), or the name in `counts`. `summary` describes the chart in words.
     """
 
     title: str
@@ -167,7 +164,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarLine:
-    """One bar: a value with the span that it was measured in (None: not known), and both in words."""
+    """One bar: a value with its range of measurements (None: unknown), and both in words."""
 
     label: str
     value: float
@@ -177,9 +174,9 @@ class BarLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarChart:
-    """Groups of bars, each group to a scale of its own, or all to one (`common`). `summary` says in words what the chart shows.
+    """Groups of bars, each with its own scale or all with a `common` one. `summary` describes the chart in words.
 
-    `marked` is a value with its words that a line stands for in every group, where there is one scale.
+    `marked` is a labelled value that is drawn as a line across all groups with a common scale.
     """
 
     title: str
@@ -194,19 +191,28 @@ Block = Paragraph | Facts | Bar | Table | Chart | BarChart
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A part with a heading."""
+    """A part with a heading. Sections with `first_page` come first, and management can read them alone."""
 
     title: str
     blocks: tuple[Block, ...]
+    first_page: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """The whole."""
+    """A title and sections."""
 
     title: str
     subtitle: str
     sections: tuple[Section, ...] = field(default=())
+
+
+def first_page(document: Document, more: str) -> Document:
+    """Only the first page of a document. `more` is the command that shows the rest."""
+    shown = [section for section in document.sections if section.first_page]
+    if len(shown) < len(document.sections):
+        shown[-1] = replace(shown[-1], blocks=(*shown[-1].blocks, paragraph(f"Details: {more}")))
+    return replace(document, sections=tuple(shown))
 
 
 def paragraph(text: str, *, alert: bool = False) -> Paragraph:
@@ -222,7 +228,7 @@ def facts(pairs: Iterable[tuple[str, str]]) -> Facts:
 def table(
     title: str, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, limit: int | None = None, note: str = ""
 ) -> Table:
-    """A table with cleaned cells, of at most `limit` rows; what is left out is said in its note."""
+    """A table with cleaned cells and at most `limit` rows; its note counts omitted rows."""
     every = [tuple(clean(cell) for cell in row) for row in rows]
     shown = every if limit is None else every[:limit]
     left_out = len(every) - len(shown)
@@ -248,12 +254,12 @@ def wide(name: str) -> Column:
 
 
 def paths(name: str) -> Column:
-    """A column of users' paths, or of sentences with such paths in them: long ones are shortened."""
+    """A column of paths, or of sentences that contain paths."""
     return Column(name=name, wide=True, paths=True)
 
 
 def cells(table: Table, most: int) -> Iterator[tuple[str, ...]]:
-    """The rows of a table with their paths shortened to so many characters."""
+    """The rows of a table with paths shortened to `most` characters."""
     for row in table.rows:
         yield tuple(
             shortened(cell, most) if column.paths else cell for column, cell in zip(table.columns, row, strict=True)

@@ -1,4 +1,4 @@
-"""Documents as one HTML file that stands alone, and as PDF where Chromium is installed."""
+"""Documents as one self-contained HTML file (no script, nothing fetched), and as PDF if Chromium is installed."""
 
 import base64
 import hashlib
@@ -28,10 +28,6 @@ from migrator.render.document import (
     cells,
 )
 
-# ---
-# One HTML file that stands alone: no script, nothing fetched, readable on paper, light and dark.
-
-
 _environment = Environment(
     loader=PackageLoader("migrator.render"),
     autoescape=True,
@@ -43,15 +39,15 @@ _environment = Environment(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """A page that asks for itself anew every `interval_s` seconds. Its script runs by `nonce` alone."""
+    """A page that refreshes itself every `interval_s` seconds. Only the script with `nonce` may run."""
 
     nonce: str
     interval_s: float
 
 
 def to_html(document: Document, *, language: str = "en", live: Live | None = None) -> str:
-    """A document as one HTML page. Every text is escaped; the page allows its own style by its hash, and nothing else
-    (Content-Security-Policy), so that even a mistake in here could not run anything. With `live` it also has one script.
+    """A document as one HTML page. Every text is escaped. The Content-Security-Policy allows only the page's own style, by its
+    hash, so that a mistake here could not run anything either; with `live` also its one script.
     """
     return _environment.get_template("report.html.j2").render(
         document=document,
@@ -67,7 +63,7 @@ def to_html(document: Document, *, language: str = "en", live: Live | None = Non
 
 
 def content_policy(live: Live | None = None) -> str:
-    """What such a page may do in a browser, as its Content-Security-Policy."""
+    """The Content-Security-Policy of a page."""
     digest = base64.b64encode(hashlib.sha256(_own("report.css").encode()).digest()).decode()
     scripts = f" script-src 'nonce-{live.nonce}'; connect-src 'self';" if live else ""
     return f"default-src 'none'; style-src 'sha256-{digest}';{scripts} base-uri 'none'; form-action 'none'"
@@ -100,8 +96,7 @@ def _kind(block: Block) -> str:
             return "chart"
 
 
-# ---
-# A page as PDF, printed by Chromium where there is one.
+# --- PDF, printed by Chromium
 
 
 BROWSERS = ("chromium", "chromium-browser", "chromium-headless-shell", "google-chrome-stable", "google-chrome")
@@ -110,7 +105,7 @@ _TIMEOUT_S = 180.0
 
 
 def find_browser() -> str:
-    """The browser that prints. Raises ToolFailed where there is none."""
+    """The browser that prints. Raises ToolFailed if there is none."""
     for name in BROWSERS:
         if (found := shutil.which(name)) is not None:
             return found
@@ -122,10 +117,10 @@ def find_browser() -> str:
 
 
 async def print_pdf(processes: Processes, page: Path, pdf: Path) -> None:
-    """Print an HTML file, by its absolute path, on A4, as its own style says. Replaces `pdf`. Raises ToolFailed.
+    """Print an HTML file (absolute path) on A4, and replace `pdf`. Raises ToolFailed.
 
-    The browser gets a profile of its own that is removed afterwards. No script runs and nothing is fetched: the page itself forbids
-    both. (With scripts switched off altogether Chromium 156 prints nothing, and ends with 0.)
+    The browser uses a temporary profile. The policy of the page forbids scripts and fetches. (With scripts disabled by an option,
+    Chromium 156 prints nothing and exits with 0.)
     """
     browser = find_browser()
     with tempfile.TemporaryDirectory(prefix="migrator-pdf-", ignore_cleanup_errors=True) as profile:
@@ -142,7 +137,7 @@ async def print_pdf(processes: Processes, page: Path, pdf: Path) -> None:
             f"--print-to-pdf={made}",
         ]
         if os.geteuid() == 0:
-            # Chromium's sandbox refuses to start for root; the page is this program's own, and runs nothing.
+            # Chromium's sandbox does not start for root. The page is trusted, and runs no script.
             argv.append("--no-sandbox")
         command = Command(
             argv=tuple(map(os.fsencode, [*argv, page.as_uri()])),

@@ -26,15 +26,15 @@ _HOST_CHARACTERS = 16
 
 
 class ErrorConsole(Console):
-    """A console on standard error. Rich ends the whole program where nobody reads any more; a copy must go on."""
+    """A console on standard error. Rich ends the program on a broken pipe, but a copy must continue."""
 
     def on_broken_pipe(self) -> None:
-        """Write nothing from here on."""
+        """Write nothing from now on."""
         self.quiet = True
 
 
 class LiveProgress(ProgressView):
-    """A view at the bottom of a terminal, drawn anew a few times a second; events scroll by above it."""
+    """A view at the bottom of a terminal, redrawn a few times a second; events scroll above it."""
 
     def __init__(self, console: ErrorConsole, clock: Clock, *, interval_s: float = VIEW_INTERVAL_S) -> None:
         self._console = console
@@ -42,7 +42,7 @@ class LiveProgress(ProgressView):
         self._interval_s = interval_s
         self._drawn_s: float | None = None
         self._last: Snapshot | None = None
-        # What else is printed is nobody's business here: standard output may be a file with JSON.
+        # No redirection: standard output may be a file with JSON.
         self._live = Live(
             console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
         )
@@ -60,7 +60,7 @@ class LiveProgress(ProgressView):
             return
 
     def show(self, snapshot: Snapshot) -> None:
-        """Draw the snapshot, where the last drawing is old enough."""
+        """Draw the snapshot, unless the last drawing is too recent."""
         self._last = snapshot
         now_s = self._clock.monotonic_s()
         if self._drawn_s is not None and now_s - self._drawn_s < self._interval_s:
@@ -97,7 +97,7 @@ def view(snapshot: Snapshot) -> RenderableType:
         case DrainProgress():
             if snapshot.total_bytes is not None:
                 parts.append(_bar(snapshot.size_bytes, snapshot.total_bytes))
-    # The cursor waits on a line of its own: the ^C that a terminal echoes must not wrap what is to be drawn over.
+    # Leave the cursor on an empty line, so that an echoed ^C does not wrap a line that is redrawn.
     return Group(*parts, Text(""))
 
 
@@ -109,7 +109,7 @@ def _bar(done: int, total: int) -> Table:
 
 
 def _bricks(snapshot: ScanProgress) -> Table:
-    # Those still at work first: they are what is waited for.
+    # Bricks still being read come first.
     at_work = sorted(snapshot.bricks, key=lambda brick: (brick.ended, brick.brick))
     rows = [
         (
@@ -143,7 +143,7 @@ def _named(rows: Sequence[tuple[Text, str, str]], total: int, what: str) -> Tabl
 
 
 def _streams(snapshot: RunProgress) -> RenderableType:
-    # The tree gets what the figures leave; the hosts are told apart only where there are several.
+    # The tree gets the remaining width. Hosts are shown only if there are several.
     grid = Table.grid(padding=(0, 2), expand=True)
     shown = sorted(snapshot.streams, key=lambda stream: stream.stream)[:_STREAMS_SHOWN]
     several_hosts = len({stream.host for stream in snapshot.streams}) > 1

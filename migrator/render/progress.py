@@ -24,13 +24,13 @@ EVENT_STYLES = {Severity.INFO: "", Severity.WARNING: "yellow", Severity.ERROR: "
 
 
 class ProgressView(Progress, AbstractContextManager[Progress], Protocol):
-    """Progress that is shown until the end of a `with` block, where the last snapshot is shown once more."""
+    """Shows progress until the end of a `with` block, and the last snapshot once more at its end."""
 
 
 def open_progress(stream: TextIO, clock: Clock) -> ProgressView:
-    """The view that suits a stream: live on a terminal, lines otherwise."""
+    """The view for a stream: live on a terminal, lines otherwise."""
     if stream.isatty():
-        # What draws on a terminal is loaded only where there is one.
+        # Loaded here because only a terminal needs it.
         from migrator.render.live import ErrorConsole, LiveProgress  # noqa: PLC0415
 
         return LiveProgress(ErrorConsole(file=stream, highlight=False), clock)
@@ -56,7 +56,7 @@ class LineProgress(ProgressView):
             self._waiting = None
 
     def show(self, snapshot: Snapshot) -> None:
-        """Write the snapshot, or keep it where the last one is fresh."""
+        """Write the snapshot, or keep it for later if the last line is recent."""
         now_s = self._clock.monotonic_s()
         if self._written_s is not None and now_s - self._written_s < self._interval_s:
             self._waiting = snapshot
@@ -69,7 +69,7 @@ class LineProgress(ProgressView):
         self._write(event_line(event))
 
     def _write(self, line: str) -> None:
-        # Standard error may be closed or its reader gone: that is no reason to stop a copy.
+        # A closed standard error or a broken pipe must not stop a copy.
         try:
             self._stream.write(f"{line}\n")
             self._stream.flush()
@@ -78,7 +78,7 @@ class LineProgress(ProgressView):
 
 
 def snapshot_line(snapshot: Snapshot) -> str:
-    """How far a stage is, in one line."""
+    """The progress of a stage in one line."""
     match snapshot:
         case ScanProgress():
             rate = snapshot.rows / snapshot.elapsed_s if snapshot.elapsed_s > 0 else 0.0
@@ -145,8 +145,8 @@ def _drain(snapshot: DrainProgress) -> list[str]:
 
 
 def _moved(snapshot: DrainProgress) -> str:
-    """What was moved of what lay there. It may be more: a host that drains a brick also moves, on its other bricks, what the new
-    layout wants elsewhere, and Gluster counts both together.
+    """What was moved of what was on the bricks. It may be more: a host that drains a brick also moves files on its other bricks
+    for the new layout, and Gluster counts both together.
     """
     files, total_files = snapshot.files, snapshot.total_files
     size_bytes, total_bytes = snapshot.size_bytes, snapshot.total_bytes
@@ -158,8 +158,8 @@ def _moved(snapshot: DrainProgress) -> str:
 
 
 def event_line(event: Event) -> str:
-    """What happened, in one line: `23:30:25 warning: home/alice/x: Input/output error`. A message that names the
-    subject itself stands alone.
+    """An event in one line: `23:30:25 warning: home/alice/x: Input/output error`. The subject is omitted if the message contains
+    it.
     """
     at = datetime.fromtimestamp(event.at_s, UTC).strftime("%H:%M:%S")
     severity = "" if event.severity is Severity.INFO else f"{event.severity.value}: "
@@ -171,7 +171,7 @@ def event_line(event: Event) -> str:
 def _names(message: str, subject: str) -> bool:
     if message.startswith(subject):
         return True
-    # `batch 1` in `seed pass over batch 1: ...`; a single word may be in a sentence by chance.
+    # `batch 1` in `seed pass over batch 1: ...`. A single word may occur by chance.
     return " " in subject and re.search(rf"(?<!\w){re.escape(subject)}(?!\w)", message) is not None
 
 

@@ -15,13 +15,13 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class _Once(Collector):
-    """The metrics of one look."""
+    """The metrics of one snapshot."""
 
     def __init__(self, families: Sequence[MetricFamily]) -> None:
         self._families = families
 
     def collect(self) -> Iterable[Metric]:
-        """In their order."""
+        """The metrics in their order."""
         for family in self._families:
             counter = family.kind is MetricKind.COUNTER
             metric = Metric(
@@ -35,7 +35,7 @@ class _Once(Collector):
 
 
 def to_prometheus(families: Sequence[MetricFamily]) -> bytes:
-    """The text that Prometheus reads, UTF-8. Whatever stands in a label is escaped."""
+    """Metrics in Prometheus' text format, UTF-8, with escaped labels."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Once(families))
     return generate_latest(registry)
@@ -46,11 +46,11 @@ def _plain(text: str) -> str:
 
 
 def write_metrics(file: Path, families: Sequence[MetricFamily]) -> None:
-    """Put metrics where node_exporter reads them: whole or as before, to be read by everybody. Raises MigratorError."""
-    # Its collector reads whatever ends with .prom; the name beside it must not.
+    """Replace a file for node_exporter atomically, readable by everybody. Raises MigratorError."""
+    # The collector reads all names that end with .prom, so the partial file must not.
     partial = file.with_name(f".{file.name}.part")
     try:
-        # Left by a killed one. Something else under that name, a symlink above all, is not written through.
+        # Left by a killed process. A symlink of that name must not be followed.
         partial.unlink(missing_ok=True)
         with open(partial, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as stream:
             stream.write(to_prometheus(families))

@@ -1,4 +1,4 @@
-"""The terminal: documents as rich tables. Cells are `Text`, never markup, so nothing in a name is read as a style."""
+"""Documents on the terminal, as rich tables. Cells are `Text`, never markup, so names cannot contain styles."""
 
 from collections.abc import Iterator, Sequence
 from typing import assert_never
@@ -35,7 +35,7 @@ _BAR_LABEL_WIDTH, _BAR_LABEL_MOST = 10, 16
 _INDENT = 4
 
 _WIDE_LEAST = 24
-"""A column of sentences or paths that would have to be narrower makes a table that nobody can read."""
+"""The least width at which a column of sentences or paths is readable."""
 
 
 def print_document(console: Console, document: Document) -> None:
@@ -45,7 +45,7 @@ def print_document(console: Console, document: Document) -> None:
 
 
 def renderables(document: Document) -> list[RenderableType]:
-    """A document as things that a rich console prints one after the other."""
+    """A document as renderables for a rich console, in order."""
     parts: list[RenderableType] = [Text(f"{document.title}, {document.subtitle}".rstrip(", "), style="bold")]
     parts.extend(Group(*_section(section)) for section in document.sections)
     return parts
@@ -105,7 +105,7 @@ def _table(block: Table) -> Iterator[RenderableType]:
 
 
 class _FittedBar:
-    """A bar with its words on one line, for which the bar gets shorter on a narrow terminal."""
+    """A bar with its text on one line; the bar is shorter on a narrow terminal."""
 
     def __init__(self, bar: Bar, label_width: int = _BAR_LABEL_WIDTH) -> None:
         self._bar = bar
@@ -124,8 +124,8 @@ class _FittedBar:
 
 
 class _Fitted:
-    """A table in the width that there is: as columns while no figure has to be broken for it and sentences have room
-    to be read; row by row, with the name before each value, otherwise.
+    """A table in the available width: in columns if figures fit unbroken and sentences stay readable, otherwise row by row with
+    a name before each value.
     """
 
     def __init__(self, table: Table) -> None:
@@ -143,9 +143,9 @@ class _Fitted:
 def column_widths(
     columns: Sequence[Column], rows: Sequence[tuple[str, ...]], width: int, *, wide_least: int = _WIDE_LEAST
 ) -> list[int] | None:
-    """How many cells each column gets; None where figures or short text would have to be broken.
+    """The width of each column; None if figures or short text would have to be broken.
 
-    Only what may be folded gets less than it needs, and not less than `wide_least`; names of columns are folded first.
+    Only wide columns get less than they need, but at least `wide_least`; column names are folded first.
     """
     least, wanted = [], []
     for number, column in enumerate(columns):
@@ -158,7 +158,7 @@ def column_widths(
     if spare < 0:
         return None
     widths = list(least)
-    # Who needs least is served first: what it does not take is left to those that need more.
+    # Columns that need least are served first; the rest is left for the others.
     in_need = sorted(range(len(columns)), key=lambda number: wanted[number] - least[number])
     for served, number in enumerate(in_need):
         more = min(wanted[number] - least[number], spare // (len(columns) - served))
@@ -189,7 +189,7 @@ def _stacked(columns: Sequence[Column], rows: Sequence[tuple[str, ...]], width: 
 
 
 def _filled(named: Sequence[tuple[str, str]], width: int) -> Iterator[Text]:
-    """Names and values, as many on a line as fit: none is broken that fits on a line of its own."""
+    """Names and values, as many on a line as fit; a pair is broken only if it is longer than a line."""
     line = Text(overflow="fold")
     for number, (name, value) in enumerate(named):
         pair = Text.assemble((name, "dim"), " " if name else "", (value, "bold" if number == 0 else ""))

@@ -25,15 +25,14 @@ from migrator.render.document import (
     cells,
 )
 
-# ---
-# Markdown (GitHub's dialect): documents that can be pasted into a ticket or a wiki.
+# --- Markdown (GitHub's dialect)
 
 
 _MARKUP = re.compile(r"[\\`*_\[\]<>|~&!$@#]|:(?=//)|(?<=www)\.|(?<=WWW)\.|^[-+=]|(?<=\d)[.)](?= )")
 
 
 def to_markdown(document: Document) -> str:
-    """A document as Markdown, ending with a line feed. Nothing in names is read as markup, HTML or a link."""
+    """A document as Markdown, ending with a line feed. Names are escaped: no markup, HTML or links."""
     lines = [f"# {escape(document.title)}", "", escape(document.subtitle), ""]
     for section in document.sections:
         lines += [f"## {escape(section.title)}", ""]
@@ -43,7 +42,7 @@ def to_markdown(document: Document) -> str:
 
 
 def escape(text: str) -> str:
-    """Text that shows as itself. It is one line already: what is no printable character was escaped before."""
+    """Text without any markup. It is one line already: documents contain printable characters only."""
     return _MARKUP.sub(r"\\\g<0>", text)
 
 
@@ -89,21 +88,20 @@ def _table(block: Table) -> Iterator[str]:
         yield escape(block.note)
 
 
-# ---
-# JSON for programs: the fields of our values under their own names, then their computed properties.
+# --- JSON: the fields and properties of values under their own names
 #
-# The rules, which `docs/json.md` repeats: keys are the names in `migrator.domain`, sorted; bytes (paths) are percent-escaped
+# The rules (docs/json.md repeats them): keys are sorted; bytes (paths) are percent-escaped
 # text; times are seconds since the epoch, durations seconds, sizes bytes (the key says which); states are words; what is
 # not known is null. Only ASCII: everything else is escaped in JSON's own way. Keys are added over time, never renamed.
 
 
 def to_json(value: object, *, indent: int | None = 1) -> str:
-    """A value of ours as one JSON document, ending with a line feed. Raises TypeError for what has no such form."""
+    """A value of the program as one JSON document, ending with a line feed. Raises TypeError for other types."""
     return json.dumps(plain(value), indent=indent, ensure_ascii=True, allow_nan=False, sort_keys=True) + "\n"
 
 
 def plain(value: object) -> object:
-    """A value of ours as dictionaries, lists, strings and numbers. Raises TypeError for what has no such form."""
+    """A value of the program as dictionaries, lists, strings and numbers. Raises TypeError for other types."""
     match value:
         case None | bool():
             return value

@@ -1,4 +1,4 @@
-"""`metrics`: everything that metrics are made of, by one look. Reads the ledger only; works at any time, also beside a run."""
+"""`metrics`: read every metric in one snapshot of the ledger. Works at any time, also during a run."""
 
 from collections.abc import Callable, Sequence
 from time import monotonic
@@ -27,8 +27,8 @@ def read_metrics(
     windows: Sequence[WindowStanding] = (),
     elapsed_s: Callable[[], float] = monotonic,
 ) -> tuple[MetricFamily, ...]:
-    """Every metric of now. Progress is that of the plan that was recorded last, or of the one named; what only rises is over
-    all plans. `windows` are those of [transfer] now. Raises UsageError where the plan is not in the ledger.
+    """Every current metric. Progress is that of `plan` (default: the newest plan); counters cover all plans. `windows` are the
+    current windows of [transfer]. Raises UsageError if the plan is not in the ledger.
     """
     began_s = elapsed_s()
     status = read_status(ledger, now_s=now_s, plan=plan, is_gone=is_gone, attention_limit=0, events_limit=0)

@@ -1,4 +1,4 @@
-"""What `status`, `report`, `metrics` and `--watch` say, as values. Pure."""
+"""Values behind `status`, `report`, `metrics` and `status --watch`. Times are seconds since the epoch, durations seconds. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from migrator.core.errors import ExitCode
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.probe import Probe
 from migrator.core.states import AttemptState, BatchState, ChunkKind, ChunkState, PassKind, PassState
-from migrator.core.units import DAY_S
+from migrator.core.units import DAY_S, KIB, MIB
 from migrator.cutover.model import CutoverFacts, SpeedUpSum, UserSpeedUps
 from migrator.delta.model import ChangeKind, ChangeTally
 from migrator.fs.model import CapacityOutlook, CapacitySample
@@ -21,13 +21,10 @@ from migrator.plan.model import Plan
 from migrator.transfer.model import ConvergenceRecord, FileProblem, GoverningFacts
 from migrator.verify.model import VerificationRecord
 
-# ---
-# What a call of `report` has written and sent.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSent:
-    """A report that hooks were called for. `sent` is False where one of them failed, or skipped it: `reason` says so."""
+    """The result of `report --send`. `sent` is False if a hook failed or skipped the report; `reason` says which."""
 
     directory: bytes
     sent: bool
@@ -35,25 +32,23 @@ class ReportSent:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Failed where it was not sent."""
         return ExitCode.DONE if self.sent else ExitCode.FAILED
 
 
-# ---
-# When the copying of a plan will be done, with a range, and what that rests on. Times in seconds since the epoch.
+# --- Forecast of the copying
 
 
 RANGE_SHARE = 0.8
-"""How often the true end shall lie in the range: as many ends are before it as after it."""
+"""Probability that the true end lies in the range. The rest is split evenly between before and after it."""
 
 FARTHEST_S = 100 * 365 * DAY_S
-"""No forecast goes further: what would take longer ends then in it."""
+"""The longest forecast. Later ends are cut to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkSlot:
-    """What was copied of a plan in one span of time, of which `seen_s` were lived through: the first one begins with the
-    first stream, the last one ends now. Spans in which nothing was copied are slots too.
+    """Files and bytes copied in one time slot, including empty slots. `seen_s` is the observed part of the slot: the first
+    slot counts from the first stream, the last one until now.
     """
 
     at_s: float
@@ -64,7 +59,7 @@ class WorkSlot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConePoint:
-    """Bytes that are left at one time: as likely as not, and the least and the most of the range."""
+    """Bytes left at one time: the median, and both ends of the range."""
 
     at_s: float
     left_bytes: float
@@ -74,9 +69,9 @@ class ConePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyForecast:
-    """When everything that is planned will have been copied once. `likely_at_s` is as likely too early as too late; with the
-    probability `share` the end lies between `earliest_at_s` and `latest_at_s`. `by_day` says whether day and night were told
-    apart, `by_weekday` whether weekends were. `history_s` is how long the history is. `basis` are sentences on how it was computed.
+    """When everything in the plan will have been copied once. `likely_at_s` is the median; the end lies between `earliest_at_s`
+    and `latest_at_s` with probability `share`. `by_day` and `by_weekday` say whether the forecast distinguishes day and night,
+    and weekends. `basis` explains the computation in sentences.
     """
 
     made_at_s: float
@@ -91,13 +86,12 @@ class CopyForecast:
     cone: tuple[ConePoint, ...]
 
 
-# ---
-# The parts of a report that the status does not have. Times in seconds since the epoch.
+# --- Parts of a report that the status does not have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierReport:
-    """What an earlier report said; the forecast's parts are None, and `cone` is empty, where it had none."""
+    """Figures of an earlier report. If it had no forecast, the times are None and `cone` is empty."""
 
     at_s: float
     plan: str | None
@@ -112,7 +106,7 @@ class EarlierReport:
 
 
 class Standing(StrEnum):
-    """How the expected end has moved since an earlier report."""
+    """How the expected end moved since an earlier report."""
 
     AHEAD = "ahead"
     AS_EXPECTED = "as-expected"
@@ -122,8 +116,8 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinceReport:
-    """What has come since an earlier report. `expected_bytes` is what that one let expect to be copied by now; `end_moved_s` is
-    by how much the likely end is later than it said (below 0: earlier). `reasons` are sentences.
+    """Progress since an earlier report. `expected_bytes` is the amount that its forecast expected to be copied since then;
+    `end_moved_s` is positive if the likely end moved to a later time. `reasons` are sentences.
     """
 
     earlier: EarlierReport
@@ -138,8 +132,8 @@ class SinceReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickOutlook:
-    """One brick of the source: its state in words, what a drain has left to move (None: not known), and when it is free, by the
-    drain's own pace or by the schedule; `basis` says which.
+    """One brick of the source: its state in words, what its drain has left to move (None: unknown), and when it is free.
+    `basis` says whether that time comes from the pace of the drain or from the schedule.
     """
 
     brick: str
@@ -152,8 +146,8 @@ class BrickOutlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOutlook:
-    """A server of the source: how many bricks it has or had, how many of them are free, and when all are (None: it is not
-    known). `basis` is that of the brick that is free last.
+    """A server of the source: its bricks, how many of them are free, and when all are (None: unknown). `basis` is that of
+    the brick that is free last.
     """
 
     server: str
@@ -165,8 +159,8 @@ class ServerOutlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReapedFacts:
-    """What a plan does not move as it is. `archived_` is what proven archives hold, in `archives` files of `archive_bytes`;
-    `released` counts the skipped paths and globs that were given up for deletion.
+    """What a plan archives or skips instead of copying. `archived_*` counts the content of proven archives, which are
+    `archives` files of `archive_bytes`; `released` counts the skipped paths and globs released for deletion.
     """
 
     to_archive_bytes: int
@@ -180,13 +174,12 @@ class ReapedFacts:
     released: int
 
 
-# ---
-# What the ledger sums up for `status` and `report`. Times in seconds since the epoch.
+# --- Sums of the ledger for `status` and `report`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBatch:
-    """A batch as it was planned, and how far it is."""
+    """A batch as planned, with its state."""
 
     number: int
     state: BatchState
@@ -199,8 +192,8 @@ class PlannedBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTree:
-    """A user tree as it was planned; `rank` counts from 1 in the plan's order of size. `reaped_bytes` and `reaped_files` are the
-    part of it that is archived or skipped instead of being copied.
+    """A user tree as planned; `rank` counts from 1 in the plan's order of size. `reaped_*` is the part that is archived or
+    skipped instead of copied.
     """
 
     tree: UserTree
@@ -227,7 +220,7 @@ class ChunkSum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionCount:
-    """Files of one batch that did not arrive: `bad` ones need attention, `vanished` ones were deleted by their users."""
+    """Files of one batch that did not arrive: `bad` files need attention, `vanished` files were deleted by their users."""
 
     bad: int
     vanished: int
@@ -243,7 +236,7 @@ class AttentionFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFacts:
-    """The plan that everything else is counted by."""
+    """The plan that all progress is counted by."""
 
     name: str
     path: str
@@ -256,9 +249,8 @@ class PlanFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThroughputPoint:
-    """All streams together over one span of time that ends at `at_s`; `streams` is the mean over the busy part.
-
-    `busy_s` is how much of the span there were streams at work.
+    """Throughput of all streams together over a span that ends at `at_s`. Streams were at work for `busy_s` of it; `streams`
+    is their mean number in that time.
     """
 
     at_s: float
@@ -270,33 +262,27 @@ class ThroughputPoint:
 
     @property
     def rate_bytes_per_s(self) -> float:
-        """Bytes per second while streams were at work."""
         return self.size_bytes / self.busy_s if self.busy_s > 0 else 0.0
 
     @property
     def rate_files_per_s(self) -> float:
-        """Files per second while streams were at work."""
         return self.files / self.busy_s if self.busy_s > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DonePoint:
-    """How much was done, all in all, at one time."""
+    """How much was done in total at one time."""
 
     at_s: float
     done_files: int
     done_bytes: int
 
 
-# ---
-# What streams brought, by where they ran, what they read, with what, and how large the files were.
-
-
-KIB, MIB = 1024, 1024**2
+# --- Throughput of streams by host, brick, engine and file size
 
 
 class SizeClass(StrEnum):
-    """The mean size of the files of a chunk; `ranges` are parts of big files."""
+    """The mean file size of a chunk. Ranges are parts of big files."""
 
     TINY = "below 16 KiB"
     SMALL = "16 KiB to 1 MiB"
@@ -306,14 +292,12 @@ class SizeClass(StrEnum):
 
 
 UPPER_BYTES = ((SizeClass.TINY, 16 * KIB), (SizeClass.SMALL, MIB), (SizeClass.MEDIUM, 64 * MIB))
-"""Below which mean size a class ends; what is larger is `large`."""
+"""Upper bounds of the classes (exclusive); larger means are LARGE."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSum:
-    """Attempts that succeeded, together. `brick` is None where the mount was read; `stream_s` are seconds of streams, so that
-    two streams for one second are two.
-    """
+    """Succeeded attempts. `brick` is None if they read the mount. `stream_s` adds up the time of each stream."""
 
     host: str
     brick: str | None
@@ -326,22 +310,21 @@ class StreamSum:
 
     @property
     def bytes_per_s(self) -> float:
-        """Of one stream."""
+        """Rate of one stream."""
         return self.size_bytes / self.stream_s if self.stream_s > 0 else 0.0
 
     @property
     def files_per_s(self) -> float:
-        """Of one stream."""
+        """Rate of one stream."""
         return self.files / self.stream_s if self.stream_s > 0 else 0.0
 
 
-# ---
-# What went wrong, put together from events, and what became of it. Times in seconds since the epoch.
+# --- Incidents, made of events
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventGroup:
-    """All events of one kind about one subject; `message` is that of the last one."""
+    """All events of one kind about one subject, with the message of the last one."""
 
     kind: EventKind
     severity: Severity
@@ -354,8 +337,8 @@ class EventGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """What went wrong with one subject, once or again and again. `resolved_at_s` is None where nothing says that it is over;
-    `resolution` says by what it is, in words.
+    """Warnings or errors of one kind about one subject. `resolved_at_s` is None as long as no event ends them; `resolution`
+    names that event.
     """
 
     kind: EventKind
@@ -369,13 +352,12 @@ class Incident:
     resolution: str
 
 
-# ---
-# What `status` and `report` say: facts, rendered in several ways. Times in seconds since the epoch.
+# --- Status and report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """How much of something is done. A user is done when all that is planned of him is copied."""
+    """How much of something is done. A user is done when everything planned of their trees is copied."""
 
     total_bytes: int = 0
     done_bytes: int = 0
@@ -386,42 +368,36 @@ class Tally:
 
     @property
     def left_bytes(self) -> int:
-        """Bytes that are not copied yet."""
         return self.total_bytes - self.done_bytes
 
     @property
     def left_files(self) -> int:
-        """Files that are not copied yet."""
         return self.total_files - self.done_files
 
     @property
     def left_users(self) -> int:
-        """Users that are not done yet."""
         return self.total_users - self.done_users
 
     @property
     def percent_bytes(self) -> float | None:
-        """Percent of the bytes that are done, as `percent_of`; None where there are none."""
         return percent_of(self.done_bytes, self.total_bytes)
 
     @property
     def percent_files(self) -> float | None:
-        """Percent of the files that are done, as `percent_of`; None where there are none."""
         return percent_of(self.done_files, self.total_files)
 
     @property
     def percent_users(self) -> float | None:
-        """Percent of the users that are done, as `percent_of`; None where there are none."""
         return percent_of(self.done_users, self.total_users)
 
 
 def percent_of(part: int, whole: int) -> float | None:
-    """The share in percent, to one digit; None of nothing. Rounded down: 100 % is said of all, and of nothing else."""
+    """The share in percent, to one digit; None if the whole is 0. Rounded down, so that only all of it is 100 %."""
     return part * 1000 // whole / 10 if whole > 0 else None
 
 
 class TreeState(StrEnum):
-    """How far one user tree is. One that needs attention is copied but for what failed each time."""
+    """State of one user tree. `ATTENTION`: it is copied except for files that failed at every attempt."""
 
     PLANNED = "planned"
     COPYING = "copying"
@@ -432,7 +408,7 @@ class TreeState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeFacts:
-    """How far one user tree is."""
+    """Progress of one user tree."""
 
     tree: UserTree
     batch: int
@@ -443,8 +419,8 @@ class TreeFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassFacts:
-    """One pass over a batch; `number` is 0 for the seed, deltas and finals count from 1. `changes` is what a pass after
-    the seed was made for, by kind, over all trees; None where nothing was recorded.
+    """One pass over a batch; `number` is 0 for the seed pass, delta and final passes count from 1. `changes` counts the changes
+    that a later pass carries, by kind, over all trees; None if none were recorded.
     """
 
     id: int
@@ -465,8 +441,8 @@ class PassFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFacts:
-    """How far one batch is. `chunks` counts every kind, in the newest pass; `verification` is the newest finished one,
-    `convergence` what was predicted after the last delta pass.
+    """Progress of one batch. `chunks` counts all kinds of chunks in the newest pass; `verification` is the newest finished one,
+    `convergence` the prediction after the last delta pass.
     """
 
     number: int
@@ -482,8 +458,8 @@ class BatchFacts:
 
 
 class RunLife(StrEnum):
-    """Whether a run lives: `silent` ones have neither ended nor given a sign of life for a while, `killed` ones have
-    not ended either, and their process is gone.
+    """Liveness of a run. `SILENT`: it has not ended, and its heartbeat is old. `KILLED`: it has not ended, and its process is
+    gone.
     """
 
     AT_WORK = "at-work"
@@ -494,7 +470,7 @@ class RunLife(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """One invocation of a verb that writes. `silent_s` is the age of its last sign of life."""
+    """One invocation of a verb that writes. `silent_s` is the age of its last heartbeat."""
 
     id: int
     verb: str
@@ -526,7 +502,7 @@ class ScanFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """When the copying will be done, and on what basis that is said."""
+    """When the copying will be done, and what this rests on."""
 
     left_s: float
     finish_at_s: float
@@ -535,7 +511,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """What cannot go on, what it waits for, and what to do about it."""
+    """Something blocked, what it waits for, and what to do about it."""
 
     subject: str
     on: str
@@ -544,14 +520,15 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusFacts:
-    """Now. Everything but `at_s` may be missing: a site begins with nothing. `site` is None before `init`.
+    """The current state. Everything except `at_s` may be missing; `site` is None before `init`.
 
-    `attention` is cut; `attention_total` is not. `rate` is the last minutes' throughput, None while nothing is copied;
-    `last_rate` that of the last minutes in which something was. `verified_content_bytes` are those of the verified
-    bytes whose content was compared, not only their attributes. `cutovers` has the newest attempt of every tree, by
-    whatever plan: a later plan leaves those out who work on the target. `probes` has the newest of each side. `drains` has the newest attempt of all bricks that
-    were drained, `additions` that of all that were added, and `retirement` is that at the source volume. `governing` is
-    what people have set, and how many streams the newest run may have.
+    - `attention` may be cut, `attention_total` is not.
+    - `rate` is the throughput of the last minutes, None while nothing is copied; `last_rate` is that of the last minutes in
+      which something was copied.
+    - `verified_content_bytes` are the verified bytes whose content was compared, not only their attributes.
+    - `cutovers` has the newest attempt for every tree under any plan: a later plan omits users who work on the target.
+    - `probes` has the newest probe of each side; `drains`, `additions` and `retirement` have the newest attempts.
+    - `governing` has the limits that operators set, and how many streams the newest run may have.
     """
 
     at_s: float
@@ -582,14 +559,14 @@ class StatusFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFacts:
-    """For management: the status, how it came to be, and what was proven. `plan` is None where there is none, or where
-    its document cannot be read (`plan_problem` says why).
+    """The report for management: status, history, forecast and proofs.
 
-    `forecast` is None where nothing is left or too little was copied; `since` where there is no earlier report to compare
-    with. `days` is the throughput by day, or by hour as long as there are few days (`span_s` says which). `outlook` is how full the target will be.
-    `incidents` are warnings and errors by kind and subject, those that nothing has ended first. `speed_ups` are those of users who
-    work on the target, the newest first, and `speed_up_sums` each test over all of them. `streams` is what streams
-    brought, by where they ran, what they read and with what.
+    - `plan` is None without a plan, or if its document cannot be read (`plan_problem` says why).
+    - `forecast` is None if nothing is left or too little was copied; `since` is None without an earlier report.
+    - `days` is the throughput by day, or by hour while the history is short (see `span_s`).
+    - `outlook` is how full the target will be.
+    - `incidents` lists unresolved ones first.
+    - `speed_ups` are those of users who work on the target, newest first; `speed_up_sums` has each test over all of them.
     """
 
     status: StatusFacts
@@ -613,12 +590,11 @@ class ReportFacts:
     streams: tuple[StreamSum, ...] = ()
 
 
-# ---
-# Metrics for Prometheus: what each is called, and the sums of the ledger that they are made of. Base units: seconds, bytes.
+# --- Metrics for Prometheus. Base units: seconds, bytes
 
 
 class MetricKind(StrEnum):
-    """How a metric behaves: a counter never goes down, not even when the program is started again."""
+    """How a metric behaves. A counter never decreases, not even across restarts of the program."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -627,7 +603,7 @@ class MetricKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSpec:
-    """One metric: its name as it is exposed, the names of its labels, and what it says."""
+    """One metric: its exposed name, the names of its labels, and its help text."""
 
     name: str
     kind: MetricKind
@@ -637,7 +613,7 @@ class MetricSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSample:
-    """One value. `name` is the metric's, with `_bucket`, `_sum` or `_count` behind it where it is a histogram."""
+    """One value. `name` is that of the metric; a histogram appends `_bucket`, `_sum` or `_count`."""
 
     name: str
     labels: Mapping[str, str]
@@ -656,7 +632,7 @@ class MetricFamily:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassKindSum:
-    """What streams have written in all passes of one kind, by their samples; `stream_s` is how long they were at work, each by itself."""
+    """What streams wrote in all passes of one kind, by their samples. `stream_s` adds up the time of each stream."""
 
     kind: PassKind
     passes: int
@@ -667,7 +643,7 @@ class PassKindSum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptSum:
-    """All attempts of one host and engine that ended in one way."""
+    """Ended attempts of one host and engine, by result."""
 
     host: str
     engine: str
@@ -679,7 +655,7 @@ class AttemptSum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamCount:
-    """How many attempts of one host have not ended; `from_brick`: whether they read a brick, and not the mount."""
+    """Running attempts of one host. `from_brick`: they read a brick instead of the mount."""
 
     host: str
     from_brick: bool
@@ -688,7 +664,7 @@ class StreamCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventCount:
-    """How often a warning or an error of one kind was written down."""
+    """Recorded warnings or errors of one kind."""
 
     kind: EventKind
     severity: Severity
@@ -697,7 +673,7 @@ class EventCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCount:
-    """How many invocations of a verb ended with an exit code."""
+    """Ended invocations of a verb, by exit code."""
 
     verb: str
     exit_code: int
@@ -706,7 +682,7 @@ class RunCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookCount:
-    """How many calls of hooks of one stage ended in one way."""
+    """Ended calls of the hooks of one stage, by outcome."""
 
     stage: str
     outcome: str
@@ -715,7 +691,7 @@ class HookCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedSum:
-    """What one host of Gluster has moved in all tasks of drains (`drain`) or of additions (`addition`)."""
+    """What one Gluster host moved in all tasks of drains (`task` is `drain`) or additions (`addition`)."""
 
     task: str
     host: str
@@ -726,7 +702,7 @@ class MovedSum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifySum:
-    """All verifications that have ended, and what they have read to compare content."""
+    """Ended verifications, and the content that they read."""
 
     whole: int
     not_whole: int
@@ -736,7 +712,7 @@ class VerifySum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSums:
-    """Sums over the whole ledger, over all plans. `freezes_s` is how long each user was frozen who was thawed."""
+    """Sums over the whole ledger and all plans. `freezes_s` has the duration of each ended freeze."""
 
     passes: tuple[PassKindSum, ...] = ()
     attempts: tuple[AttemptSum, ...] = ()
@@ -751,9 +727,8 @@ class MetricSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricFacts:
-    """Everything that the metrics are made of, by one look. `runs` has the newest run of every verb; `capacity` the newest
-    sample of each side; `frozen_since_s` when each user became unable to work who is so now, on either way; `read_s` is how long the
-    look took.
+    """One snapshot of everything behind the metrics. `runs` has the newest run of every verb, `capacity` the newest sample of
+    each side, `frozen_since_s` the begin of each current freeze, for a cutover or a rollback. Reading took `read_s`.
     """
 
     status: StatusFacts
@@ -766,20 +741,18 @@ class MetricFacts:
     read_s: float
 
 
-# ---
-# What `status --watch` shows beside the status: the streams at work, and what has just happened.
+# --- `status --watch`
 
 
 _NOT_SAMPLED_YET_S = 1.0
-"""An attempt is in the ledger before its process lives: a sample in between does not have it."""
+"""The ledger has an attempt before its process starts: a sample taken in between misses it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamAtWork:
-    """One attempt that has not ended by the ledger. `files` and `size_bytes` are its chunk's; `done_files` and `done_bytes`
-    what it has done by its samples, of which those of the last seconds (`recent_files`, `recent_bytes`) were taken over
-    `recent_s`. `sampled_at_s` is its newest sample, `pass_sampled_at_s` the newest of its pass. `brick` is None where the
-    mount is read.
+    """One attempt that has not ended in the ledger. `files` and `size_bytes` are those of its chunk; `done_*` is its progress
+    by its samples, and `recent_*` the part of the last `recent_s` seconds. `sampled_at_s` is the time of its newest sample,
+    `pass_sampled_at_s` that of the newest sample of its pass. `brick` is None if it reads the mount.
     """
 
     attempt_id: int
@@ -804,12 +777,12 @@ class StreamAtWork:
 
     @property
     def rate_bytes_per_s(self) -> float | None:
-        """Bytes per second of late; None before the first sample."""
+        """The recent rate; None before the first sample."""
         return self.recent_bytes / self.recent_s if self.recent_s > 0 else None
 
     @property
     def confirming(self) -> bool:
-        """Whether the stream itself has ended, and only its confirmation is waited for: its pass was sampled without it."""
+        """Whether the stream ended and its confirmation is pending: a newer sample of its pass misses it."""
         if self.pass_sampled_at_s is None:
             return False
         last_s = self.started_at_s if self.sampled_at_s is None else self.sampled_at_s
@@ -818,9 +791,9 @@ class StreamAtWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchFacts:
-    """Now. `rates` is the throughput in bytes per second of spans of `rates_span_s`, oldest first, 0 where nothing was
-    copied; they end now, or where the last copying did. `news` are the events since the look before, oldest first, and
-    `last_event` is the newest one's number.
+    """A snapshot for the live view. `rates` is the throughput in bytes per second over spans of `rates_span_s`, oldest first,
+    until now or the end of the last copying. `news` are the events since the previous snapshot, oldest first; `last_event`
+    is the number of the newest event.
     """
 
     status: StatusFacts
@@ -832,12 +805,11 @@ class WatchFacts:
 
 
 SILENT_AFTER_S = 30.0
-
-"""A run renews its sign of life every few seconds; one that has been silent for longer was killed, or hangs."""
+"""A run renews its heartbeat every few seconds. A run with an older heartbeat was killed, or hangs."""
 
 
 def run_life(*, silent_s: float, finished: bool, process_gone: bool = False) -> RunLife:
-    """Whether a run lives. `process_gone`: its process is known not to be there any more."""
+    """The liveness of a run. `process_gone`: its process is known to be gone."""
     if finished:
         return RunLife.ENDED
     if process_gone:

@@ -1,4 +1,4 @@
-"""`report`: history, forecast and proofs for management."""
+"""`report`: history, forecast and proofs for management. Reads the ledger only; works at any time, also during a run."""
 
 import asyncio
 import json
@@ -57,17 +57,13 @@ from migrator.transfer.ports import RunFiles
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
-# ---
-# `report`: the status with its history, its forecast and its proofs, for management. Reads only; works at any time.
-
-
 CHART_POINTS = 240
-"""As many spans as a chart on paper can show apart."""
+"""The most spans that a chart on paper can show."""
 
 INCIDENTS = 200
 
 _DAYS_FOR_DAYS = 3.0
-"""A shorter history is shown by the hour."""
+"""From this length on, the history is shown by the day, before by the hour."""
 
 
 def read_report(
@@ -81,9 +77,9 @@ def read_report(
     is_gone: IsGone | None = None,
     earlier: EarlierReport | None = None,
 ) -> ReportFacts:
-    """All facts, by the plan that was recorded last, or by the one named. Raises UsageError where that one is not in
-    the ledger; a plan document that is gone or was edited is said in the report, and does not stop it. `earlier` is the report to
-    compare with. The same ledger gives the same forecast at the same time.
+    """The report, counted by `plan` (default: the newest plan) and compared with `earlier`. The same ledger gives the same
+    forecast at the same time. A missing or edited plan document is reported in `plan_problem`. Raises UsageError if the plan
+    is not in the ledger.
     """
     status = read_status(
         ledger,
@@ -169,12 +165,12 @@ def _forecast(ledger: "Ledger", status: StatusFacts) -> CopyForecast | None:
         left=Left(files=tally.left_files, size_bytes=tally.left_bytes),
         cost=cost,
         cost_groups=groups,
-        chance=random.Random(round(status.at_s)).random,  # noqa: S311 - a draw that can be repeated is wanted
+        chance=random.Random(round(status.at_s)).random,  # noqa: S311 - the draws have to be repeatable
     )
 
 
 def _without_repeats(slots: Sequence[WorkSlot], done_files: int, done_bytes: int) -> Sequence[WorkSlot]:
-    """Streams count what they send again, and do not count what was there already: in sum the slots are what is done."""
+    """Slots scaled to what is done: streams count repeated transfers, and do not count files that were there already."""
     files, size_bytes = sum(slot.files for slot in slots), sum(slot.size_bytes for slot in slots)
     by_files = done_files / files if files else 1.0
     by_bytes = done_bytes / size_bytes if size_bytes else 1.0
@@ -220,7 +216,7 @@ def _compared(ledger: "Ledger", facts: ReportFacts, earlier: EarlierReport) -> R
 def _work_between(ledger: "Ledger", from_s: float, to_s: float) -> ThroughputPoint | None:
     if to_s <= from_s:
         return None
-    # A sample is of the time before it: one that was taken at `from_s` is of what came earlier.
+    # A sample covers the time before it: one taken at `from_s` belongs to the earlier span.
     first_s = math.nextafter(from_s, to_s)
     point = together(ledger.facts.throughput(from_s=first_s, to_s=to_s, span_s=2.0 * (to_s - from_s)))
     return None if point is None else replace(point, at_s=to_s, span_s=to_s - from_s)
@@ -244,12 +240,11 @@ def _document(plans: PlanDocuments, status: StatusFacts) -> tuple[Plan | None, s
     except MigratorError as error:
         return None, error.message
     if checksum != status.plan.checksum:
-        return None, f"{status.plan.path} is not the plan that was recorded: its checksum is another one"
+        return None, f"{status.plan.path} is not the recorded plan: its checksum differs"
     return plan, ""
 
 
-# ---
-# `report --send`: a report that was written is handed to hooks. Nothing else is done.
+# --- `report --send`: hooks get a report that was written
 
 
 VERB = "report"
@@ -257,7 +252,7 @@ VERB = "report"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendRequest:
-    """Which report, as the directory that holds its files, absolute. `plan` is the one that it counts by."""
+    """Which report to send. `directory` is absolute; `plan` is the one that the report counts by."""
 
     directory: bytes
     plan: str | None
@@ -268,7 +263,7 @@ class SendRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendWorld:
-    """Everything outside the program that sending touches."""
+    """Everything outside the program that sending uses."""
 
     ledger: "Ledger"
     hooks: Hooks
@@ -281,21 +276,21 @@ class SendWorld:
 
 
 async def require_report_hooks(hooks: Hooks, blocking: Blocking) -> None:
-    """Raises Refused where nobody would send a report: before it is made."""
+    """Raises Refused if no hook would send a report. Called before the report is made."""
     found = await find_hooks(hooks, blocking)
     stage = _step(b"").stage(HookEvent.POST)
     if not found.problems and not in_order(found.hooks, stage):
         raise Refused(
-            f"nobody would send the report: there is no hook in {stage.name}.d of {show(hooks.directory)}",
-            cause="this program sends nothing itself: it hands the report to hooks",
-            hint="put one there, such as hooks/post-report.d/50-mail-report of the samples (docs/reports.md)",
+            f"cannot send the report: there is no hook in {stage.name}.d of {show(hooks.directory)}",
+            cause="migrator sends nothing itself; hooks do",
+            hint="add one, such as the sample hooks/post-report.d/50-mail-report (docs/reports.md)",
         )
 
 
 async def send_report(request: SendRequest, world: SendWorld) -> ReportSent:
-    """Call the `report` hooks for a report that lies there. May be called again: it is sent again.
+    """Call the `report` hooks for a written report. A second call sends it again.
 
-    Raises UsageError (a site without `init`), Refused (a hook refuses, or is not as it has to be), LockHeld, Interrupted.
+    Raises UsageError (a site without `init`), Refused (a hook refuses or is not safe to call), LockHeld, Interrupted.
     """
     site = world.ledger.site.read()
     if site is None:
@@ -330,7 +325,7 @@ async def _send(request: SendRequest, world: SendWorld, site: SiteRecord, run_id
         sent = await calls.tell(_step(request.directory), facts)
     except HookSkipped as skipped:
         return ReportSent(directory=request.directory, sent=False, reason=skipped.message)
-    reason = "" if sent else "a hook that sends it failed: see the events of `migrator status`"
+    reason = "" if sent else "a hook failed: see the events in `migrator status`"
     return ReportSent(directory=request.directory, sent=sent, reason=reason)
 
 
@@ -343,16 +338,15 @@ def _step(directory: bytes) -> HookedStep:
     )
 
 
-# ---
-# An earlier report, read back from its JSON form.
+# --- An earlier report, read back from its JSON form
 
 
 REPORT_JSON = "report.json"
 
 
 def read_earlier(place: Path) -> EarlierReport:
-    """A report from its `report.json`, or from the directory that holds it. Raises UsageError for what is none. Keys that an older
-    version did not have are taken as not known.
+    """Read a report from `report.json` or its directory. Keys that an older version did not write are unknown values. Raises
+    UsageError if it is no report.
     """
     file = place / REPORT_JSON if place.is_dir() else place
     try:
@@ -371,7 +365,9 @@ def read_earlier(place: Path) -> EarlierReport:
             likely_at_s=_number(forecast, "likely_at_s"),
             earliest_at_s=_number(forecast, "earliest_at_s"),
             latest_at_s=_number(forecast, "latest_at_s"),
-            cone=tuple(ConePoint(**{key: float(value) for key, value in one.items()}) for one in _cone(forecast)),
+            cone=tuple(
+                ConePoint(**{key: float(value) for key, value in one.items()}) for one in forecast.get("cone") or []
+            ),
         )
     except OSError as error:
         raise UsageError(
@@ -380,7 +376,7 @@ def read_earlier(place: Path) -> EarlierReport:
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
-            f"{file} is no report of migrator",
+            f"{file} is not a report of migrator",
             cause="it is another file, or was cut off or edited",
             hint="name a report.json that `migrator report --output DIRECTORY` has written, or its directory",
         ) from error
@@ -389,7 +385,3 @@ def read_earlier(place: Path) -> EarlierReport:
 def _number(record: Mapping[str, Any], key: str) -> float | None:
     value = record.get(key)
     return None if value is None else float(value)
-
-
-def _cone(forecast: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return list(forecast.get("cone") or [])

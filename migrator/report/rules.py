@@ -60,12 +60,11 @@ from migrator.transfer import rules as eta
 from migrator.transfer.model import ConvergenceRecord
 from migrator.verify.model import DifferenceKind, VerificationRecord
 
-# ---
-# From sums of the ledger to what people ask: how far, how fast, until when, and what is in the way. Pure.
+# --- Progress and estimates
 
 
 PACE_WINDOW_S = 7 * DAY_S
-"""How far back the pace is looked at: a week holds the nights, weekends and pauses of a real migration."""
+"""The history behind the pace: a week contains the nights, weekends and pauses of a real migration."""
 
 _SPANS_S = (
     5.0,
@@ -83,7 +82,7 @@ _SPANS_S = (
 
 
 def span_width(duration_s: float, points: int) -> float:
-    """The shortest round span that covers a duration in at most so many points."""
+    """The shortest round span that divides a duration into at most `points` spans."""
     for width_s in _SPANS_S:
         if duration_s <= width_s * points:
             return width_s
@@ -91,16 +90,16 @@ def span_width(duration_s: float, points: int) -> float:
 
 
 def with_rests(points: Sequence[DonePoint], span_s: float) -> tuple[DonePoint, ...]:
-    """The same with a further point at the end of every time in which nothing was finished: a line through them does not fall
-    where nothing ran. Points are at most a span apart where something was finished in both spans.
+    """`points` with another point at the end of each idle time, so that a line through them stays level while nothing ran.
+    Points are at most a span apart if something was finished in both spans.
     """
-    told: list[DonePoint] = []
+    found: list[DonePoint] = []
     for point in points:
         begin_s = point.at_s - span_s
-        if told and begin_s > told[-1].at_s:
-            told.append(replace(told[-1], at_s=begin_s))
-        told.append(point)
-    return tuple(told)
+        if found and begin_s > found[-1].at_s:
+            found.append(replace(found[-1], at_s=begin_s))
+        found.append(point)
+    return tuple(found)
 
 
 def tree_facts(
@@ -109,9 +108,9 @@ def tree_facts(
     states: Mapping[int, BatchState],
     passes: Mapping[int, PassFacts],
 ) -> tuple[TreeFacts, ...]:
-    """How far every tree is, in the order given. `sums` and `passes` are those of the first pass, by batch.
+    """Progress of every tree, in the order given. `sums` and `passes` are those of the seed pass, by batch.
 
-    Before that pass the plan's figures are the totals, without what is reaped; then those of its chunks: what is really on the lists.
+    Totals come from the plan (without reaped files) before the seed pass, and from its chunks afterwards.
     """
     by_tree: dict[tuple[int, bytes], list[ChunkSum]] = defaultdict(list)
     for batch, of_batch in sums.items():
@@ -126,8 +125,8 @@ def tree_facts(
 def settled(
     seed: Sequence[ChunkSum], later: Sequence[ChunkSum], trees: Collection[bytes] | None = None
 ) -> Sequence[ChunkSum]:
-    """The sums of a seed pass after another pass over these trees (None: all) has gone through: what had failed of them was
-    sent by that one, and they need attention as far as chunks of that one (`later`) failed.
+    """The sums of a seed pass after a later pass over `trees` (None: all) finished. The later pass sent what had failed before,
+    so these trees need attention only if chunks of it (`later`) failed.
     """
 
     def failed_there(entry: ChunkSum) -> bool:
@@ -173,9 +172,9 @@ def _tree(planned: PlannedTree, sums: Sequence[ChunkSum], state: BatchState, fir
 
 
 def add_up(trees: Sequence[TreeFacts], *, counts: frozenset[TreeState] | None = None) -> Tally:
-    """The tally over several trees. A user with several trees counts once, and as done when all of them are.
+    """The tally over several trees. A user with several trees counts once, and as done when all of them are done.
 
-    With `counts` only trees in these states count as done, with all that they hold.
+    With `counts`, only trees in these states count as done.
     """
     users_left = {tree.tree.user for tree in trees if not _is_done(tree, counts)}
     users = {tree.tree.user for tree in trees}
@@ -195,7 +194,7 @@ def _is_done(tree: TreeFacts, counts: frozenset[TreeState] | None) -> bool:
 
 
 def left_to_people(trees: Sequence[TreeFacts]) -> bool:
-    """Whether something is left, and only what failed each time: no pace says when people will have put that right."""
+    """Whether only files that failed at every attempt are left. There is no estimate for these: they wait for an operator."""
     left = [tree for tree in trees if tree.tally.left_files > 0 or tree.tally.left_bytes > 0]
     return bool(left) and all(tree.state is TreeState.ATTENTION for tree in left)
 
@@ -210,7 +209,7 @@ def batch_facts(
     verification: VerificationRecord | None,
     convergence: ConvergenceRecord | None = None,
 ) -> BatchFacts:
-    """How far one batch is; `trees` are those of this batch, `sums` those of its newest pass."""
+    """Progress of one batch; `trees` are those of this batch, `sums` those of its newest pass."""
     chunks: dict[ChunkState, int] = {}
     for entry in sums:
         chunks[entry.state] = chunks.get(entry.state, 0) + entry.chunks
@@ -229,8 +228,8 @@ def batch_facts(
 
 
 def verified_content_bytes(batches: Sequence[BatchFacts], trees: Sequence[TreeFacts]) -> int:
-    """How much of the verified trees had its content compared: the rest was compared by attributes only. A tree that needs
-    attention is not verified, whatever its batch is.
+    """Bytes of the verified trees whose content was compared; the rest was compared by attributes only. A tree that needs
+    attention is not verified, even in a verified batch.
     """
     verified: dict[int, int] = defaultdict(int)
     for tree in trees:
@@ -254,19 +253,18 @@ def estimates(
     rate: ThroughputPoint | None = None,
     last_rate: ThroughputPoint | None = None,
 ) -> tuple[Estimate, ...]:
-    """When the copying will be done: at the rate of now (None: nothing is being copied; then at that of the last copying,
-    as long as no cost was measured), by the cost of files and bytes
-    without a pause, and at the pace so far.
+    """Up to three estimates of when the copying will be done:
 
-    Several, because the first ones are what the machines can do, and the last what they did, pauses included. What a
-    plan assumed is said only as long as nothing was measured.
+    - at the current rate. While nothing is being copied and no cost was measured, at the last rate
+    - by the cost of files and bytes, without pauses; the plan's assumption counts only until a cost was measured
+    - at the pace so far, which includes pauses
     """
     if tally.total_files <= 0 or (tally.left_files <= 0 and tally.left_bytes <= 0):
         return ()
     found = []
     now = _at_rate(tally, rate, "now")
     if now is None and measured is None:
-        now = _at_rate(tally, last_rate, "when something was copied last")
+        now = _at_rate(tally, last_rate, "when the last files were copied")
     if now is not None:
         left_s, basis = now
         found.append(Estimate(left_s=left_s, finish_at_s=now_s + left_s, basis=basis))
@@ -286,7 +284,7 @@ def estimates(
 
 
 def _at_rate(tally: Tally, rate: ThroughputPoint | None, when: str) -> tuple[float, str] | None:
-    """Seconds left and the basis, from what the streams have written of late, whole chunks or not."""
+    """Seconds left and the basis, by what the streams wrote recently, finished chunks or not."""
     if rate is None or rate.busy_s <= 0:
         return None
     measured = eta.Rate(
@@ -296,8 +294,8 @@ def _at_rate(tally: Tally, rate: ThroughputPoint | None, when: str) -> tuple[flo
     if left.left_s is not None:
         return left.left_s, f"measured {when}: {left.basis}"
     if tally.left_bytes > 0 and measured.bytes_per_s > 0:
-        # A large file that is under way ends no file for long.
-        speed = f"{format_rate(measured.bytes_per_s)}; no file has ended in that time"
+        # A large file in flight completes no file for a long time.
+        speed = f"{format_rate(measured.bytes_per_s)}; no file was completed in that time"
         return (
             tally.left_bytes / measured.bytes_per_s,
             f"measured {when}: the last {format_duration(measured.over_s)}: {speed}",
@@ -308,7 +306,7 @@ def _at_rate(tally: Tally, rate: ThroughputPoint | None, when: str) -> tuple[flo
 def _pace(
     now_s: float, done: Sequence[DonePoint], started_at_s: float | None, tally: Tally
 ) -> tuple[float, float] | None:
-    """Seconds left, and over what time the pace was taken: that of bytes, and that of files where only empty ones are left."""
+    """Seconds left, and the time that the pace covers. The pace counts bytes, or files if only empty ones are left."""
     if not done or started_at_s is None:
         return None
     from_s = max(started_at_s, now_s - PACE_WINDOW_S)
@@ -322,7 +320,7 @@ def _pace(
 
 
 def together(points: Sequence[ThroughputPoint]) -> ThroughputPoint | None:
-    """Several spans as one; None where nothing was at work in any."""
+    """Several spans as one; None if no stream was at work in any."""
     busy_s = sum(point.busy_s for point in points)
     if busy_s <= 0:
         return None
@@ -344,12 +342,11 @@ def _files(sums: Sequence[ChunkSum]) -> int:
     return sum(entry.files for entry in sums)
 
 
-# ---
-# Bricks, room and what was reaped, as a report tells them. Pure.
+# --- Bricks, capacity and reaped files
 
 
 _SCHEDULED = "by the schedule of the plan; bytes are the most that its drain has to move"
-_LATE = "late: by the schedule of the plan it would be free by now; a new plan says when it can be"
+_LATE = "late: the schedule of the plan has it free by now; a new plan gives a new date"
 
 
 def brick_outlooks(
@@ -359,8 +356,8 @@ def brick_outlooks(
     now_s: float,
     retirement: RetirementRecord | None = None,
 ) -> tuple[BrickOutlook, ...]:
-    """Every brick that was drained or is in the schedule, in that order. What drains say comes before what was planned, and once
-    the volume is retired no brick is in it any more.
+    """Every brick that was drained or is in the schedule, in that order. Drains take precedence over the schedule; a retired
+    volume has no bricks any more.
     """
     found = {outlook.brick: outlook for drain in drains for outlook in _of_drain(drain, now_s)}
     for outlook in _of_schedule(plan, now_s):
@@ -381,7 +378,7 @@ def _retired(brick: BrickOutlook, retirement: RetirementRecord) -> BrickOutlook:
         left_files=0,
         left_bytes=0,
         free_at_s=at_s,
-        basis="the volume is stopped for good, and everything in it is proven to be on the target",
+        basis="the volume is stopped for good; everything in it is proven to be on the target",
     )
 
 
@@ -421,7 +418,7 @@ def _of_schedule(plan: Plan | None, now_s: float) -> Iterator[BrickOutlook]:
 
 
 def server_outlooks(bricks: Sequence[BrickOutlook], plan: Plan | None) -> tuple[ServerOutlook, ...]:
-    """Every server with a brick among these, by name. None without a schedule: only that knows all bricks of a server."""
+    """Every server of these bricks, by name. Empty without a schedule: only the schedule has all bricks of a server."""
     if plan is None or plan.schedule is None or not plan.schedule.orders:
         return ()
     found: dict[str, list[BrickOutlook]] = {}
@@ -445,8 +442,8 @@ def _server(server: str, own: Sequence[BrickOutlook]) -> ServerOutlook:
 def target_outlook(
     samples: Sequence[CapacitySample], left: Tally, forecast: CopyForecast | None, *, now_s: float
 ) -> CapacityOutlook | None:
-    """How full the target will be when all is copied; None before it was ever looked at, and when all is copied: then it is as
-    it was seen. What is left goes on top of the newest sample.
+    """How full the target will be after the copying: the newest sample plus what is left. None without a sample, or if nothing
+    is left.
     """
     newest = next((sample for sample in reversed(samples) if sample.side is Side.TARGET), None)
     if newest is None or (left.left_bytes <= 0 and left.left_files <= 0):
@@ -463,7 +460,7 @@ def target_outlook(
 
 
 def reaped_facts(reap: PlanReap | None, archives: Iterable[ArchiveRecord], released: int) -> ReapedFacts | None:
-    """What a plan does not move as it is; None where it moves everything and nothing was archived."""
+    """What a plan archives or skips; None if it moves everything and nothing was archived."""
     proven = [one for one in archives if one.state is ArchiveState.PROVEN]
     trees: Sequence[ReapedTree] = () if reap is None else reap.trees
     to_archive = [tree for tree in trees if tree.action is ReapAction.ARCHIVE]
@@ -483,12 +480,11 @@ def reaped_facts(reap: PlanReap | None, archives: Iterable[ArchiveRecord], relea
     )
 
 
-# ---
-# Whether a migration is ahead of what an earlier report said, or behind, and why. Pure.
+# --- Comparison with an earlier report
 
 
-_TELLING = 0.05
-"""An end that moved by a smaller share of what was left is as expected: every forecast moves a little."""
+_AS_EXPECTED = 0.05
+"""An end that moved by at most this share of the time left is as expected: every forecast moves a little."""
 
 _NOTABLE = 0.1
 
@@ -503,7 +499,7 @@ def since_report(
     before: ThroughputPoint | None,
     after: ThroughputPoint | None,
 ) -> SinceReport:
-    """What has come since an earlier report. `before` and `after` are the throughput of the time before it and since."""
+    """Progress since an earlier report. `before` and `after` are the throughput before it and since then."""
     same_plan = plan == earlier.plan
     end_s = forecast.likely_at_s if forecast is not None else None
     if end_s is None and overall.total_files > 0 and overall.left_files <= 0:
@@ -536,7 +532,7 @@ def since_report(
 
 
 def expected_bytes(earlier: EarlierReport, at_s: float) -> float | None:
-    """What an earlier report let expect to be copied from then to a time; None where it had no forecast."""
+    """Bytes that the forecast of an earlier report expected to be copied until `at_s`; None if it had no forecast."""
     if not earlier.cone:
         return None
     return earlier.cone[0].left_bytes - _left(earlier.cone, at_s)
@@ -553,7 +549,7 @@ def _left(cone: Sequence[ConePoint], at_s: float) -> float:
 def _standing(earlier: EarlierReport, moved_s: float | None) -> Standing:
     if moved_s is None or earlier.likely_at_s is None:
         return Standing.UNKNOWN
-    if abs(moved_s) <= _TELLING * max(earlier.likely_at_s - earlier.at_s, 60.0):
+    if abs(moved_s) <= _AS_EXPECTED * max(earlier.likely_at_s - earlier.at_s, 60.0):
         return Standing.AS_EXPECTED
     return Standing.BEHIND if moved_s > 0 else Standing.AHEAD
 
@@ -570,41 +566,41 @@ def _reasons(
     after: ThroughputPoint | None,
 ) -> Iterator[str]:
     if now_s < earlier.at_s:
-        yield "by the clock of this machine that report is of a later time: what came since then cannot be told"
+        yield "the report is later than the clock of this machine, so there is no comparison"
         return
     if plan == earlier.plan and more <= 0 and 0 < earlier.total_bytes <= earlier.done_bytes:
-        yield "everything that is planned had been copied by then; what passes brought since is what users changed"
+        yield "everything in the plan had been copied by then; later passes copied what users changed"
         return
     span = format_duration(now_s - earlier.at_s)
     if plan != earlier.plan:
-        yield f"the plan is another one: {plan or 'none'} instead of {earlier.plan or 'none'}, so amounts are not comparable"
+        yield f"the plan changed from {earlier.plan or 'none'} to {plan or 'none'}, so amounts are not comparable"
     if expected is not None and expected > 0:
         share = done_bytes / expected
         yield (
             f"in the {span} since then {format_size(done_bytes)} were copied, {share * 100:.0f} % of the "
-            f"{format_size(round(expected))} that were expected"
+            f"expected {format_size(round(expected))}"
         )
     elif plan == earlier.plan:
         yield f"in the {span} since then {format_size(done_bytes)} were copied"
     if plan == earlier.plan and abs(more) > _NOTABLE / 10 * max(earlier.total_bytes, 1):
-        yield f"what is planned has become {'more' if more > 0 else 'less'} by {format_size(abs(more))}"
-    yield from _of_throughput(before, after)
+        yield f"the plan {'grew' if more > 0 else 'shrank'} by {format_size(abs(more))}"
+    yield from _throughput_reasons(before, after)
 
 
-def _of_throughput(before: ThroughputPoint | None, after: ThroughputPoint | None) -> Iterator[str]:
+def _throughput_reasons(before: ThroughputPoint | None, after: ThroughputPoint | None) -> Iterator[str]:
     if after is None:
-        yield "no stream was at work since then"
+        yield "no stream has run since then"
         return
     if before is None or before.busy_s <= 0 or before.span_s <= 0 or after.span_s <= 0:
         return
     busy, was = after.busy_s / after.span_s, before.busy_s / before.span_s
     if abs(busy - was) > _NOTABLE * max(was, 0.01):
         word = "more" if busy > was else "less"
-        yield f"streams were at work for {word} of the time: {min(busy, 1.0) * 100:.0f} % instead of {min(was, 1.0) * 100:.0f} %"
+        yield f"streams ran for {word} of the time: {min(busy, 1.0) * 100:.0f} % instead of {min(was, 1.0) * 100:.0f} %"
     rate, old = after.rate_bytes_per_s, before.rate_bytes_per_s
     if old > 0 and abs(rate - old) > _NOTABLE * old:
         word = "faster" if rate > old else "slower"
-        yield f"while at work they were {word}: {format_rate(rate)} instead of {format_rate(old)}"
+        yield f"while running they were {word}: {format_rate(rate)} instead of {format_rate(old)}"
         small, were = _mean_size(after), _mean_size(before)
         if small is not None and were is not None and small < were / 2 and rate < old:
             yield f"the files are smaller: {format_size(small)} on average instead of {format_size(were)}"
@@ -615,8 +611,8 @@ def _mean_size(point: ThroughputPoint) -> int | None:
 
 
 def best_and_worst(days: Sequence[ThroughputPoint]) -> tuple[ThroughputPoint, ThroughputPoint] | None:
-    """The whole days that brought the most and the least; None where there are not two. The first and the last were cut
-    off. A day on which nothing was copied is not among `days`.
+    """The whole days with the most and the least bytes; None without two of them. The first and the last day are not whole.
+    `days` has no day on which nothing was copied.
     """
     whole = days[1:-1]
     if len(whole) < 2 or days[0].span_s < DAY_S:
@@ -624,13 +620,12 @@ def best_and_worst(days: Sequence[ThroughputPoint]) -> tuple[ThroughputPoint, Th
     return max(whole, key=lambda day: day.size_bytes), min(whole, key=lambda day: day.size_bytes)
 
 
-# ---
-# What cannot go on, and what it waits for: said before somebody asks. Pure.
+# --- Blockers
 
 
-_GOES_ON = (ExitCode.DONE, ExitCode.ATTENTION)
+_FINISHED = (ExitCode.DONE, ExitCode.ATTENTION)
 _UNDONE_BY = {"brick-drain": "brick-stop", "cutover": "rollback", "rollback": "cutover"}
-"""What somebody has taken back since is not to be given again."""
+"""A failed command does not have to be repeated if its opposite finished later."""
 _MAY_PASS = (DifferenceKind.CHANGED, DifferenceKind.UNREADABLE, DifferenceKind.UNPROVEN)
 
 
@@ -643,8 +638,8 @@ def blockers(
     runs: Sequence[RunFacts],
     strange: Sequence[StrangeFiles] = (),
 ) -> tuple[Blocker, ...]:
-    """Everything that waits for somebody, in the order of the flow. `strange` is what the newest scan of the bricks found there that
-    was put there past Gluster.
+    """Everything that waits for an operator, in the order of the work. `strange` has the files on bricks that bypassed Gluster,
+    by the newest scan of the bricks.
     """
     if site is None:
         return (Blocker(subject="everything", on="the site is not set up", hint="migrator init"),)
@@ -661,14 +656,14 @@ def _scan(scan: ScanFacts | None, plan: PlanFacts | None) -> Iterator[Blocker]:
         yield Blocker(subject="plan", on="there is no catalog of the source", hint="migrator scan")
         return
     if scan.finished_at_s is None:
-        yield Blocker(subject="plan", on=f"the scan {scan.name} has not ended", hint="migrator scan (it goes on)")
+        yield Blocker(subject="plan", on=f"the scan {scan.name} has not ended", hint="migrator scan (it resumes)")
     elif not scan.whole:
         reasons = "; ".join(scan.reasons[:3]) or "no reason was recorded"
         more = f"; and {len(scan.reasons) - 3} more" if len(scan.reasons) > 3 else ""
         yield Blocker(
             subject="everything that deletes or switches",
             on=f"the scan {scan.name} is not whole: {reasons}{more}",
-            hint="put that right, then migrator scan",
+            hint="fix this, then migrator scan",
         )
     if plan is None and scan.finished_at_s is not None:
         yield Blocker(subject="run", on="there is no plan", hint="migrator plan")
@@ -689,14 +684,14 @@ def _batch(batch: BatchFacts) -> Iterator[Blocker]:
     if failed:
         yield Blocker(
             subject=subject,
-            on=f"{several(failed, 'chunk')} failed each time",
+            on=f"{several(failed, 'chunk')} failed at every attempt",
             hint=f"see the files that need attention, then migrator run --user-batch {batch.number}",
         )
     if batch.attention.bad:
         yield Blocker(
             subject=subject,
             on=f"{several(batch.attention.bad, 'file')} could not be copied",
-            hint=f"put their reasons right, then migrator run --user-batch {batch.number}",
+            hint=f"fix the reasons, then migrator run --user-batch {batch.number}",
         )
     match batch.state:
         case BatchState.PLANNED | BatchState.SEEDING | BatchState.VERIFIED:
@@ -727,11 +722,10 @@ def _verification(batch: BatchFacts, subject: str) -> Iterator[Blocker]:
 
 
 def after_differences(verification: VerificationRecord) -> str:
-    """What to do about the differences that a verification found; empty where there are none.
+    """The next steps after a verification with differences; empty without any.
 
-    A delta pass brings what users changed since, and takes away what they deleted. It goes by what changed on the source,
-    so what was changed on the target itself takes a new plan. What is on the target alone is taken away by it as well, as far
-    as this program has brought it there.
+    A delta pass copies what users changed on the source and removes what they deleted there, as far as this program had copied
+    it. Changes made on the target itself need a new plan.
     """
     counts = {kind: count for kind, count in verification.differences.items() if count}
     again = sum(counts.pop(kind.value, 0) for kind in _MAY_PASS)
@@ -751,8 +745,8 @@ def after_differences(verification: VerificationRecord) -> str:
             )
         if extra := counts.get(DifferenceKind.EXTRA.value, 0):
             steps.append(
-                f"{several(extra, 'path is', 'paths are')} on the target only: what is still there then was not brought by this "
-                "program, or a guard speaks against it (see what `run` says), and nothing takes it away"
+                f"{several(extra, 'path is', 'paths are')} on the target only: `run` removes those that migrator copied, unless a "
+                "guard refuses it (see its output), and no others"
             )
     if again:
         steps.append(
@@ -767,33 +761,32 @@ def _runs(runs: Sequence[RunFacts]) -> Iterator[Blocker]:
         newest.setdefault(run.verb, run)
     for run in newest.values():
         undone = newest.get(_UNDONE_BY.get(run.verb, ""))
-        if undone is not None and undone.started_at_s > run.started_at_s and undone.exit_code in _GOES_ON:
+        if undone is not None and undone.started_at_s > run.started_at_s and undone.exit_code in _FINISHED:
             continue
         verb = run.verb.split()[0] if run.verb.split() else run.verb
         if run.life is RunLife.KILLED:
             yield Blocker(
                 subject=verb,
-                on=f"process {run.pid} was killed: it is gone and did not say how it ended",
-                hint=f"the same command again: it goes on where it was; its log is in {run.directory}",
+                on=f"process {run.pid} was killed: it is gone and recorded no end",
+                hint=f"run the same command again: it resumes; the log is in {run.directory}",
             )
         elif run.life is RunLife.SILENT:
             yield Blocker(
                 subject=verb,
-                on=f"process {run.pid} has given no sign of life for {format_duration(run.silent_s)}: killed, or it hangs",
-                hint=f"make sure that it has ended, then the same command again; its log is in {run.directory}",
+                on=f"process {run.pid} has had no heartbeat for {format_duration(run.silent_s)}: it was killed, or it hangs",
+                hint=f"make sure that it ended, then run the same command again; the log is in {run.directory}",
             )
-        elif run.life is RunLife.ENDED and run.exit_code is not None and run.exit_code not in _GOES_ON:
+        elif run.life is RunLife.ENDED and run.exit_code is not None and run.exit_code not in _FINISHED:
             known = run.exit_code in set(ExitCode)
             meaning = EXIT_CODE_MEANINGS[ExitCode(run.exit_code)] if known else "unknown"
             yield Blocker(
                 subject=verb,
                 on=f"it ended with exit code {run.exit_code} ({meaning})",
-                hint=f"see the events and the log in {run.directory}, then the same command again",
+                hint=f"see the events and the log in {run.directory}, then run the same command again",
             )
 
 
-# ---
-# What became of what went wrong: told by the events that followed. Pure.
+# --- Incidents, and the events that end them
 
 
 _K = EventKind
@@ -813,7 +806,7 @@ ENDED_BY: Mapping[EventKind, tuple[EventKind, ...]] = {
     _K.CHUNK_RETRIED: (_K.PASS_FINISHED,),
     _K.CHUNK_FAILED: (_K.PASS_FINISHED,),
 }
-"""What ends an incident where it is said of the same subject. A pass is of the same subject where that is its batch."""
+"""The events that end an incident if they have the same subject. A pass has its batch as the subject."""
 
 ENDED_BY_ANY: Mapping[EventKind, tuple[EventKind, ...]] = {
     _K.RUN_INTERRUPTED: (_K.RUN_FINISHED,),
@@ -823,25 +816,25 @@ ENDED_BY_ANY: Mapping[EventKind, tuple[EventKind, ...]] = {
     _K.SCAN_INTERRUPTED: (_K.SCAN_FINISHED,),
     _K.SOURCE_UNHEALTHY: (_K.SCAN_FINISHED,),
 }
-"""What ends an incident whatever it is said of."""
+"""The events that end an incident about any subject."""
 
 _WORDS: Mapping[EventKind, str] = {
     _K.HOST_FOUND: "the host is back",
     _K.STORAGE_BACK: "the storage is back",
-    _K.CUTOVER_FINISHED: "a later attempt went through",
-    _K.DRAIN_FINISHED: "the drain went through",
-    _K.ADDITION_FINISHED: "the addition went through",
-    _K.PASS_FINISHED: "the pass went through",
-    _K.RUN_FINISHED: "a later run ended in order",
-    _K.SCAN_FINISHED: "a later scan ended",
+    _K.CUTOVER_FINISHED: "a later attempt finished",
+    _K.DRAIN_FINISHED: "the drain finished",
+    _K.ADDITION_FINISHED: "the addition finished",
+    _K.PASS_FINISHED: "the pass finished",
+    _K.RUN_FINISHED: "a later run finished",
+    _K.SCAN_FINISHED: "a later scan finished",
 }
 
 ENDING_KINDS = tuple(dict.fromkeys(kind for kinds in (*ENDED_BY.values(), *ENDED_BY_ANY.values()) for kind in kinds))
-"""The events that have to be looked up."""
+"""All events that can end an incident."""
 
 
 def incidents(groups: Sequence[EventGroup], endings: Sequence[EventGroup]) -> tuple[Incident, ...]:
-    """Every group of warnings or errors with what became of it, those first that nothing has ended, then by time."""
+    """Every group of warnings or errors with the event that ended it. Unresolved ones first, then by time."""
     found = [_incident(group, endings) for group in groups]
     return tuple(sorted(found, key=lambda one: (one.resolved_at_s is not None, -one.last_at_s)))
 
@@ -869,5 +862,5 @@ def _incident(group: EventGroup, endings: Sequence[EventGroup]) -> Incident:
 
 
 def _is_about(subject: str, ending: str) -> bool:
-    """Whether what has ended is what the incident was about, or holds it (`batch 1` and `batch 1: chunk 7`)."""
+    """Whether two subjects are the same, or the ending's contains the incident's (`batch 1` contains `batch 1: chunk 7`)."""
     return subject == ending or subject.startswith((f"{ending}:", f"{ending},", f"{ending} "))

@@ -1,4 +1,9 @@
-"""When the copying ends, with a range. Pure."""
+"""The expected end of the copying, with a range. Pure: the caller provides random numbers.
+
+Files and bytes that are left count by their cost. The history gives the work per day, including pauses, failures and nights. The
+range comes from many simulations of the rest: each draws blocks of the history, fits costs to a sample of the attempts, and shifts
+the pace by the uncertainty of a history of that length.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,41 +14,40 @@ from migrator.core.units import DAY_S, HOUR_S, MINUTE_S, format_duration, severa
 from migrator.plan.model import CostSums, TransferCost, sum_of, transfer_squares
 from migrator.report.model import FARTHEST_S, RANGE_SHARE, ConePoint, CopyForecast, WorkSlot
 
-# ---
-# How the pace of copying goes with the time of day and with weekends, and what is left when that is taken out. Pure.
+# --- Rhythm: the pace by time of day and weekday, and the residuals
 
 
 PHASE_S = DAY_S / 4
-"""Day and night are told apart by quarters of a day, in UTC."""
+"""Day and night are distinguished by quarters of a day, in UTC."""
 
 DAYS_FOR_PHASES = 4.0
 DAYS_FOR_WEEKENDS = 9.0
-"""Before that there were not enough days and weekends to tell them apart by more than chance."""
+"""Shorter histories have too few days or weekends for more than chance."""
 
 _SHRINK = 2.0
-"""Every factor is drawn towards 1 as if so many days had been seen that know no rhythm."""
+"""Shrinks every factor towards 1, as so many additional days without a rhythm would."""
 
 _HALF_LIFE_DAYS = 20.0
-"""After so many days a day counts half as much: sites change."""
+"""The half-life of a day in the history, because sites change."""
 
 _UNSEEN = 0.43
-"""By how much a pace is off that was measured on one moment of the week, as a share: what nights, weekends and other
-people's work do. It goes down with the square root of the days seen.
+"""Relative error of a pace measured at one moment of the week, due to nights, weekends and other load. It decreases with the
+square root of the days in the history.
 """
 
 _DRIFT_PER_DAY = 0.02
-"""By how much the pace of a site changes from one day to the next for good, as a share: other people's work."""
+"""Relative lasting change of the pace from day to day, due to other load."""
 _MOST_DRIFT = 0.35
-"""However far the end lies: a site that has its pace for years does not become another one."""
+"""Upper bound of the drift, however distant the end is."""
 
 Chance = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rhythm:
-    """The pace of a history, in work per second: `level` on average, times the factors of its quarter of the day and of the
-    kind of day, times one of the `residuals`, which are 1 on average and lie in order of time,
-    from `residuals_from_s` on, and are drawn in blocks. `level_spread` is by what share the level may be off.
+    """The pace of a history in work per second: `level`, times the factors of the quarter and the kind of day, times a residual.
+    `residuals` have a mean of 1 and are in order of time from `residuals_from_s` on; they are drawn in blocks. `level_spread` is
+    the relative error of the level.
     """
 
     slot_s: float
@@ -60,13 +64,13 @@ class Rhythm:
     by_weekday: bool
 
     def factor(self, at_s: float) -> float:
-        """How the pace is at a time, against the level."""
+        """The pace at a time relative to the level."""
         kind = self.weekend if is_weekend(at_s) else self.weekday
         return self.phases[int(at_s % DAY_S / PHASE_S)] * kind
 
     def drawn_place(self, at_s: float, chance: Chance) -> int:
-        """Where among the residuals a block begins that is drawn for a time: at the same quarter of a day, so that what the
-        factors have left of a rhythm stays where it belongs.
+        """The index of a random block of residuals for a time. It begins at the same time of day, to keep the part of the rhythm
+        that the factors do not explain.
         """
         if not self.by_day:
             return int(chance() * len(self.residuals))
@@ -76,21 +80,19 @@ class Rhythm:
         return first + int(chance() * days) * of_a_day
 
     def drawn_pace(self, work: float, chance: Chance) -> float:
-        """The level as it may be in truth, from now until so much work is done: it is known from a short history, and
-        changes.
-        """
+        """A random level for the rest of the work, within the error of the level and its drift."""
         ahead_days = work / self.level / DAY_S
         spread = math.hypot(self.level_spread, min(_DRIFT_PER_DAY * math.sqrt(ahead_days / 3), _MOST_DRIFT))
         return self.level * math.exp(spread * _normal(chance) - spread * spread / 2)
 
 
 def is_weekend(at_s: float) -> bool:
-    """Whether a time lies on a Saturday or a Sunday, in UTC. The epoch began on a Thursday."""
+    """Whether a time is on a Saturday or Sunday in UTC. The epoch began on a Thursday."""
     return (int(at_s // DAY_S) + 3) % 7 >= 5
 
 
 def find_rhythm(slots: Sequence[WorkSlot], rates: Sequence[float], slot_s: float) -> Rhythm | None:
-    """The rhythm of a history, of slots with their rates; None where nothing was copied in it."""
+    """The rhythm of a history of slots with their rates; None if nothing was copied."""
     history_s = sum(slot.seen_s for slot in slots)
     days = history_s / DAY_S
     end_s = slots[-1].at_s
@@ -121,7 +123,7 @@ def find_rhythm(slots: Sequence[WorkSlot], rates: Sequence[float], slot_s: float
     seen = [index for index, slot in enumerate(slots) if slot.seen_s >= slot_s / 2] or list(range(len(slots)))
     ratios = [rates[index] / expected[index] / level for index in seen]
     of_ratios = [weights[index] * expected[index] for index in seen]
-    # On average 1 where each is met as often as any other: what is older counts less for the level alone.
+    # The unweighted mean of the residuals is 1; age affects only the level.
     scale = _mean(ratios, [expected[index] for index in seen]) or 1.0
     residuals = tuple(ratio / scale for ratio in ratios)
     per_day = max(round(DAY_S / slot_s), 1) if days >= 2 else max(len(residuals) // 8, 1)
@@ -164,9 +166,7 @@ def _weekend_factors(slots: Sequence[WorkSlot], rates: Sequence[float], mean: fl
 
 
 def _spread(residuals: Sequence[float], weights: Sequence[float], block: int, days: float) -> float:
-    """By how much the level may be off, as a share: from how blocks of the history differ, and for how little of a
-    week was seen.
-    """
+    """The relative error of the level, from the differences between blocks of the history and the observed part of a week."""
     means, heavy = [], []
     for begin in range(0, len(residuals) - block + 1, block):
         means.append(_mean(residuals[begin : begin + block], weights[begin : begin + block]))
@@ -179,14 +179,14 @@ def _spread(residuals: Sequence[float], weights: Sequence[float], block: int, da
     count = total * total / sum(weight * weight for weight in heavy)
     variance = sum(weight * (mean - center) ** 2 for mean, weight in zip(means, heavy, strict=True)) / total
     variance *= len(means) / (len(means) - 1)
-    # What is good or bad for a day is often so for some days: neighbours are alike, so there are fewer that count.
+    # Neighbouring blocks are correlated, which reduces the effective number of blocks.
     alike = min(max(_alike(means, center, variance), 0.0), 0.6)
     count *= (1.0 - alike) / (1.0 + alike)
     return math.hypot(unseen, math.sqrt(variance / max(count, 1.0)))
 
 
 def _alike(means: Sequence[float], center: float, variance: float) -> float:
-    """How alike neighbours are, from -1 to 1; drawn towards a quarter where there are few."""
+    """Correlation of neighbours, from -1 to 1, shrunk towards 0.25 for few blocks."""
     if variance <= 0:
         return 0.0
     pairs = [(one - center) * (other - center) for one, other in pairwise(means)]
@@ -202,18 +202,17 @@ def _normal(chance: Chance) -> float:
     return math.sqrt(-2.0 * math.log(1.0 - chance())) * math.cos(2.0 * math.pi * chance())
 
 
-# ---
-# A history of throughput, cut into slots of equal length without gaps. Pure.
+# --- Slots: the history cut into equal spans without gaps
 
 
 SLOTS = 48
-"""A short history is cut into at most so many slots."""
+"""The most slots of a short history."""
 
 _WIDTHS_S = (5.0, 15.0, MINUTE_S, 5 * MINUTE_S, 15 * MINUTE_S, 30 * MINUTE_S, HOUR_S, 2 * HOUR_S)
 
 
 def slot_width_s(history_s: float) -> float:
-    """How long the slots of a history are: quarters of a day, or shorter ones where it is short."""
+    """The length of the slots: a quarter of a day, or less for a short history."""
     if history_s >= DAYS_FOR_PHASES * DAY_S:
         return PHASE_S
     return next((width for width in _WIDTHS_S if history_s <= width * SLOTS), _WIDTHS_S[-1])
@@ -222,8 +221,8 @@ def slot_width_s(history_s: float) -> float:
 def slots_of(
     copied: Iterable[tuple[float, int, int]], *, from_s: float, now_s: float
 ) -> tuple[Sequence[WorkSlot], float]:
-    """The slots from the first stream until now, oldest first, and how long they are. `copied` are the ends of spans with
-    files and bytes; a span counts where it ends. Spans that are longer than a slot are no good.
+    """The slots from the first stream until now, oldest first, and their length. `copied` has the end, files and bytes of spans
+    that are not longer than a slot; a span belongs to the slot in which it ends.
     """
     width_s = slot_width_s(now_s - from_s)
     first, last = math.floor(from_s / width_s), max(math.ceil(now_s / width_s) - 1, math.floor(from_s / width_s))
@@ -243,41 +242,33 @@ def slots_of(
     ], width_s
 
 
-# ---
-# When the copying will be done, with a range: from what was copied when, and what files and bytes cost here. Pure.
-#
-# What is left is weighed by the cost of files and bytes, so that many small files count for what they take. How much work a
-# day brings is known from the days so far, pauses, failures and nights included. The range comes from playing the rest of the
-# migration through many times: each time on blocks of time that are drawn from the history, with costs fitted to
-# a drawn part of the attempts, and with a pace that is off by what so short a history may be off. Chance comes from the caller.
+# --- Simulation of the rest
 
 
 PATHS = 400
-"""How often the rest is played through."""
+"""The number of simulations."""
 
 LEAST_SLOTS = 4
-"""A shorter history says nothing."""
+"""The shortest history that allows a forecast."""
 
 _COSTS = 24
-"""How many fits of the costs the paths share."""
+"""The number of cost fits that the simulations share."""
 
 _STEPS = 240
-"""How many slots a path is played through; beyond them it goes on at its own mean."""
+"""The most simulated slots; beyond them a simulation continues at its mean pace."""
 
 _CONE_POINTS = 40
 _LEAST_S_PER_FILE = 1e-4
 _LEAST_S_PER_BYTE = 1e-11
-"""Nothing is free, whatever a fit over a few attempts says: a file has to be made, and a byte to be written."""
+"""Lower bounds for the costs, because a fit over a few attempts may give 0."""
 
 _LATE_S = DAY_S
 _LATE_HISTORY_S = 3 * DAY_S
 _OTHER = 1.6
-"""A day that differs from what the history lets expect by such a factor is worth a word: of one day in some it is chance, of a
-change of streams or of a standstill it is not.
-"""
+"""The report mentions a last day that differs from the expected one by this factor. Smaller differences are often chance."""
 
 _SLOWEST = 0.1
-"""A random number from 0 (included) to 1 (excluded), another one at every call."""
+"""The least pace of a simulation, relative to the level."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,8 +290,8 @@ def forecast_copy(
     chance: Chance,
     paths: int = PATHS,
 ) -> CopyForecast | None:
-    """The end of the copying; None where nothing is left, or the history is too short. `slots` lie without gaps, oldest
-    first, at multiples of `slot_s`. `cost_groups` are the measured attempts in groups by chance, for drawing among them.
+    """The end of the copying; None if nothing is left or the history is too short. `slots` are without gaps, oldest first, at
+    multiples of `slot_s`. `cost_groups` are random groups of the measured attempts, for resampling.
     """
     if (left.files <= 0 and left.size_bytes <= 0) or len(slots) < LEAST_SLOTS:
         return None
@@ -329,7 +320,7 @@ def forecast_copy(
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """The value below which this share of ordered values lies, between neighbours in proportion."""
+    """The quantile of ordered values, interpolated between neighbours."""
     place = share * (len(ordered) - 1)
     low = int(place)
     high = min(low + 1, len(ordered) - 1)
@@ -343,8 +334,8 @@ def _at_least(per_file: float, per_byte: float) -> tuple[float, float]:
 def _works(
     slots: Sequence[WorkSlot], left: Left, cost: TransferCost, groups: Sequence[CostSums], chance: Chance
 ) -> list[float]:
-    """What is left, as seconds of streams' work, by several fits of the costs. Each is given in the currency of the rates:
-    dearer files count for nothing where the history was just as full of them.
+    """What is left, in seconds of stream work, by several fits of the costs. Each is scaled to the costs behind the rates, so that
+    a fit with expensive files has no effect if the history has the same mix of files.
     """
     done_files = sum(slot.files for slot in slots)
     done_bytes = sum(slot.size_bytes for slot in slots)
@@ -363,7 +354,7 @@ def _works(
 
 
 class _Path:
-    """The rest of the migration, played through once. `left` is the share of the work that is left after each slot."""
+    """One simulation of the rest. `left` is the share of the work that is left after each slot."""
 
     def __init__(self, rhythm: Rhythm, work: float, now_s: float, chance: Chance) -> None:
         self.from_s = now_s
@@ -393,7 +384,7 @@ class _Path:
         self.end_s = min(begin_s + rest / mean, now_s + FARTHEST_S)
 
     def left_at(self, at_s: float) -> float:
-        """The share of the work that is left at a time."""
+        """The share of the work that is left at `at_s`."""
         if at_s >= self.end_s:
             return 0.0
         place = (at_s - self.first_end_s) / self.slot_s
@@ -420,29 +411,29 @@ def _cone(played: Sequence[_Path], now_s: float, until_s: float, left_bytes: int
 
 def _basis(rhythm: Rhythm, cost: TransferCost, paths: int, left: Left) -> tuple[str, ...]:
     if rhythm.by_weekday:
-        rhythm_words = "day and night, and weekends, were told apart"
+        rhythm_words = "day and night, and weekends, are distinguished"
     elif rhythm.by_day:
-        rhythm_words = "day and night were told apart; for weekends the history is too short"
+        rhythm_words = "day and night are distinguished; for weekends the history is too short"
     else:
-        rhythm_words = "the history is too short to tell day and night, or weekends, apart"
+        rhythm_words = "the history is too short to distinguish day and night, or weekends"
     return (
         f"from the {format_duration(rhythm.history_s)} since the first stream, pauses included: {rhythm_words}",
-        f"{several(left.files, 'file')} that are left count for what a file costs, and bytes for what a byte costs "
+        f"the remaining {several(left.files, 'file')} count by the cost per file, and their bytes by the cost per byte "
         f"({cost.basis})",
-        f"the range is from {several(paths, 'replay')} of the rest, drawn from that history: the end lies in it with a "
-        f"probability of {RANGE_SHARE * 100:.0f} %",
+        f"the range comes from {several(paths, 'simulation')} of the rest with parts of that history: the end lies in it "
+        f"with a probability of {RANGE_SHARE * 100:.0f} %",
     )
 
 
 def _of_late(
     rhythm: Rhythm, slots: Sequence[WorkSlot], rates: Sequence[float], now_s: float, left_s: float
 ) -> Iterator[str]:
-    """What the last day would let expect, where it was quite another one: the history of weeks follows a change slowly."""
+    """What the last day alone would give, if it differs a lot: a long history follows a change slowly."""
     if rhythm.history_s < _LATE_HISTORY_S:
         return
     last = max((slot.at_s + slot.seen_s for slot, rate in zip(slots, rates, strict=True) if rate > 0), default=now_s)
     if now_s - last >= _LATE_S:
-        yield f"for the last {format_duration(now_s - last)} nothing was copied; that it goes on as before is taken for granted"
+        yield f"for the last {format_duration(now_s - last)} nothing was copied; the forecast assumes that copying continues as before"
         return
     late = [index for index, slot in enumerate(slots) if slot.at_s + slot.seen_s > now_s - _LATE_S]
     was = sum(rates[index] * slots[index].seen_s for index in late)
@@ -450,6 +441,6 @@ def _of_late(
     if usual <= 0 or max(was / usual, usual / max(was, 1e-9)) < _OTHER:
         return
     yield (
-        f"in the last {format_duration(_LATE_S)} it went at {was / usual * 100:.0f} % of the pace that this takes: should it "
-        f"stay so, {format_duration(left_s * usual / was)} are left instead of {format_duration(left_s)}"
+        f"in the last {format_duration(_LATE_S)} the pace was {was / usual * 100:.0f} % of the pace assumed here: if this "
+        f"continues, {format_duration(left_s * usual / was)} are left instead of {format_duration(left_s)}"
     )

@@ -1,4 +1,4 @@
-"""Every metric, and its value from the ledger. Pure."""
+"""Every metric, and its value from a snapshot of the ledger. Labels are bounded: nothing grows with users or files. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -20,10 +20,6 @@ from migrator.report.model import (
     StatusFacts,
     TreeState,
 )
-
-# ---
-# Every metric of the program. Labels are bounded: nothing here grows with users or files, only with batches, hosts and bricks.
-
 
 _C, _G, _H = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.HISTOGRAM
 
@@ -164,21 +160,17 @@ FREEZE_BUCKETS_S = (30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 720
 """Upper bounds of the histogram of freezes."""
 
 
-# ---
-# Values put together into metrics: each by a name and labels that the catalogue knows. Pure.
-
-
 _SPECS = {spec.name: spec for spec in CATALOGUE}
 
 
 class Values:
-    """Samples by metric. What is not known (None) is left out: a missing value is not 0."""
+    """Samples by metric. Unknown values (None) are left out, because a missing value is not 0."""
 
     def __init__(self) -> None:
         self._samples: dict[str, list[MetricSample]] = defaultdict(list)
 
     def add(self, name: str, value: float | None, **labels: object) -> None:
-        """One value of a gauge or a counter. Raises KeyError for a name or labels that the catalogue does not have."""
+        """Add a value of a gauge or a counter. Raises KeyError for a name or labels that are not in CATALOGUE."""
         spec = _SPECS[f"migrator_{name}"]
         if spec.labels != tuple(label.rstrip("_") for label in labels):
             raise KeyError(f"{spec.name} has the labels {spec.labels}, not {tuple(labels)}")
@@ -187,7 +179,7 @@ class Values:
             self._samples[spec.name].append(MetricSample(name=spec.name, labels=texts, value=float(value)))
 
     def add_histogram(self, name: str, values: Sequence[float], bounds: Sequence[float]) -> None:
-        """All values of a histogram, by upper bounds of its buckets."""
+        """Add all values of a histogram with these upper bounds."""
         spec = _SPECS[f"migrator_{name}"]
         samples = self._samples[spec.name]
         for bound in (*bounds, float("inf")):
@@ -198,19 +190,14 @@ class Values:
         samples.append(MetricSample(name=f"{spec.name}_sum", labels={}, value=float(sum(values))))
 
     def families(self) -> tuple[MetricFamily, ...]:
-        """Every metric of the catalogue, in its order, with or without values."""
+        """Every metric of CATALOGUE, in its order, with or without values."""
         return tuple(
             MetricFamily(name=spec.name, kind=spec.kind, help=spec.help, samples=tuple(self._samples[spec.name]))
             for spec in CATALOGUE
         )
 
 
-# ---
-# Metrics of cutovers and of bricks. Pure.
-
-
-def add_cutovers(values: Values, facts: MetricFacts) -> None:
-    """Users on their way, freezes, what was freed on the source, and verifications."""
+def _cutovers(values: Values, facts: MetricFacts) -> None:
     cutovers = facts.status.cutovers
     counts = Counter(one.state for one in cutovers)
     for state in CutoverState:
@@ -228,8 +215,7 @@ def add_cutovers(values: Values, facts: MetricFacts) -> None:
     values.add("verification_read_files_total", verified.read_files)
 
 
-def add_bricks(values: Values, facts: MetricFacts) -> None:
-    """Drains, additions, what Gluster has moved for them, and the end of the source volume."""
+def _bricks(values: Values, facts: MetricFacts) -> None:
     for drain in facts.status.drains:
         _drain(values, drain)
     for addition in facts.status.additions:
@@ -265,16 +251,12 @@ def _addition(values: Values, addition: AdditionStanding) -> None:
     values.add("addition_last_look_timestamp_seconds", addition.looked_at_s, brick=brick, side=side)
 
 
-# ---
-# From one look at the ledger to every metric: progress, streams, runs. Cutovers and bricks are beside it. Pure.
-
-
 _COPYING_VERBS = frozenset({"run", "cutover", "rollback"})
 _OPERATIONS = tuple(name.removesuffix("_s") for name in ProbeTimes.__slots__)
 
 
 def families(facts: MetricFacts) -> tuple[MetricFamily, ...]:
-    """Every metric of the catalogue."""
+    """Every metric of CATALOGUE with its values."""
     values = Values()
     _ledger(values, facts)
     _runs(values, facts)
@@ -286,8 +268,8 @@ def families(facts: MetricFacts) -> tuple[MetricFamily, ...]:
     for probe in facts.status.probes:
         _probe(values, probe)
     _rooms(values, facts)
-    add_cutovers(values, facts)
-    add_bricks(values, facts)
+    _cutovers(values, facts)
+    _bricks(values, facts)
     return values.families()
 
 
@@ -354,7 +336,7 @@ def _batch(values: Values, batch: BatchFacts) -> None:
 
 
 def _streams(values: Values, facts: MetricFacts) -> None:
-    # What a killed run left in the ledger is not at work.
+    # Streams that a killed run left in the ledger are not running.
     if any(run.verb in _COPYING_VERBS and run.life is RunLife.AT_WORK for run in facts.runs):
         for stream in facts.sums.streams:
             values.add("streams", stream.streams, host=stream.host, from_="brick" if stream.from_brick else "mount")
@@ -378,12 +360,12 @@ def _streams(values: Values, facts: MetricFacts) -> None:
 def _governing(values: Values, facts: MetricFacts) -> None:
     governing = facts.governing
     values.add("paused", governing.controls.hold is not None)
-    # By their words: of two that are written the same way one says it all.
+    # One of several windows with the same text.
     for window in {one.when: one for one in governing.windows or ()}.values():
         values.add("window_holds", window.holds, window=window.when)
         values.add("window_change_timestamp_seconds", window.changes_at_s, window=window.when)
     governor = governing.governor
-    # What the last run was allowed is nothing to go by once it has ended.
+    # The limits of an ended run are out of date.
     if governor is not None and any(run.verb == "run" and run.life is RunLife.AT_WORK for run in facts.runs):
         values.add("allowed_streams", governor.streams)
         values.add("allowed_streams_limit", governor.most)

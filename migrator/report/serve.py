@@ -37,7 +37,7 @@ MOST_HEAD_BYTES = 16384
 _HEAD_S, _ANSWER_S, _LINGER_S = 10.0, 60.0, 1.0
 _LINGER_BYTES = 65536
 _METRICS_INTERVAL_S = 5.0
-"""Several Prometheus servers that ask one after the other get the same snapshot."""
+"""Requests of several Prometheus servers within this time share a snapshot."""
 
 _LEAST_TOKEN, _MOST_TOKEN_BYTES = 16, 4096
 _MAKE_TOKEN = "(umask 077; openssl rand -hex 32 > token)"
@@ -59,7 +59,7 @@ _Read = TypeVar("_Read")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """A server that takes connections: `url` is what to open. `token` says whether it asks for one."""
+    """A server that accepts connections at `url`. `token`: it requires one."""
 
     url: str
     address: str
@@ -69,7 +69,7 @@ class Listening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What is sent back. Its headers replace the default ones of the same name."""
+    """A response. Its headers replace default ones of the same name."""
 
     status: int = 200
     content_type: str = _TEXT
@@ -79,7 +79,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """How one path is answered, in a thread. `open_to_all`: without the token too, so it must reveal nothing of the
+    """The answer to one path, made in a thread. `open_to_all`: no token is needed, so it must not reveal anything about the
     migration.
     """
 
@@ -88,12 +88,12 @@ class Route:
 
 
 def text(status: int, words: str, **headers: str) -> Answer:
-    """A sentence for people."""
+    """A plain text answer."""
     return Answer(status=status, body=f"{words}\n".encode("utf-8", "backslashreplace"), headers=headers)
 
 
 class Shared(Generic[_Read]):
-    """The newest value, read when somebody asks and shared by all who ask. A failed read is not repeated sooner either."""
+    """A value that is read on request and shared by all requests for `interval_s`. A failure is shared as well."""
 
     def __init__(self, read: Callable[[], _Read], *, interval_s: float, clock: Callable[[], float] = monotonic) -> None:
         self._read = read
@@ -104,7 +104,7 @@ class Shared(Generic[_Read]):
         self._found: _Read | MigratorError
 
     def newest(self) -> _Read:
-        """At most `interval_s` old, or older where reading takes long. Raises MigratorError."""
+        """The value, at most `interval_s` old, or older if reading takes long. Raises MigratorError."""
         with self._lock:
             began_s = self._clock()
             if began_s >= self._fresh_until_s:
@@ -121,7 +121,7 @@ class Shared(Generic[_Read]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Page:
-    """`mark` stands in the page and in its policy where the nonce of each answer belongs."""
+    """A rendered page. `mark` is the placeholder for the nonce of each answer, in the page and its policy."""
 
     html: str
     mark: str
@@ -132,7 +132,7 @@ class _Page:
 
 
 def report_routes(read: Callable[[], ReportFacts], *, interval_s: float) -> dict[str, Route]:
-    """The report as a page that asks for itself anew, as JSON, and whether all is well."""
+    """The report as a page that refreshes itself and as JSON, and a health check."""
     shared = Shared(lambda: _render(read(), interval_s), interval_s=interval_s / 2)
 
     def page() -> Answer:
@@ -184,7 +184,7 @@ def _json(status: int, value: object) -> Answer:
 
 
 def _render(facts: ReportFacts, interval_s: float) -> _Page:
-    # With its template engine, the form that takes the longest to load.
+    # Loaded here because the template engine takes long to load.
     from migrator.render.html import Live, content_policy, to_html  # noqa: PLC0415
     from migrator.render.text import to_json  # noqa: PLC0415
     from migrator.report.view import report_document  # noqa: PLC0415
@@ -206,15 +206,15 @@ def _render(facts: ReportFacts, interval_s: float) -> _Page:
 def listen(
     words: str, routes: Mapping[str, Route], *, token_file: Path | None = None, names: Sequence[str] = ()
 ) -> "Server":
-    """Bind `ADDRESS:PORT`. Raises UsageError, Refused where others could read without a token, and MigratorError where it
-    cannot be bound.
+    """Bind `ADDRESS:PORT`. Raises UsageError, Refused for a non-local address without a token, and MigratorError if it cannot
+    be bound.
     """
     address, port = _address(words)
     token = None if token_file is None else _token(token_file)
     if token is None and not ipaddress.ip_address(address).is_loopback:
         raise Refused(
             f"{address} can be reached from other machines, and there is no token",
-            cause="what is served names users, hosts and paths",
+            cause="the pages name users, hosts and paths",
             hint=f"--token-file FILE; {_MAKE_TOKEN}; or listen on 127.0.0.1, behind ssh -L",
         )
     try:
@@ -240,7 +240,7 @@ def _address(words: str) -> tuple[str, int]:
         number = -1
     if not 0 <= number <= 65535:
         raise UsageError(
-            f"{words} is no address to listen on", hint="give figures: 127.0.0.1:9466, [::1]:9466 or 10.0.0.5:9466"
+            f"{words} is not an address to listen on", hint="give figures: 127.0.0.1:9466, [::1]:9466 or 10.0.0.5:9466"
         )
     return str(address), number
 
@@ -256,7 +256,7 @@ def _token(file: Path) -> str:
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}", hint=f"make one: {_MAKE_TOKEN}") from error
     if found.st_mode & 0o077:
-        raise UsageError(f"{file} can be read by others than its owner", hint=f"chmod 600 {file}")
+        raise UsageError(f"{file} can be read by others", hint=f"chmod 600 {file}")
     token = content.removesuffix(b"\n").decode("ascii", "replace")
     if len(token) < _LEAST_TOKEN or not all("!" <= letter <= "~" for letter in token):
         raise UsageError(
@@ -267,7 +267,7 @@ def _token(file: Path) -> str:
 
 
 class Server(ThreadingHTTPServer):
-    """Bound when it is made. A thread for each connection, each connection one request, and few of them at once."""
+    """Bound when constructed. A thread for each connection, one request for each connection, a limited number of connections."""
 
     allow_reuse_port = False
     request_queue_size = 64
@@ -283,8 +283,8 @@ class Server(ThreadingHTTPServer):
         head_s: float = _HEAD_S,
         answer_s: float = _ANSWER_S,
     ) -> None:
-        """Raises OSError. `token` is what a request has to show; `names` are those that it may come by, beside this
-        machine's own.
+        """`token` is required of every request; `names` are host names that it may use, besides those of this machine. Raises
+        OSError.
         """
         self.routes, self.head_s, self.answer_s = routes, head_s, answer_s
         self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -296,15 +296,15 @@ class Server(ThreadingHTTPServer):
         own = socket.gethostname()
         self._names = {name.lower().rstrip(".") for name in (*names, own, own.partition(".")[0], "localhost")}
         self._token = None if token is None else token.encode()
-        # A browser is not given the token, and what it is given is worth nothing once this process has ended. Cookies do not
-        # know ports: two servers of one machine must not take each other's.
+        # The cookie does not contain the token, and is void once this process ends. Cookies ignore ports, so the name of the
+        # cookie contains the port: two servers on one machine must not accept each other's.
         secret = hmac.digest(secrets.token_bytes(32), self._token or b"", hashlib.sha256).hex()
         self.cookie = f"migrator_access_{bound}={secret}"
         self._lock = Lock()
         self._open: dict[object, str] = {}
 
     async def serve(self, announce: Callable[[], None] = lambda: None) -> None:
-        """Answer until it is cancelled, and release the port. Open connections end with the process."""
+        """Answer until cancelled, then release the port. Open connections end with the process."""
         Thread(target=self.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
         try:
             announce()
@@ -320,11 +320,11 @@ class Server(ThreadingHTTPServer):
             return len(self._open)
 
     def server_bind(self) -> None:
-        """Without the look-up of a name that http.server does."""
+        """Bind without the name look-up of http.server."""
         socketserver.TCPServer.server_bind(self)
 
     def verify_request(self, request: object, client_address: tuple[str, int]) -> bool:
-        """Refuse what is too much at once, without a thread: a client that comes again and again keeps no other one out."""
+        """Refuse connections above the limits, without a thread: one client cannot lock out others."""
         peer = str(client_address[0])
         with self._lock:
             peers = list(self._open.values())
@@ -338,18 +338,18 @@ class Server(ThreadingHTTPServer):
         return False
 
     def shutdown_request(self, request: socket.socket | tuple[bytes, socket.socket]) -> None:
-        """Ends every connection, also one that was refused."""
+        """Close a connection, also a refused one."""
         super().shutdown_request(request)
         with self._lock:
             self._open.pop(request, None)
 
     def handle_error(self, *_: object) -> None:
-        """Nothing of a request is logged."""
+        """Log the type of the error only: nothing of a request is logged."""
         _log.error("a request could not be answered: %s", type(sys.exception()).__name__)
 
     def is_ours(self, hosts: Sequence[str]) -> bool:
-        """Whether a request came by a name of this server. A page of a stranger that makes its own name lead here (DNS
-        rebinding) sends that name as `Host`. Any address in figures will do, but where only this machine is served.
+        """Whether `Host` names this server. A foreign page whose name resolves to this server (DNS rebinding) sends its own name.
+        Any numeric address is accepted, except that a local server accepts only loopback addresses.
         """
         if len(hosts) != 1:
             return False
@@ -361,11 +361,10 @@ class Server(ThreadingHTTPServer):
             return host.lower().rstrip(".") in self._names
 
     def is_token(self, given: str) -> bool:
-        """Whether this is the token of this server."""
         return self._token is not None and hmac.compare_digest(given.encode(), self._token)
 
     def may_read(self, authorization: str, cookies: str) -> bool:
-        """Whether these headers show the token, or the cookie that was given for it."""
+        """Whether these headers contain the token, or the cookie that replaces it."""
         scheme, _, given = authorization.partition(" ")
         if self._token is None or (scheme.lower() == "bearer" and self.is_token(given.strip())):
             return True
@@ -373,7 +372,7 @@ class Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request and its answer. The head is read here, with a limit of time and length; http.server parses it."""
+    """One request. The head is read here, with limits on time and length; http.server parses it."""
 
     server: Server
     command = ""
@@ -388,7 +387,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._linger()
 
     def _head(self) -> bytes | None:
-        """Everything until the empty line; None where it did not come, which is answered."""
+        """The request up to the empty line; None if it is incomplete, which is answered."""
         until_s = monotonic() + self.server.head_s
         head = b""
         try:
@@ -415,15 +414,15 @@ class _Handler(BaseHTTPRequestHandler):
         server, headers = self.server, self.headers
         path, _, query = self.path.partition("?")
         if not path.startswith("/") or headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-            return text(400, "a request has a path and no body here")
+            return text(400, "a request needs a path and no body")
         if not server.is_ours(headers.get_all("host", [])):
-            return text(421, "this server has no such name: use its address, or start it with --name")
+            return text(421, "unknown host name: use the address of this server, or start it with --name")
         route = server.routes.get(path)
         if route is not None and route.open_to_all:
             return route.answer()
         if any(server.is_token(given) for given in parse_qs(query).get("token", ())):
-            # The token does not stay in the address line, nor in the history. Lax and not Strict: a link in a mail read on
-            # the web has to work; nothing here changes anything.
+            # The redirect keeps the token out of the address line and the history. Lax instead of Strict, so that links in
+            # web mail work; the server is read-only.
             cookie = f"{server.cookie}; HttpOnly; SameSite=Lax; Path=/"
             return text(303, "go on", Location="/" if route is None else path, **{"Set-Cookie": cookie})
         if not server.may_read(headers.get("authorization", ""), headers.get("cookie", "")):
@@ -432,7 +431,7 @@ class _Handler(BaseHTTPRequestHandler):
         return text(404, "there is nothing here") if route is None else route.answer()
 
     def send_error(self, code: int, *_: object, **__: object) -> None:
-        """What http.server refuses, without its words: they quote the request."""
+        """Answer a request that http.server refuses, without its message, which quotes the request."""
         if code == HTTPStatus.NOT_IMPLEMENTED:
             self._send(text(405, "only GET and HEAD: this server reads", Allow="GET, HEAD"))
         else:
@@ -450,7 +449,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(answer.body)
 
     def _linger(self) -> None:
-        """Read for a moment what is still coming: a connection that is closed at once could lose its answer on the way."""
+        """Read remaining input for a moment: closing the connection at once could lose the answer."""
         self.connection.shutdown(socket.SHUT_WR)
         until_s, left = monotonic() + _LINGER_S, _LINGER_BYTES
         while left > 0 and (left_s := until_s - monotonic()) > 0:

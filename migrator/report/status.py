@@ -1,4 +1,4 @@
-"""`status`: how far the migration is now."""
+"""`status`: the progress of the migration now. Reads the ledger only; works at any time, also during a run."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -51,8 +51,7 @@ from migrator.verify.model import VerificationRecord
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
-# ---
-# How far batches and their user trees are, by their passes: read by `status`, and so by `report` and `metrics`.
+# --- Batches and their user trees, by passes
 
 
 def read_passes(ledger: "Ledger", plan: str) -> Sequence[PassFacts]:
@@ -83,11 +82,9 @@ def _pass(ledger: "Ledger", record: PassRecord) -> PassFacts:
 def read_batches(
     ledger: "Ledger", plan: str, passes: Sequence[PassFacts]
 ) -> tuple[tuple[BatchFacts, ...], tuple[TreeFacts, ...]]:
-    """The batches of a plan in their order, and its user trees in the order of their rank. `passes` are all of the plan, oldest
-    first.
-    """
+    """The batches of a plan in their order, and its user trees by rank. `passes` are all passes of the plan, oldest first."""
     planned = ledger.facts.batches(plan)
-    # The seed pass of a batch: what is done of it is done of the batch. Later ones bring what changed since.
+    # The progress of a batch is that of its seed pass. Later passes carry changes.
     seeds = {entry.batch: entry for entry in passes if entry.kind is PassKind.SEED}
     newest = {entry.batch: entry for entry in passes}
     of_pass: dict[int, Sequence[ChunkSum]] = {
@@ -133,7 +130,7 @@ def read_batches(
 def _settled(
     ledger: "Ledger", sums: Sequence[ChunkSum], passes: Sequence[PassFacts], trees: set[bytes]
 ) -> Sequence[ChunkSum]:
-    """The sums of a seed pass, each tree settled by the newest of these passes over it that has gone through."""
+    """The sums of a seed pass after `passes`: the newest finished pass over a tree settles it."""
     left = set(trees)
     for one in reversed(passes):
         if one.state is not PassState.DONE or not left:
@@ -145,15 +142,14 @@ def _settled(
     return sums
 
 
-# ---
-# `status`: how far the migration is, now. Reads the ledger only; works at any time, also beside a run.
+# --- The whole status
 
 
 RATE_WINDOW_S = 5.0 * MINUTE_S
-"""The throughput of `now` is that of the last minutes: single samples jump."""
+"""The current rate is a mean over minutes, because single samples vary a lot."""
 
 DONE_POINTS = 400
-"""More points than that are not to be seen in a chart."""
+"""The most points that a chart can show."""
 
 _RUNS = 5
 _COPYING_VERB = "run"
@@ -162,7 +158,7 @@ _ADDITION_VERBS = frozenset({"brick-add"})
 _CUTOVER_VERBS = frozenset({"cutover", "rollback"})
 
 IsGone = Callable[[int, float], bool]
-"""Whether a process, by its pid and by when it was at work, is known not to be on this machine any more."""
+"""Whether a process (pid, time of its last heartbeat) is known to be gone from this machine."""
 
 
 def read_status(
@@ -174,9 +170,8 @@ def read_status(
     events_limit: int = 10,
     is_gone: IsGone | None = None,
 ) -> StatusFacts:
-    """All facts of now, by the plan that was recorded last, or by the one named. Raises UsageError where that one is
-    not in the ledger. A site without a scan or a plan has a status too. Without `is_gone` a killed run is told by its
-    silence alone.
+    """The current status, counted by `plan` (default: the newest plan); a site without a scan or a plan has a status too.
+    Without `is_gone`, only an old heartbeat reveals a killed run. Raises UsageError if the plan is not in the ledger.
     """
     site = ledger.site.read()
     chosen = _plan(ledger, plan)
@@ -258,8 +253,8 @@ def read_status(
 
 
 def _rate(ledger: "Ledger", until_s: float, run: RunFacts | None) -> ThroughputPoint | None:
-    """The throughput of the minutes before a time, not further back than the run began; None where no stream was at
-    work in them. An earlier run may have had other limits.
+    """The throughput in the minutes before a time; None if no stream was at work. It does not reach back before the run: an
+    earlier run may have had other limits.
     """
     from_s = until_s - RATE_WINDOW_S
     if run is not None and run.started_at_s < until_s:
@@ -270,7 +265,7 @@ def _rate(ledger: "Ledger", until_s: float, run: RunFacts | None) -> ThroughputP
 
 
 def _last_rate(ledger: "Ledger", runs: Sequence[RunFacts]) -> ThroughputPoint | None:
-    """The throughput of the last minutes in which something was copied, by the run that did."""
+    """The throughput of the last minutes in which something was copied."""
     span = ledger.facts.sampled_span()
     if span is None:
         return None
@@ -284,7 +279,7 @@ def first_start(passes: Sequence[PassFacts]) -> float | None:
 
 
 def read_done(ledger: "Ledger", plan: str, *, now_s: float, started_at_s: float | None) -> Sequence[DonePoint]:
-    """How much of a plan was done when, in as many points as a chart can show."""
+    """The course of the progress of a plan, in at most as many points as a chart can show."""
     if started_at_s is None:
         return ()
     span_s = span_width(max(now_s - started_at_s, 1.0), DONE_POINTS)
@@ -333,7 +328,7 @@ def _run_facts(ledger: "Ledger", now_s: float, is_gone: IsGone | None) -> list[R
     records = ledger.facts.runs(_RUNS)
     gone = {record.id for record in records if is_gone is not None and _has_gone(record, is_gone)}
     if gone:
-        # Once more: one that has just ended in order wrote that down before its process went.
+        # Read again: a run that just ended recorded its end before its process exited.
         records = ledger.facts.runs(_RUNS)
     return [
         RunFacts(
@@ -351,7 +346,7 @@ def _run_facts(ledger: "Ledger", now_s: float, is_gone: IsGone | None) -> list[R
             exit_code=record.exit_code,
             directory=record.directory,
         )
-        for record in ledger.facts.runs(_RUNS)
+        for record in records
     ]
 
 

@@ -8,7 +8,7 @@ from migrator.bench.rules import compare
 from migrator.bench.view import comparison_blocks
 from migrator.bricks.view import addition_table, drain_table, retirement_facts
 from migrator.core.units import DAY_S, format_count, format_duration, format_rate, format_size, several
-from migrator.cutover.model import SETTLED_STATES, CutoverFacts
+from migrator.cutover.model import CutoverFacts
 from migrator.cutover.view import cutover_blocks, speed_up_blocks
 from migrator.fs.model import CapacityOutlook, CapacitySample, Side
 from migrator.plan.model import Plan
@@ -41,11 +41,11 @@ from migrator.report.model import (
     BrickOutlook,
     CopyForecast,
     Incident,
+    ReapedFacts,
     ReportFacts,
     ServerOutlook,
     SinceReport,
     Standing,
-    StatusFacts,
     Tally,
     ThroughputPoint,
     TreeFacts,
@@ -55,7 +55,8 @@ from migrator.report.view_records import verification_blocks
 from migrator.report.view_status import (
     attention_table,
     attention_words,
-    blocker_table,
+    first_sections,
+    on_target,
     progress_section,
     run_table,
     scan_blocks,
@@ -63,8 +64,7 @@ from migrator.report.view_status import (
 )
 from migrator.transfer.view import batch_blocks, stream_blocks, tree_table
 
-# ---
-# The head of a report: how far, until when, and whether that is ahead of what was said before.
+# --- The head: progress, expected end, comparison with the last report
 
 
 _STANDINGS = {
@@ -76,7 +76,7 @@ _STANDINGS = {
 
 
 def headline_blocks(report: ReportFacts) -> Iterator[Block]:
-    """What a manager reads if nothing else."""
+    """The figures that management reads first."""
     status = report.status
     if status.plan is None:
         yield paragraph("There is no plan yet: nothing is counted as moved or left.")
@@ -87,33 +87,31 @@ def headline_blocks(report: ReportFacts) -> Iterator[Block]:
         ("left", f"{format_size(tally.left_bytes)} in {several(tally.left_files, 'file')}"),
         (
             "users",
-            f"{format_count(tally.done_users)} of {format_count(tally.total_users)} copied, {_on_target(status)}",
+            f"{format_count(tally.done_users)} of {format_count(tally.total_users)} copied, {on_target(status)}",
         ),
         ("expected end of copying", _end(report)),
     ]
     if report.since is not None:
         pairs.append(("against the last report", _standing(report.since)))
+    if report.servers:
+        free = sum(server.free_bricks for server in report.servers)
+        pairs.append(("bricks free", f"{free} of {sum(server.bricks for server in report.servers)}"))
+    if status.attention_total:
+        pairs.append(("need attention", several(status.attention_total, "file")))
     yield facts(pairs)
-    if report.forecast is not None:
-        yield paragraph(f"How the expected end was computed: {'; '.join(report.forecast.basis)}.")
-    if report.since is not None:
-        yield from since_blocks(report.since, report.forecast)
+    if report.since is not None and report.since.reasons:
+        reasons = "; ".join(report.since.reasons)
+        yield paragraph(f"{reasons[:1].upper()}{reasons[1:]}.")
+    if report.outlook is not None and report.outlook.full:
+        yield paragraph("The target is too small for everything in the plan: see Capacity.", alert=True)
 
 
 def _moved(tally: Tally) -> str:
     shares = ((tally.percent_bytes, "bytes"), (tally.percent_files, "files"))
-    told = ", ".join(f"{percent(share)} of the {what}" for share, what in shares if share is not None)
-    return told or "nothing is planned to be copied"
-
-
-def _on_target(status: StatusFacts) -> str:
-    moved = [one for one in status.cutovers if one.state in SETTLED_STATES]
-    planned = {tree.tree.path for tree in status.trees}
-    before = sum(one.tree.path not in planned for one in moved)
-    words = f"{several(len(moved), 'user tree works', 'user trees work')} on the target"
-    if not before:
-        return words
-    return f"{words}, {format_count(before)} of them by earlier plans: they are not in these figures"
+    return (
+        ", ".join(f"{percent(share)} of the {what}" for share, what in shares if share is not None)
+        or "nothing is planned to be copied"
+    )
 
 
 def _end(report: ReportFacts) -> str:
@@ -139,7 +137,7 @@ def expected_end(forecast: CopyForecast) -> str:
 
 
 def reaches(forecast: CopyForecast) -> bool:
-    """Whether any of the range lies as near as forecasts go."""
+    """Whether some of the range lies within the longest forecast."""
     return forecast.earliest_at_s - forecast.made_at_s < FARTHEST_S
 
 
@@ -157,10 +155,9 @@ def _standing(since: SinceReport) -> str:
     return f"{words}: the expected end is {moved} {'later' if since.end_moved_s > 0 else 'earlier'}"
 
 
-def since_blocks(since: SinceReport, forecast: CopyForecast | None) -> Iterator[Block]:
-    """An earlier report beside this one, and why they differ."""
+def _since_table(since: SinceReport, forecast: CopyForecast | None) -> Block:
     earlier = since.earlier
-    yield table(
+    return table(
         f"Since the report of {when(earlier.at_s)}",
         [text("what"), text("then"), text("now")],
         [
@@ -178,8 +175,6 @@ def since_blocks(since: SinceReport, forecast: CopyForecast | None) -> Iterator[
             ),
         ],
     )
-    for reason in since.reasons:
-        yield paragraph(f"{reason[:1].upper()}{reason[1:]}.")
 
 
 def _range(from_s: float | None, to_s: float | None) -> str:
@@ -190,22 +185,21 @@ def _when(at_s: float | None) -> str:
     return NONE if at_s is None else when(at_s)
 
 
-# ---
-# Tables of a report that no other document has.
+# --- Tables
 
 
 def incident_table(incidents: Sequence[Incident], *, limit: int | None) -> Block:
-    """What went wrong, and what became of it: first what nothing has ended."""
+    """Warnings and errors, and how each was resolved; unresolved ones first."""
     return table(
-        "Warnings and errors by what they are about",
+        "Warnings and errors by subject",
         [
             text("first"),
             text("last"),
             figure("times"),
             text("severity"),
             paths("subject"),
-            paths("what (the last time)"),
-            wide("what became of it"),
+            paths("last message"),
+            wide("resolved by"),
         ],
         (
             (
@@ -215,7 +209,7 @@ def incident_table(incidents: Sequence[Incident], *, limit: int | None) -> Block
                 one.severity.value,
                 one.subject,
                 one.message,
-                _report_tables_end(one),
+                _resolution(one),
             )
             for one in incidents
         ),
@@ -223,28 +217,27 @@ def incident_table(incidents: Sequence[Incident], *, limit: int | None) -> Block
     )
 
 
-def _report_tables_end(one: Incident) -> str:
+def _resolution(one: Incident) -> str:
     if one.resolved_at_s is None:
-        return "no event says that it is over"
+        return "not resolved"
     return f"{one.resolution}, {when(one.resolved_at_s)}"
 
 
 def users_standing(trees: Sequence[TreeFacts]) -> Block:
-    """How many user trees are done, in work and left. One of which nothing is copied yet is left, begun or not."""
+    """How many user trees are done, in work and left. A tree without a copied file counts as left, even in a started batch."""
     done = sum(bool(tree.tally.done_users) for tree in trees)
     in_work = sum(not tree.tally.done_users and tree.tally.done_files > 0 for tree in trees)
     left = len(trees) - done - in_work
     return paragraph(
-        f"Of {several(len(trees), 'user tree')} {format_count(done)} are copied, {format_count(in_work)} are in work, and "
-        f"{format_count(left)} are left. In the plan's order of weight:"
+        f"Of {several(len(trees), 'user tree')} {format_count(done)} are copied, {format_count(in_work)} are in progress, and "
+        f"{format_count(left)} are left. Heaviest first:"
     )
 
 
-def brick_table(bricks: Sequence[BrickOutlook]) -> Block:
-    """Every brick: how far it is, and when it is free."""
+def _brick_table(bricks: Sequence[BrickOutlook]) -> Block:
     return table(
         "Bricks of the source, and when they are free",
-        [wide("brick"), text("state"), figure("files left"), figure("bytes left"), text("free"), wide("by what")],
+        [wide("brick"), text("state"), figure("files left"), figure("bytes left"), text("free"), wide("basis")],
         (
             (
                 one.brick,
@@ -259,11 +252,10 @@ def brick_table(bricks: Sequence[BrickOutlook]) -> Block:
     )
 
 
-def server_table(servers: Sequence[ServerOutlook]) -> Block:
-    """Every server: how many of its bricks are free, and when all of them are."""
+def _server_table(servers: Sequence[ServerOutlook]) -> Block:
     return table(
         "Servers of the source, and when they are free",
-        [paths("server"), figure("bricks"), figure("free now"), text("free on"), wide("by what")],
+        [paths("server"), figure("bricks"), figure("free now"), text("free on"), wide("basis")],
         (
             (
                 one.server,
@@ -277,12 +269,8 @@ def server_table(servers: Sequence[ServerOutlook]) -> Block:
     )
 
 
-def reaped_blocks(report: ReportFacts, rows: int | None) -> Iterator[Block]:
-    """What is not moved as it is: bytes and inodes, and what became of it."""
-    del rows
-    reaped = report.reaped
-    if reaped is None:
-        return
+def _reaped_blocks(reaped: ReapedFacts, plan: Plan | None) -> Iterator[Block]:
+    """What is archived or skipped instead of copied."""
     yield facts(
         [
             (
@@ -291,19 +279,18 @@ def reaped_blocks(report: ReportFacts, rows: int | None) -> Iterator[Block]:
             ),
             (
                 "archived and proven",
-                f"{format_size(reaped.archived_bytes)} in {several(reaped.archived_files, 'file')}, which take "
+                f"{format_size(reaped.archived_bytes)} in {several(reaped.archived_files, 'file')}, stored as "
                 f"{format_size(reaped.archive_bytes)} in {several(reaped.archives, 'archive')}",
             ),
             ("skipped", f"{format_size(reaped.skipped_bytes)} in {several(reaped.skipped_inodes, 'inode')}"),
-            ("given up for deletion", several(reaped.released, "path or glob", "paths and globs")),
+            ("released for deletion", several(reaped.released, "path or glob", "paths and globs")),
         ]
     )
-    if report.plan is not None and report.plan.reap is not None:
-        yield from plan_reap_blocks(report.plan.reap)
+    if plan is not None and plan.reap is not None:
+        yield from plan_reap_blocks(plan.reap)
 
 
-# ---
-# The charts of a report: each says in words what it shows.
+# --- Charts, each with its summary in words
 
 
 _USERS_WITH_AGES = 6
@@ -313,7 +300,7 @@ _DAY_ROWS = 31
 
 
 def burn_down(report: ReportFacts) -> Iterator[Block]:
-    """What is left over time, and what it will be, as far as can be said."""
+    """Bytes left over time, with the forecast if there is one."""
     points, forecast, overall = report.done, report.forecast, report.status.overall
     if len(points) < 2:
         return
@@ -322,7 +309,7 @@ def burn_down(report: ReportFacts) -> Iterator[Block]:
     past = [(point.at_s, float(max(total - point.done_bytes, 0))) for point in points if point.at_s <= now_s]
     past.append((now_s, float(overall.left_bytes)))
     words = (
-        f"From {when(past[0][0])} to {when(now_s)} what is left went from {format_size(round(past[0][1]))} to "
+        f"From {when(past[0][0])} to {when(now_s)} the bytes left went from {format_size(round(past[0][1]))} to "
         f"{format_size(overall.left_bytes)}."
     )
     if forecast is None or not reaches(forecast):
@@ -332,7 +319,7 @@ def burn_down(report: ReportFacts) -> Iterator[Block]:
         return
     yield Chart(
         title="Bytes left, and the forecast",
-        summary=(f"{words} It is expected to come to nothing at {expected_end(forecast)}."),
+        summary=f"{words} Expected end: {expected_end(forecast)}.",
         label="left",
         points=tuple(past),
         is_rate=False,
@@ -359,8 +346,8 @@ def throughput_chart(report: ReportFacts) -> Iterator[Block]:
     yield Chart(
         title="Throughput of all streams together",
         summary=(
-            f"{format_size(copied)} and {several(files, 'file')} were written in {format_duration(busy_s)} of work, "
-            f"{mean} on average; the best {format_duration(best.span_s)} reached "
+            f"Streams wrote {format_size(copied)} and {several(files, 'file')} in {format_duration(busy_s)} of work, "
+            f"{mean} on average. The best {format_duration(best.span_s)} reached "
             f"{format_rate(best.rate_bytes_per_s)} at {when(best.at_s)}{with_streams(best)}."
         ),
         label="while streams were at work",
@@ -371,13 +358,13 @@ def throughput_chart(report: ReportFacts) -> Iterator[Block]:
 
 
 def day_blocks(days: Sequence[ThroughputPoint]) -> Iterator[Block]:
-    """What every day brought, pauses included; a history of few days is shown by the hour."""
+    """Bytes per day, pauses included, or per hour if the history is short."""
     if not days:
         return
     by_day = days[0].span_s >= DAY_S
     word = "day" if by_day else "hour"
     most = max(days, key=lambda day: day.size_bytes)
-    words = f"The {word} until {when(most.at_s)} brought the most: {format_size(most.size_bytes)}."
+    words = f"The best {word} ended at {when(most.at_s)} with {format_size(most.size_bytes)}."
     if (found := best_and_worst(days)) is not None:
         best, worst = found
         words = (
@@ -407,12 +394,12 @@ def day_blocks(days: Sequence[ThroughputPoint]) -> Iterator[Block]:
             )
             for day in newest
         ),
-        note=f"The {_DAY_ROWS} newest; all are in the JSON and CSV forms." if len(days) > _DAY_ROWS else "",
+        note=f"The newest {_DAY_ROWS}; the JSON and CSV forms have all." if len(days) > _DAY_ROWS else "",
     )
 
 
 def age_chart(plan: Plan) -> Iterator[Block]:
-    """How old the data of the heaviest users is."""
+    """Age of the data of the heaviest users."""
     heaviest = sorted(plan.ranking, key=lambda usage: (-usage.size_bytes, usage.tree.path))[:_USERS_WITH_AGES]
     groups = tuple(
         (
@@ -436,14 +423,14 @@ def age_chart(plan: Plan) -> Iterator[Block]:
     words = f"Bytes (and files) by the age of their last change, for the {len(groups)} heaviest user trees by rank."
     if oldest is not None and first.size_bytes > 0:
         words += (
-            f" Of the heaviest, {percent(100 * oldest.size_bytes / first.size_bytes)} of the bytes are in the oldest "
-            f"class ({clean(oldest.label)})."
+            f" Of the heaviest tree, {percent(100 * oldest.size_bytes / first.size_bytes)} of the bytes are in the "
+            f"oldest class ({clean(oldest.label)})."
         )
     yield BarChart(title="Age of the data, by user", summary=words, groups=groups)
 
 
 def freeze_chart(cutovers: Sequence[CutoverFacts]) -> Iterator[Block]:
-    """The newest freezes, as predicted and as they were."""
+    """Predicted and real duration of the newest freezes."""
     both = [one for one in cutovers if one.predicted_freeze_s is not None and one.freeze_s is not None]
     newest = sorted(both, key=lambda one: -one.since_s)[:_FREEZES]
     groups = tuple(
@@ -465,32 +452,32 @@ def freeze_chart(cutovers: Sequence[CutoverFacts]) -> Iterator[Block]:
     held = sum((one.freeze_s or 0.0) <= (one.predicted_freeze_s or 0.0) * 1.1 for one in both)
     yield BarChart(
         title="Freezes, predicted and real",
-        summary=f"{held} of {several(len(both), 'freeze')} took no longer than predicted, or longer by a tenth at most.",
+        summary=f"{held} of {several(len(both), 'freeze')} took at most a tenth longer than predicted.",
         groups=groups,
     )
 
 
 def capacity_blocks(samples: Sequence[CapacitySample], outlook: CapacityOutlook | None) -> Iterator[Block]:
-    """How full both sides were, in bytes and inodes, and what comes."""
+    """How full both sides are, in bytes and inodes, and how full the target will be."""
     newest = {sample.side: sample for sample in samples}
     if not newest:
         return
     if outlook is not None:
         words = (
-            f"When everything that is planned has been copied, {when(outlook.at_s)}, the target will hold "
+            f"When everything in the plan has been copied, {when(outlook.at_s)}, the target will hold "
             f"{format_size(outlook.used_bytes)} of {format_size(outlook.total_bytes)}"
         )
         if outlook.used_inodes is not None and outlook.total_inodes is not None:
             words += f" and {format_count(outlook.used_inodes)} of {format_count(outlook.total_inodes)} inodes"
         yield paragraph(
-            f"{words}{': more than it has' if outlook.full else ''}. What users add meanwhile is not in it.",
+            f"{words}{': more than it has' if outlook.full else ''}. Data that users add meanwhile is not included.",
             alert=outlook.full,
         )
     yield _room_chart(samples, newest, outlook, inodes=False)
     if any(sample.used_inodes is not None for sample in newest.values()):
         yield _room_chart(samples, newest, outlook, inodes=True)
     yield table(
-        "As seen last",
+        "Newest samples",
         [
             text("side"),
             text("at"),
@@ -507,8 +494,8 @@ def capacity_blocks(samples: Sequence[CapacitySample], outlook: CapacityOutlook 
                 format_size(sample.used_bytes),
                 format_size(sample.total_bytes),
                 percent(100 * sample.used_bytes / sample.total_bytes if sample.total_bytes else None),
-                "not told" if sample.used_inodes is None else format_count(sample.used_inodes),
-                "not told" if sample.total_inodes is None else format_count(sample.total_inodes),
+                "unknown" if sample.used_inodes is None else format_count(sample.used_inodes),
+                "unknown" if sample.total_inodes is None else format_count(sample.total_inodes),
             )
             for side, sample in sorted(newest.items())
         ),
@@ -544,7 +531,7 @@ def _room_chart(
     )
     return Chart(
         title=f"Room on both file systems, in {'inodes' if inodes else 'bytes'}",
-        summary=f"As seen last, at {when(max(one.at_s for one in newest.values()))}: {words}.",
+        summary=f"At {when(max(one.at_s for one in newest.values()))}, {words}.",
         label=series[0].label,
         points=series[0].points,
         is_rate=False,
@@ -558,12 +545,11 @@ def _name(user: str) -> str:
     return shortened(clean(user), _NAME)
 
 
-# ---
-# The report for management as a document.
+# --- The document
 
 
 def report_document(report: ReportFacts, *, rows: int | None = None) -> Document:
-    """All that there is to say, what matters most first. `rows` cuts long tables."""
+    """A first page for management, then the details. `rows` cuts long tables."""
     status = report.status
     return Document(
         title=clean(f"Migration of {status.site}" if status.site is not None else "Migration"),
@@ -574,11 +560,9 @@ def report_document(report: ReportFacts, *, rows: int | None = None) -> Document
 
 def _sections(report: ReportFacts, rows: int | None) -> Iterator[Section]:
     status = report.status
-    yield Section(title="In short", blocks=tuple(headline_blocks(report)))
-    if status.blocked:
-        yield Section(title="What waits, and on what", blocks=(blocker_table(status.blocked),))
-    if charts := tuple(burn_down(report)):
-        yield Section(title="What is left", blocks=charts)
+    yield from first_sections(status, (*headline_blocks(report), *burn_down(report)))
+    if basis := tuple(_expectation(report)):
+        yield Section(title="Expected end", blocks=basis)
     yield progress_section(status)
     speed = (*day_blocks(report.days), *throughput_chart(report), *stream_blocks(report.streams))
     yield Section(title="Throughput", blocks=speed or (paragraph("Nothing has been copied yet."),))
@@ -594,13 +578,13 @@ def _sections(report: ReportFacts, rows: int | None) -> Iterator[Section]:
         yield Section(title="Speed-ups of users", blocks=found_ups)
     yield from _bricks(report)
     if report.reaped is not None:
-        yield Section(title="What is reaped", blocks=tuple(reaped_blocks(report, rows)))
+        yield Section(title="Reaped files", blocks=tuple(_reaped_blocks(report.reaped, report.plan)))
     if report.capacity:
-        yield Section(title="Room", blocks=tuple(capacity_blocks(report.capacity, report.outlook)))
+        yield Section(title="Capacity", blocks=tuple(capacity_blocks(report.capacity, report.outlook)))
     if report.benchmarks:
         found = [block for one in compare(report.benchmarks) for block in comparison_blocks(one, charts=True)]
         yield Section(title="Benchmarks", blocks=tuple(found))
-    yield Section(title="What was verified, and by what", blocks=tuple(_verified(report)))
+    yield Section(title="Verifications", blocks=tuple(_verified(report)))
     if status.attention_total:
         yield Section(
             title="Files that need attention", blocks=(attention_table(status.attention, status.attention_total),)
@@ -611,16 +595,23 @@ def _sections(report: ReportFacts, rows: int | None) -> Iterator[Section]:
     if status.scan is not None:
         yield Section(title="The newest scan", blocks=tuple(scan_blocks(status.scan)))
     if status.runs:
-        yield Section(title="Last runs", blocks=(run_table(status.runs),))
+        yield Section(title="Latest runs", blocks=(run_table(status.runs),))
+
+
+def _expectation(report: ReportFacts) -> Iterator[Block]:
+    if report.forecast is not None:
+        yield paragraph(f"How the expected end was computed: {'; '.join(report.forecast.basis)}.")
+    if report.since is not None:
+        yield _since_table(report.since, report.forecast)
 
 
 def _bricks(report: ReportFacts) -> Iterator[Section]:
     status = report.status
     blocks: list[Block] = []
     if report.bricks:
-        blocks.append(brick_table(report.bricks))
+        blocks.append(_brick_table(report.bricks))
     if report.servers:
-        blocks.append(server_table(report.servers))
+        blocks.append(_server_table(report.servers))
     if status.drains:
         blocks.append(drain_table(status.drains))
     if status.additions:
@@ -656,19 +647,18 @@ def _verified(report: ReportFacts) -> Iterator[Block]:
         yield paragraph(f"{several(earlier, 'earlier verification')} of the same batches are in --json.")
 
 
-# ---
-# The facts of a report as one CSV file: a row for every value, with plain numbers, for spreadsheets and scripts.
+# --- CSV: one row for each value, for spreadsheets and scripts
 #
-# `table` is where the value stands in the JSON form, `row` counts its entries from 1 (empty where there is one), `column` is the
-# key, with dots where it lies deeper. A list of plain values is one cell, with blanks between them.
+# `table` is the place of the value in the JSON form, `row` counts entries of a list from 1, `column` is the key (nested keys are
+# joined by dots). A list of plain values is one cell, separated by blanks.
 
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def to_csv(value: object) -> str:
-    """A value of ours as CSV (RFC 4180, UTF-8, lines end with a line feed). No cell begins as a formula: text that does gets
-    an apostrophe before it, as spreadsheets have it for text.
+    """A value of the program as CSV (RFC 4180, UTF-8, lines end with a line feed). Text that looks like a formula gets a leading
+    apostrophe, which spreadsheets read as text.
     """
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
@@ -719,12 +709,7 @@ def _shown(value: object) -> str:
         case list():
             return _safe(" ".join(_shown(item) for item in value))
         case _:
-            return _safe(_one_line(str(value)))
-
-
-def _one_line(text: str) -> str:
-    """Control characters and right-to-left marks are escaped, as in every other form."""
-    return clean(text)
+            return _safe(clean(str(value)))
 
 
 def _safe(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Closing records of scans, runs and verifications for people."""
+"""Results of scans, runs and verifications as documents."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -33,7 +33,7 @@ BAD_ROWS = 50
 
 
 def catalog_document(record: CatalogRecord) -> Document:
-    """What a scan came to."""
+    """The result of a scan."""
     blocks: list[Block] = [
         facts(
             [
@@ -52,33 +52,33 @@ def catalog_document(record: CatalogRecord) -> Document:
         )
     ]
     blocks.extend(paragraph(f"Not whole: {reason}", alert=True) for reason in record.reasons)
-    blocks.extend(paragraph(f"Seen on the bricks: {finding}") for finding in record.findings)
+    blocks.extend(paragraph(f"Found on the bricks: {finding}") for finding in record.findings)
     blocks.extend(paragraph(f"The bricks were not read: {reason}") for reason in record.way_reasons)
-    sections = [Section(title="What the scan saw", blocks=tuple(blocks))]
+    sections = [Section(title="What the scan read", blocks=tuple(blocks))]
     if record.bricks:
         sections.append(Section(title="The bricks", blocks=(_bricks(record.bricks),)))
     return Document(title=clean(f"Scan {record.name}"), subtitle=when(record.finished_at_s), sections=tuple(sections))
 
 
 def _times(times: ScanTimes) -> list[tuple[str, str]]:
-    """Empty where they were not kept, as by earlier versions."""
+    """Empty if an earlier version did not record them."""
     if times == ScanTimes():
         return []
     return [
-        ("looking at the volume, and starting", _seconds(times.checks_s)),
+        ("checking the volume, and starting", _seconds(times.checks_s)),
         ("reading", _seconds(times.walk_s)),
-        ("making one catalog of it", _seconds(times.finish_s)),
+        ("merging into one catalog", _seconds(times.finish_s)),
     ]
 
 
 def _bricks(walks: Sequence[BrickWalk]) -> Block:
-    """Directories lie on every brick, so those of the table add up to more than the volume has."""
+    """Every brick has the directories, so the table adds up to more than the volume has."""
     return table(
         "",
         [
             text("brick"),
             figure("entries"),
-            figure("of them directories"),
+            figure("directories"),
             figure("seconds"),
             figure("entries/s"),
             text("whole"),
@@ -102,7 +102,7 @@ def _seconds(duration_s: float) -> str:
 
 
 def verification_document(record: VerificationRecord) -> Document:
-    """What a verification came to."""
+    """The result of a verification."""
     return Document(
         title=clean(f"Verification of batch {record.batch} of {record.plan}"),
         subtitle=when(record.finished_at_s),
@@ -155,8 +155,8 @@ def verification_blocks(record: VerificationRecord) -> Iterator[Block]:
                 ((one.kind.value, show(one.path), one.source, one.target) for one in record.examples),
             )
         yield paragraph(
-            "As long as users work on the source, what they change after their files were copied is a difference: "
-            "that is expected until the cutover."
+            "As long as users work on the source, every change after the copy is a difference. That is expected until the "
+            "cutover."
         )
         yield paragraph(f"What next: {after_differences(record)}.")
     if any(record.expected.values()):
@@ -183,7 +183,7 @@ def _result(record: VerificationRecord) -> str:
 
 
 def run_document(summary: RunSummary) -> Document:
-    """What a run came to, batch by batch."""
+    """The result of a run, batch by batch."""
     directory = f"its log is in {summary.directory}" if summary.directory else ""
     subtitle = "nothing was changed" if summary.dry_run else directory
     return Document(
@@ -209,7 +209,7 @@ def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[Block]:
         yield paragraph(f"What next: {batch.refusal.hint}.")
     if batch.left_alone:
         trees = ", ".join(map(show, batch.left_alone))
-        yield paragraph(f"Left alone, because the users work on the target or are being cut over: {trees}")
+        yield paragraph(f"Omitted, because the users work on the target or are being cut over: {trees}")
     if batch.skipped:
         yield paragraph(f"Skipped: {batch.skipped}", alert=True)
     if batch.hooks:
@@ -219,9 +219,9 @@ def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[Block]:
     if batch.nothing_to_do and batch.left_alone and not batch.deltas:
         yield paragraph("Nothing to do.")
     elif batch.nothing_to_do and batch.deltas:
-        yield paragraph("Nothing to do: this batch had been copied before, and nothing has changed since.")
+        yield paragraph("Nothing to do: this batch was copied before, and nothing has changed since.")
     elif batch.nothing_to_do:
-        yield paragraph("Nothing to do: this batch had been copied before.")
+        yield paragraph("Nothing to do: this batch was copied before.")
     elif not (dry_run or batch.skipped):
         rate = format_rate(batch.written_bytes / batch.elapsed_s) if batch.elapsed_s > 0 else NONE
         yield facts(
@@ -240,7 +240,7 @@ def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[Block]:
     if batch.deltas_to_follow:
         yield paragraph(follow_words(batch.deltas_to_follow))
     for tree in batch.trees_gone:
-        yield paragraph(f"Gone from the source since the scan: {show(tree)}", alert=True)
+        yield paragraph(f"Deleted from the source since the scan: {show(tree)}", alert=True)
     if batch.left:
         yield table(
             "Would be done" if dry_run else "Left to do",
@@ -266,8 +266,8 @@ def _counts(title: str, counts: Mapping[str, int]) -> Block:
 
 
 def _scan_took(record: CatalogRecord) -> str:
-    """From the command's beginning to the end of the catalog: a record begins only when the volume was looked at. Of a scan of the
-    mount that was gone on with after a kill it is all that lay between.
+    """The time from the start of the command to the end of the catalog; a record starts only after the checks of the volume. A
+    resumed scan of the mount counts from its first start.
     """
     if record.finished_at_s is None:
         return NONE

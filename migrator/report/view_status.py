@@ -1,12 +1,13 @@
-"""The status as a document."""
+"""The status and the findings of `doctor` as documents."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from migrator.bricks.view import addition_table, drain_table, retirement_facts
 from migrator.core.events import Event, Finding, FindingStatus
 from migrator.core.paths import show
 from migrator.core.probe import Probe
 from migrator.core.units import format_count, format_duration, format_rate, format_size, several
+from migrator.cutover.model import SETTLED_STATES
 from migrator.cutover.view import cutover_blocks
 from migrator.render.document import (
     NONE,
@@ -42,17 +43,68 @@ from migrator.report.rules import left_to_people
 from migrator.transfer.rules import AFTERWARDS, advice
 from migrator.transfer.view import batch_blocks, governing_blocks, is_told, tree_table
 
-# ---
-# How far the copying is, how fast it goes, and until when it may last.
+# --- Progress, rate and estimates
 
 
 _COUNTED_STREAMS = 0.1
 _MOSTLY = 0.9
 
 
+_BLOCKED_ROWS = 6
+
+
+def first_sections(status: StatusFacts, short: Iterable[Block]) -> Iterator[Section]:
+    """The first page: `short` under the bars, and the first blockers."""
+    yield Section(title="In short", blocks=(*bars(status), *short), first_page=True)
+    if status.blocked:
+        yield Section(title="Blocked", blocks=(blocker_table(status.blocked[:_BLOCKED_ROWS]),), first_page=True)
+    if len(status.blocked) > _BLOCKED_ROWS:
+        yield Section(title="Also blocked", blocks=(blocker_table(status.blocked[_BLOCKED_ROWS:]),))
+
+
+def bars(status: StatusFacts) -> Iterator[Block]:
+    """How much of the plan is copied, and how much is verified."""
+    if status.plan is not None:
+        yield _bar("copied", status.overall, "copied")
+        content = percent_of(status.verified_content_bytes, status.verified.done_bytes)
+        yield _bar("verified", status.verified, verified_words(content))
+
+
+def _short(status: StatusFacts) -> Iterator[Block]:
+    if status.plan is None:
+        yield paragraph("There is no plan yet: nothing is counted as done or left.")
+        return
+    tally = status.overall
+    at_work = [run.verb for run in status.runs if run.life is RunLife.AT_WORK]
+    pairs = [
+        ("running", ", ".join(dict.fromkeys(at_work)) or "nothing"),
+        ("left", f"{format_size(tally.left_bytes)} in {several(tally.left_files, 'file')}"),
+        ("users", f"{format_count(tally.done_users)} of {format_count(tally.total_users)} copied, {on_target(status)}"),
+    ]
+    if status.rate is not None:
+        pairs.append(("rate", _rate(status.rate)))
+    if status.estimates:
+        first = status.estimates[0]
+        pairs.append(("expected end", f"{when(first.finish_at_s)}, in {format_duration(first.left_s)}"))
+    if status.attention_total:
+        pairs.append(("need attention", several(status.attention_total, "file")))
+    yield facts(pairs)
+
+
+def on_target(status: StatusFacts) -> str:
+    """How many user trees work on the target."""
+    moved = [one for one in status.cutovers if one.state in SETTLED_STATES]
+    planned = {tree.tree.path for tree in status.trees}
+    before = sum(one.tree.path not in planned for one in moved)
+    words = f"{several(len(moved), 'user tree works', 'user trees work')} on the target"
+    if not before:
+        return words
+    return f"{words}, {format_count(before)} of them by earlier plans: they are not in these figures"
+
+
 def progress_section(status: StatusFacts) -> Section:
-    """How far, how fast, until when."""
-    return Section(title="How far it is", blocks=tuple(_progress(status)))
+    """Totals, rate and estimates."""
+    return Section(title="Progress", blocks=tuple(_progress(status)))
 
 
 def _progress(status: StatusFacts) -> Iterator[Block]:
@@ -60,14 +112,12 @@ def _progress(status: StatusFacts) -> Iterator[Block]:
         yield paragraph("There is no plan yet: nothing is counted as done or left.")
         return
     tally = status.overall
-    yield _bar("copied", tally, "copied")
     content = percent_of(status.verified_content_bytes, status.verified.done_bytes)
-    yield _bar("verified", status.verified, verified_words(content))
     if status.verified.done_bytes > status.verified_content_bytes:
         yield paragraph(
             f"Of the verified bytes the content of {format_size(status.verified_content_bytes)} "
-            f"({percent(content)}) was compared on "
-            "both sides; of the rest the attributes only (type, size, times, owner, mode, ACLs)."
+            f"({percent(content)}) was compared on both sides; of the rest only the attributes (type, size, times, owner, "
+            "mode, ACLs)."
         )
     yield table(
         "Done and left",
@@ -98,8 +148,8 @@ def _progress(status: StatusFacts) -> Iterator[Block]:
                 format_count(status.verified.done_users),
             ),
         ],
-        note=f"Counted by the plan {status.plan.name} of {when(status.plan.created_at_s)}, in whole chunks: what a "
-        "stream is copying counts as done when its chunk is.",
+        note=f"Counted by plan {status.plan.name} of {when(status.plan.created_at_s)}, in whole chunks: a file counts "
+        "as done when its chunk is done.",
     )
     if status.rate is not None:
         yield paragraph(f"Now: {_rate(status.rate)}.")
@@ -121,13 +171,12 @@ def _progress(status: StatusFacts) -> Iterator[Block]:
         yield paragraph("There is no basis for an estimate yet.")
     if status.vanished_total:
         yield paragraph(
-            f"{several(status.vanished_total, 'listed file')} had been deleted by their users before their turn came: "
-            "that is normal."
+            f"Users deleted {several(status.vanished_total, 'listed file')} before they were copied: that is normal."
         )
 
 
 def attention_words(tally: Tally) -> str:
-    """What is left where only that is left which failed each time."""
+    """What is left if only files that need attention are left."""
     return f"{several(tally.left_files, 'file')} that {'needs' if tally.left_files == 1 else 'need'} attention"
 
 
@@ -140,7 +189,7 @@ def _rate(rate: ThroughputPoint) -> str:
 
 
 def with_streams(point: ThroughputPoint) -> str:
-    """How many streams there were on average; empty where they were too short to be counted."""
+    """The mean number of streams; empty if they were too short to be counted."""
     return f" with {point.streams:.1f} streams" if point.streams >= _COUNTED_STREAMS else ""
 
 
@@ -159,8 +208,7 @@ def _bar(label: str, tally: Tally, done: str) -> Bar:
     )
 
 
-# ---
-# What `doctor` found, as a table: failures first, each with its fix.
+# --- Findings of `doctor`
 
 
 _WORDS = {FindingStatus.FAILURE: "FAILURE", FindingStatus.WARNING: "warning", FindingStatus.OK: "ok"}
@@ -188,18 +236,17 @@ def finding_document(findings: Sequence[Finding], *, title: str = "Preflight") -
                 title="Findings",
                 blocks=(found,)
                 if not counts[FindingStatus.FAILURE]
-                else (found, paragraph("Mend the failures before you begin.", alert=True)),
+                else (found, paragraph("Fix the failures before you begin.", alert=True)),
             ),
         ),
     )
 
 
-# ---
-# What probes of both file systems took.
+# --- Probes
 
 
 def probe_table(probes: Sequence[Probe]) -> Block:
-    """One row for each."""
+    """Latency of each operation, one row for each probe."""
     operations = ("create", "write", "sync", "stat", "unlink", "readdir")
     columns = [text("side"), text("probed"), *(figure(name) for name in operations), paths("otherwise")]
     return table("", columns, [_row(probe) for probe in probes])
@@ -225,15 +272,14 @@ def _otherwise(probe: Probe) -> str:
     return f"it failed: {probe.failure}" if probe.failure else ""
 
 
-# ---
-# The status as a document.
+# --- The document
 
 
 TREE_ROWS = 40
 
 
 def status_document(status: StatusFacts, *, tree_rows: int | None = TREE_ROWS) -> Document:
-    """Now, on one page."""
+    """The current status: a first page, then the details."""
     return Document(
         title=clean(f"Migration of {status.site}" if status.site is not None else "Migration"),
         subtitle=f"as of {when(status.at_s)}",
@@ -242,16 +288,15 @@ def status_document(status: StatusFacts, *, tree_rows: int | None = TREE_ROWS) -
 
 
 def _sections(status: StatusFacts, tree_rows: int | None) -> Iterator[Section]:
+    yield from first_sections(status, _short(status))
     yield progress_section(status)
-    if status.blocked:
-        yield Section(title="What waits, and on what", blocks=(blocker_table(status.blocked),))
     if status.batches:
         yield Section(title="Batches", blocks=tuple(batch_blocks(status.batches)))
         yield Section(
             title="Users", blocks=(tree_table(status.trees, status.batches, status.cutovers, limit=tree_rows),)
         )
     if is_told(status.governing):
-        yield Section(title="How many streams are at work", blocks=tuple(governing_blocks(status.governing)))
+        yield Section(title="Limits and streams", blocks=tuple(governing_blocks(status.governing)))
     if status.probes:
         yield Section(title="Latency of small operations", blocks=(probe_table(status.probes),))
     if status.drains:
@@ -271,22 +316,22 @@ def _sections(status: StatusFacts, tree_rows: int | None) -> Iterator[Section]:
     if status.scan is not None:
         yield Section(title="The newest scan", blocks=tuple(scan_blocks(status.scan)))
     if status.runs:
-        yield Section(title="Last runs", blocks=(run_table(status.runs),))
+        yield Section(title="Latest runs", blocks=(run_table(status.runs),))
     if status.events:
         yield Section(title="Warnings and errors, newest first", blocks=(event_table(status.events),))
 
 
 def blocker_table(blocked: Sequence[Blocker]) -> Block:
-    """What waits, and on what."""
+    """What is blocked, why, and the next step."""
     return table(
         "",
-        [paths("what waits"), paths("on what"), wide("what to do")],
+        [paths("blocked"), paths("waits for"), wide("next step")],
         [(one.subject, one.on, one.hint) for one in blocked],
     )
 
 
 def attention_table(files: Sequence[AttentionFile], total: int) -> Block:
-    """Files that did not arrive, with their reasons."""
+    """Files that were not copied, with the reason and the next step."""
     note = f"{several(total, 'file')} in all"
     note += f", the first {len(files):,} are shown." if total > len(files) else "."
     return table(
@@ -298,7 +343,7 @@ def attention_table(files: Sequence[AttentionFile], total: int) -> Block:
 
 
 def scan_blocks(scan: ScanFacts) -> Iterator[Block]:
-    """What the newest scan saw, and whether that is all there is."""
+    """Figures of a scan, and why it is not whole."""
     whole = "under way" if scan.finished_at_s is None else yes(scan.whole)
     yield facts(
         [
@@ -327,7 +372,7 @@ def run_table(runs: Sequence[RunFacts]) -> Block:
         figure("process"),
         text("began"),
         text("state"),
-        text("last sign of life"),
+        text("last heartbeat"),
         figure("exit code"),
         wide("directory"),
     ]
@@ -356,9 +401,9 @@ _LIFE = {
 
 
 def event_table(events: Sequence[Event]) -> Block:
-    """What happened, newest first."""
+    """Warnings and errors, newest first."""
     return table(
         "",
-        [text("when"), text("how bad"), text("what"), paths("about"), paths("message")],
+        [text("when"), text("severity"), text("kind"), paths("subject"), paths("message")],
         [(when(one.at_s), one.severity.value, one.kind.value, one.subject, one.message) for one in events],
     )

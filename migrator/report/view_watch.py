@@ -60,14 +60,14 @@ _LABEL_CELLS = 11
 _LEAST_NAME = 16
 _GAP = 2
 _WIDE = 100
-"""From so many cells beside the labels on, there is room for what is nice to know."""
+"""The least number of cells beside the labels for optional details."""
 
 _ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 _RULE = " \N{BOX DRAWINGS LIGHT VERTICAL} "
 
 _IMPORTANCE: tuple[str, ...] = ("at work", "copied", "rate", "left", "waits", "streams", "allowed", "bricks")
 _IMPORTANCE += ("batches", "users", "verified", "probes", "events")
-"""Which parts get lines first in a small window."""
+"""The order in which parts get lines in a small window."""
 
 _SLOW_PROBE_S = 1.0
 _LIFE_STYLES = {RunLife.AT_WORK: "green", RunLife.SILENT: "bold red", RunLife.KILLED: "bold red", RunLife.ENDED: ""}
@@ -79,7 +79,7 @@ _TREE_ORDER = (TreeState.COPYING, TreeState.ATTENTION, TreeState.PLANNED, TreeSt
 
 
 def open_watch(stream: TextIO) -> "WatchView":
-    """The view that suits a stream: a screen on a terminal that can have one, plain lines otherwise."""
+    """The view for a stream: full screen on a capable terminal, plain lines otherwise."""
     console = Console(file=stream, highlight=False)
     if stream.isatty() and not console.is_dumb_terminal:
         return WatchScreen(console)
@@ -87,12 +87,12 @@ def open_watch(stream: TextIO) -> "WatchView":
 
 
 class WatchView:
-    """Snapshots are shown until somebody ends it: by SIGINT or SIGTERM, which cut nothing off halfway, by a key, or by no
-    longer reading. Only the main thread may enter it.
+    """Shows snapshots until SIGINT, SIGTERM, a key, or the end of the reader; a signal never interrupts a snapshot halfway.
+    Only the main thread may enter it.
     """
 
     def __init__(self, *also: signal.Signals) -> None:
-        """`also` are further signals that end the waiting: `_signalled` is called then."""
+        """`also` are more signals that end a wait; `_signalled` handles them."""
         self._also = also
         self._stack = ExitStack()
         self._poll = select.poll()
@@ -117,16 +117,16 @@ class WatchView:
 
     def _end(self, _number: int, _frame: FrameType | None) -> None:
         if self._ended:
-            # Somebody asks twice while a snapshot is read.
+            # The second signal while a snapshot is read.
             raise KeyboardInterrupt
         self._ended = True
 
     def show(self, facts: WatchFacts, problem: str = "") -> None:
-        """Show a snapshot; with a `problem` it is an old one, and the problem says why."""
+        """Show a snapshot. With a `problem` it is the previous one, because of that problem."""
         raise NotImplementedError
 
     def wait(self, pause_s: float) -> bool:
-        """Wait for the next snapshot. Returns False where somebody has ended it."""
+        """Wait until the next snapshot is due. Returns False at the end."""
         until_s = monotonic() + pause_s
         while not self._ended and (left_s := until_s - monotonic()) > 0:
             for descriptor, _ in self._poll.poll(left_s * 1000.0):
@@ -141,26 +141,26 @@ class WatchView:
         return not self._ended
 
     def _ends(self, _descriptor: int) -> bool:
-        """Whether what a descriptor has to say ends it."""
+        """Whether an event of this descriptor ends the view."""
         return True
 
     def _signalled(self) -> None:
-        """React to the signals that came."""
+        """Handle the signals in `_came`."""
 
 
 class WatchLines(WatchView):
-    """A plain line for each change, without control codes; the first snapshot as a whole."""
+    """Prints the first snapshot in full, then a plain line for each change, without control codes."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
         self._stream = stream
-        # Without events it is reported when nobody reads it any more, which ends it.
+        # Without requested events, poll reports only that the reader is gone, which ends the view.
         self._poll.register(stream.fileno(), 0)
         self._before: WatchFacts | None = None
         self._problem = ""
 
     def show(self, facts: WatchFacts, problem: str = "") -> None:
-        """Write what has changed. Raises BrokenPipeError where nobody reads any more."""
+        """Write the changes. Raises BrokenPipeError if the reader is gone."""
         lines = [problem] if problem and problem != self._problem else []
         self._problem = problem
         if not problem:
@@ -172,7 +172,7 @@ class WatchLines(WatchView):
 
 
 class WatchScreen(WatchView):
-    """The whole terminal, as wide and high as it is at any time; what was on it comes back at the end."""
+    """Uses the whole terminal at its current size, and restores its content at the end."""
 
     def __init__(self, console: Console, keys: TextIO = sys.stdin) -> None:
         super().__init__(signal.SIGWINCH, signal.SIGTSTP)
@@ -199,7 +199,7 @@ class WatchScreen(WatchView):
             console=self._console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
         )
         self._live = stack.enter_context(live)
-        # Names may be wider than any table knows: they end at the edge, and move no other line.
+        # Some names are wider than computed: cut them at the edge instead of wrapping.
         self._write(_NO_WRAP)
         stack.callback(self._write, _WRAP)
 
@@ -220,7 +220,7 @@ class WatchScreen(WatchView):
 
     def _signalled(self) -> None:
         if signal.SIGTSTP in self._came:
-            # The terminal is the shell's until somebody brings this back to the front.
+            # Give the terminal back to the shell until this process is in the foreground again.
             self._screen.close()
             os.kill(os.getpid(), signal.SIGSTOP)
             self._begin()
@@ -230,7 +230,7 @@ class WatchScreen(WatchView):
 
 @contextmanager
 def _single_keys(descriptor: int) -> Iterator[None]:
-    """Keys arrive without Enter and are not shown; Ctrl-C stays a signal."""
+    """Read keys without Enter and without echo; Ctrl-C still sends a signal."""
     before = termios.tcgetattr(descriptor)
     tty.setcbreak(descriptor, termios.TCSANOW)
     try:
@@ -241,7 +241,7 @@ def _single_keys(descriptor: int) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Some rows under one name. In a small window it gets `least` lines, after the parts that are more important."""
+    """Rows under one label. In a small window it gets `least` lines, after the more important parts."""
 
     name: str
     rows: Sequence[RenderableType]
@@ -259,10 +259,10 @@ _Lines = list[list[Segment]]
 
 
 class Screenful:
-    """A snapshot in the size that the terminal has when it is drawn."""
+    """A snapshot, laid out for the size of the terminal at the time of drawing."""
 
     def __init__(self, facts: WatchFacts, problem: str = "") -> None:
-        """`problem` says why these facts could not be read anew."""
+        """`problem` says why these facts could not be refreshed."""
         self._facts = facts
         self._problem = problem
 
@@ -318,8 +318,8 @@ def _rendered(console: Console, rows: Sequence[RenderableType], width: int) -> _
 def _arranged(
     console: Console, parts: Sequence[_Part], width: int, height: int, left_out: list[str], *, airy: bool = True
 ) -> _Lines:
-    """Parts one below the other, in at most so many lines: their least by importance, then one more each by turns. Blank
-    lines between them use what is left. The parts that find no room are added to `left_out`.
+    """The parts below each other in at most `height` lines: their least lines by importance, then one more for each in turn.
+    Remaining lines become blank lines between the parts. Parts without room are added to `left_out`.
     """
     wanted = {part.name: _rendered(console, part.rows, width - _LABEL_CELLS) for part in parts if part.rows}
     by_rank = sorted((part for part in parts if part.rows), key=lambda part: part.rank)
@@ -350,7 +350,7 @@ def _arranged(
 
 
 def _line(*pieces: str | tuple[str, str]) -> Text:
-    """One line of text in pieces, each alone or with its style: nothing in it is markup, and no control character is left."""
+    """One line of text from pieces, each with an optional style. Markup is not interpreted, control characters are escaped."""
     parts = [(clean(one), "") if isinstance(one, str) else (clean(one[0]), one[1]) for one in pieces]
     return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
@@ -364,7 +364,7 @@ def _sides(left: Text, right: Text) -> Table:
 
 
 class _Name:
-    """A name in a cell: what is too much is taken from its middle, because names differ at their ends."""
+    """A name in a cell. A long name is cut in the middle, because names differ at their ends."""
 
     def __init__(self, name: str, style: str = "") -> None:
         self.plain = clean(name)
@@ -384,7 +384,7 @@ class _Name:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """Where room is scarce, those with the greatest `drop` are left out first, and those with 0 never."""
+    """A column. On a narrow terminal, columns with the greatest `drop` are left out first, those with 0 never."""
 
     right: bool = False
     drop: int = 0
@@ -395,7 +395,7 @@ _Cell = Text | _Name
 
 
 def _table(columns: Sequence[_Column], rows: Sequence[Sequence[_Cell]], room: int) -> list[RenderableType]:
-    """Cells one below the other. A column that nobody fills takes no room; names are cut before any other is."""
+    """Rows as a grid. Empty columns take no room; names are cut before other cells."""
     cells = [max((cell_len(row[at].plain) for row in rows), default=0) for at in range(len(columns))]
     named = [any(isinstance(row[at], _Name) for row in rows) for at in range(len(columns))]
     least = [min(one, _LEAST_NAME) if name else one for one, name in zip(cells, named, strict=True)]
@@ -427,7 +427,7 @@ def _runs_part(status: StatusFacts) -> _Part:
 
 
 def _runs_of_interest(runs: Sequence[RunFacts]) -> Sequence[RunFacts]:
-    """The newest call of every verb that has not ended in order; where there is none, the newest call of all."""
+    """The newest run of every verb that has not ended; without any, the newest run."""
     newest: dict[str, RunFacts] = {}
     for run in runs:
         newest.setdefault(run.verb, run)
@@ -439,18 +439,18 @@ def _run_words(run: RunFacts, now_s: float) -> str:
     match run.life:
         case RunLife.AT_WORK:
             since = format_duration(max(now_s - run.started_at_s, 0.0))
-            return f"{who} for {since}, last sign of life {format_duration(run.silent_s)} ago"
+            return f"{who} for {since}, last heartbeat {format_duration(run.silent_s)} ago"
         case RunLife.SILENT:
-            return f"{who}: no sign of life for {format_duration(run.silent_s)}: it hangs, or was killed"
+            return f"{who}: no heartbeat for {format_duration(run.silent_s)}: it hangs, or was killed"
         case RunLife.KILLED:
-            return f"{who} was killed {format_duration(run.silent_s)} ago: the same command again goes on"
+            return f"{who} was killed {format_duration(run.silent_s)} ago: run the same command again to resume"
         case RunLife.ENDED:
             ago = max(now_s - (run.finished_at_s or run.started_at_s), 0.0)
             return f"nothing; {who} ended {format_duration(ago)} ago with exit code {run.exit_code}"
 
 
 def _progress_parts(facts: WatchFacts, room: int) -> Iterator[_Part]:
-    """How far, how fast, until when."""
+    """Progress, rate and estimates."""
     status = facts.status
     if status.plan is None:
         yield _Part("copied", [_line("there is no plan yet: nothing is counted as done or left")])
@@ -463,7 +463,7 @@ def _progress_parts(facts: WatchFacts, room: int) -> Iterator[_Part]:
 
 
 def _bar(tally: Tally, room: int, style: str, under_way_bytes: int = 0) -> Text:
-    # Where there are empty files alone, they are the share.
+    # If all files are empty, the share counts files.
     done, total = (tally.done_bytes, tally.total_bytes) if tally.total_bytes else (tally.done_files, tally.total_files)
     cells = 30 if room >= _WIDE else 10
     full = int(min(done / total if total else 0.0, 1.0) * cells)
@@ -488,7 +488,7 @@ def _rate(facts: WatchFacts, room: int) -> Text:
         f", {point.rate_files_per_s:,.0f} files/s",
         "  " if status.rate is not None else f", until {when(point.at_s)}  ",
     )
-    # The line is only as long as the room beside the words: what is older goes first.
+    # The sparkline fills the room beside the words with the newest rates.
     rates = facts.rates[-max(room - words.cell_len, 1) :]
     words.append(sparkline(rates, len(rates)), "cyan")
     if rates and room >= _WIDE:
@@ -500,9 +500,9 @@ def _rate(facts: WatchFacts, room: int) -> Text:
 def _left(status: StatusFacts) -> Iterator[Text]:
     if not status.estimates:
         done = status.overall.total_files and not status.overall.left_files and not status.overall.left_bytes
-        words = "nothing: all that is planned is copied" if done else "no basis for an estimate yet"
+        words = "nothing: everything in the plan is copied" if done else "no basis for an estimate yet"
         if left_to_people(status.trees):
-            words = f"{attention_words(status.overall)}; all else that is planned is copied"
+            words = f"{attention_words(status.overall)}; everything else in the plan is copied"
         yield _line(words)
     for one in status.estimates:
         about = (f"about {format_duration(one.left_s)}", "bold")
@@ -510,7 +510,7 @@ def _left(status: StatusFacts) -> Iterator[Text]:
 
 
 def _waits_part(status: StatusFacts, room: int) -> _Part:
-    """What cannot go on, why, and what to do about it where there is room."""
+    """What is blocked and why, with the next step if there is room."""
     rows: list[Text] = []
     for one in status.blocked:
         said, hint = _line((one.subject, "yellow"), f": {one.on}"), _line((f" ({one.hint})", "dim"))
@@ -521,13 +521,13 @@ def _waits_part(status: StatusFacts, room: int) -> _Part:
 
 
 def _allowed_part(status: StatusFacts) -> _Part:
-    """How many streams may be at work and why, and what people have set."""
+    """How many streams may run and why, and the limits that operators set."""
     paragraphs = [block for block in governing_blocks(status.governing) if isinstance(block, Paragraph)]
     return _Part("allowed", [_line(block.text) for block in paragraphs])
 
 
 def _events_part(status: StatusFacts) -> _Part:
-    """Warnings and errors, newest first; of those that are older than a day the date is said too."""
+    """Warnings and errors, newest first; with the date if older than a day."""
 
     def words(event: Event) -> str:
         date = f"{when(event.at_s).split()[0]} " if status.at_s - event.at_s >= DAY_S else ""
@@ -537,15 +537,14 @@ def _events_part(status: StatusFacts) -> _Part:
 
 
 def _streams_part(facts: WatchFacts, room: int) -> _Part:
-    """Without a run they are what a killed one left."""
+    """Streams at work, or after a killed run those that it left in the ledger."""
     now_s = facts.status.at_s
     live = any(run.life is RunLife.AT_WORK for run in facts.status.runs)
     at_work = sorted(facts.streams, key=lambda one: (one.confirming, one.attempt_id))
     several_passes = len({(one.batch, one.pass_kind, one.pass_number) for one in at_work}) > 1
-    told = _LEFT if several_passes else _Column(drop=5)
     columns = (
         _LEFT,
-        told,
+        _LEFT if several_passes else _Column(drop=5),
         _LEFT,
         _Column(drop=2),
         _RIGHT,
@@ -594,7 +593,7 @@ def _stream_rate(one: StreamAtWork, live: bool) -> str:
 
 
 def _bricks_part(status: StatusFacts, room: int) -> _Part:
-    """Drains and additions of bricks; those that are over come last."""
+    """Drains and additions of bricks; ended ones come last."""
     drains = sorted(status.drains, key=lambda one: one.state in _DRAIN_RESTS)
     additions = sorted(status.additions, key=lambda one: one.state in ADDITION_ENDED_STATES)
     rows = [_brick_row(one, _drain_left(one)) for one in drains]
@@ -644,7 +643,7 @@ def _bad(failures: int, skipped: int) -> str:
 
 
 def _probes_part(status: StatusFacts, room: int) -> _Part:
-    """What small operations take on either side."""
+    """Latency of small operations on both sides."""
     columns = (_LEFT, _LEFT, _LEFT, _LEFT, _LEFT, _Column(drop=1), _Column(drop=2), _Column(drop=3))
     return _Part("probes", _table(columns, [_probe_row(one, status.at_s) for one in status.probes], room), least=2)
 
@@ -674,7 +673,7 @@ def _took(name: str, took_s: float) -> Text:
 
 
 def _batches_part(status: StatusFacts, room: int) -> _Part:
-    """Batches by state, then those that are at work or wait for somebody, then the others."""
+    """Batches by state, then those in progress or blocked, then the others."""
     columns = (_RIGHT, _LEFT, _RIGHT, _RIGHT, _Column(right=True, drop=1), _Column(drop=2))
     rows = [_batch_row(one) for one in sorted(status.batches, key=_batch_order)]
     counts = [_line(*_counted(one.state.value for one in status.batches))] if rows else []
@@ -705,7 +704,7 @@ def _batch_row(one: BatchFacts) -> tuple[_Cell, ...]:
 
 
 def _users_part(status: StatusFacts, room: int) -> _Part:
-    """Users by state, then who is being cut over, who is being copied, and the others."""
+    """Users by state, then those in a cutover, those being copied, and the others."""
     columns = (_LEFT, _Column(drop=1), _LEFT, _RIGHT, _RIGHT)
     stopped = {one.number for one in status.batches if one.passes and one.passes[-1].state is not PassState.RUNNING}
     trees = sorted(status.trees, key=lambda one: (_TREE_ORDER.index(one.state), one.rank))
@@ -754,8 +753,8 @@ def _counted(states: Iterable[str]) -> Iterator[str | tuple[str, str]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
-    """One thing that is told again when its `state` is another one; `words` may have what changes all the time."""
+class _Item:
+    """One item of the line output. It is printed again when its `state` changes; `words` may change all the time."""
 
     subject: str
     state: str
@@ -764,15 +763,15 @@ class _Told:
 
 
 def change_lines(before: WatchFacts | None, now: WatchFacts) -> Iterator[str]:
-    """Of the first look everything, of every later one only what is no longer as it was, and the events since."""
+    """Every item of the first snapshot, then only changed items, and the events since the previous snapshot."""
     at = datetime.fromtimestamp(now.status.at_s, UTC).strftime("%H:%M:%S")
-    told = _by_place(now.status)
+    items = _by_place(now.status)
     known = {} if before is None else _by_place(before.status)
-    for place, one in told.items():
+    for place, one in items.items():
         if place not in known or known[place].state != one.state:
             yield _change(at, one.subject, one.words)
     for place, one in known.items():
-        if one.waits and place not in told:
+        if one.waits and place not in items:
             yield _change(at, one.subject, "no longer")
     for event in now.news:
         yield event_line(event)
@@ -782,33 +781,33 @@ def _change(at: str, subject: str, words: str) -> str:
     return shortened(clean(f"{at} {subject}: {words}"), LINE_CHARACTERS)
 
 
-def _by_place(status: StatusFacts) -> dict[tuple[str, str], _Told]:
-    # Several things may wait under one name.
-    return {(one.subject, one.state if one.waits else ""): one for one in _standing(status)}
+def _by_place(status: StatusFacts) -> dict[tuple[str, str], _Item]:
+    # Several blockers may have the same subject.
+    return {(one.subject, one.state if one.waits else ""): one for one in _items(status)}
 
 
-def _standing(status: StatusFacts) -> Iterator[_Told]:
+def _items(status: StatusFacts) -> Iterator[_Item]:
     for run in _runs_of_interest(status.runs):
         words = _run_change(run, status.at_s)
-        yield _Told(subject=f"{run.verb} (run {run.id}, process {run.pid})", state=run.life.value, words=words)
+        yield _Item(subject=f"{run.verb} (run {run.id}, process {run.pid})", state=run.life.value, words=words)
     if status.plan is not None:
         done = (status.overall.done_bytes, status.overall.done_files, status.overall.done_users)
-        yield _Told(subject="copied", state=str(done), words=", ".join(_progress_change(status)))
+        yield _Item(subject="copied", state=str(done), words=", ".join(_progress_change(status)))
     yield from _batches_and_users(status)
     yield from _brick_changes(status)
     for probe in status.probes:
         words = "no answer" if probe.times is None else "answers"
         words = f"failed: {probe.failure}" if probe.failure else words
-        yield _Told(subject=f"probe of the {probe.side.value}", state=words, words=words)
+        yield _Item(subject=f"probe of the {probe.side.value}", state=words, words=words)
     governor = status.governing.governor
     if status.governing.at_work and governor is not None:
         words = f"{governor.streams} of {governor.most}: {governor.reason}"
         state = f"{governor.gate.value} {governor.bound.value} {governor.streams} {governor.most}"
-        yield _Told(subject="streams that may be at work", state=state, words=words)
+        yield _Item(subject="streams that may be at work", state=state, words=words)
     for one in status.blocked:
-        # Some say for how long it has lasted: that is no change.
+        # Some contain a duration, which is no change.
         state = "".join(character for character in one.on if not character.isdigit())
-        yield _Told(subject=f"waits: {one.subject}", state=state, words=one.on, waits=True)
+        yield _Item(subject=f"waits: {one.subject}", state=state, words=one.on, waits=True)
 
 
 def _run_change(run: RunFacts, now_s: float) -> str:
@@ -816,9 +815,9 @@ def _run_change(run: RunFacts, now_s: float) -> str:
         case RunLife.AT_WORK:
             return f"at work since {when(run.started_at_s)}"
         case RunLife.SILENT:
-            return f"no sign of life since {when(now_s - run.silent_s)}: it hangs, or was killed"
+            return f"no heartbeat since {when(now_s - run.silent_s)}: it hangs, or was killed"
         case RunLife.KILLED:
-            return "was killed; the same command again goes on"
+            return "was killed; run the same command again to resume"
         case RunLife.ENDED:
             return f"ended with exit code {run.exit_code}"
 
@@ -834,25 +833,25 @@ def _progress_change(status: StatusFacts) -> Iterator[str]:
         yield f"about {format_duration(status.estimates[0].left_s)} left"
 
 
-def _batches_and_users(status: StatusFacts) -> Iterator[_Told]:
+def _batches_and_users(status: StatusFacts) -> Iterator[_Item]:
     for batch in status.batches:
         bad = f", {several(batch.attention.bad, 'bad file')}" if batch.attention.bad else ""
         words = f"{batch.state.value}{bad}"
-        yield _Told(subject=f"batch {batch.number}", state=words, words=words)
+        yield _Item(subject=f"batch {batch.number}", state=words, words=words)
     for tree in status.trees:
         words = tree.state.value.replace("-", " ")
-        yield _Told(subject=f"user {tree.tree.user}, {show(tree.tree.path)}", state=words, words=words)
+        yield _Item(subject=f"user {tree.tree.user}, {show(tree.tree.path)}", state=words, words=words)
     for cutover in status.cutovers:
         subject = f"cutover of {cutover.tree.user}, {show(cutover.tree.path)}"
-        yield _Told(subject=subject, state=f"{cutover.attempt} {cutover.state.value}", words=cutover.state.value)
+        yield _Item(subject=subject, state=f"{cutover.attempt} {cutover.state.value}", words=cutover.state.value)
 
 
-def _brick_changes(status: StatusFacts) -> Iterator[_Told]:
+def _brick_changes(status: StatusFacts) -> Iterator[_Item]:
     for drain in status.drains:
         left = "" if drain.left_files is None else f"{several(drain.left_files, 'file')} left"
         words = ", ".join(filter(None, (drain.state.value, left, _bad(drain.failures, drain.skipped))))
-        yield _Told(subject=f"drain of {' '.join(drain.bricks)}", state=words, words=words)
+        yield _Item(subject=f"drain of {' '.join(drain.bricks)}", state=words, words=words)
     for added in status.additions:
         moved = f"{several(added.moved_files, 'file')} moved"
         words = ", ".join(filter(None, (added.state.value, moved, _bad(added.failures, added.skipped))))
-        yield _Told(subject=f"addition of {' '.join(added.bricks)}", state=words, words=words)
+        yield _Item(subject=f"addition of {' '.join(added.bricks)}", state=words, words=words)

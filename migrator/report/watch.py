@@ -1,4 +1,4 @@
-"""`status --watch`: the status and what is at work, look after look. Reads the ledger only, in short transactions."""
+"""`status --watch`: successive snapshots of the ledger, read in short transactions."""
 
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 _SPARK_SPANS = 60
 _SPARK_LEAST_S = 10.0
 _SPARK_MOST_S = 6.0 * HOUR_S
-"""The throughput is shown from the beginning of the copying run on, or of the last hours: what a throttle or a big file
-does to it is seen. A span is no shorter than two samples are apart."""
+"""The chart of the throughput begins with the copying run, or some hours ago, to show the effect of throttles and big files.
+A span is at least as long as the interval between two samples."""
 
 LEAST_PAUSES = 9.0
-"""The pause after a look is at least so many times as long as the look: watching takes no more than a tenth of a core."""
+"""Least ratio of the pause to the time that a snapshot took, so that watching uses at most a tenth of a core."""
 
 _RECENT_S = 30.0
 _NEWS = 50
@@ -32,8 +32,8 @@ def read_watch(
     is_gone: IsGone | None = None,
     before: WatchFacts | None = None,
 ) -> WatchFacts:
-    """One look. `before` is the look before: what has happened since is its news; the first look has none. Raises
-    UsageError where the plan is not in the ledger.
+    """One snapshot. Its news are the events since `before`, the previous snapshot; the first one has none. Raises UsageError
+    if the plan is not in the ledger.
     """
     last_event = ledger.watching.last_event() if before is None else before.last_event
     status = read_status(ledger, now_s=now_s, plan=plan, is_gone=is_gone, events_limit=_EVENTS)
@@ -51,14 +51,14 @@ def read_watch(
     )
 
 
-def pause_s(interval_s: float, look_s: float) -> float:
-    """How long to wait after a look that took so long."""
-    return max(interval_s, look_s * LEAST_PAUSES)
+def pause_s(interval_s: float, read_s: float) -> float:
+    """How long to wait after a snapshot that took `read_s`."""
+    return max(interval_s, read_s * LEAST_PAUSES)
 
 
 def _copying(status: StatusFacts) -> tuple[float, float] | None:
-    """From when until when the throughput is shown: of the run that copies until now, otherwise of the last one that has
-    copied; None before anything was copied.
+    """The time span of the chart: from the start of the copying run until now, otherwise the last run that copied; None
+    before anything was copied.
     """
     runs = [run for run in status.runs if run.verb == "run"]
     if any(run.life is RunLife.AT_WORK for run in runs[:1]):
@@ -71,10 +71,10 @@ def _copying(status: StatusFacts) -> tuple[float, float] | None:
 
 
 def _rates(ledger: "Ledger", begun_s: float, until_s: float) -> tuple[float, tuple[float, ...]]:
-    """How long one span is, and the throughput of each."""
+    """The length of a span, and the throughput of each span."""
     duration_s = min(max(until_s - begun_s, 1.0), _SPARK_MOST_S)
     span_s = max(span_width(duration_s, _SPARK_SPANS), _SPARK_LEAST_S)
-    # Whole spans of the clock: the bars move to the left, and do not change on their way.
+    # Spans are aligned to the clock, so that bars only move to the left between snapshots.
     first = int((until_s - duration_s) // span_s)
     rates = [0.0] * (int(until_s // span_s) - first + 1)
     for point in ledger.facts.throughput(from_s=first * span_s, to_s=until_s, span_s=span_s):

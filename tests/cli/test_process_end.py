@@ -90,5 +90,5 @@ program()
     shown = ended(script)
     assert (shown.returncode, shown.stdout) == (130, "")
     assert shown.stderr.splitlines()[0] == "migrator: interrupted"
-    assert "nothing was begun" in shown.stderr
+    assert "nothing was started" in shown.stderr
     assert "Traceback" not in shown.stderr

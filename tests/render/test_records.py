@@ -202,9 +202,9 @@ def test_a_catalog_of_bricks_shows_each_of_them_and_where_the_time_went() -> Non
         times=ScanTimes(checks_s=1.25, walk_s=90.0, finish_s=0.5),
     )
     text = text_of(catalog_document(record))
-    assert "looking at the volume, and starting: 1.25 s" in text
+    assert "checking the volume, and starting: 1.25 s" in text
     assert "reading: 1 min 30 s" in text
-    assert "Seen on the bricks: 1 directory is missing on some brick" in text
+    assert "Found on the bricks: 1 directory is missing on some brick" in text
     assert "The bricks were not read: features.shard is on" in text
     assert "2,000" in text
     assert "not to its end" in text
@@ -251,7 +251,7 @@ def test_findings_put_failures_first() -> None:
     assert [row[:2] for row in table.rows] == [("FAILURE", "mount"), ("warning", "clock"), ("ok", "rsync")]
     assert table.rows[0][2] == r"nothing\x1b is mounted"
     assert document.subtitle == "1 failure, 1 warning, 1 ok."
-    assert "Mend the failures" in text_of(document)
+    assert "Fix the failures" in text_of(document)
     assert "Mend" not in text_of(finding_document([ok("rsync", "3.2.7")]))
 
 

@@ -212,13 +212,13 @@ class TestWhatIsSaidOfTheLastDay:
 
     def test_twice_the_streams(self) -> None:
         words = self.said([2500] * 24)
-        assert "in the last 1 d it went at 2" in words
-        left, instead = words.split("should it stay so, ")[1].split(" are left instead of ")
+        assert "in the last 1 d the pace was 2" in words
+        left, instead = words.split("if this continues, ")[1].split(" are left instead of ")
         assert left.startswith("4 d")
         assert instead.startswith(("8 d", "9 d"))
 
     def test_a_crawl(self) -> None:
-        assert "of the pace that this takes" in self.said([100] * 24)
+        assert "of the pace assumed here" in self.said([100] * 24)
 
     def test_a_standstill(self) -> None:
         assert "for the last 2 d 12 h nothing was copied" in self.said([0] * 60)

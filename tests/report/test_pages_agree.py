@@ -43,7 +43,7 @@ _CANNOT_BE = (
     re.compile(r"\b(19\d\d|0001)-\d\d-\d\d"),
 )
 _SHARE = re.compile(r"(\d[\d,]*(?:\.\d+)?) %")
-_OF_EXPECTED = re.compile(r"\d+ % of the \S+ \S+ that were expected")
+_OF_EXPECTED = re.compile(r"\d+ % of the expected \S+ \S+")
 
 
 @dataclass(frozen=True)

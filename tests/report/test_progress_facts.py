@@ -253,13 +253,13 @@ class TestEstimates:
         )
         assert first.left_s == pytest.approx(90.0)
         assert first.finish_at_s == pytest.approx(95.0)
-        assert "no file has ended" in first.basis
+        assert "no file was completed" in first.basis
         assert "measured here" in second.basis
         (found,) = estimates(
             now_s=0.0, tally=tally, planned=COST, measured=None, done=[], started_at_s=None, last_rate=rate
         )
         assert found.left_s == pytest.approx(90.0)
-        assert found.basis.startswith("measured when something was copied last: ")
+        assert found.basis.startswith("measured when the last files were copied: ")
         (found,) = estimates(
             now_s=0.0, tally=tally, planned=COST, measured=measured, done=[], started_at_s=None, last_rate=rate
         )
@@ -425,7 +425,7 @@ class TestBlockers:
         ]
         found = self.on(batches=[self.batch(BatchState.SEEDED, failed=2, bad=5, verified=True)])
         assert [on for _, on, _ in found] == [
-            "2 chunks failed each time",
+            "2 chunks failed at every attempt",
             "5 files could not be copied",
             "the verification found 3 differences (2 content, 1 missing)",
             "the verification is not whole: brick down",
@@ -473,8 +473,8 @@ class TestBlockers:
         assert self.on(runs=[self.run(2, RunLife.ENDED, 0), self.run(1, RunLife.ENDED, 1)]) == []
         assert self.on(runs=[self.run(2, RunLife.ENDED, 3), self.run(1, RunLife.AT_WORK, None, "scan")]) == []
         ((_, killed, hint),) = self.on(runs=[self.run(2, RunLife.KILLED, None)])
-        assert killed == "process 4 was killed: it is gone and did not say how it ended"
-        assert hint.startswith("the same command again")
+        assert killed == "process 4 was killed: it is gone and recorded no end"
+        assert hint.startswith("run the same command again")
         ((_, silent, _),) = self.on(runs=[self.run(2, RunLife.SILENT, None)])
         assert "process 4" in silent
         assert "1 min 30 s" in silent

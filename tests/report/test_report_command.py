@@ -57,7 +57,7 @@ class TestReport:
         assert facts(tmp_path / "two")["since"]["earlier"]["at_s"] == facts(tmp_path / "one")["status"]["at_s"]
         (tmp_path / "other").write_text("{}")
         hook_site.site.fails(
-            2, "report", "--since", str(tmp_path / "other"), says=("is no report of migrator", "report.json")
+            2, "report", "--since", str(tmp_path / "other"), says=("is not a report of migrator", "report.json")
         )
 
     @pytest.mark.exhaustive

@@ -74,7 +74,7 @@ class TestEarlier:
     @pytest.mark.parametrize("content", ["", "[]", "{}", '{"status": 7}', "\x00", '{"status": {"at_s": null}}'])
     def test_what_is_no_report(self, tmp_path: Path, content: str) -> None:
         (tmp_path / "other.json").write_text(content)
-        with pytest.raises(UsageError, match="is no report of migrator"):
+        with pytest.raises(UsageError, match="is not a report of migrator"):
             read_earlier(tmp_path / "other.json")
 
     def test_what_is_not_there(self, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ class TestIncidents:
         (found,) = incidents(
             [group(EventKind.RUN_INTERRUPTED, "run of batch 1", 10.0)], [group(EventKind.RUN_FINISHED, "plan p", 20.0)]
         )
-        assert (found.resolved_at_s, found.resolution) == (20.0, "a later run ended in order")
+        assert (found.resolved_at_s, found.resolution) == (20.0, "a later run finished")
 
     @pytest.mark.parametrize(
         ("subject", "over"), [("batch 1", True), ("batch 1: chunk 7", True), ("batch 11", False), ("batch 2", False)]

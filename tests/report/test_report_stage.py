@@ -52,7 +52,7 @@ def test_a_pause_makes_it_later_and_the_next_report_says_so(ledger: Ledger, tmp_
     assert later.since.end_moved_s is not None
     assert later.since.end_moved_s > 10 * DAY_S
     assert later.since.expected_bytes == pytest.approx(before.status.overall.left_bytes / 2, rel=0.35)
-    assert "no stream was at work since then" in later.since.reasons
+    assert "no stream has run since then" in later.since.reasons
     text = to_markdown(report_document(later))
     assert "behind: the expected end is" in text
 
@@ -79,7 +79,7 @@ def test_room_incidents_and_freezes(ledger: Ledger) -> None:
     text = to_markdown(report_document(found))
     for words in (
         "Freezes, predicted and real",
-        "are in work, and",
+        "are in progress, and",
         "Bytes left, and the forecast",
         "the host is back",
     ):

@@ -321,7 +321,7 @@ class TestHalfWay:
         ("documents", "said"),
         [
             (OnePlan(PLAN, error=Refused("plans/week1.json was edited by hand")), "edited by hand"),
-            (OnePlan(PLAN, checksum="other"), "is not the plan that was recorded"),
+            (OnePlan(PLAN, checksum="other"), "is not the recorded plan"),
         ],
     )
     def test_a_bad_plan_document_stops_no_report(

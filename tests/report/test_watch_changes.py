@@ -80,13 +80,13 @@ def test_each_change_is_a_line() -> None:
 
 def test_what_begins_to_wait_and_what_no_longer_does() -> None:
     before = watched()
-    silent = Blocker(subject="run", on="process 7 has given no sign of life for 31 s", hint="h")
+    silent = Blocker(subject="run", on="process 7 has given no heartbeat for 31 s", hint="h")
     waits = later(before, blocked=(silent,))
     assert [line.split(" ", 1)[1] for line in lines(before, waits)] == [
-        "waits: run: process 7 has given no sign of life for 31 s",
+        "waits: run: process 7 has given no heartbeat for 31 s",
         "waits: alice: no longer",
     ]
-    longer = replace(silent, on="process 7 has given no sign of life for 33 s")
+    longer = replace(silent, on="process 7 has given no heartbeat for 33 s")
     assert lines(waits, later(before, blocked=(longer,))) == []
 
 

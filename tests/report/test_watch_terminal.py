@@ -65,7 +65,7 @@ def test_a_run_is_watched_to_its_end_in_a_terminal_of_two_sizes_and_in_plain_lin
         shows_in_a_wide_terminal(seen)
         wait_for(lambda: b"copying" in file.read_bytes(), "a first look")
         run.send_signal(signal.SIGKILL)
-        seen.shows(f"run (process {run.pid}) was killed", "it is gone and did not say how it ended")
+        seen.shows(f"run (process {run.pid}) was killed", "it is gone and recorded no end")
         seen.press("q")
         assert seen.exit_code() == 0
         assert seen.modes() == "0 1 1"
@@ -80,7 +80,7 @@ def test_a_run_is_watched_to_its_end_in_a_terminal_of_two_sizes_and_in_plain_lin
 def shows_in_a_small_terminal(seen: Terminal, pid: int) -> None:
     labels = ("at work", "copied", "verified", "rate", "left", "streams 2", "batches", "users")
     first, last = "Migration of faults, plan plan-0001", "q ends"  # of a whole screen: it may be seen half painted
-    words = (f"run (process {pid})", "last sign of life", "localhost, mount", "KiB/s", SHOWN)
+    words = (f"run (process {pid})", "last heartbeat", "localhost, mount", "KiB/s", SHOWN)
     small = seen.shows(first, *words, *labels, last)
     assert small[0].startswith(first)
     begun = [line[:11].strip() for line in small]

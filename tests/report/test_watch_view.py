@@ -14,7 +14,7 @@ from migrator.core.states import BatchState, PassKind, PassState
 from migrator.cutover.model import CutoverState
 from migrator.render.document import Bar
 from migrator.report.model import Blocker, RunLife, StatusFacts, Tally, WatchFacts
-from migrator.report.view_status import progress_section
+from migrator.report.view_status import bars
 from migrator.report.view_watch import Screenful
 from tests.render.test_hostile import HOSTILE
 from tests.render.test_hostile import text_of as decoded
@@ -23,7 +23,7 @@ from tests.support.watch_facts import stream, watched
 
 SMALL = """\
 Migration of alice, plan alice                           2025-11-20 00:53:20 UTC
-at work    run (process 4711) for 16 min 40 s, last sign of life 2.0 s ago
+at work    run (process 4711) for 16 min 40 s, last heartbeat 2.0 s ago
 copied     ████░░░░░░ 41.3 %  620 B of 1.5 KiB, 4 of 15 files, 768.0 MiB under …
 verified   ░░░░░░░░░░ 0.0 %  0 B of 1.5 KiB, 0 of 15 files
 rate       1.0 MiB/s, 2 files/s  ▁▂▃▄▅▆▇█▁▂▃▄▅▆▇█▁▂▃▄▅▆▇█▁▂▃▄▅▆▇█▁▂▃▄▅▆▇█
@@ -50,7 +50,7 @@ events     00:53:20 error: alice: m alice
 
 WIDE = """\
 Migration of alice, plan alice                                                                                                           2025-11-20 00:53:20 UTC
-at work    run (process 4711) for 16 min 40 s, last sign of life 2.0 s ago
+at work    run (process 4711) for 16 min 40 s, last heartbeat 2.0 s ago
 copied     ████████████░░░░░░░░░░░░░░░░░░ 41.3 %  620 B of 1.5 KiB, 4 of 15 files, 768.0 MiB under way
 verified   ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 0.0 %  0 B of 1.5 KiB, 0 of 15 files
 rate       1.0 MiB/s, 2 files/s  ▁▂▃▄▅▆▇█▁▂▃▄▅▆▇█▁▂▃▄▅▆▇█▁▂▃▄▅▆▇█▁▂▃▄▅▆▇█ 6 min 40 s, at most 7.0 MiB/s
@@ -138,7 +138,7 @@ def test_a_run_that_gives_no_sign_of_life_is_told_in_red() -> None:
     console = Console(file=stream, width=80, height=24, force_terminal=True, color_system="standard")
     console.print(Screenful(changed(facts, runs=(run,))))
     line = stream.getvalue().splitlines()[1]
-    assert "\x1b[1;31mrun (process 4711): no sign of life for 3 min 20 s" in line
+    assert "\x1b[1;31mrun (process 4711): no heartbeat for 3 min 20 s" in line
 
 
 def test_of_empty_files_alone_the_share_is_that_of_files_everywhere() -> None:
@@ -148,7 +148,7 @@ def test_of_empty_files_alone_the_share_is_that_of_files_everywhere() -> None:
     (line,) = [line for line in drawn(seen, 80, 24).splitlines() if line.startswith("copied")]
     assert "75.0 %  0 B of 0 B, 3 of 4 files" in line
     assert line.count("█") == pytest.approx(3 * line.count("░"), abs=3)
-    (bar,) = [one for one in progress_section(seen.status).blocks if isinstance(one, Bar) and one.label == "copied"]
+    (bar,) = [one for one in bars(seen.status) if isinstance(one, Bar) and one.label == "copied"]
     assert (bar.share, bar.text) == (0.75, "75.0 % of the files copied, 3 of 4")
 
 

@@ -69,11 +69,11 @@ def test_it_opens_without_a_word_and_fetches_nothing(browser: Browser, page_file
     assert said == []
     assert headings[0] == "In short"
     for heading in (
-        "What is left",
+        "Expected end",
         "Throughput",
         "Users",
         "Cutovers and freezes",
-        "Room",
+        "Capacity",
         "Incidents",
         "Who holds what",
     ):
