@@ -8,7 +8,7 @@ import threading
 
 _OBJECTS_BETWEEN_COLLECTIONS = 200_000
 """Above what is made by loading (some 130,000 objects for `run`), so that a short verb never looks for garbage."""
-_INTERRUPTED = "migrator: interrupted\n  next:  nothing was begun; give the same command again"
+_INTERRUPTED = "migrator: interrupted\n  next:  nothing was started; run the same command again"
 _INTERRUPTED_CODE = 130
 """As `ExitCode.INTERRUPTED`, which may not be loaded by then."""
 
