@@ -30,10 +30,9 @@ from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import MigratorError
 from migrator.core.units import GIB, MIB
 
-# ---
-# The rows that a walk of a brick writes, in columns as Arrow lays them out, as batches of a catalog.
+# --- Decoding the rows of a brick walk
 #
-# The bytes come from another machine. Whatever is wrong with them raises MigratorError and nothing else.
+# Arrow columns, as the walker writes them. The bytes come from another machine: malformed ones raise MigratorError, nothing else.
 
 
 _ROWS_HEAD = struct.Struct("<5Q")
@@ -112,10 +111,6 @@ def _malformed(what: str) -> MigratorError:
     )
 
 
-# ---
-# The paths in a block that a walk of a brick sends, for whoever makes no catalog of it.
-
-
 def paths_of(payload: memoryview, most: int) -> tuple[int, tuple[bytes, ...]]:
     """How many entries a block has, and the paths of the first ones. Raises MigratorError."""
     batch = decode_rows(payload, trees=(), brick="", dev=0)
@@ -123,12 +118,10 @@ def paths_of(payload: memoryview, most: int) -> tuple[int, tuple[bytes, ...]]:
     return batch.num_rows, tuple(path for path in paths if path is not None)
 
 
-# ---
-# What only shows when the rows of all bricks lie together, by DuckDB and out of core: one row for every directory,
-# paths and files that are there twice.
+# --- The rows of all bricks together: one row per directory, and duplicates. Out of core.
 #
-# Gluster keeps a directory on every brick. Its times are the greatest of them, as the mount shows them; where owner, mode,
-# ACLs or attributes differ the mount is asked, by the caller.
+# Gluster keeps each directory on every brick. Its times are the latest of them, as the mount shows them; if owner, mode, ACLs or
+# attributes differ, the caller asks the mount.
 
 
 _MEMORY_LIMIT_BYTES = GIB
@@ -266,12 +259,11 @@ def _names(files: Sequence[Path]) -> list[str]:
     return [str(file) for file in files]
 
 
-# ---
-# Writing a catalog from the blocks that walks of bricks send.
+# --- The writer
 #
-# Entries that are no directories are rows at once: every one of them lies on one brick. Directories lie on all bricks, so
-# they are kept aside and made one row each when every walk has ended (`united.py`). Nothing is synced before the catalog
-# is closed, because a scan of bricks that is killed starts over.
+# Entries other than directories are final rows at once, because each lies on one brick. Directories lie on all bricks: they are
+# kept aside until all walks have ended, then merged into one row each. Nothing is synced before the catalog is closed, because an
+# interrupted scan of bricks starts over.
 
 
 _MAX_PART_ROWS = 200_000

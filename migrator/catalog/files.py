@@ -14,8 +14,7 @@ from migrator.core.entry import Entry, UserTree, acl_entry_count, xattr_digest, 
 from migrator.core.errors import MigratorError, Refused, UsageError
 from migrator.core.paths import percent_escape, percent_unescape
 
-# ---
-# The columns of a catalog and the names of its files.
+# --- Columns and file names
 
 
 CLOSING_RECORD = "catalog.json"
@@ -134,8 +133,7 @@ def problem_rows(problems: Sequence[ScanProblem]) -> pa.Table:
     return pa.table([pa.array(columns[field.name], type=field.type) for field in PROBLEM_SCHEMA], schema=PROBLEM_SCHEMA)
 
 
-# ---
-# The opening and the closing record of a catalog as JSON documents (bytes percent-escaped).
+# --- Opening and closing records: JSON documents, bytes percent-escaped
 
 
 _FORMAT = "migrator-catalog/1"
@@ -276,8 +274,7 @@ def read_record(file: Path) -> tuple[CatalogRecord, tuple[PartFacts, ...]]:
     return record, tuple(document.parts)
 
 
-# ---
-# Opening a catalog that is closed: half-written and torn ones are refused before anything is planned on them.
+# --- Closed catalogs: half-written and torn ones are refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

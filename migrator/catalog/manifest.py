@@ -25,8 +25,7 @@ from migrator.fs.rules import Loss
 from migrator.plan.model import SurpriseKind
 from migrator.verify.model import ContentReading, Difference, DifferenceKind, ReadContent, SideFacts
 
-# ---
-# The files and columns of a manifest and of what lies beside it.
+# --- Files and columns
 
 
 MANIFEST_FILE = "manifest.parquet"
@@ -171,8 +170,7 @@ def _table(schema: pa.Schema, columns: dict[str, Sequence[object]]) -> pa.Table:
     return pa.table([pa.array(columns[field.name], type=field.type) for field in schema], schema=schema)
 
 
-# ---
-# A manifest that is being made: parts in a directory of their own, which become its files at the end.
+# --- A manifest in progress: parts in a directory of their own, merged into its files at the end
 
 
 Row = TypeVar("Row")
@@ -397,11 +395,10 @@ class _Parts(Generic[Row]):
         self._files.append(str(file))
 
 
-# ---
-# Asking the manifest of an earlier verification what content was read, path by path.
+# --- Content readings of an earlier manifest
 #
-# A manifest is sorted by path, so what lies in one directory lies in few row groups, and a walk that goes tree by tree asks
-# the same few again and again. Those are held, and no more: memory is flat in the size of the manifest.
+# A manifest is sorted by path, so the paths of one directory lie in few row groups, and a walk asks for the same groups repeatedly.
+# Only a few groups are cached: memory does not grow with the manifest.
 
 
 _HELD_GROUPS = 12
@@ -530,8 +527,7 @@ def _side(ino: int, size_bytes: int, mtime_ns: int, ctime_ns: int) -> SideFacts:
     return SideFacts(ino=ino, size_bytes=size_bytes, mtime_ns=mtime_ns, ctime_ns=ctime_ns)
 
 
-# ---
-# Manifests as Parquet files: one directory a verification, with what differs and what is lost beside the manifest.
+# --- Manifests: one directory per verification, with differences and expected losses beside the manifest
 
 
 PART_ROWS = 50_000

@@ -5,9 +5,6 @@ from dataclasses import dataclass
 
 from migrator.core.entry import UserTree
 
-# ---
-# What a scan was asked, saw and left behind.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanProblem:

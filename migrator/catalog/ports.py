@@ -12,8 +12,7 @@ from migrator.plan.model import Chunk, ListedPath
 from migrator.reap.model import ArchivedMember
 from migrator.verify.model import ContentReading, Difference, ReadContent
 
-# ---
-# Catalogs, chunk lists and manifests.
+# --- Catalogs and chunk lists
 
 
 class CatalogWriter(Protocol):
@@ -157,8 +156,7 @@ class ChunkLists(Protocol):
         """Write the list of a half of a split chunk; returns where, for `paths`. May be called again."""
 
 
-# ---
-# What a verification leaves behind: the manifest of what arrived, what differs, and what the target cannot keep.
+# --- Manifests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,7 @@ from migrator.catalog.files import ROW_SCHEMA, open_closed
 from migrator.catalog.rules_packing import Listing
 from migrator.core.states import ChunkKind
 
-# ---
-# Files of a user tree, drawn from a catalog.
+# --- Samples of the files of a tree
 
 
 _DRAW = """
@@ -52,8 +51,7 @@ class CatalogFileSamples:
         return [path[len(tree) + 1 :] for (path,) in rows]
 
 
-# ---
-# The SQL of lists to pack: the rows of a catalog, and those of the view `entries` in the order of packing.
+# --- SQL of lists to pack
 
 
 STEP_DIRECTORIES, STEP_FILES, STEP_GROUPS, STEP_LINKS = range(4)
@@ -111,8 +109,7 @@ where its first name does. A group's content goes to the first tree of the batch
 file lie on one brick; where the rows say otherwise it moved while it was scanned, and is of none."""
 
 
-# ---
-# Lists to pack, of all rows of a catalog or of some: whatever `entries` holds on the connection.
+# --- Lists to pack: all rows of `entries` on the connection, or some
 
 
 ROWS_AT_ONCE = 32768
@@ -192,12 +189,12 @@ def _is_not(slot: int) -> "Callable[[pa.Scalar[Any]], bool]":
     return lambda found: found.as_py() != slot
 
 
-# ---
-# What each user has on each brick, out of a catalog.
+# --- Use of bricks by users
+#
+# All names of a hard-linked file lie on one brick. It counts there once, for the first of its users in order of tree. Directories
+# lie on every brick and count for no user.
 
 
-# All names of a hard-linked file lie on one brick, and count once there: to the first user in order of his tree. Directories
-# lie on every brick, and are none's.
 BRICK_USES = """
     WITH counted AS (
         SELECT brick, tree, 1 AS names, bytes, blocks FROM entries
@@ -246,13 +243,11 @@ def _sorted(found: Mapping[str | None, list[int]]) -> tuple[BrickUse, ...]:
     return tuple(sorted(uses, key=lambda use: (-use.size_bytes, -use.files, use.user or "")))
 
 
-# ---
-# What bricks hold that are to be drained, out of a catalog.
+# --- Content of bricks that are to be drained: a hard-linked file, whose names all lie on one brick, counts once
 
 
 _MOST_SYMLINKS = 1000
 
-# All names of a hard-linked file lie on one brick, and count once there.
 _SUMS = """
     WITH counted AS (
         SELECT 1 AS names, bytes, blocks FROM entries

@@ -8,10 +8,9 @@ from migrator.core.paths import parent
 from migrator.core.states import ChunkKind
 from migrator.plan.model import ListedPath
 
-# ---
-# Packing the paths of user trees into chunks: a list for one stream each, bounded in bytes and in files.
+# --- Packing: one list per stream, bounded in bytes and files
 #
-# Everything streams: one open chunk is all that is held, whatever the size of the catalog.
+# Listings are streamed: only one open chunk is held, whatever the size of the catalog.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,8 +291,7 @@ def pack(listings: Iterable[Listing], limits: ChunkLimits, *, bricks: Sequence[s
             yield replace(chunk, number=number)
 
 
-# ---
-# Dividing the list of a chunk, with link groups whole.
+# --- Splitting the list of a chunk; link groups stay whole
 
 
 Paths = tuple[ListedPath, ...]

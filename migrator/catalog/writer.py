@@ -35,13 +35,11 @@ if TYPE_CHECKING:
     from migrator.catalog.brick_parts import BrickPartsWriter
 
 
-# ---
-# Writing a catalog in parts: what is on disk is complete, and a scan that is killed goes on from there.
+# --- Parts
 #
-# A part is committed by its done-file, which is renamed last. A directory whose rows are spread over several parts is
-# named in each of their done-files, and complete in the last one only. Children of a directory must not be added before
-# the directory is done: so no directory is ever done beneath one that is not, and what a restart has to take back are the
-# rows of the few directories that were under way.
+# A part is committed by its done-file, which is renamed last. A directory whose rows span several parts is named in each of their
+# done-files, and complete only in the last. Children of a directory must not be added before the directory is done. So no directory
+# is done below one that is not, and a restart discards only the rows of the few directories that were in flight.
 
 
 MAX_PART_ROWS = 100_000
@@ -168,8 +166,7 @@ def _runs(waiting: Iterable[tuple[bytes | None, Sequence[Entry]]]) -> Iterable[t
         yield current, run
 
 
-# ---
-# The catalogs of a site: one directory for each.
+# --- The catalogs of a site: one directory each
 
 
 class CatalogDirectories:

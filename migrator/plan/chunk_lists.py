@@ -17,8 +17,7 @@ from migrator.core.states import ChunkKind, PassKind
 from migrator.plan.model import Chunk, ListedPath, check_plan_name
 from migrator.plan.ports import WrittenList
 
-# ---
-# The rows of chunk lists, and how they are written.
+# --- Rows
 
 
 _LIST_FIELDS: list["pa.Field[Any]"] = [
@@ -138,9 +137,7 @@ def listed_rows(chunk: Chunk, paths: Sequence[ListedPath]) -> pa.RecordBatch:
     )
 
 
-# ---
-# Chunk lists: Parquet files ordered by chunk, beside the plan and, of later passes and split chunks, in the state
-# directory.
+# --- Files
 
 
 _CHUNK_COLUMNS = ["chunk", "kind", "tree", "brick"]

@@ -17,11 +17,8 @@ from migrator.core.errors import Refused, UsageError
 from migrator.core.paths import percent_escape, percent_unescape
 from migrator.plan.model import Plan, check_plan_name
 
-# ---
-# The plan as a document: canonical JSON with a checksum over its content, readable in a code review.
-#
-# Keys are sorted, one value a line, bytes percent-escaped, so that the same plan is the same text and a difference
-# between two plans shows as one.
+# --- Document text: sorted keys, one value per line, bytes percent-escaped. Equal plans are equal text, and a diff between two
+# plans shows what differs.
 
 
 FORMAT = 1
@@ -177,8 +174,7 @@ def _decode_object(kind: Any, value: Any, where: str) -> Any:
     return kind(**decoded)
 
 
-# ---
-# Plan documents: `PLANS/NAME.json`.
+# --- Files
 
 
 _SUFFIX = ".json"

@@ -24,10 +24,6 @@ ASSUMED_RATE_BYTES_PER_S = 100 * MIB
 """One rsync over big files: 2.1 GB took 19.5 s from the mount of a quiet volume."""
 
 
-# ---
-# The plan: a ranking, batches, surprises and a forecast. Data first, rendered in several ways.
-
-
 class Order(StrEnum):
     """Which user trees go first."""
 
@@ -222,8 +218,7 @@ class Chunk:
     brick: str | None = None
 
 
-# ---
-# What is measured of attempts to tell what files and bytes cost.
+# --- Transfer cost: least squares over measured attempts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,10 +234,6 @@ class CostSums:
     bytes_bytes: float
     files_seconds: float
     bytes_seconds: float
-
-
-# ---
-# What a stream spends per file and per byte, fitted from attempts that were measured.
 
 
 ENOUGH_ATTEMPTS = 5

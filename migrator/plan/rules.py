@@ -12,8 +12,7 @@ from migrator.cutover.model import FROZEN_UID, SETTLED_STATES, UNDER_WAY_STATES,
 from migrator.plan.model import EmptyingCurve, EmptyingPoint, Order, TransferCost, TreeUsage
 from migrator.plan.rules_forecast import copy_s
 
-# ---
-# The age buckets of the ranking.
+# --- Age buckets
 
 
 AGE_BOUNDS: tuple[tuple[str, int | None], ...] = (
@@ -29,8 +28,7 @@ AGE_BOUNDS: tuple[tuple[str, int | None], ...] = (
 """Label and upper bound of every bucket, the youngest first. A file belongs to the first whose bound is above its age."""
 
 
-# ---
-# In which order user trees go.
+# --- Order of user trees
 
 
 def _key(order: Order, usage: TreeUsage) -> tuple[float, int, int, bytes]:
@@ -58,8 +56,7 @@ def rank(usages: Iterable[TreeUsage], order: Order) -> Sequence[TreeUsage]:
     return sorted(usages, key=lambda usage: _key(order, usage))
 
 
-# ---
-# How each order of the user trees would empty the source over time.
+# --- Emptying curves
 
 
 MAX_POINTS = 50
@@ -98,8 +95,7 @@ def _thinned(points: Sequence[EmptyingPoint]) -> tuple[EmptyingPoint, ...]:
     return tuple(points[index * last // (MAX_POINTS - 1)] for index in range(MAX_POINTS))
 
 
-# ---
-# Which user trees move together.
+# --- Batches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,8 +216,7 @@ def _joined(clusters: Sequence[_Cluster]) -> _Cluster | None:
     return joined
 
 
-# ---
-# What passes and verifications make of a batch's state. Pure.
+# --- Batch states
 
 
 def unverified(passes: Iterable[PassKind]) -> BatchState:
@@ -247,8 +242,7 @@ def after_verification(now: BatchState, passes: Iterable[PassKind], *, proven: b
     return unverified(passes) if now is BatchState.VERIFIED else now
 
 
-# ---
-# Which user trees are left alone, because their users work on the target, or are being brought there. Pure.
+# --- Trees that are not copied: the user has moved to the target, or a cutover is in flight
 
 
 _OTHERS = 0o077

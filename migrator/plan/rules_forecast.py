@@ -12,8 +12,7 @@ from migrator.cutover.model import SETTLED_STATES, CutoverRecord, CutoverState
 from migrator.fs.model import Capacity, CapacitySample, Need, Side
 from migrator.plan.model import ASSUMED_RATE_BYTES_PER_S, ASSUMED_S_PER_FILE, TransferCost
 
-# ---
-# How long copying takes, and what that rests on; whether the target has the room.
+# --- Copying time, and room on the target
 
 
 def choose_cost(measured: TransferCost | None, streams: int) -> TransferCost:
@@ -97,11 +96,10 @@ def room_problems(needs: Sequence[Need], fits: Sequence[bool], lacks: Sequence[s
     return (head, *lacks)
 
 
-# ---
-# What users add in a day, by how full the source was over time. Pure.
+# --- Growth of the source per day
 #
-# Looks at the source tell it, as long as nothing but users' work changes how full it is: no purge, and no brick that came or
-# went. Copying does not touch it. Users who work on the target add nothing there, and by the rest it is told what all add.
+# Measured from samples of its usage. Intervals with a purge or with a change of the volume's size do not count. Users who work on
+# the target add nothing to the source: the growth of all users is extrapolated from those who still work on it.
 
 
 ENOUGH_DAYS = 7.0

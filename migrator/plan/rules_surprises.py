@@ -10,10 +10,9 @@ from migrator.fs.model import TargetCapabilities
 from migrator.plan.model import Surprise, SurpriseKind, TreeUsage
 from migrator.plan.rules import LinkSpan
 
-# ---
-# What a target cannot keep, in words: for the plan, before anything moves.
+# --- Losses, in words
 #
-# Which paths are concerned, the catalog's queries count; what becomes of one path, `expectations` and `compare` judge.
+# The catalog's queries count the paths of each kind. What happens to a single path is decided where it is compared.
 
 
 def loss_details(capabilities: TargetCapabilities) -> dict[SurpriseKind, str]:
@@ -79,8 +78,7 @@ def _granularity(granularity_ns: int) -> str:
     return f"steps of {granularity_ns / NS_PER_S:g} s"
 
 
-# ---
-# What will surprise somebody if nobody says it before anything moves.
+# --- Surprises
 
 
 MAX_EXAMPLES = 5

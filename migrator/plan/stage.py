@@ -42,8 +42,7 @@ from migrator.transfer.model import DRIVERS, copies_ranges
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
-# ---
-# Which catalog a plan rests on, and which of its trees are still to be planned.
+# --- The catalog, and its trees that are still to be planned
 
 
 def choose_catalog(wanted: str | None, ledger: "Ledger") -> str:
@@ -102,8 +101,7 @@ def moved_trees(catalog: CatalogRecord, ledger: "Ledger") -> frozenset[bytes]:
     return moved
 
 
-# ---
-# What a plan says of the users' limits on the target.
+# --- Quotas of users on the target
 
 
 AskLimits = Callable[[Collection[int]], QuotaLook]
@@ -141,8 +139,7 @@ def quota_problems(
     return (*words.problems, *words.warnings)
 
 
-# ---
-# What a plan reaps: the rules, the reap list beside the plan, and what that saves.
+# --- Reaping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,8 +200,7 @@ def _require_possible(catalog: CatalogRecord, engine: str) -> None:
         )
 
 
-# ---
-# The batches of a plan: their files packed into chunks, the chunk lists, and whether the target has the room.
+# --- Batches and chunk lists
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,8 +310,7 @@ def _batch(number: int, part: Sequence[TreeUsage], found: WrittenList, cost: Tra
     )
 
 
-# ---
-# The plan of a migration: ranking, batches, chunk lists, surprises, forecast. Nothing on either file system changes.
+# --- The plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

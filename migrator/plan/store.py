@@ -24,11 +24,11 @@ from migrator.reap.model import TreeRule
 from migrator.reap.store import Reaping
 from migrator.schedule.model import TreeOnBrick
 
-# ---
-# The SQL of planning. Values go in as parameters; what is put together here are constants of this module.
+# --- SQL
 #
-# DuckDB has few functions on BLOB: comparison, `min`, `octet_length`, `hex`, and a cast to VARCHAR that escapes what is
-# not printable. Where a path must be taken apart it is done on `hex`, which is exact.
+# Values are parameters; only constants of this module are put together into text. DuckDB has few functions on BLOB: comparison,
+# `min`, `octet_length`, `hex`, and a cast to VARCHAR that escapes what is not printable. Paths are taken apart on `hex`, which is
+# exact.
 
 
 _LINUX_NAME_LIMIT_BYTES = 255
@@ -246,8 +246,7 @@ def _name_loss(capabilities: TargetCapabilities, parameters: dict[str, object]) 
     return " OR ".join(checks)
 
 
-# ---
-# What planning asks of a catalog: usage, surprises and the lists to pack. Every query is out of core.
+# --- Queries
 
 
 DUCKDB_MEMORY_BYTES = 448 * MIB

@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
     from migrator.ledger.plans import ArchiveRecords
 
-# ---
-# What the proven archives of trees hold: for archiving, restoring, verifying and purging.
+# --- Proven archives: read by archiving, restoring, verifying and purging
 
 
 _AGAIN = (
@@ -151,8 +150,7 @@ def _missing(tree: bytes) -> Refused:
     )
 
 
-# ---
-# Writing the archives of one tree, one after the other, and taking up what a killed call left. Blocking.
+# --- Writing the archives of one tree, and recovering what a killed call left. Blocking.
 
 
 EXAMPLES = 20
@@ -338,12 +336,11 @@ def _problem(folder: HeldFolder, archive_format: TarArchives, record: ArchiveRec
     return ""
 
 
-# ---
-# `reap archive`: the files that a plan's reap list wants archived are packed, read back, and then counted.
+# --- The stage
 #
-# The order is what makes it safe to kill at any moment: files under partial names, synced; then the ledger, as written;
-# then their names; then they are read back from the disks; then the ledger says proven, and only now they count. What a
-# killed call left is taken up first: partial names are removed, what was written is read back or becomes void.
+# The order makes it safe to kill at any moment: files under partial names, synced; the ledger, as written; the final names; a
+# read-back from the disks; the ledger, as proven. Only proven archives count. The next call first recovers what a killed one left:
+# partial files are removed; written archives are read back, or become void.
 
 
 _AT_ONCE = 128

@@ -32,12 +32,11 @@ from migrator.reap.model import (
 )
 from migrator.reap.ports import OpenMember
 
-# ---
-# Archives that plain tar and zstd read: a tar in pax format, in zstd frames, and its index in Parquet.
+# --- Archives
 #
-# Each frame is whole by itself and holds some MiB of content, so that one member is read without those before it. The index
-# has a row for every member, in order of path, with the digest of its content, and a table of the frames with a digest of each:
-# nothing is decompressed that is not what was written. Names in the tar are bytes, relative to the tree.
+# The tar is in pax format, in zstd frames, with names as bytes relative to the tree. Each frame can be decompressed alone and holds
+# some MiB of content, so reading one member does not read those before it. The index has a row for each member, in order of path,
+# with the digest of its content, and a table of the frames with their digests: a frame is checked before it is decompressed.
 
 
 FRAME_BYTES = 8 * MIB

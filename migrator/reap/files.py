@@ -30,8 +30,7 @@ from migrator.reap.model import (
     number_of,
 )
 
-# ---
-# The archive directories of user trees on the target, by descriptor, without following symlinks.
+# --- Archive directories on the target
 
 
 _FILE_MODE = 0o600
@@ -198,8 +197,7 @@ def _not_own(tree: bytes, why: str) -> Refused:
     )
 
 
-# ---
-# Reading files of the source for archives: each looked at, read, and looked at again through its descriptor.
+# --- Reading files of the source: look, read, and look again through the descriptor
 
 
 HELD_BYTES = MIB // 4
@@ -355,11 +353,10 @@ def _unreadable(path: bytes, error: OSError) -> LeftOut:
     return LeftOut(path=path, reason=LeftOutReason.UNREADABLE, detail=error.strerror or str(error))
 
 
-# ---
-# Putting archived files back, by descriptor, beneath a root, without following symlinks.
+# --- Restoring
 #
-# A file is made whole under a temporary name in the directory of its final one, flushed, and then gets its name, without
-# replacing anything unless that is asked for.
+# A file is completed under a temporary name in its final directory, synced, and then renamed. It replaces an existing file only on
+# request.
 
 
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -28,8 +28,7 @@ from migrator.site.config import Site
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
-# ---
-# What the rules match, user by user: before anything is planned or moved. Nothing changes.
+# --- `reap list`: read only
 
 
 DIRECTORIES_SHOWN = 20
@@ -151,8 +150,7 @@ def _users(
     return tuple(sorted(users, key=lambda one: (-sum(tree.size_bytes for tree in one.trees), one.user)))
 
 
-# ---
-# Giving skipped files up for deletion with the source, by name.
+# --- `reap release`: give up skipped files, by name, for deletion with the source
 
 
 _EXAMPLES = 10

@@ -10,8 +10,7 @@ from migrator.core.entry import Entry, UserTree
 from migrator.core.paths import is_beneath, join
 from migrator.core.units import GIB
 
-# ---
-# Reaping: old and tiny files that are not moved as they are, chosen by a policy when a plan is made.
+# --- Policy and lists
 
 
 KEEP_FILE = ".migrator-keep"
@@ -241,8 +240,7 @@ class Released:
     examples: tuple[bytes, ...]
 
 
-# ---
-# Archives of old and tiny files: what lies beside a tree's files on the target, and what is known of it.
+# --- Archives
 
 
 ARCHIVE_DIRECTORY = b".migrator-archive"

@@ -8,8 +8,7 @@ from typing import Protocol
 from migrator.core.entry import Entry
 from migrator.reap.model import LeftOut, ReapAction, ReapDirectory, ReapedTree, ReapRow
 
-# ---
-# Reaping: choosing files of a catalog, and the reap lists of plans.
+# --- Selection and reap lists
 
 
 class ReapSelection(Protocol):
@@ -71,10 +70,7 @@ class ReapLists(Protocol):
         """The list of these trees in memory. Raises Refused where it is missing or damaged."""
 
 
-# ---
-# Archives of old and tiny files: reading what goes into them, and what the ledger has of them.
-#
-# All blocking; errors of the kernel are OSError. Digests of content are of the algorithm that [verify] names.
+# --- Archives. All calls block; errors of the kernel are OSError. Digests use the algorithm of [verify].
 
 
 class OpenMember(Protocol):

@@ -27,12 +27,11 @@ from migrator.reap.model import (
     TreeRule,
 )
 
-# ---
-# Globs over the paths of a user tree, by bytes: for what is left out of reaping, and what is released. Pure.
+# --- Globs over the paths of a user tree, by bytes
 #
-# A glob without a slash is a name, wherever it stands below the tree; one with a slash is a path from the top of the tree.
-# Either matches a path itself, and everything below a directory that it matches. `*`, `?` and `[...]` match bytes within
-# one name, also a dot at its beginning: to leave out more is safe.
+# A glob without a slash matches a name anywhere in the tree; one with a slash matches a path from the top of the tree. Both match
+# the path itself and everything below a directory that they match. `*`, `?` and `[...]` match bytes within one name, a leading dot
+# too: excluding more is safe.
 
 
 ANY = None
@@ -121,8 +120,7 @@ def _token_pattern(token: Token) -> bytes:
     return b"[" + b"".join(re.escape(bytes((byte,))) for byte in sorted(token)) + b"]"
 
 
-# ---
-# Which rule holds for which user tree, what reaping saves, and where a path stands. Pure.
+# --- Rules of trees, savings, and the standing of a path
 
 
 _CHECK = "reap atime"

@@ -21,9 +21,9 @@ from migrator.reap.model import ReapAction, ReapClock, ReapDirectory, ReapedTree
 from migrator.reap.ports import ReapIndex, WrittenReapList
 from migrator.reap.rules import ANY, ReapGlob, Token, parse_globs, rule_words
 
-# ---
-# The SQL that chooses what is reaped: from the view `entries` and the table `reap_rules`. Out of core, one pass over the
-# catalog; what is chosen is kept as numbers, and its names are read again when they are asked for.
+# --- SQL over the view `entries` and the table `reap_rules`: one pass over the catalog, out of core
+#
+# Selected rows are kept as numbers; their names are read again on request.
 
 
 _EXECUTABLE = 0o111
@@ -148,8 +148,7 @@ def _token(token: Token) -> str:
     return "(?:" + "|".join(f"{high}[{lows}]" for high, lows in by_high.items()) + ")"
 
 
-# ---
-# Choosing what is reaped, with DuckDB, out of core.
+# --- Selection
 
 
 _BLOCK_BYTES = 512
@@ -274,8 +273,7 @@ class Reaping:
         return "moving"
 
 
-# ---
-# Reap lists: one Parquet file beside each plan that reaps, its rows tree by tree.
+# --- Reap lists: one Parquet file beside each plan that reaps, ordered by tree
 
 
 _FIELDS: list["pa.Field[Any]"] = [

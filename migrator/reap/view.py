@@ -42,8 +42,7 @@ from migrator.render.document import (
     wide,
 )
 
-# ---
-# What is reaped, as tables.
+# --- Tables
 
 
 _DIRECTORIES = 10
@@ -151,8 +150,7 @@ def released_document(released: Released) -> Document:
     return Document(title="Given up", subtitle="", sections=(Section(title="With the source", blocks=shown),))
 
 
-# ---
-# Files about what is reaped: a list of all, and one file for each user, to be sent to him. Readable by their owner alone.
+# --- CSV and text files: one list of everything, and one file for each user. Mode 0600.
 
 
 COLUMNS = ("user", "tree", "path", "action", "size_bytes", "modified", "read", "uid", "gid")
@@ -294,8 +292,7 @@ def _text(report: ReapReport, user: UserReap) -> str:
     return "\n".join(lines) + "\n"
 
 
-# ---
-# What was archived, and what was put back from archives.
+# --- Archives
 
 
 def archived_document(trees: Sequence[TreeArchived]) -> Document:

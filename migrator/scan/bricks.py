@@ -28,10 +28,9 @@ from migrator.scan.rules import (
 from migrator.scan.session import Session, catalog_name, trees_in_words
 from migrator.site.rules_guards import health_problems
 
-# ---
-# The walks of all chosen bricks, side by side, each on its own host.
+# --- Walks of the chosen bricks, in parallel, each on its own host
 #
-# Each waits after its first words until all have proven to be what glusterd says, and goes on only then.
+# Each walk pauses after its first message, until all bricks have proven to be those that glusterd names.
 
 
 _STALLED_S = 3600.0
@@ -269,11 +268,10 @@ class BrickTeam:
         )
 
 
-# ---
-# The fast way: every brick is walked on its own host, and all their rows make one catalog.
+# --- The scan of bricks
 #
-# It is whole only where the volume was quiet and unchanged from before the first row to after the last one. A scan of
-# bricks that is stopped starts over.
+# It is whole only if the volume was quiet and unchanged from before the first row until after the last. An interrupted scan of
+# bricks starts over.
 
 
 VIA = "bricks"

@@ -19,8 +19,7 @@ from migrator.scan.rules import TreeIndex, ways_to
 from migrator.scan.session import Session, catalog_name, trees_in_words
 from migrator.site.rules_guards import health_problems
 
-# ---
-# Walking the source with several threads, depth first, so that what waits stays small.
+# --- The walk: several threads, depth first, so that few directories wait
 
 
 _BLOCK_ENTRIES = 4096
@@ -246,12 +245,10 @@ class Walk:
                 raise SourceLost(error.strerror or str(error)) from error
 
 
-# ---
-# The way that is always right: walk the mount, with the source looked at before, meanwhile and after.
+# --- The scan of the mount, with snapshots of the source before, during and after
 #
-# A scan that sees a brick down or a directory that it cannot read goes on and says that it is not whole; what is no
-# longer the recorded mount is refused; a scan that is killed is gone on with by the next one, unless it is of some trees
-# alone.
+# If a brick is down or a directory unreadable, the scan continues and is not whole. A mount other than the recorded one is refused.
+# The next scan resumes a killed one, unless it covered only some trees.
 
 
 VIA = "mount"

@@ -15,8 +15,7 @@ from migrator.core.units import format_count, several
 from migrator.gluster.model import Brick, VolumeState
 from migrator.gluster.rules import choose_bricks, is_on, option_reasons, volume_problems
 
-# ---
-# Which directories are user trees, and whose. Pure: the directories are found by the caller, level by level.
+# --- User trees, and their users. The caller finds the directories, level by level.
 
 
 _WILD = b"*?["
@@ -183,10 +182,9 @@ def _refuse_overlaps(by_path: Mapping[bytes, TreePattern]) -> None:
         outer = path
 
 
-# ---
-# Whether a volume's bricks may be read by themselves, or only its mount. Pure.
+# --- Bricks or mount
 #
-# The mount is always right and slow. Every reason against the bricks is a sentence, and all of them are given.
+# The mount is always right, and slow. All reasons against the bricks are listed, each as a sentence.
 
 
 CTIME_OPTION = "features.ctime"
@@ -290,11 +288,10 @@ def task_changes(before: VolumeState, after: VolumeState) -> tuple[str, ...]:
     return ("a task that moves files between bricks was begun while they were read",) if new else ()
 
 
-# ---
-# Files that were put on bricks past Gluster, without a gfid: what is said of them, and what they speak against. Pure.
+# --- Stray files: put on bricks past Gluster, without a gfid
 #
-# Gluster does not know them, so no drain moves them, and nobody can open them. With `cluster.lookup-optimize` off, as it is from a
-# drain or an addition on, clients ask every brick for a name, and one that meets such a file on another brick than its layout says
+# Gluster does not know them: no drain moves them, and nobody can open them. With `cluster.lookup-optimize` off, as it is after a drain
+# or an addition has begun, clients ask every brick for a name. A client that finds such a file on another brick than the layout names
 # hangs for good (seen on GlusterFS 10.3; #3688 there).
 
 
@@ -340,9 +337,7 @@ def _were(one: StrangeFiles) -> str:
     return "was" if one.files == 1 else "were"
 
 
-# ---
-# What the rows of all bricks together, and the walks' own counts, say of a scan: doubts that make it not whole, and
-# findings that an admin should know although it is. Pure.
+# --- Doubts, which make a scan of bricks not whole, and findings, which do not
 
 
 _EXAMPLES = 3

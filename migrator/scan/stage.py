@@ -25,8 +25,7 @@ from migrator.scan.session import ScanRequest, Session
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
-# ---
-# Which way a scan takes: the bricks, where everything speaks for them, or the mount.
+# --- Choice between bricks and mount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,8 +118,7 @@ async def _reach(walks: BrickWalks, host: str) -> str | None:
     return None
 
 
-# ---
-# The stage: guards, then one of two ways, then a closed catalog.
+# --- The stage
 
 
 _WAYS = ("auto", "bricks", "mount")

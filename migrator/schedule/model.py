@@ -3,10 +3,6 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-# ---
-# The conversion schedule: which batches, then which bricks can be cleared when. Times are days from the creation of the
-# plan; None is a day that does not come.
-
 
 class ScheduleOrder(StrEnum):
     """In which order the batches of the plan are moved."""
@@ -158,8 +154,7 @@ class Schedule:
     remedies: Remedies | None = None
 
 
-# ---
-# What the conversion schedule is computed from. Times are days from the creation of the plan.
+# --- Facts: the input of a schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,8 +44,7 @@ from migrator.schedule.model import (
 from migrator.schedule.rules_drains import DrainCost, SlowerInDrains
 from migrator.schedule.rules_play import play
 
-# ---
-# Which orders of draining and of moving are tried, and which outcome is the best.
+# --- Orders of drains and batches, and the best outcome
 
 
 EVERY_ORDER_UP_TO = 4
@@ -131,8 +130,7 @@ def soonest(facts: ScheduleFacts) -> Outcome:
     return min((best_outcome(facts, order) for order in dict.fromkeys(likely_orders(facts))), key=merit)
 
 
-# ---
-# What would make an impossible schedule possible: the least room that does, or the fewest users whose old files go.
+# --- Remedies for an impossible schedule
 
 
 _MOST_BYTES = 1024 * PIB
@@ -251,8 +249,7 @@ def _without(batch: BatchFacts, users: frozenset[str]) -> BatchFacts:
     )
 
 
-# ---
-# What a conversion schedule rests on, and what stops one, in sentences. Pure.
+# --- Assumptions and obstacles, in words
 
 
 _LAST_S = 253402300799.0
@@ -391,8 +388,7 @@ def schedule_problem(schedule: Schedule, begins_at_s: float) -> str | None:
     return f"the bricks cannot be converted by this plan: {obstacle_words(schedule.orders[0].outcome.obstacle, begins_at_s)}"
 
 
-# ---
-# The conversion schedule of a plan: several orders side by side, what depends on what, and how to make it possible. Pure.
+# --- The schedule
 
 
 _DIGITS = 3
@@ -494,8 +490,7 @@ def _day_or_none(day: float | None) -> float | None:
     return None if day is None else round(day, _DIGITS)
 
 
-# ---
-# What the conversion schedule is computed from, out of a catalog, the plan's batches and a look at the volume. Pure.
+# --- Facts, from the catalog, the batches and a snapshot of the volume
 
 
 HANDOVER_DAYS = 1.0

@@ -8,8 +8,7 @@ from migrator.core.units import HOUR_S, MIB, format_duration, format_size, sever
 from migrator.plan.model import CostSums, TransferCost, least_squares
 from migrator.plan.rules_forecast import choose_cost, copy_s
 
-# ---
-# What a drain costs per file and per byte: as drains of this site took, or else assumed. Pure.
+# --- Cost of a drain per file and byte
 
 
 ASSUMED_BYTES_PER_S = 50 * MIB
@@ -115,10 +114,9 @@ def _sums(tallies: Sequence[DrainTally]) -> CostSums:
     )
 
 
-# ---
-# How much less is copied while a drain moves files. Pure.
+# --- Copying while a drain moves files
 #
-# Brick-direct streams stand still then, so everything is read through the mount, which has the drain's own work to do besides.
+# Brick-direct streams pause during a drain. Copies then read through the mount, which the drain loads as well.
 
 
 ASSUMED_SHARE = 1 / 3

@@ -19,8 +19,7 @@ from migrator.schedule.model import (
     SubvolumeStep,
 )
 
-# ---
-# What an outcome says of bricks that were not drained, and of servers. Pure.
+# --- Bricks that were not drained, and hosts
 
 
 def waiting_steps(rest: Sequence[SubvolumeFacts], done_day: float | None) -> tuple[SubvolumeStep, ...]:
@@ -51,12 +50,11 @@ def host_steps(subvolumes: Sequence[SubvolumeFacts], steps: Sequence[SubvolumeSt
     )
 
 
-# ---
-# How full the source is while a schedule is played through.
+# --- The source
 #
-# Gluster places files by their names, each subvolume a share by its size, and a drain spreads what it moves the same way. So
-# what a subvolume holds depends only on which others are drained, and on no history: what lay on it from the beginning,
-# and its share of everything that lay on drained ones or was added since.
+# Gluster places files by their names, each subvolume a share by its size, and a drain spreads the files that it moves in the same
+# way. So the content of a subvolume depends only on which others are drained, not on their order: its own initial content, plus
+# its share of everything that lay on drained ones or was added since.
 
 
 _TOLERANCE = 1e-9
@@ -239,8 +237,7 @@ class SourceSide:
         return self._facts
 
 
-# ---
-# How full the target is while a schedule is played through. Nothing ever leaves it, so what it holds only grows.
+# --- The target: content only grows, because nothing is deleted there
 
 
 class TargetSide:
@@ -318,11 +315,10 @@ class TargetSide:
         return lacks_bytes, 0.0 if inodes_kept else used_inodes - (self.room_inodes or 0)
 
 
-# ---
-# Plays one schedule through, event by event: batches in one order, drains in one order, each as soon as there is room.
+# --- The simulation
 #
-# Batches are copied one after the other, bricks are drained one after the other, both at the same time. Whatever begins
-# has its room from the first moment, so no instant in between passes a limit either.
+# Batches are copied one after the other, and bricks drained one after the other; a copy and a drain may run at the same time.
+# Each reserves all its room when it starts, so no limit is exceeded in between.
 
 
 _MOST_TRIES = 1000

@@ -7,8 +7,7 @@ from enum import StrEnum
 from migrator.core.entry import Entry, EntryType
 from migrator.core.units import NS_PER_S
 
-# ---
-# What a comparison of both sides found.
+# --- Records
 
 
 class DifferenceKind(StrEnum):
@@ -145,21 +144,18 @@ class VerificationRecord:
         return not self.trees or tree in self.trees
 
 
-# ---
-# Whether the content of a file has to be read again, or is what an earlier verification read. Pure.
+# --- Carrying over digests: whether the content of a file must be read again
 #
-# Whatever changes the content of a file gives it a new ctime, and nobody but the kernel sets a ctime. So a file whose
-# inode, size, mtime and ctime are what they were when its content was read holds what it held then, if two things are
-# seen to:
+# Every change of content gives a file a new ctime, and only the kernel sets ctimes. So a file with the same inode, size, mtime and
+# ctime as when it was read still has the same content, on two conditions:
 #
-# - the clock that ctimes come from is coarse (from milliseconds to two seconds), and those of the clients of a volume differ a
-#   little. A change right after the reading could get the very ctime that was recorded. So the recorded ctime has to lie
-#   `CTIME_MARGIN_NS` before the reading.
-# - who writes to mapped memory gets a new ctime only with the first write to a page that is clean. So the side has to have
-#   been synced between that moment and the reading.
+# - Clocks behind ctimes are coarse (milliseconds to two seconds), and those of a volume's clients differ slightly. A change right
+#   after the reading could get the recorded ctime again. So the recorded ctime must be at least `CTIME_MARGIN_NS` before the reading.
+# - A write to mapped memory changes the ctime only at the first write to a clean page. So the side must have been synced between the
+#   ctime and the reading.
 #
-# Both are seen to by comparing with what the side's own clock showed before that sync. Where it is not known what that was,
-# the content is read again; that is what every doubt comes to.
+# Both are checked against the side's own clock, read before that sync. If that time is unknown, or in any other doubt, the content
+# is read again.
 
 
 CTIME_MARGIN_NS = 2 * NS_PER_S

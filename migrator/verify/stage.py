@@ -43,8 +43,7 @@ from migrator.verify.walk import (
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
-# ---
-# Whatever any scan saw in the trees is in the manifest, is reported, or is proven gone.
+# --- Accounting: every path that any scan saw is in the manifest, is reported, or is proven gone
 
 
 async def compare_with_catalogs(
@@ -116,8 +115,7 @@ def _has_above(path: bytes, directories: Container[bytes]) -> bool:
     return False
 
 
-# ---
-# What has to hold before a verification reads anything, and after it.
+# --- Guards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,8 +154,7 @@ class Guards:
         return await asyncio.to_thread(mounts_not_recorded, self.site, self.source, self.target)
 
 
-# ---
-# What is to be verified, and whether it fits plan and ledger.
+# --- The request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,8 +249,7 @@ def _narrowed(plan: Plan, batch: Batch, trees: Container[bytes]) -> Batch:
     )
 
 
-# ---
-# What people are told of a verification: how far it is, what it found, and what the shell sees.
+# --- Events, progress and exit code
 
 
 _SHOW_EVERY_S = 0.5
@@ -345,8 +341,7 @@ def _summary(record: VerificationRecord) -> str:
     return f"{checked}; {arrived}; {several(total, 'difference')}" if total else f"{checked}; {arrived}; all equal"
 
 
-# ---
-# The stage: guards, walk of both sides, hard links, earlier catalogs, guards again, manifest, record.
+# --- The stage
 
 
 EXAMPLES_PER_KIND = 3

@@ -46,8 +46,7 @@ from migrator.verify.model import (
 if TYPE_CHECKING:
     from migrator.ledger.plans import VerificationRecords
 
-# ---
-# Waiting for storage of the target that is lost: what lies there cannot be read meanwhile, and is no difference.
+# --- Waiting for lost storage of the target: its files are unreadable meanwhile, not different
 
 
 _LOOK_EVERY_S = 10.0
@@ -91,8 +90,7 @@ class StorageWait:
         return asyncio.run_coroutine_threadsafe(waiting, self._loop).result() and not stopped()
 
 
-# ---
-# Proving that a path is gone from the source: doubt is no proof.
+# --- Proof that a path is gone: doubt is no proof
 
 
 def look_or_prove_gone(file_system: FileSystem, path: bytes) -> Entry | None:
@@ -119,8 +117,7 @@ def _leads_nowhere(file_system: FileSystem, path: bytes) -> bool:
     return False
 
 
-# ---
-# Worker threads over two stacks of work, with memory that stays flat.
+# --- Worker threads over two queues, with bounded memory
 
 
 _STOP_GRACE_S = 5.0
@@ -231,8 +228,7 @@ class WorkPool(Generic[Wide, Narrow]):
                     self._changed.notify_all()
 
 
-# ---
-# Counting what a verification finds, from many threads, and handing it to the manifest.
+# --- Tally: thread-safe counters that feed the manifest
 
 
 class LinkedBytes:
@@ -407,8 +403,7 @@ def error_problem(path: bytes, operation: str, error: OSError) -> ScanProblem:
     return ScanProblem(path=path, operation=operation, errno=error.errno, reason=reason)
 
 
-# ---
-# Comparing the content of two files by digest, each read once however many names it has.
+# --- Content comparison by digest; a file with several names is read once
 
 
 _REMEMBERED_FILES = 4096
@@ -526,8 +521,7 @@ def _changed(entry: Entry, source: str, target: str) -> Difference:
     )
 
 
-# ---
-# Taking over what an earlier verification read, where nothing has changed since on either side.
+# --- Carrying over readings of earlier verifications
 
 
 class Carrying:
@@ -591,8 +585,7 @@ class Carrying:
         return None
 
 
-# ---
-# Hard links of both sides: which names are the same file here, and not there.
+# --- Hard links
 
 
 def compare_links(draft: ManifestDraft, tally: Tally, capabilities: TargetCapabilities) -> None:
@@ -626,8 +619,7 @@ def _links_differ(tally: Tally, path: bytes, source: str, target: str) -> None:
     tally.found(Difference(path=path, kind=DifferenceKind.HARD_LINKS, source=source, target=target))
 
 
-# ---
-# Paths that need not be at their place on the target: what it cannot keep, and what the plan reaped.
+# --- Expected absences: paths that the target cannot keep, and reaped ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -709,8 +701,7 @@ def _loss(source: Entry, kind: SurpriseKind, detail: str) -> Loss:
     return Loss(path=source.path, kind=kind, detail=detail)
 
 
-# ---
-# Walking both sides of user trees, directory by directory, and comparing every path.
+# --- The walk
 
 
 HELD_ENTRIES = 20_000
