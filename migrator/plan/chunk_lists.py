@@ -35,17 +35,17 @@ _LIST_FIELDS: list["pa.Field[Any]"] = [
     pa.field("file_size", pa.int64()),
 ]
 LIST_SCHEMA = pa.schema(_LIST_FIELDS)
-"""`size` counts a link group once in its chunk: the group's further names have 0. Of a file that is copied in ranges it
-is the range's length in chunks of ranges, and 0 in the chunk of ranged files that lists it; `file_size` has its own size in both.
+"""`size` counts a link group once in its chunk: the group's further names have 0. For a file that is copied in ranges it
+is the length of the range in chunks of ranges, and 0 in the chunk of ranged files; `file_size` is the file's size in both.
 """
 
 ROW_GROUP_ROWS = 20_000
-"""A row group ends with the chunk that reaches this: to read one chunk, one group of about so many rows is read."""
+"""A row group ends with the chunk that reaches this, so reading one chunk reads about as many rows."""
 
 
 @dataclass(slots=True)
 class ListSums:
-    """What a list has."""
+    """The sums over one list."""
 
     chunks: int = 0
     files: int = 0
@@ -53,7 +53,6 @@ class ListSums:
     size_bytes: int = 0
 
     def add(self, chunk: PackedChunk) -> None:
-        """Count one chunk."""
         self.chunks += 1
         match chunk.kind:
             case ChunkKind.DIRECTORIES:
@@ -66,7 +65,7 @@ class ListSums:
 
 
 def write_chunks(stream: BinaryIO, chunks: Iterable[PackedChunk]) -> ListSums:
-    """Write a whole list; a chunk lies in one row group."""
+    """Write a list. All rows of a chunk are in one row group."""
     sums = ListSums()
     waiting: list[pa.RecordBatch] = []
     rows = 0
@@ -84,7 +83,7 @@ def write_chunks(stream: BinaryIO, chunks: Iterable[PackedChunk]) -> ListSums:
 
 
 def open_writer(stream: BinaryIO) -> pq.ParquetWriter:
-    """For the rows of a list, ordered by chunk."""
+    """Open a writer for rows that are ordered by chunk."""
     return pq.ParquetWriter(
         stream,
         LIST_SCHEMA,
@@ -116,7 +115,7 @@ def _rows(chunk: PackedChunk) -> pa.RecordBatch:
 
 
 def listed_rows(chunk: Chunk, paths: Sequence[ListedPath]) -> pa.RecordBatch:
-    """The rows of a chunk whose paths are listed already."""
+    """Return the rows of a chunk that is part of an existing list."""
     count = len(paths)
     return pa.RecordBatch.from_arrays(
         [
@@ -157,7 +156,7 @@ _PASSES = "passes/"
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """Where the chunks of a list file lie; `identity` tells whether it is still the same file."""
+    """The places of the chunks in a list file; `identity` changes when the file is replaced."""
 
     identity: tuple[int, int, int]
     metadata: pq.FileMetaData
@@ -167,8 +166,8 @@ class _Index:
 class ChunkListFiles:
     """The `ChunkLists` and `ChunkListWriter` ports.
 
-    The lists of a plan lie in `plans_dir/NAME.chunks`, those of passes after the seed in `passes_dir/NAME`, those of
-    split chunks in `splits_dir`. A list's name is relative to one of them, so that a site's directory can be moved.
+    Lists of a plan are in `plans_dir/NAME.chunks`, those of passes after the seed in `passes_dir/NAME`, those of
+    split chunks in `splits_dir`. The name of a list is relative to one of them, so the directories can be moved.
     Thread-safe for reading.
     """
 
@@ -178,13 +177,13 @@ class ChunkListFiles:
         self._indexes: dict[str, _Index] = {}
 
     def write(self, plan: str, batch: int, chunks: Iterable[PackedChunk]) -> WrittenList:
-        """Write the list of one batch durably. Replaces what an interrupted planning left."""
+        """Write the list of one batch durably, replacing the leftovers of an interrupted plan."""
         return self._write(f"{check_plan_name(plan)}.chunks/batch-{batch:04d}.parquet", chunks)
 
     def write_pass(
         self, plan: str, batch: int, number: int, chunks: Iterable[PackedChunk], *, kind: PassKind = PassKind.DELTA
     ) -> WrittenList:
-        """Write the list of a pass after the seed durably. Replaces what was written before the pass was recorded."""
+        """Write the list of a pass after the seed durably, replacing one whose pass was never recorded."""
         place = self._places[_PASSES]
         place.mkdir(parents=True, exist_ok=True)
         sync(place.parent)
@@ -193,7 +192,7 @@ class ChunkListFiles:
         )
 
     def write_split(self, pass_id: int, chunk: Chunk, paths: Sequence[ListedPath]) -> str:
-        """Write the list of a half of a split chunk; returns its name. The same half may be written again."""
+        """Write the list of one half of a split chunk and return its name. May be called again for the same half."""
         name = f"pass-{pass_id:06d}/chunk-{chunk.number:08d}.parquet"
         file = self._places[_SPLITS] / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -203,16 +202,16 @@ class ChunkListFiles:
         return _SPLITS + name
 
     def chunks(self, chunk_list: str) -> Iterator[Chunk]:
-        """Every chunk of a list file, in order of number. Raises Refused where the list is missing or no list."""
+        """Yield the chunks of a list in order of number. Raises Refused if the list is missing or unreadable."""
         with self._open(chunk_list) as parquet:
-            # A chunk lies in one row group, so that nothing has to be carried from one to the next.
+            # No chunk spans two row groups.
             for group in range(parquet.metadata.num_row_groups):
                 table = parquet.read_row_group(group, columns=[*_CHUNK_COLUMNS, "size"])
                 numbers: list[Any] = table.column("chunk").to_pylist()
                 sizes_bytes: list[Any] = table.column("size").to_pylist()
                 start = 0
                 while start < len(numbers):
-                    # Found by bisection: pyarrow's own grouping takes longer to load than a plan's lists to read.
+                    # Bisection: importing pyarrow's grouping takes longer than reading a plan's lists.
                     end = bisect_right(numbers, numbers[start], lo=start)
                     kind = ChunkKind(table.column("kind")[start].as_py())
                     yield Chunk(
@@ -226,7 +225,7 @@ class ChunkListFiles:
                     start = end
 
     def paths(self, chunk_list: str, number: int) -> Sequence[ListedPath]:
-        """The paths of one chunk, in order. Reads one row group. Raises Refused where there is no such chunk."""
+        """Return the paths of one chunk, in order. Reads one row group. Raises Refused if there is no such chunk."""
         file = self._file(chunk_list)
         index = self._index(chunk_list)
         group = bisect_left(index.last_chunks, number)
@@ -270,7 +269,7 @@ class ChunkListFiles:
         return found
 
     def digest(self, chunk_list: str) -> str:
-        """BLAKE2b over the file, in hexadecimal. Raises Refused where it is missing."""
+        """Return the BLAKE2b digest of the file, in hexadecimal. Raises Refused if it is missing."""
         try:
             return file_digest(self._file(chunk_list))
         except FileNotFoundError:
@@ -330,13 +329,13 @@ class ChunkListFiles:
             metadata = parquet.metadata
         index = _Index(identity, metadata, _last_chunks(metadata))
         if not chunk_list.startswith(_SPLITS):
-            # The list of a split is read once or twice, that of a batch once for each of its chunks.
+            # A split list is read once or twice, a batch list once per chunk: only the latter is worth caching.
             self._indexes[chunk_list] = index
         return index
 
 
 def _last_chunks(metadata: pq.FileMetaData) -> tuple[int, ...]:
-    """The last chunk of every row group, by the statistics of the first column."""
+    """The last chunk of each row group, from the statistics of the first column."""
     found: list[int] = []
     for group in range(metadata.num_row_groups):
         statistics = metadata.row_group(group).column(0).statistics

@@ -28,22 +28,21 @@ _PLAN_AGAIN = "make a new plan with `migrator plan`"
 
 
 class _Unreadable(ValueError):
-    """A value of the document does not have the type that the plan needs; says where."""
+    """A value of the document has the wrong type; the message names its place."""
 
 
 def write_document(plan: Plan) -> tuple[str, str]:
-    """The text of a plan's document, and its checksum."""
+    """Return the text of a plan's document, and its checksum."""
     content: dict[str, Any] = {_FORMAT: FORMAT, **_encode(plan)}
     checksum = _checksum(content)
     return _canonical({**content, _CHECKSUM: checksum}), checksum
 
 
 def read_document(text: str, *, name: str, site_id: str | None = None) -> tuple[Plan, str]:
-    """The plan in a document, and its checksum. `name` is the plan's, by its file; `site_id` is this site's, where
-    there is one to compare with.
+    """Return the plan in a document, and its checksum. `name` is from the file's name; `site_id` None: of any site.
 
-    Raises UsageError where the text is no plan of this format, Refused where it was changed after it was written, or
-    where it is a plan of another site or of another name.
+    Raises UsageError if the text is not a plan of this format; Refused if it was changed after it was written, or is a
+    plan of another site or name.
     """
     content = _parse(text, name)
     checksum = content.pop(_CHECKSUM, None)
@@ -182,14 +181,14 @@ _DEFAULT_NAME = re.compile(r"plan-(\d{4,})")
 
 
 class PlanFiles:
-    """The `PlanDocuments` port over a directory. `site_id` None: plans of any site are read (for looking at them)."""
+    """The `PlanDocuments` port over a directory. `site_id` None: plans of any site can be read."""
 
     def __init__(self, directory: Path, *, site_id: str | None) -> None:
         self._directory = directory
         self._site_id = site_id
 
     def next_name(self, *, taken: Collection[str] = ()) -> str:
-        """`plan-0001`, or the first number above all that are taken, by documents or by what planning left behind."""
+        """Return `plan-0001`, or the next number above all in use by documents, leftovers of planning, or `taken`."""
         names = {entry.name for entry in (self._directory.iterdir() if self._directory.is_dir() else ())} | set(taken)
         numbers = [
             int(match.group(1))
@@ -199,13 +198,13 @@ class PlanFiles:
         return f"plan-{max(numbers, default=0) + 1:04d}"
 
     def require_free(self, name: str) -> None:
-        """Raises UsageError where the name cannot be one, or is taken."""
+        """Raise UsageError if the name is invalid or taken."""
         file = self._file(name)
         if file.exists():
             raise _taken(name, file)
 
     def write(self, plan: Plan) -> tuple[str, str]:
-        """Write atomically and durably; returns path and checksum. Raises UsageError where the name is taken."""
+        """Write atomically and durably; return path and checksum. Raises UsageError if the name is taken."""
         file = self._file(plan.name)
         text, checksum = write_document(plan)
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -217,8 +216,8 @@ class PlanFiles:
         return str(file), checksum
 
     def read(self, name: str) -> tuple[Plan, str]:
-        """The plan and its checksum. Raises UsageError where it is missing or no plan, Refused where it was edited or
-        is another site's.
+        """Return the plan and its checksum. Raises UsageError if it is missing or not a plan, Refused if it was edited or
+        belongs to another site.
         """
         file = self._file(name)
         try:

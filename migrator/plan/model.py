@@ -64,8 +64,8 @@ class TreeUsage:
 
 
 class SurpriseKind(StrEnum):
-    """What will surprise somebody if nobody says it beforehand. The `loss-` kinds are what the target cannot keep; what the
-    plan's reap list names is skipped, or belongs into archives, and only a verification counts it.
+    """Findings that users should know before the move. The `loss-` kinds are what the target cannot keep. `skipped` and
+    `archived` are paths of the reap list; only verifications count them.
     """
 
     HARD_LINKS_IN_BATCH = "hard-links-across-trees"
@@ -97,7 +97,7 @@ class SurpriseKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surprise:
-    """One finding: how many paths of which tree (None: outside every tree, or the whole source), with examples."""
+    """A number of paths of one tree (None: outside every tree, or the whole source), with examples."""
 
     kind: SurpriseKind
     tree: bytes | None
@@ -109,7 +109,7 @@ class Surprise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferCost:
-    """What a stream spends: `basis` says where the figures come from, in words for people."""
+    """Time that one stream spends; `basis` is a sentence about the source of the figures."""
 
     s_per_file: float
     s_per_byte: float
@@ -135,7 +135,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmptyingPoint:
-    """After `elapsed_s` of copying in one order, so many bytes have left the source and so many users are done."""
+    """Bytes that have left the source, and users who have moved, after `elapsed_s` of copying in one order."""
 
     elapsed_s: float
     freed_bytes: int
@@ -144,7 +144,7 @@ class EmptyingPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmptyingCurve:
-    """How one order would empty the source over time; `half_s` is when half the bytes are off it."""
+    """The source emptying over time in one order; `half_s` is when half of the bytes have left."""
 
     order: Order
     half_s: float
@@ -154,8 +154,8 @@ class EmptyingCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The whole plan of a migration, as written to `plans/NAME.json`. `reap` is None where no rule reaps or lists,
-    `schedule` where the source has no bricks; `owners` say whose the files of each tree are.
+    """The plan of a migration, as written to `plans/NAME.json`. `reap` is None if no rule reaps or lists, `schedule` if
+    the source has no bricks; `owners` are the owners of each tree's files.
     """
 
     name: str
@@ -185,11 +185,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedPath:
-    """One row of a chunk list. `link_to` is set in chunks of links: the name that exists already.
+    """One row of a chunk list. In chunks of links, `link_to` is the existing name.
 
-    `mtime_ns` is the catalog's. In chunks of ranges `range_offset_bytes` and `range_length_bytes` say which part of the
-    file. There and in the chunk of ranged files that such a file ends in, `size_bytes` is what the chunk brings of it
-    (in the end nothing), and `file_size_bytes` the file's own.
+    `mtime_ns` is from the catalog. In chunks of ranges, `range_offset_bytes` and `range_length_bytes` are the part of the
+    file to copy. There, and in the chunk of ranged files that completes the file, `size_bytes` is the part that the chunk
+    copies (0 in the latter), and `file_size_bytes` the size of the whole file.
     """
 
     path: bytes
@@ -204,10 +204,9 @@ class ListedPath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """A list of paths of one tree for one stream. `number` is unique in its pass; the paths lie in the chunk list.
+    """Paths of one tree for one stream, kept in the chunk list. `number` is unique in its pass.
 
-    `brick` (`host:/path`, as glusterd writes it) is where the paths lay when they were scanned; None: read them through
-    the mount.
+    `brick` (`host:/path`, as glusterd writes it) held the paths when they were scanned; None: read them through the mount.
     """
 
     number: int
@@ -223,7 +222,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostSums:
-    """Sums over measured attempts, each with f files, b bytes and s seconds: all that a least squares fit needs."""
+    """Sums over measured attempts with f files, b bytes and s seconds each: the input of a least squares fit."""
 
     attempts: int
     files: float
@@ -237,21 +236,21 @@ class CostSums:
 
 
 ENOUGH_ATTEMPTS = 5
-"""Fewer attempts say more about the moment than about the file systems."""
+"""Fewer attempts measure momentary load rather than the file systems."""
 
 _SINGULAR = 1e-3
-"""How much of the squares may be left of one of the two, when the other is taken out: below that, chunks have all about the
-same bytes per file, and what a fit tells them apart by is noise.
+"""The least share of the squares of one variable that the other does not explain. Below it, all chunks have about the same
+bytes per file, and a fit would separate the two costs by noise.
 """
 
 _USUAL = (ASSUMED_S_PER_FILE, 1.0 / ASSUMED_RATE_BYTES_PER_S)
 
 
 def fit_cost(sums: CostSums, streams: int) -> TransferCost | None:
-    """The cost per file and per byte that leaves the least squared error over all attempts, neither below 0.
+    """Fit the cost per file and per byte with the least squared error over all attempts, neither below 0.
 
-    Where all attempts have the same bytes per file, as those of one user often have, the two cannot be told apart: then they
-    are to each other as what is assumed before anything was measured. None where there are fewer than `ENOUGH_ATTEMPTS` attempts, or nothing was copied.
+    If all attempts have the same bytes per file, as those of one user often have, the two cannot be separated: their ratio
+    is then the assumed one. None if there are fewer than `ENOUGH_ATTEMPTS` attempts, or nothing was copied.
     """
     if sums.attempts < ENOUGH_ATTEMPTS or sums.seconds <= 0 or (sums.files <= 0 and sums.size_bytes <= 0):
         return None
@@ -268,7 +267,7 @@ def fit_cost(sums: CostSums, streams: int) -> TransferCost | None:
 
 
 def sum_of(groups: Sequence[CostSums]) -> CostSums:
-    """The sums over several groups of attempts together."""
+    """Add up the sums of several groups of attempts."""
     return CostSums(
         attempts=sum(group.attempts for group in groups),
         files=sum(group.files for group in groups),
@@ -283,13 +282,13 @@ def sum_of(groups: Sequence[CostSums]) -> CostSums:
 
 
 def transfer_squares(sums: CostSums) -> tuple[float, float]:
-    """`least_squares` of transfers, whose costs are about to each other as what is assumed of them."""
+    """`least_squares` with the assumed ratio of costs for transfers."""
     return least_squares(sums, usual=_USUAL)
 
 
 def least_squares(sums: CostSums, *, usual: tuple[float, float] | None = None) -> tuple[float, float]:
-    """Seconds per file and per byte that leave the least squared error, neither below 0. Where they cannot be told apart they
-    are to each other as the usual ones; without those the one that explains more carries all of it.
+    """Seconds per file and per byte with the least squared error, neither below 0. If they cannot be separated, their ratio
+    is that of `usual`; without it, the one that explains more takes the whole cost.
     """
     determinant = sums.files_files * sums.bytes_bytes - sums.files_bytes**2
     apart = determinant > _SINGULAR * sums.files_files * sums.bytes_bytes
@@ -300,7 +299,7 @@ def least_squares(sums: CostSums, *, usual: tuple[float, float] | None = None) -
         s_per_byte = (sums.bytes_seconds * sums.files_files - sums.files_seconds * sums.files_bytes) / determinant
         if s_per_file >= 0 and s_per_byte >= 0:
             return s_per_file, s_per_byte
-    # The bounded optimum lies on an axis: the one that takes more of the squared error away.
+    # The bounded optimum lies on an axis: the one that reduces the squared error more.
     by_files = sums.files_seconds**2 / sums.files_files if sums.files_files > 0 else 0.0
     by_bytes = sums.bytes_seconds**2 / sums.bytes_bytes if sums.bytes_bytes > 0 else 0.0
     if by_files > by_bytes:
@@ -321,7 +320,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def check_plan_name(name: str) -> str:
-    """The name, where it can be the name of a plan: a file name of plain characters. Raises UsageError."""
+    """Return the name if a plan can have it: a file name of plain characters. Raises UsageError."""
     if not _NAME.fullmatch(name) or name.endswith((".json", ".chunks", ".tmp")):
         raise UsageError(
             f"{name!r} cannot be the name of a plan",

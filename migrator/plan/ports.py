@@ -1,4 +1,4 @@
-"""What planning asks of a catalog, and where its chunk lists go."""
+"""Interfaces of planning: catalog queries, chunk lists and plan documents."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -18,14 +18,14 @@ from migrator.reap.ports import ReapSelection
 from migrator.schedule.model import TreeOnBrick
 
 TINY_BELOW_BYTES = 4096
-"""What tables count as tiny; it decides nothing."""
+"""Files that tables count as tiny; no decision depends on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usages:
-    """What every tree of a catalog holds (one without rows too), in order of path, and what lies outside all of them.
+    """The usage of every tree of a catalog (empty ones too), in order of path, and of all paths outside the trees.
 
-    `outside` is None where nothing does; the directories on the way to trees do not count.
+    `outside` is None if there are no such paths; the directories above trees do not count.
     """
 
     trees: tuple[TreeUsage, ...]
@@ -41,45 +41,44 @@ class CatalogQueries(Protocol):
         """The closing record."""
 
     def usages(self, *, now_s: float, tiny_below_bytes: int = TINY_BELOW_BYTES) -> Usages:
-        """Counts, bytes and ages. Files last changed after `now_s` are in the bucket of the future."""
+        """Counts, bytes and ages. Files last changed after `now_s` are in the first bucket, `in the future`."""
 
     def owners(self) -> Sequence[TreeOwner]:
-        """By tree and owner the files with content, in that order."""
+        """Files with content by tree and owner, in that order."""
 
     def link_spans(self) -> Sequence[LinkSpan]:
-        """Link groups with names in more than one tree, or in a tree and outside."""
+        """Link groups with names in several trees, or in a tree and outside."""
 
     def symlinks(self) -> Iterator[SymlinkRow]:
-        """Every symlink inside the trees, in any order. Run it to its end before the next query."""
+        """Every symlink inside the trees, in any order. Consume all before the next query."""
 
     def findings(self, capabilities: TargetCapabilities, *, long_path_bytes: int) -> Sequence[Finding]:
-        """Foreign owners, paths of `long_path_bytes` and more, and what a target cannot keep; per tree.
+        """Foreign owners, paths of at least `long_path_bytes`, and what the target cannot keep; per tree.
 
-        What is known of extended attributes is their namespaces and the size of the largest: where a file has several,
-        a loss may be counted that does not happen. The other way round it happens for the labels that a kernel gives
-        by its own policy (`security.selinux` and others), which are counted only where the target keeps no attributes
-        of that namespace at all.
+        Catalogs know only the namespaces of extended attributes and the size of the largest, so a loss may be counted that
+        does not happen to a file with several. Labels that the kernel sets by its own policy (`security.selinux` and others)
+        are counted only if the target keeps no attributes of that namespace.
         """
 
     def brick_uses(self) -> Sequence[TreeOnBrick]:
-        """What every user tree has on every brick, and what lies outside all of them."""
+        """Usage of each brick by each user tree, and by paths outside every tree."""
 
     def listings(self, batches: Sequence[Sequence[bytes]]) -> Iterator[Listing]:
-        """All paths of the trees of the batches (numbered from 1), for packing. The trees' roots are left out.
+        """All paths of the trees of the batches (numbered from 1), for packing, without the roots of the trees.
 
-        The first tree of a batch that a link group has names in gets its content; the names in the batch's other
-        trees come as links to a name there. Run it to its end before the next query.
+        The content of a link group comes with the first tree of the batch that has a name of it; names in the other
+        trees of the batch come as links to that one. Consume all before the next query.
         """
 
     def reap(self, rules: Sequence[TreeRule], *, keep_file: str, now_s: float) -> ReapSelection:
-        """What the rules match, one for each tree. From then on `listings` leaves out what is archived or skipped."""
+        """Select what the rules (one per tree) match. Later `listings` leave out what is archived or skipped."""
 
 
 class CatalogReader(Protocol):
     """Opens catalogs for planning."""
 
     def open(self, name: str) -> AbstractContextManager[CatalogQueries]:
-        """Raises UsageError where there is none, Refused where it is half written or damaged."""
+        """Open a catalog. Raises UsageError if it does not exist, Refused if it is half written or damaged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,12 +94,12 @@ class WrittenList:
 
 
 class ChunkListWriter(Protocol):
-    """Writes chunk lists beside a plan that is being made."""
+    """Writes the chunk lists of a plan in progress."""
 
     def write(self, plan: str, batch: int, chunks: Iterable[PackedChunk]) -> WrittenList:
-        """Write the list of one batch durably, in order of number. Replaces what an interrupted planning left.
+        """Write the list of one batch durably, in order of number, replacing the leftovers of an interrupted plan.
 
-        `chunks` counts all kinds, `files` what is no directory, links too. Raises OSError.
+        In the result, `chunks` counts all kinds, `files` all paths but directories, links included. Raises OSError.
         """
 
 
@@ -110,8 +109,8 @@ class PassListWriter(Protocol):
     def write_pass(
         self, plan: str, batch: int, number: int, chunks: Iterable[PackedChunk], *, kind: PassKind = PassKind.DELTA
     ) -> WrittenList:
-        """Write the list of a pass durably, in order of number; `ChunkLists` reads it. Replaces what was written before
-        the pass was recorded: not to be called for one that is in the ledger. Raises OSError.
+        """Write the list of a pass durably, in order of number; `ChunkLists` reads it. Replaces an existing list, so it must
+        not be called for a pass that is in the ledger. Raises OSError.
         """
 
 
@@ -119,17 +118,17 @@ class PlanDocuments(Protocol):
     """`plans/NAME.json`: canonical JSON with a checksum over its content."""
 
     def write(self, plan: Plan) -> tuple[str, str]:
-        """Write atomically; returns path and checksum. A name that is taken is refused."""
+        """Write atomically; return path and checksum. Raises UsageError if the name is taken."""
 
     def read(self, name: str) -> tuple[Plan, str]:
-        """The plan and its checksum. Raises Refused where it was edited by hand, UsageError where it is missing."""
+        """Return the plan and its checksum. Raises Refused if it was edited by hand, UsageError if it is missing."""
 
 
 class NewPlans(PlanDocuments, Protocol):
-    """What making a plan needs besides."""
+    """Documents, and names for new ones."""
 
     def next_name(self, *, taken: Collection[str] = ()) -> str:
-        """The first free name of the form `plan-0001`; `taken` are names that are in use elsewhere."""
+        """Return the first free name of the form `plan-0001`; `taken` are names in use elsewhere."""
 
     def require_free(self, name: str) -> None:
-        """Raises UsageError where the name cannot be one, or is taken."""
+        """Raise UsageError if the name is invalid or taken."""

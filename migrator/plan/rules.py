@@ -1,4 +1,4 @@
-"""Ages, ranking, order, batches, and trees that are left alone. Pure."""
+"""Ages, ranking, order, batches, batch states, and trees that are not copied. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -48,10 +48,9 @@ def _key(order: Order, usage: TreeUsage) -> tuple[float, int, int, bytes]:
 
 
 def rank(usages: Iterable[TreeUsage], order: Order) -> Sequence[TreeUsage]:
-    """The usages in this order. Ties go by the other measure and then by path, so that the ranking is one and the same
-    every time.
+    """Sort the usages. Ties are broken by the other measure, then by path, so the ranking is deterministic.
 
-    `coldest` goes by the median time since a file was last changed (mtime).
+    `coldest` sorts by the median time since a file was last changed (mtime).
     """
     return sorted(usages, key=lambda usage: _key(order, usage))
 
@@ -63,10 +62,9 @@ MAX_POINTS = 50
 
 
 def emptying_curve(usages: Sequence[TreeUsage], order: Order, cost: TransferCost) -> EmptyingCurve:
-    """Tree after tree with all streams; a tree's bytes leave the source when all of it has been copied.
+    """Copy tree after tree with all streams; the bytes of a tree leave the source when all of it is copied.
 
-    Starts at (0, 0, 0) and ends with everything; at most `MAX_POINTS` points, so a curve of many trees is thinned
-    evenly. `half_s` is exact nevertheless.
+    The curve starts at (0, 0, 0). It is thinned evenly to at most `MAX_POINTS` points; `half_s` stays exact.
     """
     points = [EmptyingPoint(elapsed_s=0.0, freed_bytes=0, users_done=0)]
     for done, usage in enumerate(rank(usages, order), start=1):
@@ -84,7 +82,7 @@ def emptying_curve(usages: Sequence[TreeUsage], order: Order, cost: TransferCost
 
 
 def emptying_curves(usages: Sequence[TreeUsage], cost: TransferCost) -> tuple[EmptyingCurve, ...]:
-    """One curve for every order there is."""
+    """One curve for each order."""
     return tuple(emptying_curve(usages, order, cost) for order in Order)
 
 
@@ -100,8 +98,8 @@ def _thinned(points: Sequence[EmptyingPoint]) -> tuple[EmptyingPoint, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """What one batch may hold. A tree that is larger than them stands alone. `max_files` counts directories too,
-    for each costs an inode and a look.
+    """Limits of one batch. A tree that exceeds them is a batch of its own. `max_files` counts directories too: each
+    costs an inode and a look-up.
     """
 
     max_bytes: int
@@ -111,7 +109,7 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanMember:
-    """The names that one tree (None: outside every tree) has of link groups that lie in several trees."""
+    """Names in one tree (None: outside every tree) of link groups that span several trees."""
 
     tree: bytes | None
     names: int
@@ -120,7 +118,7 @@ class SpanMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSpan:
-    """All link groups that lie in exactly these trees; bytes count each group once."""
+    """All link groups that span exactly these trees; bytes count each group once."""
 
     members: tuple[SpanMember, ...]
     groups: int
@@ -128,12 +126,11 @@ class LinkSpan:
 
     @property
     def trees(self) -> frozenset[bytes | None]:
-        """The trees that share the groups."""
         return frozenset(member.tree for member in self.members)
 
 
 def without_trees(spans: Iterable[LinkSpan], trees: Collection[bytes]) -> Sequence[LinkSpan]:
-    """Spans for a plan that leaves some trees out: what lies in them counts as outside every tree."""
+    """Spans for a plan without some trees: names in those count as outside every tree."""
     found = [
         replace(
             span,
@@ -146,7 +143,7 @@ def without_trees(spans: Iterable[LinkSpan], trees: Collection[bytes]) -> Sequen
 
 @dataclass(slots=True)
 class _Cluster:
-    """Trees that belong together, by their place in the ranking."""
+    """Trees that stay in one batch, by their place in the ranking."""
 
     places: list[int]
     size_bytes: int
@@ -170,11 +167,11 @@ class _Cluster:
 def batch_trees(
     ranking: Sequence[TreeUsage], spans: Iterable[LinkSpan], limits: BatchLimits
 ) -> tuple[tuple[TreeUsage, ...], ...]:
-    """The trees of every batch, the first batch first; every tree is in exactly one.
+    """The trees of each batch, in order; every tree is in exactly one batch.
 
-    Trees keep the order of the ranking, except that trees that share link groups come together, at the place of the
-    first of them, as long as all of them fit into one batch: those with the most bytes in common are joined first.
-    A batch is within the limits unless it is one tree that is larger than they are.
+    Trees keep the order of the ranking, but trees that share link groups are joined at the place of the first of them,
+    if all of them fit into one batch. Trees with the most bytes in common are joined first. A batch exceeds the limits
+    only if it is a single tree.
     """
     clusters = _cluster(ranking, spans, limits)
     batches: list[tuple[TreeUsage, ...]] = []
@@ -220,13 +217,13 @@ def _joined(clusters: Sequence[_Cluster]) -> _Cluster | None:
 
 
 def unverified(passes: Iterable[PassKind]) -> BatchState:
-    """How far a batch is that was copied and has no verification that counts, by the kinds of its passes."""
+    """The state of a copied batch without a valid verification, by the kinds of its passes."""
     return BatchState.CONVERGING if any(kind is not PassKind.SEED for kind in passes) else BatchState.SEEDED
 
 
 def after_delta(now: BatchState, *, sent: bool) -> BatchState:
-    """How far a batch is with a pass after its seed. `sent`: the pass has something to send, to rename or to take away,
-    which a verification before it has not seen.
+    """The state of a batch with a new pass after its seed. `sent`: the pass sends, renames or removes something, which an
+    earlier verification has not seen.
     """
     if now is BatchState.SEEDED or (now is BatchState.VERIFIED and sent):
         return BatchState.CONVERGING
@@ -234,7 +231,7 @@ def after_delta(now: BatchState, *, sent: bool) -> BatchState:
 
 
 def after_verification(now: BatchState, passes: Iterable[PassKind], *, proven: bool) -> BatchState:
-    """How far a batch is with a new verification. One whose seed pass is not over cannot be verified."""
+    """The state of a batch with a new verification. A batch whose seed pass is incomplete stays as it is."""
     if now not in (BatchState.SEEDED, BatchState.CONVERGING, BatchState.VERIFIED):
         return now
     if proven:
@@ -250,26 +247,26 @@ _OWNER_WRITES = 0o200
 
 
 def moved_trees(newest: Mapping[bytes, CutoverRecord]) -> frozenset[bytes]:
-    """The trees of which nothing may be copied again, by the newest attempt to cut each over (of any plan)."""
+    """The trees that may not be copied again, by the newest cutover attempt of each (of any plan)."""
     return frozenset(tree for tree, record in newest.items() if record.state in SETTLED_STATES | UNDER_WAY_STATES)
 
 
 def settled_trees(newest: Mapping[bytes, CutoverRecord]) -> frozenset[bytes]:
-    """The trees whose users work on the target for good: nothing is planned of them any more."""
+    """The trees whose users work on the target for good, which are not planned any more."""
     return frozenset(tree for tree, record in newest.items() if record.state in SETTLED_STATES)
 
 
 def movable_trees(
     trees: Sequence[UserTree], newest: Mapping[bytes, CutoverRecord]
 ) -> tuple[tuple[UserTree, ...], tuple[UserTree, ...]]:
-    """The trees that may be copied, and those that are left alone, each in the order given."""
+    """Split trees into those that may be copied and those that may not, each in the given order."""
     alone = moved_trees(newest)
     return tuple(tree for tree in trees if tree.path not in alone), tuple(tree for tree in trees if tree.path in alone)
 
 
 def moved_unknown(tree: UserTree, source: Entry | None, target: Entry | None) -> str | None:
-    """Why nothing may be copied of a tree whose user works on the target, although the ledger knows of no cutover: by its tops
-    on both sides (None: there is none), closed by a freeze on the source and open on the target. None for any other.
+    """Why a tree may not be copied although the ledger has no cutover of it: its root is frozen on the source and open on the
+    target (None as entry: missing). None for any other tree.
     """
     if source is None or target is None or {source.type, target.type} != {EntryType.DIRECTORY}:
         return None

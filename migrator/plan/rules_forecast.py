@@ -16,7 +16,7 @@ from migrator.plan.model import ASSUMED_RATE_BYTES_PER_S, ASSUMED_S_PER_FILE, Tr
 
 
 def choose_cost(measured: TransferCost | None, streams: int) -> TransferCost:
-    """What streams cost here: as measured by earlier runs of this site, or else assumed; `basis` says which."""
+    """The cost measured by earlier runs of this site, or else the assumed one; `basis` names which."""
     streams = max(streams, 1)
     if measured is None:
         return TransferCost(
@@ -40,12 +40,12 @@ def choose_cost(measured: TransferCost | None, streams: int) -> TransferCost:
 
 
 def copy_s(files: float, size_bytes: float, cost: TransferCost) -> float:
-    """Seconds to copy so many paths and bytes with all streams busy; parts of them where they are expected ones."""
+    """Seconds to copy so many paths and bytes (expected values may be fractions) with all streams busy."""
     return (files * cost.s_per_file + size_bytes * cost.s_per_byte) / max(cost.streams, 1)
 
 
 def still_needed(by_tree: Mapping[bytes, Need], arrived: Mapping[bytes, Need]) -> Need:
-    """What trees take of the target beyond what earlier plans brought there; no tree makes up for another."""
+    """Room that trees need on the target beyond what earlier plans copied. A surplus of one tree offsets no other."""
     nothing = Need()
     return Need(
         size_bytes=sum(
@@ -56,17 +56,17 @@ def still_needed(by_tree: Mapping[bytes, Need], arrived: Mapping[bytes, Need]) -
 
 
 def inodes_known(capacity: Capacity, inodes_free: int | None) -> bool:
-    """Whether there is a number to go by: the file system's, or else `[target] inodes_free`."""
+    """Whether the file system reports free inodes, or `[target] inodes_free` is set."""
     return capacity.free_inodes is not None or inodes_free is not None
 
 
 def which_fit(
     needs: Iterable[Need], capacity: Capacity, *, inodes_free: int | None, reserve_bytes: int
 ) -> tuple[bool, ...]:
-    """For every batch, whether it fits on the target as it is now, together with all batches before it.
+    """For each batch, whether it and all batches before it fit on the target now.
 
-    `inodes_free` is believed only where the file system itself cannot tell. Unknown inodes do not limit here: the
-    planner asks for a number or an explicit word first (`inodes_known`).
+    `inodes_free` counts only if the file system reports none. Unknown inodes do not limit here: the planner requires a
+    number or an explicit option first (`inodes_known`).
     """
     free_bytes = capacity.free_bytes - reserve_bytes
     free_inodes = capacity.free_inodes if capacity.free_inodes is not None else inodes_free
@@ -80,7 +80,7 @@ def which_fit(
 
 
 def room_problems(needs: Sequence[Need], fits: Sequence[bool], lacks: Sequence[str]) -> tuple[str, ...]:
-    """What to say about batches that do not fit. `lacks` says what the target lacks for all of them together."""
+    """Sentences about batches that do not fit. `lacks` are those about all batches together."""
     if all(fits):
         return ()
     fitting = fits.index(False)
@@ -103,12 +103,12 @@ def room_problems(needs: Sequence[Need], fits: Sequence[bool], lacks: Sequence[s
 
 
 ENOUGH_DAYS = 7.0
-"""Users work by the week."""
+"""Usage follows the week."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """What all users together add in a day. `basis` says where it is from, in words for people; empty: nothing is known."""
+    """Bytes that all users together add per day. `basis` is a sentence about their source; empty: unknown."""
 
     bytes_per_day: float = 0.0
     basis: str = ""
@@ -116,7 +116,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """How much lay on the source at one time; `whole_bytes` is how large it was (0: does not matter)."""
+    """Bytes on the source at one time; `whole_bytes` is the size of the source (0: irrelevant)."""
 
     at_s: float
     size_bytes: int
@@ -125,7 +125,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """The share that is added in a day, over so many days."""
+    """Growth per day as a share of the content, measured over `days`."""
 
     share_per_day: float
     days: float
@@ -139,8 +139,8 @@ def choose_growth(
     *,
     configured_bytes_per_day: int,
 ) -> Growth:
-    """As measured, by the looks or by the catalogs (whichever cover more days), where either do `ENOUGH_DAYS`; or else as
-    configured (0: it is not).
+    """Growth as measured by usage samples or by catalogs (whichever cover more days), if they cover `ENOUGH_DAYS`; or else
+    as configured (0: not configured).
 
     `sizes` are the bytes of every user tree that is on the source now; `cutovers` every attempt of all plans.
     """
@@ -177,14 +177,14 @@ def _growth(measured: Measured, every: int, how: str) -> Growth:
 
 
 def _scans(catalogs: Sequence[CatalogRecord]) -> list[Look]:
-    """Whole catalogs of the whole source, made in the same way as the newest: ways differ in what they see."""
+    """Whole catalogs of the whole source, read in the same way (bricks or mount) as the newest: the two count differently."""
     whole = [one for one in catalogs if one.whole and not one.scope and one.finished_at_s is not None]
     via = whole[-1].via if whole else ""
     return [Look(at_s=one.started_at_s, size_bytes=one.size_bytes) for one in whole if one.via == via]
 
 
 def purge_times(cutovers: Iterable[CutoverRecord]) -> list[tuple[float, float]]:
-    """Between which times (in seconds since the epoch) sources were taken away, in order and without overlap."""
+    """Intervals of purges (seconds since the epoch), in order and without overlap."""
     found: list[tuple[float, float]] = []
     for first_s, last_s in sorted(
         (one.times[CutoverState.PURGING], one.times.get(CutoverState.PURGED, inf))
@@ -199,8 +199,8 @@ def purge_times(cutovers: Iterable[CutoverRecord]) -> list[tuple[float, float]]:
 
 
 def moved_since(cutovers: Iterable[CutoverRecord], sizes: Mapping[bytes, int]) -> list[tuple[float, int]]:
-    """Since when (in seconds since the epoch) users work on the target whose sources are there still, with the bytes that these
-    hold.
+    """For each user who works on the target and whose source is not purged: since when (seconds since the epoch), and the bytes
+    of that source.
     """
     return [
         (one.times[CutoverState.THAWED], sizes[one.tree.path])
@@ -212,8 +212,8 @@ def moved_since(cutovers: Iterable[CutoverRecord], sizes: Mapping[bytes, int]) -
 def measure(
     looks: Sequence[Look], purges: Sequence[tuple[float, float]], moved: Sequence[tuple[float, int]]
 ) -> Measured:
-    """From each look to the next one, where nothing else changed how full the source is. `purges` are spans in order (see
-    `purge_times`), `moved` as `moved_since` has them.
+    """Growth between successive samples, except where something else changed the usage of the source. `purges` is from
+    `purge_times`, `moved` from `moved_since`.
     """
     ends = [last_s for _, last_s in purges]
     added = worked = seconds = 0.0

@@ -1,4 +1,4 @@
-"""Losses and surprises that users are told of before anything moves. Pure."""
+"""Losses and other surprises, reported to users before the move. Pure."""
 
 from bisect import insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from migrator.plan.rules import LinkSpan
 
 
 def loss_details(capabilities: TargetCapabilities) -> dict[SurpriseKind, str]:
-    """What happens to the paths of each kind of loss. A kind that is not in the answer cannot occur on this target."""
+    """A description of each kind of loss. A missing kind cannot occur on this target."""
     details: dict[SurpriseKind, str] = {}
     if capabilities.time_granularity_ns > 1:
         details[SurpriseKind.LOSS_TIME] = f"times are cut to {_granularity(capabilities.time_granularity_ns)}"
@@ -86,9 +86,9 @@ MAX_EXAMPLES = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What a query counted: paths of one tree (None: outside every tree) with the smallest few of them as examples.
+    """Paths of one tree (None: outside every tree) that a query counted, with the first few as examples.
 
-    `people` is how many different owners there are, where the finding is about owners.
+    `people` is the number of owners, for findings about owners.
     """
 
     kind: SurpriseKind
@@ -101,7 +101,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SymlinkRow:
-    """A symlink of the catalog: paths relative to the source root."""
+    """A symlink of the catalog. `path` and `tree` are relative to the source root."""
 
     path: bytes
     tree: bytes | None
@@ -109,9 +109,9 @@ class SymlinkRow:
 
 
 def resolve_lexically(path: bytes, target: bytes) -> bytes | None:
-    """Where a relative symlink leads, relative to the root; None where it leads out of the root.
+    """The destination of a relative symlink, relative to the root; None if it leaves the root.
 
-    Lexically: without looking at what the directories on the way are, which may be symlinks themselves.
+    Directories on the way are taken at face value, although they may be symlinks themselves.
     """
     parts = parent(path).split(b"/") if parent(path) else []
     for component in target.split(b"/"):
@@ -127,7 +127,7 @@ def resolve_lexically(path: bytes, target: bytes) -> bytes | None:
 
 
 def tree_of(path: bytes, trees: Collection[bytes]) -> bytes | None:
-    """The tree that a path lies in, or is."""
+    """The tree that a path lies in, or whose root it is."""
     current = path
     while current:
         if current in trees:
@@ -137,11 +137,10 @@ def tree_of(path: bytes, trees: Collection[bytes]) -> bytes | None:
 
 
 def judge_symlink(row: SymlinkRow, trees: Collection[bytes], source_root: bytes) -> SurpriseKind | None:
-    """Whether a symlink means something else once its tree has moved.
+    """Whether a symlink changes its meaning when its tree moves.
 
-    Absolute ones into the source mount keep pointing at the old place, whichever tree that is. Relative ones that
-    leave their tree (also towards what lies outside every tree, or out of the source) depend on what is beside the
-    tree on the target, and on when it moves.
+    An absolute symlink into the source mount keeps pointing to the old place. A relative one that leaves its tree (into
+    another tree, outside every tree, or out of the source) depends on what lies beside the tree on the target.
     """
     if row.target.startswith(b"/"):
         resolved = resolve_lexically(b"", row.target)
@@ -169,7 +168,7 @@ class _Tally:
 
 
 def symlink_surprises(rows: Iterable[SymlinkRow], trees: Collection[bytes], source_root: bytes) -> tuple[Surprise, ...]:
-    """Symlinks that cross trees or point into the source mount by an absolute path; in one pass, memory flat."""
+    """Symlinks that leave their tree, or are absolute and lead into the source mount. One pass, in constant memory."""
     tallies: dict[tuple[SurpriseKind, bytes | None], _Tally] = {}
     for row in rows:
         kind = judge_symlink(row, trees, source_root)
@@ -194,9 +193,9 @@ def symlink_surprises(rows: Iterable[SymlinkRow], trees: Collection[bytes], sour
 
 
 def link_surprises(spans: Iterable[LinkSpan], batch_of: Mapping[bytes, int]) -> tuple[Surprise, ...]:
-    """Link groups over several trees, told to each of the trees: those that move in one batch, and those that break.
+    """Link groups that span trees, reported for each tree: those that move in one batch, and those that break.
 
-    `batch_of` is the batch of every tree. `size_bytes` of a broken group is what it takes once more for each copy.
+    `batch_of` is the batch of every tree. `size_bytes` of a broken group is the room that each further copy takes.
     """
     found: list[Surprise] = []
     for span in spans:
@@ -231,7 +230,7 @@ def _some(names: Sequence[str]) -> str:
 def finding_surprises(
     findings: Iterable[Finding], capabilities: TargetCapabilities, trees: Collection[bytes]
 ) -> tuple[Surprise, ...]:
-    """What the catalog's queries counted, in words. Losses outside every tree are left out: nothing there is copied."""
+    """Findings of the catalog's queries, in words. Losses outside every tree are left out: nothing there is copied."""
     details = {
         **loss_details(capabilities),
         SurpriseKind.LONG_PATH: "paths that no program can open in one piece (4,096 bytes and more with the mount's): "
@@ -260,7 +259,7 @@ def finding_surprises(
 
 
 def quota_surprises(quotas: Iterable[tuple[bytes, int]], trees: Collection[bytes]) -> tuple[Surprise, ...]:
-    """Directories of the source with a limit, which does not move by itself; `size_bytes` is the limit."""
+    """Directories of the source with a limit, which is not copied; `size_bytes` is the limit."""
     return tuple(
         Surprise(
             kind=SurpriseKind.QUOTA,
@@ -275,7 +274,7 @@ def quota_surprises(quotas: Iterable[tuple[bytes, int]], trees: Collection[bytes
 
 
 def outside_surprises(outside: TreeUsage | None, examples: tuple[bytes, ...]) -> tuple[Surprise, ...]:
-    """What lies outside every tree, which no batch moves."""
+    """Paths outside every tree, which no batch moves."""
     if outside is None:
         return ()
     return (
@@ -291,6 +290,6 @@ def outside_surprises(outside: TreeUsage | None, examples: tuple[bytes, ...]) ->
 
 
 def sort_surprises(surprises: Iterable[Surprise]) -> tuple[Surprise, ...]:
-    """In the order of the kinds' declaration, then by tree."""
+    """Sort by the declaration order of the kinds, then by tree."""
     places = {kind: place for place, kind in enumerate(SurpriseKind)}
     return tuple(sorted(surprises, key=lambda found: (places[found.kind], found.tree or b"", found.detail)))

@@ -1,4 +1,4 @@
-"""`plan`: ranking, batches, chunk lists, surprises, forecast. Neither file system is changed."""
+"""`plan`: make a plan from a catalog, and write its document and chunk lists. Changes neither source nor target."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def choose_catalog(wanted: str | None, ledger: "Ledger") -> str:
-    """The catalog that was asked for, or else the newest that was finished. Raises Refused, UsageError."""
+    """Return the requested catalog, or the newest finished one. Raises Refused, UsageError."""
     if wanted is not None:
         return wanted
     latest = ledger.scans.latest()
@@ -62,7 +62,7 @@ def choose_catalog(wanted: str | None, ledger: "Ledger") -> str:
 
 
 def require_usable(catalog: CatalogRecord, site: SiteRecord) -> None:
-    """Raises Refused where a plan cannot rest on a catalog."""
+    """Raise Refused if the catalog is half written, of another site, or of some trees only."""
     if catalog.finished_at_s is None:
         raise Refused(
             f"catalog {catalog.name!r} is half written",
@@ -84,7 +84,7 @@ def require_usable(catalog: CatalogRecord, site: SiteRecord) -> None:
 
 
 def moved_trees(catalog: CatalogRecord, ledger: "Ledger") -> frozenset[bytes]:
-    """The trees of a catalog whose users work on the target. Raises UsageError where there are no others."""
+    """The trees of a catalog whose users work on the target. Raises UsageError if there are no others."""
     paths = [tree.path for tree in catalog.trees]
     if not paths and not ledger.plans.names():
         raise UsageError(
@@ -105,11 +105,11 @@ def moved_trees(catalog: CatalogRecord, ledger: "Ledger") -> frozenset[bytes]:
 
 
 AskLimits = Callable[[Collection[int]], QuotaLook]
-"""Tells the limits of users, by their numbers."""
+"""Returns the limits of users by uid."""
 
 
 def no_limits(_uids: Collection[int]) -> QuotaLook:
-    """Of a target without quotas."""
+    """The limits on a target without quotas."""
     return QuotaLook()
 
 
@@ -122,8 +122,8 @@ def quota_problems(
     reap: PlanReap | None,
     meant: bool,
 ) -> tuple[str, ...]:
-    """Who would be beyond his limit on the target, and who near it. `arrived` is what earlier plans brought, by tree; `meant`: the
-    source limits directories, so that it is worth a word where the target's limits are not known.
+    """Sentences about users who would exceed or approach their limits on the target. `arrived` is what earlier plans copied, by
+    tree. With `meant` the source limits directories, so unknown limits of the target are a problem.
     """
     left: dict[bytes, Need] = {}
     for usage in ranking:
@@ -144,7 +144,7 @@ def quota_problems(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanReaping:
-    """What reaping needs: where the lists go, and why the source does not tell when files were read (None: it does)."""
+    """The reap lists, and why the source keeps no reliable atime (None: it does)."""
 
     lists: ReapLists
     atime_problem: str | None = None
@@ -160,10 +160,10 @@ def reap_for_plan(
     cost: TransferCost,
     now_s: float,
 ) -> PlanReap | None:
-    """Choose what is reaped of these trees, and write the reap list; from then on the chunks are without it. None where
-    no rule matches anything.
+    """Select what is reaped of these trees and write the reap list; `queries` then leave it out of chunks. None if no rule
+    matches anything.
 
-    Raises UsageError for rules that name nobody, Refused where a rule cannot be followed here.
+    Raises UsageError for a rule that names no known user or tree, Refused if a rule cannot be applied here.
     """
     policy = site.reap.policy
     every = choose_rules(policy, queries.record.trees)
@@ -233,7 +233,7 @@ class BatchWriter:
         )
         written = [lists.write(name, number, chunks) for number, chunks in _by_batch(packed, batches=len(parts))]
         needs = [
-            # The roots of the trees are in no chunk; each is a directory all the same.
+            # The roots of the trees are in no chunk, but each is a directory on the target.
             _beyond(
                 Need(size_bytes=found.size_bytes, inodes=found.files + found.directories + len(part)),
                 part,
@@ -258,7 +258,7 @@ class BatchWriter:
             self.capacity,
             sum(need.size_bytes for need in needs),
             need_inodes,
-            # Unknown inodes were accepted: they are a problem of their own below, and nothing that is lacking.
+            # Unknown inodes were accepted: they are a problem of their own below, not a lack of room.
             need_inodes if unknown else inodes_free,
             reserve_bytes,
         )
@@ -271,20 +271,20 @@ class BatchWriter:
 
 
 def _beyond(need: Need, part: Sequence[TreeUsage], arrived: Mapping[bytes, Need]) -> Need:
-    """What a batch takes beyond what earlier plans brought of its trees: that is replaced, not added to."""
+    """The need of a batch beyond what earlier plans copied of its trees, which is replaced and not added to."""
     by_tree = {
         usage.tree.path: Need(size_bytes=usage.size_bytes, inodes=usage.files + usage.directories) for usage in part
     }
     every, left = still_needed(by_tree, {}), still_needed(by_tree, arrived)
     return Need(
-        # What came with an earlier plan may be reaped now.
+        # Never below 0: files that an earlier plan copied may be reaped now.
         size_bytes=max(need.size_bytes - (every.size_bytes - left.size_bytes), 0),
         inodes=max(need.inodes - (every.inodes - left.inodes), 0),
     )
 
 
 def _by_batch(chunks: Iterable[PackedChunk], *, batches: int) -> Iterator[tuple[int, Iterable[PackedChunk]]]:
-    """The chunks of every batch, also of one that has none. Each must be consumed before the next."""
+    """The chunks of every batch, including empty ones. Consume each before the next."""
     groups = groupby(chunks, key=lambda chunk: chunk.batch)
     waiting = next(groups, None)
     for number in range(1, batches + 1):
@@ -315,7 +315,7 @@ def _batch(number: int, part: Sequence[TreeUsage], found: WrittenList, cost: Tra
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """What was asked for. `name` None: the next free one; `catalog` None: the newest that was finished."""
+    """`name` None: the next free one; `catalog` None: the newest finished one."""
 
     name: str | None = None
     catalog: str | None = None
@@ -325,8 +325,8 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanResult:
-    """The plan as written. `plan.problems` says what speaks against relying on it. `left_out` are the user trees of the
-    catalog that are in no batch, because their users work on the target.
+    """The plan as written; `plan.problems` are reasons not to rely on it. `left_out` are the user trees of the catalog that
+    are in no batch, because their users work on the target.
     """
 
     plan: Plan
@@ -352,14 +352,14 @@ def make_plan(
 ) -> PlanResult:
     """Make a plan, write its chunk lists and its document, and record it.
 
-    `quotas` are the source's limits, `capacity` is the target's room now. A plan is written also where the target has
-    not the room for all batches, or not even for the first: planning is how that is found out, and room comes as the
-    migration goes on. Such batches have `fits` False and are named in `problems`; it is `run` that refuses them.
-    `limits` tells the limits of users on the target, by their numbers; who would be beyond his is a problem too.
-    Without `reaping` the rules of [reap] count for nothing, without `scheduling` there is no conversion schedule. Trees whose users work on the target are left out.
+    `quotas` are the limits of the source's directories, `capacity` is the room of the target now. A plan is written even if
+    the target has no room for all batches, or for any: room may come as the migration proceeds. Such batches have `fits`
+    False and are named in `problems`; `run` refuses them. `limits` returns the limits of users on the target by uid; a
+    user who would exceed theirs is a problem too. Without `reaping` [reap] is ignored, without `scheduling` there is no
+    conversion schedule. Trees whose users work on the target are left out.
 
-    Raises UsageError where there is no site, no scan, no user tree, or the name is taken; Refused where the catalog is
-    half written or another site's, and where the target does not tell its inodes and nobody else did.
+    Raises UsageError if there is no site, no scan or no user tree, or the name is taken; Refused if the catalog is half
+    written or of another site, or the target's free inodes are unknown and not accepted as such.
     """
     record = ledger.site.read()
     if record is None:
@@ -526,7 +526,7 @@ class _Maker:
             known or TargetCapabilities(), long_path_bytes=RSYNC_PATH_LIMIT_BYTES - len(source_root) - 1
         )
         if known is None:
-            # What the target keeps was not probed: rather say so (in the problems) than name the losses of another.
+            # The target was not probed: a problem says so, instead of losses that another target would have.
             findings = [finding for finding in findings if not finding.kind.startswith("loss-")]
         return sort_surprises(
             (
@@ -555,7 +555,7 @@ def _schedule_problems(schedule: Schedule | None, begins_at_s: float) -> tuple[s
 
 
 def _bytes_once(ranking: Sequence[TreeUsage], spans: Sequence[LinkSpan]) -> int:
-    """Bytes of all trees, with link groups over several of them counted once."""
+    """Bytes of all trees; a link group that spans several trees counts once."""
     again = sum(span.size_bytes * (len(span.trees - {None}) - 1) for span in spans)
     return sum(usage.size_bytes for usage in ranking) - again
 

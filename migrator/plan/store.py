@@ -1,4 +1,4 @@
-"""What planning asks of a catalog; every query is out of core."""
+"""Queries of planning over a catalog; all run out of core."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -34,13 +34,13 @@ from migrator.schedule.model import TreeOnBrick
 _LINUX_NAME_LIMIT_BYTES = 255
 
 TREE_TABLES = "CREATE TEMP TABLE tree_roots (path BLOB); CREATE TEMP TABLE ancestors (path BLOB)"
-"""`ancestors` holds the roots of the trees and all directories on the way to them: they are not left outside."""
+"""`ancestors` holds the roots of the trees and all directories above them, which do not count as outside."""
 
 _OUTSIDE = "tree IS NULL AND path NOT IN (SELECT path FROM ancestors)"
 
 
 def usage(buckets: int) -> str:
-    """Sums by tree, type and age buckets. A link group counts once in each tree, its names all count as files."""
+    """Sums by tree, type and age buckets. The bytes of a link group count once in each tree, all its names as files."""
 
     def bucket(column: str) -> str:
         young = " ".join(f"WHEN {column} > $bound{index} THEN {index}" for index in range(buckets - 1))
@@ -77,7 +77,7 @@ MEDIAN_DAY = """
     )
     SELECT tree, min(day)::BIGINT FROM summed WHERE so_far * 2 >= total GROUP BY tree
 """
-"""The day on which the median file was changed: exact to the day, and in memory that does not grow with the files."""
+"""The day on which the median file was last changed: exact to the day, in constant memory."""
 
 LARGEST = """
     WITH top AS (SELECT tree, max(bytes) AS bytes FROM entries WHERE type = 'file' GROUP BY tree)
@@ -123,7 +123,7 @@ OWNED = """
     )
     SELECT tree, uid, sum(bytes)::BIGINT, count(*)::BIGINT FROM counted GROUP BY tree, uid ORDER BY tree, uid
 """
-"""By owner what a quota of the target counts: of a file with holes, what is allocated."""
+"""Usage by owner as a quota of the target counts it: the allocated bytes of a sparse file."""
 
 OWNERS = """
     CREATE OR REPLACE TEMP TABLE owners AS
@@ -137,13 +137,13 @@ OWNERS = """
         list(DISTINCT counts.uid) AS uids
     FROM counts JOIN majority USING (tree) LEFT JOIN roots USING (tree) GROUP BY counts.tree
 """
-"""A tree belongs to whom its root belongs to; where that is root, or unknown, to whom most of its paths belong."""
+"""The owner of a tree is the owner of its root; if that is root or unknown, the owner of most of its paths."""
 
 FOREIGN_PEOPLE = "SELECT tree, (len(uids) - 1)::BIGINT FROM owners"
 
 
 def findings(capabilities: TargetCapabilities, long_path_bytes: int) -> tuple[str, dict[str, object]]:
-    """The query that counts every kind in one pass, with its parameters (besides `$examples`)."""
+    """The query that counts all kinds in one pass, and its parameters (except `$examples`)."""
     parameters: dict[str, object] = {}
     predicates = {
         SurpriseKind.FOREIGN_OWNER: "uid <> owner",
@@ -151,7 +151,7 @@ def findings(capabilities: TargetCapabilities, long_path_bytes: int) -> tuple[st
         **_losses(capabilities, parameters),
     }
     parameters["long_path"] = min(long_path_bytes, RSYNC_PATH_LIMIT_BYTES)
-    # Nearly every path has a fraction of a second: a scan of its own, without the list of the other kinds.
+    # Nearly every path has a fraction of a second: a scan of its own is cheaper than a row per path.
     fraction = predicates.pop(SurpriseKind.LOSS_TIME, None)
     kinds = ", ".join(f"CASE WHEN {predicate} THEN '{kind}' END" for kind, predicate in predicates.items())
     query = f"""
@@ -210,7 +210,7 @@ def _losses(capabilities: TargetCapabilities, parameters: dict[str, object]) -> 
 
 def _xattr_losses(capabilities: TargetCapabilities, limit: str) -> dict[SurpriseKind, str]:
     carried = XattrKinds.NONE
-    # Of `trusted.*` nothing is ever carried.
+    # `trusted.*` is never copied.
     refused = XattrKinds.TRUSTED
     security = XattrKinds.CAPABILITY | XattrKinds.SECURITY
     for kinds, keeps in (
@@ -230,7 +230,7 @@ def _xattr_losses(capabilities: TargetCapabilities, limit: str) -> dict[Surprise
 def _name_loss(capabilities: TargetCapabilities, parameters: dict[str, object]) -> str:
     checks: list[str] = []
     if capabilities.max_name_bytes < _LINUX_NAME_LIMIT_BYTES:
-        # A run of so many bytes, none of them a slash (2F), that begins at a byte and not in its middle.
+        # A run of that many bytes without a slash (2F), starting at a byte boundary of the hexadecimal text.
         component = "(?:[013-9A-F][0-9A-F]|2[0-9A-E])"
         parameters["long_name"] = f"^(?:..)*?{component}{{{capabilities.max_name_bytes + 1}}}"
         checks.append("(octet_length(path) > $name_bytes AND regexp_matches(hex(path), $long_name))")
@@ -238,7 +238,7 @@ def _name_loss(capabilities: TargetCapabilities, parameters: dict[str, object]) 
     for index, name in enumerate(capabilities.reserved_names):
         parameters[f"reserved{index}"] = name
         parameters[f"reserved{index}_pattern"] = f"^(?:(?:..)*2F)?{name.hex().upper()}(?:2F|$)"
-        # Quick and too wide first, on the escaped text; exact second.
+        # A fast, too wide filter on the escaped text first; then the exact match.
         checks.append(
             f"CASE WHEN contains(path::VARCHAR, ($reserved{index}::BLOB)::VARCHAR) "
             f"THEN regexp_matches(hex(path), $reserved{index}_pattern) ELSE false END"
@@ -250,7 +250,7 @@ def _name_loss(capabilities: TargetCapabilities, parameters: dict[str, object]) 
 
 
 DUCKDB_MEMORY_BYTES = 448 * MIB
-"""Of the 1 GB that planning may take; the rest is for what DuckDB does not count, pyarrow and the open chunks."""
+"""Planning may take 1 GB; the rest is for allocations that DuckDB does not count, pyarrow, and open chunks."""
 
 
 class CatalogQueryFiles:
@@ -263,7 +263,7 @@ class CatalogQueryFiles:
 
     @contextmanager
     def open(self, name: str) -> Iterator[CatalogQueries]:
-        """Raises UsageError where there is no such catalog, Refused where it is half written or damaged."""
+        """Open a catalog. Raises UsageError if it does not exist, Refused if it is half written or damaged."""
         catalog = open_closed(self._directory / name)
         with connect(DUCKDB_MEMORY_BYTES, self._temp_dir, threads=self._threads) as connection:
             yield UsageQueries(catalog, connection)
@@ -306,7 +306,7 @@ class UsageQueries:
             _tally(tallies, row)
         for tree, day in self._all(MEDIAN_DAY):
             if tree in tallies:
-                # The middle of the day of now, and what is dated in the future, is not younger than nothing.
+                # The middle of today and dates in the future would give negative ages.
                 tallies[_path_or_none(tree)].median_age_s = max(now_s - (_int(day) + 0.5) * DAY_S, 0.0)
         for tree, path in self._all(LARGEST):
             if tree in tallies:
@@ -322,7 +322,7 @@ class UsageQueries:
         )
 
     def owners(self) -> Sequence[TreeOwner]:
-        """By tree and owner the files with content, in that order."""
+        """Files with content by tree and owner, in that order."""
         return tuple(
             TreeOwner(tree=_bytes(tree), uid=_int(uid), size_bytes=_int(size_bytes), files=_int(files))
             for tree, uid, size_bytes, files in self._all(OWNED)
@@ -334,7 +334,7 @@ class UsageQueries:
         members: dict[tuple[bytes, ...], list[SpanMember]] = {}
         for trees, tree, names, examples in self._all(SPAN_MEMBERS, {"examples": MAX_EXAMPLES}):
             members.setdefault(_paths(trees), []).append(
-                # No tree's path is empty, so that the empty one can stand for what has no tree.
+                # The empty path stands for no tree: no tree has it.
                 SpanMember(tree=_bytes(tree) or None, names=_int(names), examples=_paths(examples))
             )
         return tuple(
@@ -381,18 +381,18 @@ class UsageQueries:
         return sorted(found, key=lambda use: (use.brick or "", use.tree or b""))
 
     def listings(self, batches: Sequence[Sequence[bytes]]) -> Iterator[Listing]:
-        """All paths of the trees of the batches, for packing: sorted by DuckDB, streamed."""
+        """All paths of the trees of the batches, for packing. DuckDB sorts and streams them."""
         return listed(self._connection, batches, bricks=self._bricks, rows=self._to_pack)
 
     def reap(self, rules: Sequence[TreeRule], *, keep_file: str, now_s: float) -> Reaping:
-        """What the rules match; listings leave out from now on what is archived or skipped."""
+        """Select what the rules match; later listings leave out what is archived or skipped."""
         reaping = Reaping(self._connection, self._record, rules, keep_file=keep_file, now_s=now_s)
         self._to_pack = reaping.keep_back()
         return reaping
 
 
 class _Tally:
-    """The sums of one tree while the groups of the query come in."""
+    """The sums of one tree."""
 
     def __init__(self) -> None:
         self.files = 0
@@ -458,7 +458,7 @@ def _buckets(sums: Sequence[Sequence[int]]) -> tuple[AgeBucket, ...]:
 
 
 def _time_bounds_ns(now_s: float) -> list[int]:
-    """For every bucket but the last, the time above which a file is as young as that."""
+    """For each bucket but the last, the time after which a file of that age was changed."""
     now_ns = int(now_s * NS_PER_S)
     return [now_ns - max_age_s * NS_PER_S for _, max_age_s in AGE_BOUNDS if max_age_s is not None]
 
