@@ -1,1 +1,1 @@
-"""When which brick and server is free: plan, bricks and capacity together."""
+"""The conversion schedule: when each brick and server is free, from plan, bricks and capacity."""

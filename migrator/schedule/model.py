@@ -1,38 +1,38 @@
-"""The conversion schedule as values. Times are days from the creation of the plan. Pure."""
+"""The conversion schedule as values. Times are days from the creation of the plan; None is never. Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class ScheduleOrder(StrEnum):
-    """In which order the batches of the plan are moved."""
+    """The order in which the batches move."""
 
     PLANNED = "planned"
     HEAVIEST = "heaviest"
     SOONEST = "soonest"
-    """The one that frees bricks soonest of those that were tried."""
+    """The tried order that frees bricks soonest."""
 
 
 class ObstacleKind(StrEnum):
-    """Why a schedule does not come to its end."""
+    """Why a schedule cannot be completed."""
 
     TARGET_BYTES = "target-bytes"
-    """The next batch does not fit on the target, and nothing frees room for it any more."""
+    """The next batch does not fit on the target, and nothing will free more room."""
     TARGET_INODES = "target-inodes"
     TARGET_GROWTH = "target-growth"
-    """What moved users add fills the target."""
+    """Growth of moved users fills the target."""
     SOURCE_GROWTH = "source-growth"
-    """What users add fills a brick of the source before enough of them have left."""
+    """Growth fills a brick of the source before enough users have left."""
     SOURCE_ROOM = "source-room"
-    """What stays on the source does not fit on the bricks that remain."""
+    """The rest of the source does not fit on the remaining bricks."""
     COPY_TOO_SLOW = "copy-too-slow"
-    """Users add faster than they are copied."""
+    """Users add data faster than it is copied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """What stops a schedule, and when. `batch` is the one that cannot go on, `subvolume` the one that is too full;
-    `lacking_bytes` and `lacking_inodes` are what is missing there and then.
+    """An obstacle and its day. `batch` is the one that cannot proceed, `subvolume` the one that is too full;
+    `lacking_bytes` and `lacking_inodes` are the room missing on that day.
     """
 
     kind: ObstacleKind
@@ -45,8 +45,8 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchStep:
-    """One batch: when copying begins, when its users work on the target, when its source is purged. `waited_days` is how
-    long it waited for room on the target.
+    """One batch: when copying begins, when its users work on the target, when its source is purged. It waits
+    `waited_days` for room on the target.
     """
 
     batch: int
@@ -58,8 +58,8 @@ class BatchStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubvolumeStep:
-    """The bricks of one subvolume: when their drain begins, when they are cleared. `moved_bytes` is what the drain has to
-    move at most. One that is `retired` is not drained: it is the last, and the volume is stopped instead.
+    """The bricks of one subvolume: when their drain begins, when they are cleared. The drain moves at most `moved_bytes`.
+    The last subvolume is `retired`: it is not drained, and the volume is stopped instead.
     """
 
     subvolume: int
@@ -80,8 +80,8 @@ class HostStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What becomes of one order: steps as far as they come, subvolumes in the order in which they are cleared. `done_day` is
-    when the source is empty, None where an obstacle is in the way.
+    """The outcome of one order: steps up to the end or the obstacle, subvolumes in the order in which they are cleared.
+    `done_day` is when the source is empty, None if an obstacle prevents it.
     """
 
     done_day: float | None
@@ -100,18 +100,18 @@ class OrderSchedule:
 
 
 class Change(StrEnum):
-    """What is changed to see what depends on it."""
+    """A change of circumstances whose effect the schedule shows."""
 
     COPY_HALVED = "copy-rate-halved"
     DRAIN_HALVED = "drain-rate-halved"
     GROWTH_DOUBLED = "growth-doubled"
     BRICKS_NOT_JOINED = "bricks-not-joined"
-    """Cleared bricks are not given to the target."""
+    """Cleared bricks do not join the target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """The planned order under other circumstances."""
+    """The outcome of the planned order under changed circumstances."""
 
     change: Change
     done_day: float | None
@@ -122,9 +122,9 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedies:
-    """What would make an impossible schedule possible; each by itself. More room: `more_bytes` and `more_inodes` of the
-    target together (None: no room would help). Everything that `reap_users` did not change for a year is not copied, which
-    saves `reap_bytes` (None: all of it would not be enough). A higher `[capacity] max_fill` (None: none would).
+    """Remedies for an impossible schedule; each suffices alone. More room on the target: `more_bytes` together with
+    `more_inodes` (None: no room would help). Reaping everything that `reap_users` did not change for a year, which saves
+    `reap_bytes` (None: not enough). A higher `[capacity] max_fill` (None: not enough).
     """
 
     more_bytes: int | None
@@ -136,11 +136,11 @@ class Remedies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """The conversion schedule of a plan. `problem` says why there is none; then everything else is empty.
+    """The conversion schedule of a plan. If there is none, `problem` is the reason and everything else is empty.
 
-    `assumptions` are sentences that it rests on. `growth_basis` says where `growth_bytes_per_day` is from; empty: it is not
-    known what users add. The first of `orders` is that of the plan. `every_drain_order`: all orders
-    of draining were tried; otherwise the likely ones. `remedies` are there where the plan's own order is impossible.
+    `assumptions` are sentences. `growth_basis` is the source of `growth_bytes_per_day`; empty: growth is unknown. The first
+    of `orders` is that of the plan. With `every_drain_order` all orders of drains were tried, otherwise the likely ones.
+    `remedies` is set if the plan's own order is impossible.
     """
 
     problem: str | None
@@ -159,9 +159,9 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeOnBrick:
-    """What one user tree (None: what lies outside all of them) has on one brick (None: it is not known on which).
+    """Usage of one brick (None: unknown) by one user tree (None: paths outside every tree).
 
-    `files` counts names of what is no directory; `allocated_bytes` counts a hard-linked file once.
+    `files` counts all names but directories; `allocated_bytes` counts a hard-linked file once.
     """
 
     brick: str | None
@@ -172,8 +172,8 @@ class TreeOnBrick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubvolumeFacts:
-    """Bricks that hold the same files, and leave together. Room is that of the copy that has least of it; `free_inodes` is
-    None where it is not told. `added_bytes` is what the target gains when all of its bricks are re-formatted for it.
+    """Bricks that hold the same files and are drained together. Room is that of the copy with the least; `free_inodes` None:
+    unknown. The target gains `added_bytes` when all its bricks are re-formatted for it.
     """
 
     number: int
@@ -187,7 +187,7 @@ class SubvolumeFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """Allocated bytes and files by subvolume, in their order; `unplaced_` is what is not known where it lies."""
+    """Allocated bytes and files by subvolume, in order; `unplaced_`: on an unknown one."""
 
     size_bytes: tuple[int, ...]
     files: tuple[int, ...]
@@ -196,7 +196,6 @@ class Placed:
 
     @property
     def all_bytes(self) -> int:
-        """Of all subvolumes."""
         return sum(self.size_bytes) + self.unplaced_bytes
 
     @property
@@ -207,7 +206,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldFiles:
-    """What one user has that was not changed for a year: it need not be copied where it is reaped."""
+    """Files of one user that were not changed for a year, and need not be copied if they are reaped."""
 
     user: str
     size_bytes: int
@@ -215,9 +214,8 @@ class OldFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFacts:
-    """A batch. `target_bytes` and `target_inodes` are what it takes of the target beyond what is there of it already;
-    `copy_days` is how long it takes to copy as it is now, with all streams, `copy_days_in_drain` how long while a drain moves
-    files all the time (None: as long).
+    """A batch. `target_bytes` and `target_inodes` are its need beyond what is on the target already. Copying it as it is now,
+    with all streams, takes `copy_days`, or `copy_days_in_drain` while a drain moves files all the time (None: the same).
     """
 
     number: int
@@ -230,14 +228,14 @@ class BatchFacts:
 
     @property
     def share_in_drain(self) -> float:
-        """How much is copied in a day while a drain moves files, as a share of what is copied in one without."""
+        """The copy rate during a drain, as a share of the rate without one."""
         slower = self.copy_days if self.copy_days_in_drain is None else max(self.copy_days_in_drain, self.copy_days)
         return self.copy_days / slower if slower else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptFacts:
-    """Sources of users who work on the target already; `freed_day` is when they are purged."""
+    """Sources of users who already work on the target; they are purged on `freed_day`."""
 
     placed: Placed
     freed_day: float
@@ -245,8 +243,8 @@ class KeptFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetPart:
-    """The room of one storage target, or of the whole target where single ones are not known. `takes_new`: new files are put
-    there now; what BeeGFS passes over has room only by name.
+    """The room of one storage target, or of the whole target if they are unknown. `takes_new`: BeeGFS puts new files there
+    now; it does not use the room of the others.
     """
 
     total_bytes: int
@@ -256,8 +254,8 @@ class TargetPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageParts:
-    """The storage targets that user trees get theirs from. One with no more than `low_bytes` free is passed over as long as
-    others have more (0: that is not known).
+    """The storage targets that user trees use. BeeGFS passes over one with at most `low_bytes` free while others have more
+    (0: unknown).
     """
 
     parts: tuple[TargetPart, ...]
@@ -266,12 +264,12 @@ class StorageParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleFacts:
-    """Everything. `growth_bytes_per_day` is what all users together add, wherever they work; `target_inodes_free` None is
-    not known. `target_low_bytes` is as in StorageParts; None: the parts of the target are not its storage targets, and count
-    as one. `reserve_bytes` stay free on the target whatever `max_fill` says.
+    """The whole input. `growth_bytes_per_day` is the growth of all users, on both sides; `target_inodes_free` None: unknown.
+    `target_low_bytes` is that of StorageParts; None: the parts of the target are not its storage targets, and count as one.
+    `reserve_bytes` stay free on the target regardless of `max_fill`.
 
-    A drain costs `drain_days_per_byte` and `drain_days_per_file`, a purge `purge_days_per_file`. With `bricks_join` cleared
-    bricks become room of the target `handover_days` after they are cleared.
+    A drain costs `drain_days_per_byte` and `drain_days_per_file`, a purge `purge_days_per_file`. With `bricks_join`, bricks
+    become room of the target `handover_days` after they are cleared.
     """
 
     subvolumes: tuple[SubvolumeFacts, ...]
@@ -294,6 +292,6 @@ class ScheduleFacts:
 
     @property
     def growth_share(self) -> float:
-        """What users add in a day, as a share of what they have now: everybody grows alike."""
+        """Growth per day as a share of the present content, the same for every user."""
         every = sum(batch.placed.all_bytes for batch in self.batches) + sum(kept.placed.all_bytes for kept in self.kept)
         return self.growth_bytes_per_day / every if every else 0.0

@@ -1,4 +1,4 @@
-"""Which schedules are tried, which is best, and what would make one possible. Pure."""
+"""The conversion schedule: facts, tried orders, the best outcome, remedies and sentences. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -48,11 +48,11 @@ from migrator.schedule.rules_play import play
 
 
 EVERY_ORDER_UP_TO = 4
-"""So many subvolumes have 24 orders of draining, and all are tried; of more the likely ones are."""
+"""Up to so many subvolumes (24 orders) all orders of drains are tried; beyond, the likely ones."""
 
 
 def drain_orders(facts: ScheduleFacts) -> list[tuple[int, ...]]:
-    """Orders of the places in `facts.subvolumes` that are worth a try; the last of each is retired."""
+    """The orders of places in `facts.subvolumes` to try; the last of each is retired."""
     places = range(len(facts.subvolumes))
     if len(places) <= EVERY_ORDER_UP_TO:
         return list(permutations(places))
@@ -63,12 +63,12 @@ def drain_orders(facts: ScheduleFacts) -> list[tuple[int, ...]]:
         of_host[facts.subvolumes[place].hosts] = of_host.get(facts.subvolumes[place].hosts, 0) + held[place]
     by_host = {place: (of_host[facts.subvolumes[place].hosts], facts.subvolumes[place].hosts) for place in places}
     found = [
-        # Server after server, the lightest first: whole servers are free soonest.
+        # Server after server, the lightest first: this frees whole servers soonest.
         tuple(sorted(places, key=lambda place: (by_host[place], held[place], place))),
         tuple(sorted(places, key=lambda place: (held[place], place))),
         tuple(sorted(places, key=lambda place: (-size[place], held[place], place))),
         tuple(sorted(places, key=lambda place: (size[place], held[place], place))),
-        # Those without room of their own to spare can only leave.
+        # Subvolumes without spare room can take nothing from others, so they go first.
         tuple(sorted(places, key=lambda place: (size[place] - held[place], place))),
         tuple(places),
     ]
@@ -81,17 +81,17 @@ def _held(facts: ScheduleFacts, place: int) -> int:
 
 
 def best_outcome(facts: ScheduleFacts, batch_order: Sequence[int]) -> Outcome:
-    """The drains in the order that is best for this order of batches."""
+    """The outcome with the best order of drains for this order of batches."""
     return min((play(facts, batch_order, order) for order in drain_orders(facts)), key=merit)
 
 
 def is_possible(facts: ScheduleFacts, batch_order: Sequence[int]) -> bool:
-    """Whether any order of draining comes to its end."""
+    """Whether the schedule can be completed with any order of drains."""
     return any(play(facts, batch_order, order).obstacle is None for order in drain_orders(facts))
 
 
 def merit(outcome: Outcome) -> tuple[float, ...]:
-    """Less is better: to come to the end at all, bricks free early, servers free early; or to come far."""
+    """A sort key, less is better: completion, bricks free early, servers free early; or else progress before the obstacle."""
     cleared = [step.cleared_day for step in outcome.subvolumes if step.cleared_day is not None]
     free = [host.free_day for host in outcome.hosts if host.free_day is not None]
     if outcome.obstacle is not None:
@@ -100,7 +100,7 @@ def merit(outcome: Outcome) -> tuple[float, ...]:
 
 
 def heaviest_first(batches: Sequence[BatchFacts]) -> tuple[int, ...]:
-    """Places of the batches by what they hold."""
+    """Places of the batches, by bytes."""
     return tuple(sorted(range(len(batches)), key=lambda place: (-batches[place].placed.all_bytes, place)))
 
 
@@ -126,7 +126,7 @@ def likely_orders(facts: ScheduleFacts) -> Iterator[tuple[int, ...]]:
 
 
 def soonest(facts: ScheduleFacts) -> Outcome:
-    """The outcome that frees bricks soonest, of the likely orders."""
+    """The outcome, among the likely orders, that frees bricks soonest."""
     return min((best_outcome(facts, order) for order in dict.fromkeys(likely_orders(facts))), key=merit)
 
 
@@ -136,14 +136,14 @@ def soonest(facts: ScheduleFacts) -> Outcome:
 _MOST_BYTES = 1024 * PIB
 _MOST_INODES = 10**12
 _EXACT_SHARE = 1 / 256
-"""Of what is found: nobody orders disks by the byte."""
+"""The precision of remedies: disks are not bought by the byte."""
 
 _FULLEST_PERCENT = 98
-"""Beyond that XFS and BeeGFS slow down, and a few hours of writing fill a disk."""
+"""Fuller XFS and BeeGFS slow down, and a few hours of writing fill a disk."""
 
 
 def remedies(facts: ScheduleFacts, order: Sequence[int]) -> Remedies:
-    """For an order of batches that is impossible with these facts."""
+    """Remedies for an order of batches that is impossible with these facts."""
     more_bytes, more_inodes = _more_room(facts, order)
     reap_users = _reaped_users(facts, order)
     saved = None
@@ -159,7 +159,7 @@ def remedies(facts: ScheduleFacts, order: Sequence[int]) -> Remedies:
 
 
 def with_room(facts: ScheduleFacts, more_bytes: int, more_inodes: int) -> ScheduleFacts:
-    """The same with so much more, empty, on the target, beyond what `max_fill` leaves free."""
+    """The facts with that much more usable room on the target (beyond the share that `max_fill` keeps free)."""
     inodes = facts.target_inodes_free
     whole = ceil(more_bytes / facts.max_fill) if facts.max_fill else more_bytes
     return replace(
@@ -170,7 +170,7 @@ def with_room(facts: ScheduleFacts, more_bytes: int, more_inodes: int) -> Schedu
 
 
 def _enlarged(facts: ScheduleFacts, more_bytes: int) -> tuple[TargetPart, ...]:
-    """Storage targets that take new files grow alike: what a smaller one than the others would bring is not all room."""
+    """The target's parts with more room, shared equally by those that take new files: a single smaller one could not be filled."""
     growing = sum(part.takes_new for part in facts.target)
     if facts.target_low_bytes is None or not growing:
         return (*facts.target, TargetPart(total_bytes=more_bytes, free_bytes=more_bytes))
@@ -197,7 +197,7 @@ def _more_room(facts: ScheduleFacts, order: Sequence[int]) -> tuple[int | None, 
 
 
 def _least(possible: Callable[[int], bool], step: int, most: int) -> int:
-    """The least amount, in whole steps and nearly, that suffices, where `most` does; more always suffices too."""
+    """The least amount that suffices, in whole steps and approximately. `most` must suffice, and so must more than the least."""
     if possible(0):
         return 0
     low, high = 0, step
@@ -212,14 +212,14 @@ def _least(possible: Callable[[int], bool], step: int, most: int) -> int:
 
 
 def _fuller(facts: ScheduleFacts, order: Sequence[int]) -> float | None:
-    """The least whole percentage that suffices, on both sides."""
+    """The least whole percentage of `max_fill` that suffices, on both sides."""
     percents = range(int(facts.max_fill * 100) + 1, _FULLEST_PERCENT + 1)
     found = (percent / 100 for percent in percents if is_possible(replace(facts, max_fill=percent / 100), order))
     return next(found, None)
 
 
 def _reaped_users(facts: ScheduleFacts, order: Sequence[int]) -> tuple[str, ...] | None:
-    """The users with most old files, as few of them as suffice."""
+    """The users with the most old files, as few as suffice."""
     old: dict[str, int] = {}
     for batch in facts.batches:
         for one in batch.old:
@@ -235,7 +235,7 @@ def _reaped_users(facts: ScheduleFacts, order: Sequence[int]) -> tuple[str, ...]
 
 
 def without_old(facts: ScheduleFacts, users: Sequence[str]) -> ScheduleFacts:
-    """The same where old files of these users are not copied; their sources stay until they are purged with the rest."""
+    """The facts if old files of these users are not copied. They stay on the source until it is purged."""
     return replace(facts, batches=tuple(_without(batch, frozenset(users)) for batch in facts.batches))
 
 
@@ -253,12 +253,12 @@ def _without(batch: BatchFacts, users: frozenset[str]) -> BatchFacts:
 
 
 _LAST_S = 253402300799.0
-"""The end of the year 9999, the last that a date can hold."""
+"""The end of the year 9999, the last year of `datetime`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """What was measured here or is assumed: copying, copying beside drains, drains, and what users add."""
+    """Measured or assumed rates of copying, copying during drains, drains, and growth."""
 
     copying: TransferCost
     slower: SlowerInDrains
@@ -350,7 +350,7 @@ def _days(days: float) -> str:
 
 
 def day_words(day: float, begins_at_s: float) -> str:
-    """A day of a schedule with its date in UTC: `37.4, 2026-12-29`."""
+    """A day of a schedule with its date in UTC, such as `37.4, 2026-12-29`."""
     return f"{day:.1f}{_date(day, begins_at_s, ', ')}"
 
 
@@ -360,7 +360,7 @@ def _date(day: float, begins_at_s: float, before: str, after: str = "") -> str:
 
 
 def obstacle_words(obstacle: Obstacle, begins_at_s: float) -> str:
-    """What stops a schedule that begins at that time (seconds since the epoch)."""
+    """A sentence about an obstacle; the schedule begins at that time (seconds since the epoch)."""
     day = f"on day {obstacle.day:.0f}{_date(obstacle.day, begins_at_s, ' (', ')')}"
     match obstacle.kind:
         case ObstacleKind.TARGET_BYTES:
@@ -380,9 +380,7 @@ def obstacle_words(obstacle: Obstacle, begins_at_s: float) -> str:
 
 
 def schedule_problem(schedule: Schedule, begins_at_s: float) -> str | None:
-    """What speaks against relying on the plan, which was made at that time; None where its own order comes to its end, or
-    nothing is known of it.
-    """
+    """Why the plan, made at that time, cannot be completed in its own order; None if it can, or if that is unknown."""
     if not schedule.orders or schedule.orders[0].outcome.obstacle is None:
         return None
     return f"the bricks cannot be converted by this plan: {obstacle_words(schedule.orders[0].outcome.obstacle, begins_at_s)}"
@@ -392,13 +390,13 @@ def schedule_problem(schedule: Schedule, begins_at_s: float) -> str | None:
 
 
 _DIGITS = 3
-"""Of a day: a minute and a half."""
+"""In days: a minute and a half."""
 
 
 def make_schedule(facts: ScheduleFacts, *, assumptions: Sequence[str] = ()) -> Schedule:
-    """The schedule of the batches as they are planned, beside the heaviest first and the order that frees bricks soonest.
+    """The schedule of the planned order, with the heaviest first and the order that frees bricks soonest for comparison.
 
-    Same facts, same schedule. Without a subvolume or a batch there is nothing to schedule: raises ValueError.
+    Deterministic. Raises ValueError if there is no subvolume or no batch.
     """
     if not facts.subvolumes or not facts.batches:
         raise ValueError("a schedule needs bricks and batches")
@@ -423,7 +421,7 @@ def make_schedule(facts: ScheduleFacts, *, assumptions: Sequence[str] = ()) -> S
 
 
 def changed(facts: ScheduleFacts, change: Change) -> ScheduleFacts:
-    """The facts under other circumstances."""
+    """The facts with one change of circumstances."""
     match change:
         case Change.COPY_HALVED:
             return replace(facts, batches=tuple(map(_copied_in_twice_the_time, facts.batches)))
@@ -494,15 +492,15 @@ def _day_or_none(day: float | None) -> float | None:
 
 
 HANDOVER_DAYS = 1.0
-"""From a cleared brick to a storage target: a file system is made anew, and somebody has to be there."""
+"""From a cleared brick to a storage target: someone has to be there and make a file system."""
 
 
 class NoSchedule(Exception):
-    """Why there can be no schedule, as a sentence. It is no failure: the plan is made without."""
+    """There can be no schedule; the message is the reason. The plan is made without one."""
 
 
 def volume_facts(state: VolumeState, rooms: Mapping[str, BrickRoom]) -> tuple[SubvolumeFacts, ...]:
-    """The subvolumes with their room. Raises NoSchedule where bricks are not what users have on them, or room is not told."""
+    """The subvolumes with their room. Raises NoSchedule if bricks hold only pieces of files, or their room is unknown."""
     if state.disperse_count > 1:
         raise NoSchedule(
             "a dispersed volume keeps pieces of files on its bricks: who uses how much of which is not known"
@@ -522,7 +520,7 @@ def _subvolume(number: int, members: Sequence[Brick], rooms: Mapping[str, BrickR
             f"the room on {', '.join(unknown)} is not known: see `gluster volume status VOLUME detail`; the volume must be "
             "started, and glusterd must run on all hosts"
         )
-    # An arbiter has names without content, and room for no more.
+    # An arbiter holds names without content: its room does not count.
     data = [found[brick.name] for brick in members if not brick.arbiter]
     tightest = min(data, key=lambda room: room.free_bytes or 0)
     inodes = [room.free_inodes for room in found.values() if room.free_inodes is not None]
@@ -542,7 +540,7 @@ def _size(room: BrickRoom) -> int | None:
 
 
 class Placement:
-    """Who has what on which subvolume. What was on bricks that are not in the volume any more lies it is not known where."""
+    """Usage of subvolumes by trees. Files of bricks that have left the volume are unplaced."""
 
     def __init__(self, sets: Sequence[SubvolumeFacts], uses: Iterable[TreeOnBrick]) -> None:
         self._count = len(sets)
@@ -553,7 +551,7 @@ class Placement:
             self._of_tree.setdefault(use.tree, []).append((place, use))
 
     def of(self, trees: Iterable[bytes | None]) -> Placed:
-        """What these trees have together; None is what lies outside every tree."""
+        """The usage of these trees together; None is outside every tree."""
         size_bytes, files = [0] * (self._count + 1), [0] * (self._count + 1)
         for tree in trees:
             for place, use in self._of_tree.get(tree, ()):
@@ -578,8 +576,8 @@ def batch_facts(
     cost: TransferCost,
     slower: SlowerInDrains,
 ) -> BatchFacts:
-    """One batch. `arrived` is what earlier plans brought of its trees, `archived_s` how long its archives take. What it is
-    forecast to take is by `cost`; while a drain moves files it is `slower`.
+    """The facts of one batch. Earlier plans copied `arrived` of its trees; its archives take `archived_s`. The batch's forecast
+    is by `cost`; during drains it is `slower`.
     """
     copy_days = (batch.forecast_s + archived_s) / DAY_S
     needs = [_need(usages[tree.path], arrived.get(tree.path), reaped.get(tree.path)) for tree in batch.trees]
@@ -601,9 +599,9 @@ def batch_facts(
 
 
 def _need(usage: TreeUsage, arrived: Need | None, reaped: ReapedTree | None) -> Need:
-    """What a tree takes of the target: archives too, uncompressed; what is skipped takes nothing."""
+    """The need of a tree on the target. Archives count uncompressed, skipped files not at all."""
     size_bytes = usage.allocated_bytes
-    # The root of the tree is a directory too.
+    # The root of the tree is one more directory.
     inodes = usage.files + usage.directories + 1
     if reaped is not None and reaped.action is not ReapAction.LIST:
         inodes -= reaped.inodes
@@ -621,9 +619,7 @@ def _old_bytes(usage: TreeUsage, reaped: ReapedTree | None) -> int:
 
 
 def storage_parts(seen: StorageSeen | None) -> StorageParts | None:
-    """The storage targets that user trees get theirs from, but for those that are not online; None where the room of any is
-    not known.
-    """
+    """The online storage targets that user trees use; None if the room of any is unknown."""
     if seen is None:
         return None
     storage = [
@@ -641,7 +637,7 @@ def storage_parts(seen: StorageSeen | None) -> StorageParts | None:
 def kept_facts(
     records: Mapping[bytes, CutoverRecord], placement: Placement, *, now_s: float, retain_s: float
 ) -> tuple[KeptFacts, ...]:
-    """The sources of users who work on the target, that are not purged yet."""
+    """The sources, not yet purged, of users who work on the target."""
     found = []
     for tree, record in sorted(records.items()):
         if record.state is CutoverState.PURGED:

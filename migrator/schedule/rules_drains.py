@@ -1,4 +1,4 @@
-"""What a drain costs, and how much it slows copies. Pure."""
+"""The cost of a drain, and how much it slows copies. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,24 +12,24 @@ from migrator.plan.rules_forecast import choose_cost, copy_s
 
 
 ASSUMED_BYTES_PER_S = 50 * MIB
-"""Admins tell of weeks for a brick of 40 TB in use; this is ten days."""
+"""Ten days for a brick with 40 TB in use; admins report weeks."""
 
 ASSUMED_S_PER_FILE = 0.014
 """6,773 small files left a brick of a quiet distributed volume in 97 s (GlusterFS 10.3, `rebal-throttle` normal)."""
 
 ENOUGH_S = HOUR_S
-"""Of moving, all drains together: less says more about the moment."""
+"""Moving time of all drains together; less measures momentary load."""
 
 ENOUGH_DRAINS = 3
-"""Two figures from fewer would say how two drains differed, and no more."""
+"""With fewer drains, a fit of two figures would only show how two drains differed."""
 
 MOVED_STATES = OUT_STATES | {DrainState.DRAINED, DrainState.AUDITING, DrainState.AUDITED, DrainState.COMMITTING}
-"""Gluster has come to its end with the files, so that what it took tells what a drain takes."""
+"""States in which Gluster has moved all files, so the drain's time is a valid measurement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainTally:
-    """What one drain has moved, and how long Gluster was at it."""
+    """Files and bytes that one drain moved, and Gluster's time for them."""
 
     files: int
     size_bytes: int
@@ -38,7 +38,7 @@ class DrainTally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainCost:
-    """Seconds of a drain per file and per byte; `basis` says where they are from, in words for people."""
+    """Seconds of a drain per file and per byte; `basis` is a sentence about their source."""
 
     s_per_file: float
     s_per_byte: float
@@ -46,7 +46,7 @@ class DrainCost:
 
 
 def assumed_drain_cost() -> DrainCost:
-    """Before any drain has ended."""
+    """The cost before any drain has ended."""
     return DrainCost(
         s_per_file=ASSUMED_S_PER_FILE,
         s_per_byte=1.0 / ASSUMED_BYTES_PER_S,
@@ -58,8 +58,8 @@ def assumed_drain_cost() -> DrainCost:
 
 
 def drain_tally(samples: Sequence[DrainSample]) -> DrainTally:
-    """Of one drain, by its samples in the order of time. A task took as long as the host that was at it longest; time between
-    tasks, when nothing was moved, does not count.
+    """Sum up one drain from its samples, in order of time. A task takes as long as its slowest host; time between tasks does not
+    count.
     """
     last = last_counts(samples)
     by_task: dict[str, dict[str, float]] = {}
@@ -74,8 +74,8 @@ def drain_tally(samples: Sequence[DrainSample]) -> DrainTally:
 
 
 def drain_cost(tallies: Sequence[DrainTally]) -> DrainCost:
-    """By drains that have ended. In sum it gives what all of them took. From `ENOUGH_DRAINS` on files and bytes are told apart
-    as for copying; of fewer, or where they cannot be, both are by as much slower or faster as what is assumed.
+    """The cost measured in finished drains; it reproduces their total time. From `ENOUGH_DRAINS` on, files and bytes are fitted
+    as for copying. With fewer, or if they cannot be separated, both assumed figures are scaled by the same factor.
     """
     found = [one for one in tallies if one.moving_s > 0 and (one.files or one.size_bytes)]
     assumed = assumed_drain_cost()
@@ -120,18 +120,17 @@ def _sums(tallies: Sequence[DrainTally]) -> CostSums:
 
 
 ASSUMED_SHARE = 1 / 3
-"""Reads and writes of clients were about three times slower while Gluster worked through a volume (gluster/glusterfs #1623)."""
-"""Of copying, during drains and outside of them: less says more about the moment."""
+"""Clients read and wrote about three times more slowly during a rebalance (gluster/glusterfs #1623)."""
+"""Copying time, both during drains and outside of them; less measures momentary load."""
 
 _LEAST_SHARE = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowerInDrains:
-    """What is copied in drains as a share of what is copied otherwise; `basis` says where it is from, in words for people.
+    """The copy rate during drains as a share of the rate otherwise; `basis` is a sentence about its source.
 
-    With `mount` what is copied otherwise is not more than the mount gives at that cost: where that was not measured, what
-    was measured may have been read from the bricks.
+    With `mount`, the rate otherwise is at most that of the mount at this cost: the measured one may be that of brick reads.
     """
 
     share: float
@@ -139,7 +138,7 @@ class SlowerInDrains:
     mount: TransferCost | None = None
 
     def days_in_drain(self, copy_days: float, *, files: int, size_bytes: int, cost: TransferCost) -> float:
-        """How long it takes while a drain moves files what takes `copy_days` without one, by `cost`."""
+        """The days that a copy takes during a drain if it takes `copy_days` by `cost` without one."""
         slower = 1.0
         if self.mount is not None and (own_s := copy_s(files, size_bytes, cost)) > 0:
             slower = max(copy_s(files, size_bytes, self.mount) / own_s, 1.0)
@@ -147,7 +146,9 @@ class SlowerInDrains:
 
 
 def slower_in_drains(seen: DrainCopying, cost: TransferCost) -> SlowerInDrains:
-    """As measured here, where there is enough of it on either side, or else assumed. Files and bytes are weighed by `cost`."""
+    """The measured share, if there is enough copying during drains and outside, or else the assumed one. `cost` weighs files
+    and bytes.
+    """
     in_drains, outside = _rate(seen.in_drains, cost), _rate(seen.outside, cost)
     if in_drains is None or not outside:
         return SlowerInDrains(
@@ -164,7 +165,7 @@ def slower_in_drains(seen: DrainCopying, cost: TransferCost) -> SlowerInDrains:
 
 
 def _rate(tally: CopyTally, cost: TransferCost) -> float | None:
-    """Seconds of work of one stream that were done in a second; None where there is too little to tell."""
+    """Stream-seconds of work done per second; None if too little was measured."""
     if tally.busy_s < ENOUGH_S:
         return None
     return (tally.files * cost.s_per_file + tally.size_bytes * cost.s_per_byte) / tally.busy_s

@@ -1,4 +1,4 @@
-"""One schedule played through, event by event. Pure."""
+"""Simulation of one schedule, event by event. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ from migrator.schedule.model import (
 
 
 def waiting_steps(rest: Sequence[SubvolumeFacts], done_day: float | None) -> tuple[SubvolumeStep, ...]:
-    """Subvolumes whose drain has not begun; the last of them is retired when everything is done."""
+    """Steps of subvolumes whose drain has not begun; the last of them is retired on `done_day`."""
     return tuple(
         SubvolumeStep(
             subvolume=one.number,
@@ -38,7 +38,7 @@ def waiting_steps(rest: Sequence[SubvolumeFacts], done_day: float | None) -> tup
 
 
 def host_steps(subvolumes: Sequence[SubvolumeFacts], steps: Sequence[SubvolumeStep]) -> tuple[HostStep, ...]:
-    """Every server is free with the last of its bricks."""
+    """The day of each server: that of its last brick."""
     cleared = {step.subvolume: step.cleared_day for step in steps}
     days: dict[str, list[float | None]] = {}
     for one in subvolumes:
@@ -58,16 +58,16 @@ def host_steps(subvolumes: Sequence[SubvolumeFacts], steps: Sequence[SubvolumeSt
 
 
 _TOLERANCE = 1e-9
-"""Of sums of floating-point numbers, relative to what they are compared with."""
+"""Relative tolerance for sums of floating-point numbers."""
 
 
 def within(amount: float, limit: float) -> bool:
-    """Whether an amount keeps a limit, but for rounding."""
+    """Whether an amount is within a limit, up to rounding."""
     return amount <= limit + _TOLERANCE * max(abs(amount), abs(limit))
 
 
 class Amount:
-    """Bytes, or files, on the source: where they were first, and what was added since."""
+    """Bytes or files on the source: the initial content by subvolume, and the growth since."""
 
     def __init__(self, subvolumes: int, growth_share: float) -> None:
         self._base = [0.0] * subvolumes
@@ -77,7 +77,7 @@ class Amount:
         self._live = 0.0
 
     def add(self, placed: Sequence[int], unplaced: int, *, live: bool) -> None:
-        """What lies there in the beginning; `live`: it grows."""
+        """Add initial content; with `live` it grows."""
         for place, amount in enumerate(placed):
             self._base[place] += amount
         self._unplaced += unplaced
@@ -85,33 +85,33 @@ class Amount:
             self._live += (sum(placed) + unplaced) * self._growth_share
 
     def settle(self, whole: float, day: float) -> None:
-        """What was `whole` in the beginning grows no more from this day on."""
+        """Content that was `whole` initially stops growing on this day."""
         growth = whole * self._growth_share
         self._live -= growth
         self._settled += growth * day
 
     def remove(self, placed: Sequence[int], unplaced: int, *, grown_until_day: float) -> None:
-        """Take away what grew until that day."""
+        """Remove content that grew until that day."""
         for place, amount in enumerate(placed):
             self._base[place] -= amount
         self._unplaced -= unplaced
         self._settled -= (sum(placed) + unplaced) * self._growth_share * grown_until_day
 
     def loose(self, gone: Sequence[int], day: float) -> float:
-        """What all subvolumes share in: what lay on those that are gone, and what was added."""
+        """The content spread over all active subvolumes: that of the drained ones, and all growth."""
         return sum(self._base[other] for other in gone) + self._unplaced + self._settled + self._live * day
 
     def on(self, place: int, share: float, loose: float) -> float:
-        """On one subvolume, which takes `share` of what is loose."""
+        """The content of one subvolume, which takes `share` of `loose`."""
         return self._base[place] + loose * share
 
     def rate(self, share: float) -> float:
-        """What is added in a day to a subvolume that takes this share."""
+        """Growth per day of a subvolume that takes this share."""
         return self._live * share
 
 
 class SourceSide:
-    """The subvolumes. One that is being drained counts as gone for the others: room is kept for all that it moves."""
+    """The subvolumes. One in a drain counts as gone: the others reserve room for all that it moves."""
 
     def __init__(self, facts: ScheduleFacts) -> None:
         self._facts = facts.subvolumes
@@ -127,7 +127,7 @@ class SourceSide:
         self._gone: list[int] = []
         self._weights = [max(one.total_bytes, 1) for one in self._facts]
         self._active_weight = sum(self._weights)
-        # What the file system takes for itself, and what was written since the scan, is not moved by a drain.
+        # A drain does not move file system overhead, nor what was written since the scan.
         content = [self.content(place, 0.0) for place in range(count)]
         self._overhead = [
             max(one.total_bytes - one.free_bytes - held, 0.0) for one, held in zip(self._facts, content, strict=True)
@@ -137,7 +137,7 @@ class SourceSide:
             None if one.free_inodes is None else one.free_inodes + self.files.on(place, self._share(place), files_loose)
             for place, one in enumerate(self._facts)
         ]
-        # One that is too full already cannot be said to become so: until it has emptied, it is held to its size.
+        # One that exceeds its limit from the start is limited by its size until it has fallen below the limit.
         self._above = {place for place in self.active if not within(content[place], self._limit(place))}
 
     def _add(self, placed: Placed, *, live: bool) -> None:
@@ -145,12 +145,12 @@ class SourceSide:
         self.files.add(placed.files, placed.unplaced_files, live=live)
 
     def settle(self, placed: Placed, day: float) -> None:
-        """Its users work on the target from now on."""
+        """The users of this content work on the target from now on."""
         self.bytes.settle(placed.all_bytes, day)
         self.files.settle(placed.all_files, day)
 
     def remove(self, placed: Placed, *, grown_until_day: float) -> None:
-        """It was purged."""
+        """This content was purged."""
         self.bytes.remove(placed.size_bytes, placed.unplaced_bytes, grown_until_day=grown_until_day)
         self.files.remove(placed.files, placed.unplaced_files, grown_until_day=grown_until_day)
 
@@ -158,11 +158,11 @@ class SourceSide:
         return self._weights[place] / self._active_weight
 
     def content(self, place: int, day: float) -> float:
-        """Bytes of files on an active subvolume, with what a drain under way brings it."""
+        """Bytes of files on an active subvolume, including its share of a drain in flight."""
         return self.bytes.on(place, self._share(place), self.bytes.loose(self._gone, day))
 
     def leaving(self, place: int, day: float) -> tuple[float, float]:
-        """Bytes and files that a drain of it has to move if it holds nothing that was added after this day."""
+        """Bytes and files that a drain of it moves, without growth after this day."""
         rest = [other for other in self._gone if other != place]
         weight = self._active_weight + (0 if place in self.active else self._weights[place])
         share = self._weights[place] / weight
@@ -175,13 +175,13 @@ class SourceSide:
         return self._facts[place].total_bytes * self._max_fill - self._overhead[place]
 
     def takes_out(self, place: int) -> None:
-        """Its drain begins: others take what is added, and have room for what it holds."""
+        """Begin its drain: the others take all growth, and reserve room for its content."""
         self.active.remove(place)
         self._gone.append(place)
         self._active_weight -= self._weights[place]
 
     def room_without(self, place: int, day: float) -> bool:
-        """Whether all others would keep their limits on that day if this one was drained."""
+        """Whether all others would be within their limits on that day if this one was drained."""
         self.takes_out(place)
         bytes_loose, files_loose = self._loose(day)
         kept = all(
@@ -203,18 +203,18 @@ class SourceSide:
         return most is None or within(self.files.on(place, self._share(place), files_loose), most)
 
     def note_emptied(self, day: float) -> None:
-        """Whoever has come below its limit is held to it from now on."""
+        """Subvolumes that have fallen below their limit must keep it from now on."""
         self._above = {place for place in self._above if not within(self.content(place, day), self._limit(place))}
 
     def limit(self, place: int) -> float:
-        """What it may hold of files now."""
+        """The bytes of files that it may hold now."""
         if place in self._above:
             return self._facts[place].total_bytes - self._overhead[place]
         return self._limit(place)
 
     def overfull(self, day: float) -> tuple[int, float, float] | None:
-        """A subvolume that growth alone brings over a limit by that day, the day on which it does, and the bytes over it
-        in the end; None where all keep theirs.
+        """A subvolume that exceeds its limit by growth alone before that day, the day on which it does, and the excess in
+        bytes at the end; None if there is none.
         """
         bytes_loose, files_loose = self._loose(day)
         found = []
@@ -233,7 +233,6 @@ class SourceSide:
 
     @property
     def facts(self) -> tuple[SubvolumeFacts, ...]:
-        """The subvolumes."""
         return self._facts
 
 
@@ -241,8 +240,8 @@ class SourceSide:
 
 
 class TargetSide:
-    """The target. As a whole it keeps `max_fill` and the reserve. Where its storage targets are known, nothing is put on it
-    either that would not fit when all of them take alike, by the rule of the guards (`storage_room`).
+    """The target as a whole keeps `max_fill` and the reserve. If its storage targets are known, content must also fit when
+    they all take equal shares, by the rule of the guards (`storage_room`).
     """
 
     def __init__(self, facts: ScheduleFacts) -> None:
@@ -250,7 +249,7 @@ class TargetSide:
         self._free_bytes = sum(part.free_bytes for part in facts.target)
         whole = sum(part.total_bytes for part in facts.target)
         self._below_fill_bytes = whole * facts.max_fill - (whole - self._free_bytes)
-        # What was free on each at the last change of their number, and what had been brought by then.
+        # Free bytes of each at the last change of their number, and bytes copied by then.
         self._free = [float(part.free_bytes) for part in facts.target if part.takes_new]
         self._brought_bytes = 0.0
         self._left_out: list[int] = []
@@ -263,7 +262,7 @@ class TargetSide:
         self.room_bytes = self._room()
 
     def _room(self, *added: int) -> float:
-        """What may be brought in all, with so large storage targets more."""
+        """Bytes that may be copied in all, with additional storage targets of these sizes."""
         room = min(
             self._below_fill_bytes + sum(added) * self._facts.max_fill,
             self._free_bytes + sum(added) - self._facts.reserve_bytes,
@@ -275,8 +274,8 @@ class TargetSide:
         return max(room, 0.0)
 
     def join(self, added_bytes: int, day: float) -> None:
-        """Bricks that were cleared become one storage target. One that would be full before the others, so that less fits than
-        without it, is left out until that is not so any more.
+        """Turn cleared bricks into one storage target. One so small that less would fit with it than without is left out until
+        that changes.
         """
         low_bytes = self._facts.target_low_bytes
         if low_bytes is not None:
@@ -284,7 +283,7 @@ class TargetSide:
             self._brought_bytes = self.used_bytes(day)
         self._left_out.append(added_bytes)
         largest_first = sorted(self._left_out, reverse=True)
-        # Of the same number the largest are best; each alone may be too small where all together are not.
+        # For a given number, the largest are best; all together may help where each alone does not.
         count = max(range(len(largest_first) + 1), key=lambda count: (self._room(*largest_first[:count]), count))
         joined, self._left_out = largest_first[:count], largest_first[count:]
         self._free += map(float, joined)
@@ -293,22 +292,22 @@ class TargetSide:
         self.room_bytes = self._room()
 
     def take(self, batch_bytes: float, batch_inodes: float, bytes_rate: float, inodes_rate: float) -> None:
-        """A batch is copied: from now on its place counts, and it grows."""
+        """Begin to copy a batch: from now on its room is taken, and it grows."""
         self._bytes += batch_bytes
         self._inodes += batch_inodes
         self.bytes_rate += bytes_rate
         self.inodes_rate += inodes_rate
 
     def used_bytes(self, day: float) -> float:
-        """What the migration has brought, with growth and trash."""
+        """Bytes that the migration has copied, with growth and trash."""
         return self._bytes + self.bytes_rate * day
 
     def used_inodes(self, day: float) -> float:
-        """As `used_bytes`."""
+        """Inodes, counted as `used_bytes`."""
         return self._inodes + self.inodes_rate * day
 
     def lacking(self, day: float, *, with_bytes: float = 0.0, with_inodes: float = 0.0) -> tuple[float, float]:
-        """Bytes and inodes beyond the limits on that day, with so much more; none where it keeps them."""
+        """Bytes and inodes beyond the limits on that day, with that much more content; 0 if within."""
         used_bytes, used_inodes = self.used_bytes(day) + with_bytes, self.used_inodes(day) + with_inodes
         lacks_bytes = 0.0 if within(used_bytes, self.room_bytes) else used_bytes - self.room_bytes
         inodes_kept = self.room_inodes is None or within(used_inodes, self.room_inodes)
@@ -326,8 +325,8 @@ _MOST_TRIES = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holds:
-    """What waits although there is room, since growth would fill that room later: a batch, by its place, for so many
-    bricks that joined the target; a drain, by its place, for so many purges.
+    """Steps that wait although there is room, because growth would fill that room later: batches (by place) for a number of
+    bricks to join the target, drains (by place) for a number of purges.
     """
 
     batches: Mapping[int, int] = field(default_factory=dict)
@@ -335,7 +334,7 @@ class Holds:
 
 
 def play(facts: ScheduleFacts, batch_order: Sequence[int], drain_order: Sequence[int]) -> Outcome:
-    """What becomes of these orders: places in `facts.batches`, and in `facts.subvolumes`, of which the last is retired."""
+    """Simulate these orders of places in `facts.batches` and in `facts.subvolumes`, of which the last is retired."""
     holds = Holds()
     for _ in range(_MOST_TRIES):
         player = _Player(facts, batch_order, drain_order, holds)
@@ -349,7 +348,7 @@ def play(facts: ScheduleFacts, batch_order: Sequence[int], drain_order: Sequence
 
 @dataclass(slots=True)
 class _Drain:
-    """The drain under way; `done` is the share of it that is moved."""
+    """The drain in flight; `done` is the moved share."""
 
     place: int
     begins_day: float
@@ -359,7 +358,7 @@ class _Drain:
 
 @dataclass(slots=True)
 class _Copy:
-    """The batch that is copied, by its place in the order; `done_days` is what is copied, in days without a drain."""
+    """The copy in flight: the place of its batch in the order, and the copied part in days without a drain."""
 
     place: int
     facts: BatchFacts
@@ -369,7 +368,7 @@ class _Copy:
 
 
 class _Player:
-    """The state of one run through a schedule."""
+    """The state of one simulation."""
 
     def __init__(
         self, facts: ScheduleFacts, batch_order: Sequence[int], drain_order: Sequence[int], holds: Holds
@@ -387,7 +386,7 @@ class _Player:
         self._next_batch = 0
         self._next_drain = 0
         self._copied_day = 0.0
-        # A heap of what is to be purged: when, a number that makes it unique, what, and until when it grew.
+        # A heap of purges: day, a number that makes it unique, content, and the day until which it grew.
         self._freeing = [(kept.freed_day, -1 - number, kept.placed, 0.0) for number, kept in enumerate(facts.kept)]
         heapify(self._freeing)
         self._joining: list[tuple[float, int]] = []
@@ -399,9 +398,9 @@ class _Player:
         self._cleared: list[SubvolumeStep] = []
 
     def run(self) -> Outcome:
-        """To the end, or to an obstacle."""
+        """Run to the end, or to an obstacle."""
         while True:
-            # A drain that begins leaves less room on the source and none less on the target: the order is all one.
+            # A new drain takes room on the source only, so the order of these two does not matter.
             self._begin_drain()
             self._begin_batch()
             if self._is_done():
@@ -415,7 +414,7 @@ class _Player:
             self._advance(coming)
 
     def hold_back(self, obstacle: Obstacle | None) -> Holds | None:
-        """What has to wait longer the next time, where something could have; None where nothing can be mended so."""
+        """What has to wait longer in the next simulation; None if waiting cannot avoid the obstacle."""
         if obstacle is None:
             return None
         if obstacle.kind is ObstacleKind.TARGET_GROWTH and self._batch_began_at_joins:
@@ -470,8 +469,8 @@ class _Player:
         self._next_batch += 1
 
     def _copy_end(self, batch: BatchFacts, done_days: float = 0.0) -> float:
-        """When it is copied, where no other drain begins: everything that was there when copying ends has been copied, as users
-        go on meanwhile. While a drain moves files less is copied in a day.
+        """The day on which the batch is copied if no other drain begins, including what users add meanwhile. Copying is slower
+        while a drain moves files.
         """
         day = self._day
         if self._drain is not None:
@@ -484,7 +483,7 @@ class _Player:
         return self._copied_by(batch, 1.0, day, done_days)
 
     def _copied_by(self, batch: BatchFacts, share: float, day: float, done_days: float) -> float:
-        """When it is copied at this share of the rate, of which so much is done on that day."""
+        """The day on which it is copied at this share of the rate, with `done_days` done on that day."""
         gained = share - self._growth_share * batch.copy_days
         return inf if gained <= 0.0 else max((batch.copy_days - done_days + share * day) / gained, day)
 
@@ -495,7 +494,7 @@ class _Player:
         )
 
     def _lacks_with(self, batch: BatchFacts, day: float) -> tuple[float, float]:
-        """What the target would lack on that day with this batch, by the room that it has now."""
+        """Bytes and inodes that the target would lack on that day with this batch, with its present storage."""
         share = self._growth_share
         return self._target.lacking(
             day,
@@ -513,12 +512,12 @@ class _Player:
         return max(min(days, default=inf), self._day)
 
     def _is_done(self) -> bool:
-        """Whether nothing is left to do but to retire the last subvolume."""
+        """Whether only the last subvolume is left, to be retired."""
         begun = self._next_batch == len(self._order) and self._next_drain >= len(self._drains) - 1
         return begun and self._copy is None and self._drain is None and not self._freeing
 
     def _growth_problem(self, day: float) -> Obstacle | None:
-        """What growth brings over a limit until that day, on the side where it does so first."""
+        """The first limit, of either side, that growth exceeds before that day."""
         found = [one for one in (self._target_growth(day), self._source_growth(day)) if one is not None]
         return min(found, key=lambda one: one.day) if found else None
 
@@ -622,7 +621,7 @@ class _Player:
             return Obstacle(kind=ObstacleKind.COPY_TOO_SLOW, day=self._day, batch=batch.number)
         lacks_bytes, lacks_inodes = self._lacks_with(batch, ends_day)
         if not lacks_bytes and not lacks_inodes:
-            # It waits only since it would grow beyond the room that there is.
+            # The batch waits only because it would grow beyond the room.
             return Obstacle(kind=ObstacleKind.TARGET_GROWTH, day=self._day, batch=batch.number)
         return Obstacle(
             kind=ObstacleKind.TARGET_BYTES if lacks_bytes else ObstacleKind.TARGET_INODES,

@@ -1,4 +1,4 @@
-"""The conversion schedule of a plan: what is known of the bricks, of the users and of the target, brought together."""
+"""The conversion schedule of a plan, from the catalog, the ledger, the volume and the target."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanScheduling:
-    """What a schedule needs beyond the plan: the volume as it is now, or why that is not known; and the room of single
-    storage targets, where it is known.
+    """Input of a schedule beyond the plan: the volume now, or why it is unknown; and the room of single storage targets, if
+    known.
     """
 
     volume: VolumeOverview | None
@@ -52,7 +52,7 @@ class PlanScheduling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What the ledger tells of how this site went until now. `cutovers` are all attempts of all plans."""
+    """Measurements of this site so far, from the ledger. `cutovers` are all attempts of all plans."""
 
     slower: SlowerInDrains
     drains: DrainCost
@@ -62,7 +62,7 @@ class History:
 
 
 def read_history(ledger: "Ledger", cost: TransferCost) -> History:
-    """By the ledger as it is now."""
+    """Read the measurements from the ledger."""
     moved = [one for one in ledger.drains.all() if one.state in MOVED_STATES]
     return History(
         slower=slower_in_drains(ledger.drains.copying(), cost),
@@ -89,7 +89,7 @@ class Planned:
 
 
 def schedule_for_plan(queries: CatalogQueries, scheduling: PlanScheduling, planned: Planned, *, site: Site) -> Schedule:
-    """The schedule, or a sentence why there is none."""
+    """The schedule, or one with only the problem."""
     try:
         return _schedule(queries, scheduling, planned, site)
     except NoSchedule as reason:
@@ -154,7 +154,7 @@ def _schedule(queries: CatalogQueries, scheduling: PlanScheduling, planned: Plan
 
 
 def _archived_s(batch: Batch, reaped: Mapping[bytes, ReapedTree], cost: TransferCost) -> float:
-    """What is archived is read as well; the forecast of a batch is of what is copied."""
+    """Time to read what is archived, which the forecast of a batch does not include."""
     found = [reaped[tree.path] for tree in batch.trees if tree.path in reaped]
     archived = [tree for tree in found if tree.action is ReapAction.ARCHIVE]
     return copy_s(sum(tree.files for tree in archived), sum(tree.size_bytes for tree in archived), cost)
