@@ -445,7 +445,7 @@ class ParquetEarlierManifest:
             ) from error
 
     def find(self, paths: Sequence[bytes]) -> Mapping[bytes, ReadContent]:
-        """What is known of the content of these paths, as the port says."""
+
         found: dict[bytes, ReadContent] = {}
         with self._lock:
             # In order, so that every group is looked at once.
@@ -546,7 +546,7 @@ class ManifestDirectories:
         self._part_rows = part_rows
 
     def create(self, name: str, *, algorithm: str) -> ParquetDraft:
-        """Begin a manifest, as the port says."""
+
         directory = self._directory / name
         if directory.exists():
             shutil.rmtree(directory)
@@ -595,7 +595,7 @@ class ManifestDirectories:
         return file_digest(file)
 
     def open_earlier(self, manifest: str, *, digest: str) -> ParquetEarlierManifest:
-        """Open the manifest of an earlier verification, as the port says."""
+
         if self.digest(manifest) != digest:
             raise Refused(
                 "the manifest of a verification is not the one that was written",

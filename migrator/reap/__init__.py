@@ -1,1 +1,1 @@
-"""`reap`: old and tiny files: listed, archived, skipped, restored."""
+"""`reap`: list, archive, skip and restore old and tiny files."""

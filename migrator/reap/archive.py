@@ -1,4 +1,4 @@
-"""`reap archive`: pack, read back, then count."""
+"""`reap archive`: pack the files that a plan's reap list selects, read the archives back, and only then count them."""
 
 import asyncio
 import errno
@@ -57,8 +57,8 @@ _AGAIN = (
 
 
 class ProvenArchives:
-    """What proven archives hold. Thread-safe. The indexes of a tree are read at its first question and held: some hundred bytes a
-    member. Make a new one to see archives that were made since.
+    """The content of proven archives. Thread-safe. The indexes of a tree are read on first use and kept (some hundred bytes per
+    member), so an instance does not see archives made later.
     """
 
     def __init__(self, records: "ArchiveRecords", folders: MountedArchiveFolders, archive_format: TarArchives) -> None:
@@ -69,9 +69,9 @@ class ProvenArchives:
         self._held: dict[bytes, tuple[TarIndex, ...]] = {}
 
     def of_block(self, tree: bytes, paths: Sequence[bytes]) -> Mapping[bytes, ArchivedMember]:
-        """Those of the paths that are in a proven archive of the tree, each from the newest one that has it. Whether the file on
-        the source is still the archived one says `same_file`. Raises Refused where an archive or its index is missing or is not
-        the one that the ledger has.
+        """Find paths in the proven archives of the tree, each in the newest one that has it. Use `same_file` to check whether the
+        file on the source is still the archived one. Raises Refused if an archive or its index is missing or differs from the
+        ledger's.
         """
         found: dict[bytes, ArchivedMember] = {}
         for archive in self.newest_first(tree):
@@ -79,7 +79,7 @@ class ProvenArchives:
         return found
 
     def newest_first(self, tree: bytes) -> tuple[TarIndex, ...]:
-        """The indexes of the archives of a tree that count. Raises Refused where one is not as the ledger has it, or cannot be read."""
+        """The indexes of the proven archives of a tree. Raises Refused if one is unreadable or differs from the ledger's."""
         with self._lock:
             held = self._held.get(tree)
             if held is None:
@@ -87,8 +87,8 @@ class ProvenArchives:
         return held
 
     def problems(self, tree: bytes) -> Sequence[str]:
-        """Read every proven archive of the tree whole, from the target's disks, and say what is wrong with which: nothing where all
-        of them are as they were written. For whoever is about to delete what they hold. Nothing is held of it.
+        """Read every proven archive of the tree completely, from the target's disks, and return what is wrong; empty if all are
+        intact. To be called before the archived files are deleted. Nothing is cached.
         """
         found: list[str] = []
         for record in self._records.of_tree(tree):
@@ -122,14 +122,14 @@ class ProvenArchives:
 
 
 def read_back(folder: HeldFolder, archive_format: TarArchives, record: ArchiveRecord) -> str:
-    """What is wrong with an archive on the disks, in words; empty where nothing is. Raises OSError."""
+    """Read an archive from the disks and return what is wrong with it; empty if it is intact. Raises OSError."""
     with folder.open(archive_name(record.number)) as archive, folder.open(index_name(record.number)) as index:
         return archive_format.read_back(record, archive, index)
 
 
 def read_archive(folder: HeldFolder, archive_format: TarArchives, record: ArchiveRecord) -> TarIndex:
-    """The index of one archive, which is there in its whole size. Raises Refused where either is not the ledger's,
-    FileNotFoundError and OSError.
+    """The index of one archive, whose size is checked. Raises Refused if either differs from the ledger's,
+    FileNotFoundError, OSError.
     """
     with folder.open(archive_name(record.number)) as archive:
         if archive.seek(0, os.SEEK_END) != record.written.archive_bytes:
@@ -163,10 +163,10 @@ def recover(
     ledger: "ArchiveRecords",
     clock: Clock,
 ) -> Sequence[str]:
-    """Take up what is there: parts of archives are removed, what was written is read back, what cannot be read back or was
-    lost becomes void and is removed. Files that the ledger does not know are not touched.
+    """Recover what a killed call left: remove partial archives, read back written ones, and make void (and remove) those that
+    are lost or fail. Files unknown to the ledger are not touched.
 
-    To be called while the source still has everything, before anything is archived. Returns what became void, in words.
+    To be called before anything is archived, while the source still has everything. Returns sentences about void archives.
     """
     folder.remove([name for name in folder.names() if is_partial(name)])
     there = frozenset(folder.names())
@@ -190,7 +190,7 @@ def recover(
 
 
 class Packing:
-    """Writes members into archives of bounded size. `finish` at the end, and `abandon` in any case."""
+    """Writes members into archives of bounded size. Call `finish` at the end, and `abandon` in any case."""
 
     def __init__(
         self,
@@ -222,7 +222,7 @@ class Packing:
         self._examples: list[LeftOut] = []
 
     def add(self, opened: Sequence[tuple[ReapRow, OpenMember | LeftOut]]) -> None:
-        """Take members, in order; all are released, also where it fails."""
+        """Add members in order. All are released, even on failure."""
         left = iter(opened)
         try:
             for row, member in left:
@@ -241,7 +241,7 @@ class Packing:
                     member.close()
 
     def finish(self) -> None:
-        """End the archive that is being written: it gets its name, is read back, and counts."""
+        """Close the open archive: rename it, read it back, and record it as proven."""
         if self._open is None:
             return
         archive, self._open = self._open, None
@@ -276,14 +276,14 @@ class Packing:
         self._say_made(record)
 
     def abandon(self) -> None:
-        """Take away what is being written; nothing where nothing is."""
+        """Remove the open archive, if any."""
         if self._open is not None:
             archive, self._open = self._open, None
             archive.files.close()
             self._folder.remove([name for name in self._folder.names() if is_partial(name)])
 
     def result(self, of: TreeArchived) -> TreeArchived:
-        """What was done, for the tree of this result."""
+        """Add what was done to the result of a tree."""
         return replace(
             of,
             archives=len(self._made),
@@ -304,7 +304,7 @@ class Packing:
         return self._open
 
     def _begin(self) -> "_OpenArchive":
-        # Numbers are never used again, also of files that the ledger does not know (one that was brought back may not).
+        # Numbers are never reused, not even those of files that the ledger does not know (it may be a restored backup).
         taken = [record.number for record in self._ledger.of_tree(self._tree)]
         taken += [number for name in self._folder.names() if (number := number_of(name)) is not None]
         number = max(taken, default=0) + 1
@@ -328,7 +328,7 @@ class _OpenArchive:
 
 
 def _problem(folder: HeldFolder, archive_format: TarArchives, record: ArchiveRecord) -> str:
-    """What is wrong with the size or the index of an archive that is there."""
+    """What is wrong with the size or the index of an existing archive."""
     try:
         read_archive(folder, archive_format, record)
     except Refused as refused:
@@ -344,7 +344,7 @@ def _problem(folder: HeldFolder, archive_format: TarArchives, record: ArchiveRec
 
 
 _AT_ONCE = 128
-"""Files that are read ahead; each holds no more than the reader keeps of small ones."""
+"""Files read ahead; each holds no more memory than a small file."""
 _NS = 1_000_000_000
 
 Rows = Callable[[bytes], Iterator[Sequence[ReapRow]]]
@@ -353,7 +353,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveRequest:
-    """Whose trees, of which plan and batch."""
+    """The trees to archive, of one batch of a plan."""
 
     plan: str
     batch: int
@@ -365,7 +365,7 @@ class ArchiveRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivingWorld:
-    """What archiving works with. `rows` gives the reap list's rows of one tree that are to be archived."""
+    """The environment of archiving. `rows` yields the rows of a tree that the reap list selects for archives."""
 
     source: FileSystem
     target: TargetFileSystem
@@ -380,10 +380,10 @@ class ArchivingWorld:
 
 
 async def archive_trees(request: ArchiveRequest, world: ArchivingWorld) -> tuple[TreeArchived, ...]:
-    """Archive what is to be archived of each tree. The same call goes on where one that was stopped or killed was.
+    """Archive the selected files of each tree. Repeating the call resumes one that was stopped or killed.
 
-    Not twice at the same time, nor beside a run. Raises Refused by the guards (a mount is not the one that was recorded, an
-    archive directory is not root's alone), MigratorError where the target fails or an archive could not be read back.
+    Must not run twice at the same time, nor beside a run. Raises Refused by the guards (a mount is not the recorded one, an
+    archive directory is not root's alone), MigratorError if the target fails or an archive cannot be read back.
     """
     done: list[TreeArchived] = []
     for tree in request.trees:
@@ -402,7 +402,7 @@ async def archive_trees(request: ArchiveRequest, world: ArchivingWorld) -> tuple
 
 
 def exit_code(trees: Sequence[TreeArchived]) -> ExitCode:
-    """Attention where something is neither archived nor moved otherwise; what changed comes with the next delta pass."""
+    """ATTENTION if a file is neither archived nor copied otherwise. The next delta pass copies changed files."""
     lasting = (LeftOutReason.FRESH.value, LeftOutReason.UNREADABLE.value, LeftOutReason.NOT_POSSIBLE.value)
     return (
         ExitCode.ATTENTION if any(tree.left_out.get(reason) for tree in trees for reason in lasting) else ExitCode.DONE
@@ -462,7 +462,7 @@ class _Tree:
         return result
 
     async def _opened(self) -> AsyncGenerator[Sequence[tuple[ReapRow, OpenMember | LeftOut]], None]:
-        """What is to be packed, read ahead by several threads while what was read before is packed."""
+        """Open and read the next files in several threads, while earlier ones are packed."""
         world = self._world
         archived = ProvenArchives(world.ledger.archives, world.folders, world.format)
         rows = self._to_pack(archived)
@@ -518,7 +518,7 @@ class _Tree:
         self._world.target.make_parents(self._tree.path, like)
 
     def _cutover_state(self) -> CutoverState | None:
-        """The state of a cutover that has begun and not ended; the tree on the target is not to be touched then."""
+        """The state of a cutover in flight, during which the tree on the target must not be touched."""
         newest = self._world.ledger.cutovers.latest(self._tree.path)
         begun = newest is not None and newest.state not in ENDED_STATES and newest.state is not CutoverState.PLANNED
         return newest.state if newest is not None and begun else None
@@ -546,7 +546,7 @@ class _Tree:
 
 
 async def whole(work: Callable[[], T]) -> T:
-    """Work in a thread that is never left alone: a cancellation waits for its end, and then counts."""
+    """Run `work` in a thread. A cancellation takes effect only after it has ended."""
     running = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(running)

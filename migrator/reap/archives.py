@@ -1,4 +1,4 @@
-"""Archives that plain tar and zstd read, with an index in Parquet."""
+"""Archives that plain tar and zstd can read, with a Parquet index."""
 
 import hashlib
 import io
@@ -42,7 +42,7 @@ from migrator.reap.ports import OpenMember
 FRAME_BYTES = 8 * MIB
 _READ_BYTES = MIB
 _LEVEL = 1
-"""Of zstd's levels the fastest that compresses well: the source is read at the speed of its disks."""
+"""The fastest zstd level that compresses well, so the source's disks stay the bottleneck."""
 _FRAME_DIGEST_BYTES = 16
 _FILE_DIGEST_BYTES = 32
 _NS = 1_000_000_000
@@ -57,15 +57,15 @@ class Hash(Protocol):
 
 
 HashMakers = Mapping[str, Callable[[], Hash]]
-"""The algorithms of content digests, by the names that [verify] digest takes."""
+"""The algorithms of content digests, by their names in [verify] digest."""
 
 
 class Damaged(Exception):
-    """The bytes are not those that were written."""
+    """The bytes differ from those that were written."""
 
 
 class TarArchives:
-    """Makes and reads archives. `algorithm` is what the content of members is digested with."""
+    """Makes and reads archives. `algorithm` is that of the digests of members."""
 
     def __init__(self, hashes: HashMakers, *, algorithm: str, frame_bytes: int = FRAME_BYTES) -> None:
         self._hashes = hashes
@@ -73,11 +73,11 @@ class TarArchives:
         self._frame_bytes = frame_bytes
 
     def begin(self, tree: bytes, archive: BinaryIO, index: BinaryIO) -> "TarDraft":
-        """Begin an archive of files of a user tree, in two empty files."""
+        """Begin an archive of files of one user tree, in two empty files."""
         return TarDraft(tree, FrameWriter(archive, self._frame_bytes), index, algorithm=self._algorithm)
 
     def index(self, record: ArchiveRecord, stored: BinaryIO) -> "TarIndex":
-        """Read an index. Raises Refused where it is not the one that the ledger has."""
+        """Read an index. Raises Refused if it differs from the ledger's."""
         content = stored.read(record.written.index_bytes + 1)
         if _member_digest(content) != record.written.index_digest:
             raise _refused(record, index_name(record.number), "it is not the one that was written")
@@ -88,7 +88,7 @@ class TarArchives:
 
     def read_back(self, record: ArchiveRecord, archive: BinaryIO, index: BinaryIO) -> str:
         """Read a whole archive and compare it with its index, and both with the ledger: every byte, every digest. Returns what
-        is wrong, in words; empty where all is as it has to be.
+        is wrong; empty if the archive is intact.
         """
         try:
             found = self.index(record, index)
@@ -103,7 +103,7 @@ class TarArchives:
 
 
 class TarDraft:
-    """An archive that is being written. What is held grows with the members."""
+    """An archive in progress. Memory grows with the number of members."""
 
     def __init__(self, tree: bytes, writer: "FrameWriter", index: BinaryIO, *, algorithm: str) -> None:
         self._tree = tree
@@ -116,12 +116,11 @@ class TarDraft:
 
     @property
     def members(self) -> int:
-        """How many there are."""
         return len(self._members)
 
     def add(self, member: OpenMember, *, gfid: bytes | None = None) -> LeftOut | None:
-        """Take one member; a further name of a file that is in the archive becomes a link to it. What changes while it is
-        read leaves no trace. Raises OSError, on behalf of the archive's file only.
+        """Add one member; a further name of an archived file becomes a link to it. A file that changes while it is read
+        leaves no trace. Raises OSError only for the archive's own file.
         """
         entry = member.entry
         try:
@@ -174,7 +173,7 @@ class TarDraft:
         failed: LeftOut | None = None
         pieces = member.pieces()
         while True:
-            # Errors of the archive's own file are not caught: they are no reason to leave a member out.
+            # Errors of the archive's own file are not caught: they concern more than this member.
             try:
                 piece = next(pieces, b"")
             except OSError as error:
@@ -203,7 +202,7 @@ class TarDraft:
 
 
 class TarIndex:
-    """The index of one archive, in memory (some hundred bytes a member). Raises Damaged where the bytes are no index."""
+    """The index of one archive, in memory (some hundred bytes per member). Raises Damaged if the bytes are not an index."""
 
     def __init__(self, record: ArchiveRecord, content: bytes, hashes: HashMakers) -> None:
         self.record = record
@@ -219,13 +218,13 @@ class TarIndex:
         self._frames = [Frame(*row) for row in json.loads(metadata[_FRAMES])]
         self._table = table.combine_chunks()
         self._size = len(table)
-        # Asked a million times while a user is frozen: Arrow's own values cost more than all the rest.
+        # Called a million times while a user is frozen: converting Arrow values would dominate.
         self._columns: dict[str, Any] = {name: self._table.column(name).chunk(0) for name in _COLUMNS if self._size}
         self._starts, self._names = _binary(self._columns["path"]) if self._size else ((0,), memoryview(b""))
         self._reader: tuple[BinaryIO, FrameReader] | None = None
 
     def find(self, paths: Iterable[bytes]) -> Mapping[bytes, ArchivedMember]:
-        """Those of the paths that are in the archive. Paths are relative to the source's root."""
+        """Find paths, relative to the source's root, in the archive."""
         tree = self.record.tree
         found: dict[bytes, ArchivedMember] = {}
         for path in paths:
@@ -242,10 +241,10 @@ class TarIndex:
             yield join(self.record.tree, self._name(row))
 
     def content(self, archive: BinaryIO, member: ArchivedMember) -> Iterator[bytes]:
-        """The content of a member; only the frames that hold it are read. One at a time. Raises Refused, at the latest after
-        the last piece, where it is not what was archived.
+        """The content of a member; reads only the frames that hold it. One call at a time. Raises Refused, at the latest after
+        the last piece, if it differs from what was archived.
         """
-        # Tiny files lie together: the frame that one was read from is held for the next one.
+        # Tiny files share frames: keep the last one for the next file.
         if self._reader is None or self._reader[0] is not archive:
             self._reader = (archive, FrameReader(archive, self._frames))
         try:
@@ -254,10 +253,10 @@ class TarIndex:
             raise _refused(self.record, archive_name(self.record.number), str(error)) from error
 
     def check(self, archive: BinaryIO) -> None:
-        """Compare an archive whose bytes are those that were written with the index. Raises Damaged.
+        """Compare an archive, whose digest was checked, with the index. Raises Damaged.
 
-        Headers are made anew and compared until the archive is proven. Afterwards the digest of the file stands for them:
-        another version of Python may write them in another way.
+        Headers are regenerated and compared until the archive is proven. Afterwards the file's digest covers them, because
+        another version of Python may write them differently.
         """
         reader = FrameReader(archive, self._frames)
         headers = self.record.state is not ArchiveState.PROVEN
@@ -399,7 +398,7 @@ def _encode_index(
 
 
 def _binary(column: "pa.Array[Any]") -> tuple[Sequence[int], memoryview]:
-    """Where each value begins, with the end of the last, and all values."""
+    """The offsets of the values (one more than values), and their bytes."""
     _, offsets, values = column.buffers()
     starts = memoryview(cast("Any", offsets)).cast("B").cast("i")[column.offset : column.offset + len(column) + 1]
     return starts, memoryview(cast("Any", values)).cast("B")
@@ -419,8 +418,8 @@ _ACL_WORDS = {USER_OBJ: "user", USER: "user", GROUP_OBJ: "group", GROUP: "group"
 
 
 def _header(tree: bytes, member: ArchivedMember) -> bytes:
-    """The whole header of a member, the same for the same member: its pax records, then its own block. Attributes and ACLs
-    are written as GNU tar 1.34 does, so that it brings them back.
+    """The header of a member: its pax records, then its own block. Deterministic. Attributes and ACLs are written as GNU
+    tar 1.34 does, so it can restore them.
     """
     entry, link_to = member.entry, member.link_to
     made = tarfile.TarInfo(_text(_within(tree, entry.path)))
@@ -435,7 +434,7 @@ def _header(tree: bytes, member: ArchivedMember) -> bytes:
         if entries is not None:
             records[_ACL_KEYS[key]] = ",".join(map(_acl_text, entries))
         else:
-            # A name that is not UTF-8 cannot be the key of a record; the index has it as it is.
+            # The key of a pax record must be UTF-8; the index has the name as it is.
             name = key.replace(b"%", b"%25").replace(b"=", b"%3D").decode("utf-8", "backslashreplace")
             records[f"SCHILY.xattr.{name}"] = _text(value)
     made.pax_headers = records
@@ -443,7 +442,7 @@ def _header(tree: bytes, member: ArchivedMember) -> bytes:
 
 
 def _content_bytes(entry: Entry) -> int:
-    """How much content follows the header of a first name."""
+    """The size of the content after the header of a first name."""
     return entry.size_bytes if entry.type is EntryType.FILE else 0
 
 
@@ -452,7 +451,7 @@ def _padding(size_bytes: int) -> bytes:
 
 
 def _end(position_bytes: int) -> bytes:
-    """Two blocks of zeros at least, up to a whole record, as GNU tar ends an archive."""
+    """At least two blocks of zeros, up to a whole record, as GNU tar ends an archive."""
     position_bytes += 2 * tarfile.BLOCKSIZE
     return bytes(2 * tarfile.BLOCKSIZE + -position_bytes % tarfile.RECORDSIZE)
 
@@ -485,7 +484,7 @@ def _moment(entry: Entry) -> tuple[int, int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame: how much content, how many bytes in the file, and a BLAKE2b digest of these."""
+    """One frame: its content and stored bytes, and the BLAKE2b digest of the latter."""
 
     size_bytes: int
     stored_bytes: int
@@ -493,8 +492,8 @@ class Frame:
 
 
 class FrameWriter:
-    """Writes content as frames. `stream` is a file that is written from its beginning. After `cut`, `stored_bytes` is how long
-    the file is and `digest` that of all its bytes.
+    """Writes content as frames to `stream`, an empty file. After `cut`, `stored_bytes` is the length of the file and `digest`
+    that of all its bytes.
     """
 
     def __init__(self, stream: BinaryIO, frame_bytes: int) -> None:
@@ -515,7 +514,7 @@ class FrameWriter:
             self._put(self._frame_bytes)
 
     def cut(self) -> None:
-        """End the frame here: what comes next begins another one."""
+        """End the frame; the next content begins another one."""
         if self._buffer:
             self._put(len(self._buffer))
 
@@ -525,7 +524,7 @@ class FrameWriter:
         return len(self.frames), self.position_bytes, self.stored_bytes, self.digest.copy()
 
     def back_to(self, mark: tuple[int, int, int, "hashlib.blake2b"]) -> None:
-        """Take back all that was written since a mark; once for a mark."""
+        """Undo all writes since a mark. Each mark can be used once."""
         frames, self.position_bytes, self.stored_bytes, self.digest = mark
         self._buffer.clear()
         del self.frames[frames:]
@@ -543,7 +542,7 @@ class FrameWriter:
 
 
 class FrameReader:
-    """Reads content from any place; the last frame is kept. Raises Damaged where a frame is not the one that was written."""
+    """Reads content from any offset; keeps the last frame. Raises Damaged if a frame differs from the one written."""
 
     def __init__(self, stream: BinaryIO, frames: Sequence[Frame]) -> None:
         self._stream = stream
@@ -557,7 +556,7 @@ class FrameReader:
         self._held: tuple[int, bytes] = (-1, b"")
 
     def pieces(self, offset_bytes: int, size_bytes: int) -> Iterator[bytes]:
-        """So much of the content from there on."""
+        """Yield a range of the content."""
         number = bisect_right(self._begins, offset_bytes, key=lambda begin: begin[0]) - 1
         while size_bytes > 0:
             if not 0 <= number < len(self._frames):
@@ -570,7 +569,7 @@ class FrameReader:
             number += 1
 
     def read(self, offset_bytes: int, size_bytes: int) -> bytes:
-        """So much of the content, whole."""
+        """Return a range of the content."""
         return b"".join(self.pieces(offset_bytes, size_bytes))
 
     def _frame(self, number: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Archive directories on the target, reading into archives, restoring from them; all by descriptor."""
+"""Archive directories, source files and restored files, all by descriptor and without following symlinks."""
 
 import ctypes
 import errno
@@ -41,19 +41,19 @@ _BUFFER_BYTES = 1024 * 1024
 
 
 class HeldFolder:
-    """The archive directory of one tree on the target, held open. Files are root's alone until they are handed over."""
+    """The open archive directory of one tree on the target. Files belong to root alone until `hand_over`."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
     def names(self) -> Sequence[bytes]:
-        """What lies in it, in order."""
+        """All names in the directory, in order."""
         return sorted(os.fsencode(name) for name in os.listdir(self._fd))
 
     @contextmanager
     def create(self, name: bytes) -> Iterator[BinaryIO]:
-        """A new file under the partial form of the name, synced at the end of the block; one that is there is replaced. What fails
-        leaves nothing.
+        """A new file under the partial form of the name, replacing an existing one, and synced at the end of the block. On failure
+        it is removed.
         """
         partial = name + PARTIAL_SUFFIX
         with suppress(FileNotFoundError):
@@ -73,16 +73,16 @@ class HeldFolder:
             raise
 
     def publish(self, names: Iterable[bytes]) -> None:
-        """Give files their names, and return when that is on the disks. Never replaces: FileExistsError."""
+        """Give files their final names, durably. Never replaces a file: FileExistsError."""
         for name in names:
-            # No rename: it would replace, and not every file system knows RENAME_NOREPLACE. Nobody but root gets in here.
+            # Not rename, which would replace: some file systems lack RENAME_NOREPLACE. Only root has access here.
             if self._is_there(name):
                 raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), name)
             os.rename(name + PARTIAL_SUFFIX, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
         os.fsync(self._fd)
 
     def remove(self, names: Iterable[bytes]) -> None:
-        """Remove files of ours; those that are gone are removed already. Another name is an error in the program."""
+        """Remove archive files; missing ones are ignored. Any other name is an error in the program."""
         for name in names:
             if number_of(name) is None:
                 raise ValueError(f"not the name of an archive: {name!r}")
@@ -92,7 +92,7 @@ class HeldFolder:
 
     @contextmanager
     def open(self, name: bytes) -> Iterator[BinaryIO]:
-        """A file, for reading from its disks: its clean pages are dropped first. Never through a symlink."""
+        """Open a file for reading from the disks: its clean pages are dropped first. Follows no symlink."""
         fd = os.open(name, _READING | os.O_NONBLOCK, dir_fd=self._fd)
         with open(fd, "rb", buffering=_BUFFER_BYTES) as stream:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -116,8 +116,8 @@ class MountedArchiveFolders:
 
     @contextmanager
     def make(self, tree: bytes) -> Iterator[HeldFolder]:
-        """The directory of a tree, for writing, made where it is missing. Raises Refused where it is not root's alone, OSError where
-        the tree is not there.
+        """Open the directory of a tree for writing; create it if it is missing. Raises Refused if it is not root's alone, OSError
+        if the tree does not exist.
         """
         with Root(self._path) as root, root.directory(tree) as tree_fd:
             fd = open_own(tree_fd, ARCHIVE_DIRECTORY, lambda why: _not_own(tree, why), lasting=True)
@@ -128,19 +128,19 @@ class MountedArchiveFolders:
 
     @contextmanager
     def open(self, tree: bytes) -> Iterator[HeldFolder]:
-        """The directory of a tree, for reading, whoever it belongs to. Raises FileNotFoundError where there is none."""
+        """Open the directory of a tree for reading, regardless of its owner. Raises FileNotFoundError if it is missing."""
         with Root(self._path) as root, root.directory(archive_directory(tree)) as fd:
             yield HeldFolder(fd)
 
     def hand_over(self, tree: bytes, *, uid: int, gid: int) -> None:
-        """Let the tree's user read their archives: theirs, mode 0400, in a directory of mode 0500. For the switch. May be called
-        again; nothing happens where there is no such directory.
+        """Give the archives to the tree's user, with mode 0400 in a directory of mode 0500. For the switch. May be called again;
+        a missing directory is ignored.
         """
         self._dress(tree, uid, gid, _READABLE_FILE_MODE, _READABLE_MODE)
 
     def take_back(self, tree: bytes) -> None:
-        """Make them root's alone again, for the way back. What the user put there stays, and is root's then too. May be called
-        again.
+        """Give the archives back to root alone, for a rollback. Files that the user put there stay, and become root's too. May be
+        called again.
         """
         self._dress(tree, os.geteuid(), os.getegid(), _FILE_MODE, CLOSED_MODE)
 
@@ -149,7 +149,7 @@ class MountedArchiveFolders:
             try:
                 fd = root.open(archive_directory(tree), os.O_RDONLY | os.O_DIRECTORY)
             except OSError as error:
-                # The user may have taken the directory away, and put something else there.
+                # The user may have replaced the directory by something else.
                 if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
                     return
                 raise
@@ -167,7 +167,7 @@ class MountedArchiveFolders:
 
 
 def _own(directory_fd: int, name: bytes, uid: int, gid: int, mode: int) -> None:
-    """Owner and mode of one file; what is no file with a single name is nobody's archive, and stays as it is."""
+    """Set owner and mode of one file. Anything but a regular file with a single name is no archive, and is left as it is."""
     try:
         fd = os.open(name, _READING | os.O_NONBLOCK, dir_fd=directory_fd)
     except FileNotFoundError:
@@ -179,7 +179,7 @@ def _own(directory_fd: int, name: bytes, uid: int, gid: int, mode: int) -> None:
     try:
         facts = os.fstat(fd)
         if stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1:
-            # Nobody has more rights in between than before or after: the mode of either owner is only his own.
+            # The modes of both owners grant rights to the owner only, so nobody gains access in between.
             os.fchmod(fd, mode)
             os.fchown(fd, uid, gid)
             remove_acls(descriptor_path(fd))
@@ -201,7 +201,7 @@ def _not_own(tree: bytes, why: str) -> Refused:
 
 
 HELD_BYTES = MIB // 4
-"""Files up to this size are read at once, before anything of them is written."""
+"""Files up to this size are read completely before anything of them is written."""
 
 _READ_BYTES = 4 * MIB
 
@@ -215,7 +215,7 @@ class MemberReader:
         self._held_bytes = held_bytes
 
     def open(self, row: ReapRow, *, settled_before_ns: int) -> "ReadMember | LeftOut":
-        """Look at a path, as the port says."""
+
         try:
             entry = self._source.look(row.path)
         except OSError as error:
@@ -241,7 +241,7 @@ class MemberReader:
 
     def _read(self, entry: Entry) -> "ReadMember | LeftOut":
         if entry.type is not EntryType.FILE:
-            # Nothing is opened: what it is was read by the look, and is the same where a second look sees the same.
+            # Nothing to open: the first look has all of it, and an equal second look proves it unchanged.
             now = self._source.look(entry.path)
             same = now is not None and _moment(now) == _moment(entry) and now.symlink_target == entry.symlink_target
             return ReadMember(entry, fd=-1, algorithm=self._algorithm) if same else _changed(entry)
@@ -276,16 +276,16 @@ class ReadMember:
 
     @property
     def entry(self) -> Entry:
-        """What the look saw."""
+
         return self._entry
 
     @property
     def is_checked(self) -> bool:
-        """Whether the content is held."""
+
         return self._held is not None or self._entry.type is not EntryType.FILE
 
     def hold(self) -> LeftOut | None:
-        """Read it now. Raises OSError."""
+        """Read the content into memory. Raises OSError."""
         content = b"".join(self._read())
         left_out = self._check(len(content))
         self.close()
@@ -294,14 +294,14 @@ class ReadMember:
         return left_out
 
     def pieces(self) -> Iterator[bytes]:
-        """The content."""
+
         if self._held is not None:
             yield self._held
         elif self._fd >= 0:
             yield from self._read()
 
     def finish(self) -> bytes | LeftOut | None:
-        """The digest, or why it is none."""
+
         if self._entry.type is not EntryType.FILE:
             return None
         if self._held is None:
@@ -320,7 +320,7 @@ class ReadMember:
     def _read(self) -> Iterator[bytes]:
         left_bytes = self._entry.size_bytes
         position = 0
-        # What is written to its end meanwhile is not read: the second look tells.
+        # Data appended meanwhile is not read; the second look detects it.
         while left_bytes > 0 and (piece := os.pread(self._fd, min(_READ_BYTES, left_bytes), position)):
             self._hasher.update(memoryview(piece))
             yield piece
@@ -373,8 +373,8 @@ _NODES = {
 
 
 class MountedRestorer:
-    """A directory that members are put into. No symlink is followed; nothing is overwritten unless it is asked for. Blocking.
-    `capabilities`: attributes that it cannot keep are not tried.
+    """Restores members into a directory. Blocking. Nothing is overwritten except on request. Attributes that `capabilities` lack
+    are not set.
     """
 
     def __init__(self, root: bytes, capabilities: TargetCapabilities | None = None) -> None:
@@ -390,15 +390,15 @@ class MountedRestorer:
         self.close()
 
     def close(self) -> None:
-        """Release the root; the next call opens it anew."""
+        """Close the root; the next call opens it again."""
         with self._opening:
             if self._held is not None:
                 self._held.close()
                 self._held = None
 
     def restore(self, member: ArchivedMember, content: Iterator[bytes], *, overwrite: bool) -> None:
-        """Make a member with all its attributes, under a temporary name first. Directories above it that are missing are made, for
-        its owner alone. Raises OSError: FileExistsError where something has its name; what `content` raises goes through.
+        """Restore a member with all its attributes, under a temporary name first. Missing directories above it are created for its
+        owner alone. Raises OSError (FileExistsError if the name is taken), and what `content` raises.
         """
         entry = member.entry
         with self._parent(entry) as (fd, name), _final_name(fd, name, overwrite=overwrite) as temporary:
@@ -415,7 +415,7 @@ class MountedRestorer:
                     raise OSError(errno.EINVAL, f"a {entry.type.value} is in no archive", entry.path)
 
     def link(self, existing: bytes, member: ArchivedMember, *, overwrite: bool) -> None:
-        """Make a member another name of one that was restored. Raises OSError as `restore`."""
+        """Restore a member as another name of a restored one. Raises OSError as `restore` does."""
         with (
             self._root.parent(existing) as (existing_fd, existing_name),
             self._parent(member.entry) as (fd, name),
@@ -424,7 +424,7 @@ class MountedRestorer:
             os.link(existing_name, temporary, src_dir_fd=existing_fd, dst_dir_fd=fd, follow_symlinks=False)
 
     def sync(self) -> None:
-        """Return when all that was restored has reached the disks. Raises OSError."""
+        """Flush all restored files to the disks. Raises OSError."""
         fd = self._root.open(b"", os.O_RDONLY | os.O_DIRECTORY)
         try:
             if _libc.syncfs(fd) != 0:
@@ -461,7 +461,7 @@ class MountedRestorer:
 
     @contextmanager
     def _parent(self, entry: Entry) -> Iterator[tuple[int, bytes]]:
-        """The directory of a member, as a descriptor, and its name; directories that are missing are made for its owner."""
+        """The directory of a member, as a descriptor, and the member's name. Missing directories are created for its owner."""
         directory, _, name = entry.path.rpartition(b"/")
         if name in (b"", b".", b".."):
             raise OSError(errno.EINVAL, "not the path of an entry", entry.path)
@@ -486,7 +486,7 @@ class MountedRestorer:
 
 
 def _dress(path: bytes, entry: Entry, xattrs: Mapping[bytes, bytes]) -> None:
-    """Owner, mode, attributes and times of what a descriptor's path leads to; times last, setuid after the owner."""
+    """Set owner, mode, attributes and times through the path of a descriptor; times last, setuid after the owner."""
     os.chown(path, entry.uid, entry.gid)
     set_xattrs(path, xattrs)
     if entry.type is not EntryType.SYMLINK:
@@ -496,7 +496,7 @@ def _dress(path: bytes, entry: Entry, xattrs: Mapping[bytes, bytes]) -> None:
 
 
 def _dress_node(directory_fd: int, name: bytes, entry: Entry, xattrs: Mapping[bytes, bytes]) -> None:
-    """As `_dress`, for what cannot be opened; through a descriptor, since its directory's owner may be at work there."""
+    """As `_dress`, for files that cannot be opened; by O_PATH, because the directory's owner may replace the name."""
     fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory_fd)
     try:
         facts = os.fstat(fd)
@@ -518,7 +518,7 @@ def _step(fd: int, component: bytes, like: Entry) -> int:
             os.mkdir(component, _DIRECTORY_MODE, dir_fd=fd)
             made = True
     deeper = os.open(component, _DIRECTORY, dir_fd=fd)
-    # Only what is still the empty directory that was made: its owner may be at work beside.
+    # Only if it is still the empty directory created above: its owner may have replaced it.
     facts = os.fstat(deeper)
     if made and facts.st_uid == os.geteuid() and not os.listdir(deeper):
         os.fchown(deeper, like.uid, like.gid)
@@ -527,9 +527,9 @@ def _step(fd: int, component: bytes, like: Entry) -> int:
 
 @contextmanager
 def _final_name(directory_fd: int, name: bytes, *, overwrite: bool) -> Iterator[bytes]:
-    """A name to work under, exchanged for the final one at the end of the block and removed where it fails."""
+    """A temporary name, replaced by the final one at the end of the block, and removed on failure."""
     if not overwrite and _is_there(directory_fd, name):
-        # Before anything is written; a name that appears meanwhile is not replaced either.
+        # Check before writing; a name that appears later is not replaced either.
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
     temporary = TEMPORARY_PREFIX + secrets.token_hex(8).encode()
     try:
@@ -539,13 +539,13 @@ def _final_name(directory_fd: int, name: bytes, *, overwrite: bool) -> Iterator[
         else:
             _name_once(directory_fd, temporary, name)
     finally:
-        # Renaming a name over another of the same file does nothing and leaves both (rename(2)).
+        # Renaming over another name of the same file does nothing and leaves both (rename(2)).
         with suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=directory_fd)
 
 
 def _name_once(directory_fd: int, temporary: bytes, name: bytes) -> None:
-    """Give a name that must not be taken. Where there are no hard links, it is looked at and then given."""
+    """Give the final name unless it is taken. Without hard links, this is a check followed by a rename."""
     try:
         os.link(temporary, name, src_dir_fd=directory_fd, dst_dir_fd=directory_fd, follow_symlinks=False)
     except OSError as error:

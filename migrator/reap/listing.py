@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 
 DIRECTORIES_SHOWN = 20
-"""Of every user as many directories, those that hold the most of what is matched."""
+"""Directories listed per user: those with the most matched bytes."""
 
 Rows = Callable[[UserTree, Sequence[ReapRow]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListRequest:
-    """Whose files: `users` by name, `trees` by path; None: everybody's."""
+    """The users by name, and trees by path; None: all."""
 
     users: tuple[str, ...] | None = None
     trees: frozenset[bytes] | None = None
@@ -55,10 +55,10 @@ def list_reaped(
     now_s: float,
     rows: Rows | None = None,
 ) -> ReapReport:
-    """Count what the rules of site.toml match in the latest catalog; `rows` is given every file, tree by tree.
+    """Count what the rules of site.toml match in the latest catalog; `rows` receives every file, tree by tree.
 
-    Raises UsageError where there is no catalog, no rule, or nobody of that name; Refused where the source does not keep
-    what a rule goes by.
+    Raises UsageError if there is no catalog, no rule, or no such user or tree; Refused if the source does not keep the
+    times that a rule needs.
     """
     latest = ledger.scans.latest()
     if latest is None:
@@ -158,7 +158,7 @@ _EXAMPLES = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseRequest:
-    """What is given up of a user's trees: paths, with all that lies below them, and globs. `by` is who says so."""
+    """The skipped files of a user to give up: paths, with everything below them, and globs. `by` is the operator."""
 
     user: str
     paths: tuple[bytes, ...]
@@ -170,10 +170,9 @@ class ReleaseRequest:
 def release(
     request: ReleaseRequest, *, plan: Plan, trees: Sequence[bytes], lists: ReapLists, ledger: "Ledger", now_s: float
 ) -> Released:
-    """Record it in the ledger, for whatever the plan's reap list skips of these trees. May be called again.
+    """Record the release in the ledger, for files that the plan's reap list skips. May be called again.
 
-    Raises UsageError for what is no path of the user, and without the confirmation; Refused where nothing that is
-    skipped has such a name.
+    Raises UsageError for a path outside the user's trees, and without the confirmation; Refused if no skipped file matches.
     """
     if not request.paths and not request.globs:
         raise UsageError("which files?", hint="name paths, or give --glob PATTERN")

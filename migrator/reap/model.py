@@ -14,13 +14,11 @@ from migrator.core.units import GIB
 
 
 KEEP_FILE = ".migrator-keep"
-"""How users opt out, unless the site names another file: nothing below the directory that holds it is reaped."""
+"""The default opt-out file: nothing below the directory that holds it is reaped."""
 
 
 class ReapAction(StrEnum):
-    """What becomes of the files that a policy matches: they are only reported and move as all others, they are packed into
-    archives, or they are not moved at all.
-    """
+    """The treatment of matched files: they are reported only and copied as all others, packed into archives, or not copied."""
 
     LIST = "list"
     ARCHIVE = "archive"
@@ -28,17 +26,17 @@ class ReapAction(StrEnum):
 
 
 class ReapClock(StrEnum):
-    """Which time of a file says how old it is."""
+    """The timestamp that defines the age of a file."""
 
     MTIME = "mtime"
     ATIME = "atime"
 
 
 class ReapStanding(StrEnum):
-    """Where one path of the source stands, by a plan's reap list and by what was done since.
+    """The status of one path of the source, by a plan's reap list and the actions since.
 
-    Not reaped: the list does not have it, or it changed since, so it moves as any other file. Released: it was to be
-    skipped, and was given up for deletion with the source by name.
+    Not reaped: the path is not in the list, or changed since, so it is copied as any other file. Released: it was skipped,
+    and given up by name for deletion with the source.
     """
 
     NOT_REAPED = "not reaped"
@@ -50,10 +48,10 @@ class ReapStanding(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReapRule:
-    """What is reaped of one user tree. The conditions are ANDed, None is none; without any nothing is matched.
+    """The files of one user tree to reap. All conditions must hold (None: no condition); without any, nothing matches.
 
-    `exclude` are globs of `migrator.reap.rules`. `hidden`, `executables` and `linked` (files with several names)
-    say that these are not left out.
+    `exclude` are globs of `migrator.reap.rules`. `hidden`, `executables` and `linked` (files with several names) include
+    files that are left out by default.
     """
 
     action: ReapAction = ReapAction.LIST
@@ -67,18 +65,18 @@ class ReapRule:
 
     @property
     def matches_anything(self) -> bool:
-        """Whether it has a condition at all."""
+        """Whether it has any condition."""
         return self.older_than_s is not None or self.smaller_than_bytes is not None
 
     @property
     def needs_atime(self) -> bool:
-        """Whether it goes by when files were last read."""
+        """Whether it depends on atime."""
         return self.older_than_s is not None and self.by is ReapClock.ATIME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReapPolicy:
-    """The rule of the site, and those of single users or user trees, by name (of a tree its path, as it is shown)."""
+    """The rule of the site, and those of users (by name) and user trees (by path, as shown)."""
 
     rule: ReapRule = ReapRule()
     by_name: Mapping[str, ReapRule] = field(default_factory=dict)
@@ -87,7 +85,7 @@ class ReapPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeRule:
-    """The rule that holds for one user tree."""
+    """The rule that applies to one user tree."""
 
     tree: UserTree
     rule: ReapRule
@@ -95,9 +93,7 @@ class TreeRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReapRow:
-    """One regular file that is reaped, as the catalog has it: a row of a plan's reap list. `path` is relative to the
-    source's root.
-    """
+    """One reaped regular file, as in the catalog: a row of a plan's reap list. `path` is relative to the source's root."""
 
     path: bytes
     tree: bytes
@@ -115,7 +111,7 @@ class ReapRow:
 
 
 def reap_rows(columns: Iterable[Sequence[Any]]) -> list[ReapRow]:
-    """Rows from their columns, which are in the order of a row's fields; `action` is its text there."""
+    """Rows from columns in the order of the fields of ReapRow; `action` is its text."""
     return [
         ReapRow(
             path=path,
@@ -140,7 +136,7 @@ def reap_rows(columns: Iterable[Sequence[Any]]) -> list[ReapRow]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReapDirectory:
-    """A directory, and what of the files right in it the policy matches."""
+    """The matched files directly in one directory."""
 
     path: bytes
     files: int
@@ -149,8 +145,8 @@ class ReapDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReapedTree:
-    """What the policy matches in one user tree. `files` counts names, `inodes` and bytes count a file with several names
-    once. `oldest_ns` is the time of the oldest file by the rule's clock; `rule` is the rule in words.
+    """The matched files of one user tree. `files` counts names; `inodes` and bytes count a file with several names once.
+    `oldest_ns` is the time of the oldest file by the rule's clock; `rule` is the rule in words.
     """
 
     tree: UserTree
@@ -165,7 +161,7 @@ class ReapedTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Savings:
-    """What need not be copied: bytes and inodes of the target, and time with all streams busy."""
+    """Bytes and inodes of the target, and copying time with all streams busy, that reaping saves."""
 
     size_bytes: int = 0
     inodes: int = 0
@@ -174,9 +170,8 @@ class Savings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanReap:
-    """The reaping of a plan. `reap_list` is the Parquet file beside the plan that names every path that is archived or
-    skipped, with its BLAKE2b digest; both are None where nothing is. `listed` is what would be saved of trees whose
-    action is `list`.
+    """The reaping of a plan. `reap_list`, the Parquet file beside the plan, has every archived or skipped path; it and its
+    BLAKE2b digest are None if there are none. `listed` is what trees whose action is `list` could save.
     """
 
     reap_list: str | None
@@ -188,10 +183,10 @@ class PlanReap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReapRelease:
-    """Skipped paths of one user tree that somebody gave up for deletion with the source.
+    """Skipped paths of one user tree that were given up for deletion with the source.
 
-    `pattern` is a path below the tree, itself and all below it, or, with `is_glob`, a glob of
-    `migrator.reap.rules`. `by` is who said so, `at_s` when.
+    `pattern` is a path below the tree, with everything below it, or, with `is_glob`, a glob of `migrator.reap.rules`. `by`
+    is the operator, `at_s` the time.
     """
 
     tree: bytes
@@ -203,8 +198,8 @@ class ReapRelease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserReap:
-    """What the policy matches of one user: his trees, the directories that hold most of it, how much he has altogether
-    (`all_files` are paths that are no directories), and what it saves, or would save where it is only listed.
+    """The matched files of one user: trees, directories with most of them, the user's whole usage (`all_files` counts all
+    paths but directories), and the savings, or possible savings if the files are only listed.
     """
 
     user: str
@@ -217,8 +212,8 @@ class UserReap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReapReport:
-    """What the rules of now match in a catalog, user by user, those with the most bytes first. `basis` says where the
-    figures for the time come from.
+    """The files of a catalog that the present rules match, by user, those with the most bytes first. `basis` is the source of
+    the time estimates.
     """
 
     catalog: str
@@ -230,7 +225,7 @@ class ReapReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    """What `reap release` gave up of one user: his skipped files that the patterns match."""
+    """The result of `reap release`: the user's skipped files that the patterns match."""
 
     user: str
     plan: str
@@ -244,22 +239,22 @@ class Released:
 
 
 ARCHIVE_DIRECTORY = b".migrator-archive"
-"""The directory in the root of a user tree on the target that holds its archives. It is nothing of the source's."""
+"""The archive directory in the root of a user tree on the target. It does not exist on the source."""
 
 ARCHIVE_SUFFIX = b".tar.zst"
 INDEX_SUFFIX = b".parquet"
 PARTIAL_SUFFIX = b".part"
-"""A file that is being written; what is left of it after a crash is removed by the next `reap archive`."""
+"""The suffix of a file in progress; the next `reap archive` removes one that a crash left."""
 
 SETTLE_S = 2.0
-"""What changed less than this before it was read could change again without a trace in its times."""
+"""A file that changed less than this before it was read could change again without a trace in its times."""
 
 _NAME = re.compile(rb"([0-9]{6,12})(?:\.tar\.zst|\.parquet)(\.part)?", re.ASCII)
 
 
 class ArchiveState(StrEnum):
-    """An archive in the ledger. `written`: it is on the disks, or about to get its name. `proven`: it was read back and is
-    as its index says; only then it counts. `void`: it was cut off, could not be read back, or was lost, and what is left of it is removed.
+    """The state of an archive in the ledger. `written`: on the disks, perhaps not yet renamed. `proven`: read back and equal to
+    its index; only these count. `void`: truncated, unreadable or lost; the remains are removed.
     """
 
     WRITTEN = "written"
@@ -272,14 +267,14 @@ ARCHIVE_TRANSITIONS: Mapping[ArchiveState, frozenset[ArchiveState]] = {
     ArchiveState.PROVEN: frozenset({ArchiveState.VOID}),
     ArchiveState.VOID: frozenset(),
 }
-"""A proven archive becomes void where it was lost or damaged while the source is still there, before the switch."""
+"""A proven archive becomes void if it is lost or damaged before the switch, while the source still exists."""
 
 
 class LeftOutReason(StrEnum):
-    """Why a path of a reap list did not get into an archive.
+    """Why a path of a reap list was not archived.
 
-    `changed`: since the reap list was made, so the next delta pass moves it as any other file; `fresh`: a moment before it
-    was read, so it is archived by a later call. What is `unreadable` or `not-possible` stays on the source alone.
+    `changed`: since the reap list was made, so the next delta pass copies it as any other file. `fresh`: changed just before
+    it was read, so a later call archives it. `unreadable` and `not-possible` paths stay on the source only.
     """
 
     VANISHED = "vanished"
@@ -291,7 +286,7 @@ class LeftOutReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A path that was left out of every archive, and why."""
+    """A path that was not archived, and why."""
 
     path: bytes
     reason: LeftOutReason
@@ -300,12 +295,12 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedMember:
-    """One path in an archive: the source's attributes when it was read (`entry`, the path relative to the source's root).
+    """One path in an archive. `entry` has the source's attributes when it was read, and the path relative to the source's root.
 
-    `digest` is of the content, None for what is no regular file. `offset_bytes` is where its header begins in the
-    uncompressed tar, `data_offset_bytes` where the content does: for further names of a file (`link_to`) it is that of the
-    first name in the same archive. `archive` is the number of the archive in its tree, `algorithm` that of the digest; both
-    are known of members of an index.
+    `digest` is that of the content, None unless it is a regular file. `offset_bytes` is the offset of the header in the
+    uncompressed tar, `data_offset_bytes` that of the content: further names of a file (`link_to`) have that of the first
+    name in the same archive. `archive` (its number in the tree) and `algorithm` (of the digest) are set for members of an
+    index.
     """
 
     entry: Entry
@@ -319,7 +314,7 @@ class ArchivedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveLimits:
-    """An archive ends before it has more content or members; a larger file has one of its own."""
+    """Limits of one archive. A larger file gets an archive of its own."""
 
     max_bytes: int = GIB
     max_members: int = 100_000
@@ -327,7 +322,7 @@ class ArchiveLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenArchive:
-    """What was written: members, sizes, and BLAKE2b digests of the archive and of its index, in hexadecimal digits."""
+    """Members, sizes, and the BLAKE2b digests of an archive and its index, in hexadecimal."""
 
     members: int
     content_bytes: int
@@ -339,8 +334,8 @@ class WrittenArchive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveRecord:
-    """An archive as the ledger has it. `number` is its name: unique in its tree, the newest is the greatest. `at_s` is when
-    it came to its state; `reason` why it is void.
+    """An archive in the ledger. `number`, unique in its tree and increasing, is its name. `at_s` is when it reached its state;
+    `reason` is why it is void.
     """
 
     id: int
@@ -356,9 +351,9 @@ class ArchiveRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeArchived:
-    """What one call of `reap archive` did for one tree. `already` were in proven archives, with the same facts.
+    """The result of one call of `reap archive` for one tree. `already` files were in proven archives, unchanged.
 
-    `left_out` counts by reason; `examples` are some of them.
+    `left_out` counts by reason; `examples` are some of those paths.
     """
 
     tree: bytes
@@ -375,7 +370,7 @@ class TreeArchived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotRestored:
-    """A path that was asked for and is not restored, and why."""
+    """A requested path that was not restored, and why."""
 
     path: bytes
     reason: str
@@ -383,7 +378,7 @@ class NotRestored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """What one call of `reap restore` did for one tree."""
+    """The result of one call of `reap restore` for one tree."""
 
     tree: bytes
     restored: int
@@ -393,39 +388,39 @@ class Restored:
 
 
 def archive_directory(tree: bytes) -> bytes:
-    """Where the archives of a tree lie on the target, relative to its root."""
+    """The archive directory of a tree, relative to the target's root."""
     return join(tree, ARCHIVE_DIRECTORY)
 
 
 def is_archive_path(tree: bytes, path: bytes) -> bool:
-    """Whether a path of the target is a tree's archive directory or lies in it: nothing that came from the source."""
+    """Whether a path of the target is a tree's archive directory, or in it, and so not from the source."""
     return is_beneath(path, archive_directory(tree))
 
 
 def archive_name(number: int) -> bytes:
-    """`000001.tar.zst`."""
+    """Such as `000001.tar.zst`."""
     return b"%06d" % number + ARCHIVE_SUFFIX
 
 
 def index_name(number: int) -> bytes:
-    """`000001.parquet`."""
+    """Such as `000001.parquet`."""
     return b"%06d" % number + INDEX_SUFFIX
 
 
 def number_of(name: bytes) -> int | None:
-    """The number in the name of an archive, of its index, or of a part of either; None for any other name."""
+    """The number in the name of an archive or index, complete or partial; None for any other name."""
     found = _NAME.fullmatch(name)
     return int(found[1]) if found else None
 
 
 def is_partial(name: bytes) -> bool:
-    """Whether the name is that of a file that was being written."""
+    """Whether the name is that of a file in progress."""
     found = _NAME.fullmatch(name)
     return bool(found and found[2])
 
 
 def same_file(member: ArchivedMember, entry: Entry) -> bool:
-    """Whether what is on the source now is what was archived: every change of content or attributes changes ctime."""
+    """Whether the source still has the archived file: every change of content or attributes changes ctime."""
     then = member.entry
     return (then.type, then.ino, then.size_bytes, then.mtime_ns, then.ctime_ns) == (
         entry.type,

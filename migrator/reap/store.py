@@ -308,7 +308,7 @@ class ReapListFiles:
         self._plans_dir = plans_dir
 
     def write(self, plan: str, rows: Iterable[Sequence[ReapRow]]) -> WrittenReapList:
-        """Write the list of a plan, as the port says. Raises OSError."""
+
         reap_list = f"{check_plan_name(plan)}.chunks/{_FILE}"
         file = self._plans_dir / reap_list
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -520,7 +520,7 @@ def _subvolume(number: int, members: Sequence[Brick], rooms: Mapping[str, BrickR
             f"the room on {', '.join(unknown)} is not known: see `gluster volume status VOLUME detail`; the volume must be "
             "started, and glusterd must run on all hosts"
         )
-    # An arbiter holds names without content: its room does not count.
+    # An arbiter holds names without content, so its bytes do not count.
     data = [found[brick.name] for brick in members if not brick.arbiter]
     tightest = min(data, key=lambda room: room.free_bytes or 0)
     inodes = [room.free_inodes for room in found.values() if room.free_inodes is not None]

@@ -1,4 +1,4 @@
-"""What a verification found, and which digests may be carried over. Pure."""
+"""Verifications as values, and which digests may be carried over from earlier ones. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from migrator.core.units import NS_PER_S
 
 
 class DifferenceKind(StrEnum):
-    """How a path of the source and of the target differ."""
+    """The kind of difference between source and target at one path."""
 
     MISSING = "missing"
     EXTRA = "extra"
@@ -34,7 +34,7 @@ class DifferenceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One difference at one path, both sides in words."""
+    """One difference at one path, with both sides described."""
 
     path: bytes
     kind: DifferenceKind
@@ -44,7 +44,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DigestPolicy:
-    """Which files have their content compared: `share` of them (1.0: all), chosen by a seeded hash of the path."""
+    """The files whose content is compared: `share` of them (1.0: all), selected by a seeded hash of the path."""
 
     algorithm: str
     share: float
@@ -53,7 +53,7 @@ class DigestPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideFacts:
-    """What a file of one side was when it was listed, as far as every change of its content changes it."""
+    """Attributes of a file on one side when it was listed; every change of content changes one of them."""
 
     ino: int
     size_bytes: int
@@ -63,8 +63,8 @@ class SideFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentReading:
-    """Which verification really read content, and what the clock of each side showed before that side was synced, which
-    was before anything was read. None: it is not known.
+    """The verification that read the content, and the clock of each side before that side was synced, which was before any
+    content was read. None: unknown.
     """
 
     verification: int
@@ -74,7 +74,7 @@ class ContentReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadContent:
-    """A file whose content was read on both sides and was equal: what both sides were then, and the digest."""
+    """A file whose content was read on both sides and was equal: the attributes of both sides then, and the digest."""
 
     source: SideFacts
     target: SideFacts
@@ -84,18 +84,16 @@ class ReadContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerificationRecord:
-    """The closing facts of one verification. `whole` needs both sides read without error and the source healthy.
+    """The result of one verification. It is `whole` if both sides were read without error and the source was healthy.
 
-    `expected` counts, by kind, what the target is known not to keep: no difference, and no silence either.
+    `expected` counts, by kind, losses that the target is known to have; they are reported, but are no differences.
 
-    `paths` are all that were compared, `files` the regular files among them, `equal_paths` those without a difference.
-    A file with several names counts once in `size_bytes` and `digested_bytes`. `differences_file` lists every
-    difference; `examples` are the first of each kind, and only as long as the verification's result is at hand: they
-    are not in the ledger.
+    `paths` counts all compared paths, `files` the regular files among them, `equal_paths` those without a difference.
+    A file with several names counts once in `size_bytes` and `digested_bytes`. `differences_file` lists all differences;
+    `examples` are the first of each kind, and are not kept in the ledger.
 
-    `trees` are the user trees that it covered; empty: all of the batch. `digested_files` had their content read on both
-    sides by this verification, and it was equal. Of `carried_files` an earlier one had read it, and nothing has changed
-    since on either side.
+    `trees` are the covered user trees; empty: the whole batch. The content of `digested_files` was read on both sides by this
+    verification, that of `carried_files` by an earlier one, with no change since on either side; it was equal.
     """
 
     id: int
@@ -125,10 +123,9 @@ class VerificationRecord:
 
     @property
     def percent_content(self) -> float | None:
-        """Percent of the bytes whose content is proven to be equal, not only their attributes; None where there are no
-        bytes.
+        """Percent of the bytes whose content, and not only the attributes, is proven equal; None if there are no bytes.
 
-        Rounded down to one digit: 100 is all of them.
+        Rounded down to one digit, so 100 means all of them.
         """
         if self.size_bytes <= 0:
             return None
@@ -136,11 +133,11 @@ class VerificationRecord:
 
     @property
     def proven_bytes(self) -> int:
-        """Bytes whose content is proven to be equal, by this verification or by an earlier one."""
+        """Bytes whose content is proven equal, by this verification or an earlier one."""
         return self.digested_bytes + self.carried_bytes
 
     def covers(self, tree: bytes) -> bool:
-        """Whether a tree of its batch was compared."""
+        """Whether it compared this tree of its batch."""
         return not self.trees or tree in self.trees
 
 
@@ -162,7 +159,7 @@ CTIME_MARGIN_NS = 2 * NS_PER_S
 
 
 def is_carried_over(earlier: ReadContent, source: Entry, target: Entry) -> bool:
-    """Whether both sides of a path hold what they held when their content was read and found to be equal."""
+    """Whether both sides of a path still have the content that was read and found equal."""
     reading = earlier.reading
     return (
         _is_the_same(earlier.source, source)
@@ -173,12 +170,12 @@ def is_carried_over(earlier: ReadContent, source: Entry, target: Entry) -> bool:
 
 
 def facts_of(entry: Entry) -> SideFacts:
-    """What must not change while its content is to count as read."""
+    """The attributes that must stay the same for the content to count as read."""
     return SideFacts(ino=entry.ino, size_bytes=entry.size_bytes, mtime_ns=entry.mtime_ns, ctime_ns=entry.ctime_ns)
 
 
 def earlier_verifications(records: Iterable[VerificationRecord], policy: DigestPolicy) -> Sequence[VerificationRecord]:
-    """Those whose manifests may be asked, the best first: the newest of those that read as large a share as is wanted
+    """The verifications whose manifests may be used, the best first: the newest of those that read at least the share wanted
     now. One that is not whole proves nothing.
     """
     usable = [

@@ -1,4 +1,4 @@
-"""`verify`: guards, walk, earlier catalogs, guards again, manifest, record."""
+"""`verify`: guards, walk of both sides, hard links, earlier catalogs, guards again, manifest, record."""
 
 import asyncio
 import os
@@ -55,10 +55,9 @@ async def compare_with_catalogs(
     trees: tuple[bytes, ...],
     workers: int,
 ) -> tuple[str, ...]:
-    """Account for every path that any of the scans saw in the trees; returns why a catalog could not be asked.
+    """Account for every path that any of the scans saw in the trees; return why catalogs could not be used.
 
-    A directory that the walk missed is walked after all, and the rest asked for again: there may be more in it than any
-    scan saw.
+    A directory that the walk missed is walked now, and the rest queried again: it may hold more than any scan saw.
     """
     catalogs = [scan.name for scan in scans]
     kept = [scan.name for scan in scans if scan.finished_at_s is not None or not _is_taken_away(scan)]
@@ -75,7 +74,7 @@ async def compare_with_catalogs(
 
 
 async def _account_piece(piece: Sequence[bytes], comparison: TreeComparison, tally: Tally, workers: int) -> None:
-    """From the outermost paths inwards: what lies in a directory that is to be walked waits for that."""
+    """Proceed from the outermost paths inwards: paths in a directory that is walked now wait for the walk."""
     left = set(piece)
     while left := {path for path in left if not _has_above(path, comparison.late_directories)}:
         outermost = sorted(path for path in left if not _has_above(path, left))
@@ -86,7 +85,7 @@ async def _account_piece(piece: Sequence[bytes], comparison: TreeComparison, tal
 
 
 def _account(paths: Sequence[bytes], comparison: TreeComparison, tally: Tally) -> None:
-    """Each path is compared after all, or proven gone; what is neither is unproven."""
+    """Compare each path, or prove that it is gone; record it as unproven otherwise."""
     for path in paths:
         try:
             if not comparison.compare_late(path):
@@ -99,7 +98,7 @@ def _account(paths: Sequence[bytes], comparison: TreeComparison, tally: Tally) -
 
 
 def _is_taken_away(scan: CatalogRecord) -> bool:
-    """Whether a scan's catalog is taken away where it is stopped before its end: nothing could go on with it."""
+    """Whether an interrupted scan discards its catalog, because it cannot be resumed."""
     return bool(scan.scope) or scan.via == "bricks"
 
 
@@ -108,7 +107,7 @@ def _next_piece(pieces: Iterator[Sequence[bytes]]) -> Sequence[bytes]:
 
 
 def _has_above(path: bytes, directories: Container[bytes]) -> bool:
-    """Whether one of the directories is above the path."""
+    """Whether one of the directories is an ancestor of the path."""
     while path := parent(path):
         if path in directories:
             return True
@@ -120,7 +119,7 @@ def _has_above(path: bytes, directories: Container[bytes]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guards:
-    """The guards of one verification: both mounts, and the health of the source. `say` is told of a refusal."""
+    """The guards of one verification: both mounts, and the health of the source. `say` reports a refusal."""
 
     site: SiteRecord
     source: SourceFileSystem
@@ -128,9 +127,9 @@ class Guards:
     say: Callable[[EventKind, Severity, str], None]
 
     async def before(self) -> SourceHealth:
-        """Refuse before anything is read: with a brick down the mount shows fewer files and no error.
+        """Check before anything is read: with a brick down, the mount shows fewer files and no error.
 
-        Returns the health then. Raises Refused.
+        Returns the health of the source. Raises Refused.
         """
         problems = await self._mounts()
         health = await self.source.health()
@@ -146,7 +145,7 @@ class Guards:
         return health
 
     async def afterwards(self, before: SourceHealth) -> tuple[str, ...]:
-        """Why what was read in between may not be all; nothing where it is."""
+        """Reasons why the walk may have missed something; empty if there are none."""
         after = await self.source.health()
         return (*await self._mounts(), *health_problems(before, after))
 
@@ -159,11 +158,11 @@ class Guards:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyRequest:
-    """What to verify: a batch of a plan that was read (and so checked), how, and with how many worker threads.
+    """A batch of a plan (checked when it was read) to verify, how, and with how many worker threads.
 
-    `trees` are the user trees of the batch to compare; empty: all. With `carry` the content of a file is not read again
-    where an earlier verification of this site read it and nothing has changed since on either side (`decide.carrying`).
-    `held_entries` bounds how many names of one directory a worker holds in memory at a time.
+    `trees` are the user trees of the batch to compare; empty: all. With `carry`, content that an earlier verification of
+    this site read is not read again if the file has not changed since on either side (`is_carried_over`). `held_entries`
+    bounds the names of one directory that a worker holds in memory.
     """
 
     plan: Plan
@@ -177,9 +176,9 @@ class VerifyRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """A request that fits: the site, what its target keeps, the batch with the trees to compare alone, and its state.
+    """A valid request: the site, the target's capabilities, the batch reduced to the trees to compare, and its state.
 
-    `trees` are those trees where they are not all of the batch; empty otherwise.
+    `trees` are those trees if they are not the whole batch; empty otherwise.
     """
 
     site: SiteRecord
@@ -190,7 +189,7 @@ class Checked:
 
 
 def check_request(request: VerifyRequest, ledger: "Ledger") -> Checked:
-    """Raises UsageError where plan, batch or trees do not fit, Refused where there is nothing to verify yet."""
+    """Raise UsageError if plan, batch or trees do not match the ledger, Refused if there is nothing to verify yet."""
     plan, number = request.plan, request.batch
     site = ledger.site.read()
     if site is None:
@@ -224,7 +223,7 @@ def check_request(request: VerifyRequest, ledger: "Ledger") -> Checked:
 
 
 def _chosen_trees(request: VerifyRequest, batch: Batch) -> tuple[bytes, ...]:
-    """In the plan's order; empty where all of the batch is meant, also by name. Raises UsageError."""
+    """The requested trees in the plan's order; empty if they are the whole batch. Raises UsageError."""
     existing = [tree.path for tree in batch.trees]
     unknown = [tree for tree in request.trees if tree not in existing]
     if unknown:
@@ -237,14 +236,14 @@ def _chosen_trees(request: VerifyRequest, batch: Batch) -> tuple[bytes, ...]:
 
 
 def _narrowed(plan: Plan, batch: Batch, trees: Container[bytes]) -> Batch:
-    """A batch with some of its trees alone, and what the plan says that these hold."""
+    """The batch reduced to some of its trees, with their sums from the plan."""
     usages = [usage for usage in plan.ranking if usage.tree.path in trees]
     return replace(
         batch,
         trees=tuple(tree for tree in batch.trees if tree.path in trees),
         size_bytes=sum(usage.size_bytes for usage in usages),
         files=sum(usage.files for usage in usages),
-        # The ranking counts the tree's own directory, a batch does not.
+        # The ranking counts the root of a tree, a batch does not.
         directories=sum(usage.directories - 1 for usage in usages),
     )
 
@@ -256,8 +255,8 @@ _SHOW_EVERY_S = 0.5
 
 
 def exit_code(record: VerificationRecord) -> ExitCode:
-    """What the shell sees. A verification that is not whole proves nothing, whatever it found: refused. One that is
-    whole and found differences has files that need attention; expected losses are none.
+    """REFUSED if the verification is not whole, because it then proves nothing. ATTENTION if it is whole and found differences,
+    which expected losses are not.
     """
     if not record.whole:
         return ExitCode.REFUSED
@@ -265,7 +264,7 @@ def exit_code(record: VerificationRecord) -> ExitCode:
 
 
 class Telling:
-    """Events and progress of one verification, from when this is made."""
+    """Events and progress of one verification. Its time starts when this is created."""
 
     def __init__(self, ledger: "Ledger", progress: Progress, clock: Clock, *, batch: int) -> None:
         self._ledger = ledger
@@ -275,25 +274,25 @@ class Telling:
         self._began_s = clock.monotonic_s()
 
     def event(self, kind: EventKind, severity: Severity, message: str) -> None:
-        """Say something, and keep it."""
+        """Record an event and report it."""
         event = Event(at_s=self._clock.now_s(), kind=kind, severity=severity, subject=self._subject, message=message)
         self._ledger.events.add(event)
         self._progress.event(event)
 
     def began(self, batch: Batch) -> None:
-        """Something is read from now on."""
+        """Report the start of the verification."""
         of = f"{several(_path_count(batch), 'path')} of {several(len(batch.trees), 'user tree')}"
         self.event(EventKind.VERIFY_STARTED, Severity.INFO, f"comparing {of}")
 
     async def show_again_and_again(self, batch: Batch, tally: Tally) -> None:
-        """How far it is, until it is cancelled."""
+        """Report progress until cancelled."""
         while True:
             self.show(batch, tally)
             await self._clock.sleep(_SHOW_EVERY_S)
 
     def show(self, batch: Batch, tally: Tally) -> None:
-        """How far it is."""
-        # The plan counts what lies in the trees; what users added since is no more than a whole either.
+        """Report progress."""
+        # Users may have added files since the plan counted them: never show more than 100 %.
         paths, size_bytes = tally.paths, tally.size_bytes
         self._progress.show(
             VerifyProgress(
@@ -310,7 +309,7 @@ class Telling:
         )
 
     def result(self, record: VerificationRecord, examples: Examples) -> None:
-        """What was found, kind by kind with an example, and the sum of it."""
+        """Report differences and losses, by kind with an example, and the summary."""
         for difference in examples.differences:
             count = record.differences.get(difference.kind.value, 0)
             words = f"{format_count(count)} x {difference.kind.value}, as {show(difference.path)}"
@@ -325,7 +324,7 @@ class Telling:
 
 
 def _path_count(batch: Batch) -> int:
-    """What a verification compares: also the trees' own directories, which a plan does not count."""
+    """The number of paths to compare, including the roots of the trees, which the plan does not count."""
     return batch.files + batch.directories + len(batch.trees)
 
 
@@ -345,7 +344,7 @@ def _summary(record: VerificationRecord) -> str:
 
 
 EXAMPLES_PER_KIND = 3
-"""How many differences of each kind are shown with the result; the list beside the manifest has them all."""
+"""Differences of each kind that are shown with the result; the list beside the manifest has all."""
 
 
 async def verify(
@@ -363,16 +362,16 @@ async def verify(
 ) -> VerificationRecord:
     """Compare both sides of a batch as they are now, and write the manifest of what arrived.
 
-    The caller holds the lock `run`, and gives file systems that were opened for this call. The batch becomes verified
-    only when the verification is whole and found no difference; one that was verified and is not any more goes back
-    to seeded. `archived` is what archives hold that were read back; without it the plan's reap list alone is believed of what
-    is not at its place, as for a user who goes back to the source. One of some trees alone never makes it verified, and takes that away only where it finds differences. With
-    `storage` it waits for storage of the target that is lost, and reads again what could not be read meanwhile. May be
-    called again at any time: every call is a verification and a manifest of its own.
+    The caller holds the lock `run`, and passes file systems that were opened for this call. The batch becomes verified only
+    if the verification is whole and found no difference; a verified batch that fails goes back to seeded. A verification of
+    some trees never makes the batch verified, and withdraws that state only if it finds differences. `archived` is the
+    content of proven archives; without it every path of the plan's reap list may be absent, as for a user who moves back to
+    the source. With `storage`, the walk waits for lost storage of the target, and reads again what was unreadable meanwhile.
+    May be called again at any time: each call is a verification with its own manifest.
 
-    Raises UsageError where plan or batch do not fit the site, Refused where a guard trips before anything is read
-    (what trips later makes the record not whole), Interrupted on cancellation, and MigratorError where the manifest
-    cannot be written.
+    Raises UsageError if plan or batch do not match the site, Refused if a guard trips before anything is read (one that
+    trips later makes the record not whole), Interrupted on cancellation, and MigratorError if the manifest cannot be
+    written.
     """
     stage = _Verification(
         request,
@@ -459,7 +458,7 @@ class _Verification:
 
     @staticmethod
     async def _wait_for_storage(waiting: StorageWait) -> None:
-        """A look at a mount whose servers do not answer may hang."""
+        """Wait for lost storage first: access to a mount whose servers do not answer may hang."""
         try:
             await waiting.until_back()
         except asyncio.CancelledError:
@@ -480,7 +479,7 @@ class _Verification:
                 carrying.close()
 
     def _begin_reading(self, number: int) -> ContentReading:
-        """Sync both sides, and note what their clocks showed before that (`decide.carrying` says what for)."""
+        """Sync both sides, and note what their clocks showed before that (see `is_carried_over`)."""
         source_clock_ns: int | None = int(self._clock.now_s() * NS_PER_S)
         try:
             target_clock_ns: int | None = self._target.clock_ns()
@@ -489,9 +488,9 @@ class _Verification:
         try:
             self._source.sync()
         except OSError:
-            # Somebody's writes to the source failed. It can be read all the same, and will be again.
+            # Writes of some client to the source failed. The source can still be read, and users will repeat their writes.
             source_clock_ns = None
-        # What is not on the disks yet cannot be read from them: the digests are read with cold caches.
+        # Sync first: digests are read from the disks, with cold caches.
         self._target.sync()
         return ContentReading(verification=number, source_clock_ns=source_clock_ns, target_clock_ns=target_clock_ns)
 
@@ -534,7 +533,7 @@ class _Verification:
             self._reasons += await compare_with_catalogs(
                 scans, draft, comparison, tally, trees=trees, workers=self._request.workers
             )
-            # Last, since what only a catalog knew of may be a name of a file too.
+            # Last, because paths found through a catalog may be further names of a file.
             await asyncio.to_thread(compare_links, draft, tally, capabilities)
             manifest = await asyncio.to_thread(draft.close)
         finally:
@@ -551,7 +550,7 @@ class _Verification:
         return found
 
     def _reap_index(self, batch: Batch) -> ReapIndex | None:
-        """What the plan's reap list has of these trees, for what is not on the target. Raises Refused."""
+        """The plan's reap list for these trees, which explains absent paths. Raises Refused."""
         reap = self._request.plan.reap
         if self._reap_lists is None or reap is None or reap.reap_list is None:
             return None
@@ -559,7 +558,7 @@ class _Verification:
         return self._reap_lists.index(reap.reap_list, trees=[tree.path for tree in batch.trees])
 
     def _find_trees(self, batch: Batch, comparison: TreeComparison, tally: Tally) -> tuple[bytes, ...]:
-        """The trees that are on the source; what became of the others is a reason not to be whole."""
+        """The trees that exist on the source. A missing one makes the verification not whole."""
         found: list[bytes] = []
         for tree in batch.trees:
             try:

@@ -1,4 +1,4 @@
-"""Walking both sides of user trees with several threads and comparing every path."""
+"""The comparison: worker threads walk both sides of user trees and compare every path."""
 
 import asyncio
 import errno
@@ -54,9 +54,9 @@ _STOP_WITHIN_S = 1.0
 
 
 class StorageWait:
-    """Asks for the storage targets of one target. A look that fails says nothing: then nothing is waited for.
+    """Polls the storage targets. If a poll fails, nothing is known and nothing is waited for.
 
-    To be made in the event loop that the verification runs in. `say` is told what is lost, and that it is back.
+    To be created in the event loop of the verification. `say` reports what is lost, and that it is back.
     """
 
     def __init__(self, storage: StorageTargets, clock: Clock, say: Callable[[EventKind, Severity, str], None]) -> None:
@@ -67,7 +67,7 @@ class StorageWait:
         self._told = False
 
     async def until_back(self, *, stopped: Callable[[], bool] = lambda: False) -> bool:
-        """Wait as long as a storage or metadata target is lost; whether one was. Ends soon where the work is `stopped`."""
+        """Wait while a storage or metadata target is lost; return whether one was. Returns soon if the work is `stopped`."""
         was_lost = False
         while not stopped() and (lost := (await look_at_storage(self._storage)).lost):
             was_lost = True
@@ -85,7 +85,7 @@ class StorageWait:
         return was_lost
 
     def was_lost(self, *, stopped: Callable[[], bool]) -> bool:
-        """The same, from another thread: whether it is worth while to read again."""
+        """The same from another thread; true means that the read should be retried."""
         waiting = self.until_back(stopped=stopped)
         return asyncio.run_coroutine_threadsafe(waiting, self._loop).result() and not stopped()
 
@@ -94,9 +94,9 @@ class StorageWait:
 
 
 def look_or_prove_gone(file_system: FileSystem, path: bytes) -> Entry | None:
-    """The entry that is there now; None where it is proven that there is none.
+    """The entry that exists now; None if its absence is proven.
 
-    A directory on the way that is a file or a symlink by now proves it too. Raises OSError in doubt.
+    An ancestor that is a file or a symlink proves it too. Raises OSError in doubt.
     """
     try:
         return file_system.look(path)
@@ -121,7 +121,7 @@ def _leads_nowhere(file_system: FileSystem, path: bytes) -> bool:
 
 
 _STOP_GRACE_S = 5.0
-"""How long a stopped pool waits for its threads. One that reads a huge file is left behind: it only reads."""
+"""Time that a stopped pool waits for its threads. A thread in a long read is abandoned: it only reads."""
 _WAITING_PER_WORKER = 4
 
 Wide = TypeVar("Wide")
@@ -129,10 +129,10 @@ Narrow = TypeVar("Narrow")
 
 
 class WorkPool(Generic[Wide, Narrow]):
-    """Threads that take `Wide` tasks (directories), which make more of both kinds, and `Narrow` ones (files to read).
+    """Threads for `Wide` tasks (directories), which create more tasks of both kinds, and `Narrow` ones (files to read).
 
-    Narrow tasks go first and are bounded in number: where too many wait, whoever makes one does it at once. Wide ones
-    are taken last in, first out, so that as few as possible wait.
+    Narrow tasks go first, and their queue is bounded: if it is full, the thread that creates one runs it at once. Wide tasks
+    are taken last in, first out, which keeps their queue short.
     """
 
     def __init__(self, workers: int, *, do_wide: Callable[[Wide], None], do_narrow: Callable[[Narrow], None]) -> None:
@@ -148,17 +148,17 @@ class WorkPool(Generic[Wide, Narrow]):
 
     @property
     def stopped(self) -> bool:
-        """Whether the work is to end early; long tasks ask now and then."""
+        """Whether the work should end early; long tasks poll it."""
         return self._stopped
 
     def put_wide(self, task: Wide) -> None:
-        """More to do, later."""
+        """Queue a directory."""
         with self._changed:
             self._wide.append(task)
             self._changed.notify()
 
     def put_narrow(self, task: Narrow) -> None:
-        """More to do, soon: now, by the caller, where many wait already."""
+        """Queue a file to read, or run the task in the calling thread if the queue is full."""
         with self._changed:
             if len(self._narrow) < self._workers * _WAITING_PER_WORKER:
                 self._narrow.append(task)
@@ -167,9 +167,7 @@ class WorkPool(Generic[Wide, Narrow]):
         self._do_narrow(task)
 
     async def run(self) -> None:
-        """Work until nothing is left. Raises what a task raised; when cancelled, stops soon and leaves threads that
-        are inside a long read to end by themselves.
-        """
+        """Run all tasks. Raises what a task raised. When cancelled, it stops soon and abandons threads in a long read."""
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
         left = self._workers
@@ -232,27 +230,27 @@ class WorkPool(Generic[Wide, Narrow]):
 
 
 class LinkedBytes:
-    """Bytes of files, each counted once however many names it has: every name adds its part of the size.
+    """Bytes of files, each counted once regardless of its number of names: every name adds its part of the size.
 
-    Exact where all names of a file are counted, and never more than that. Memory is flat.
+    Exact if all names of a file are counted, and too low otherwise. Constant memory.
     """
 
     def __init__(self) -> None:
         self._by_names: Counter[int] = Counter()
 
     def add(self, entry: Entry) -> None:
-        """One name of a file."""
+        """Add one name of a file."""
         self._by_names[max(entry.nlink, 1)] += entry.size_bytes
 
     @property
     def size_bytes(self) -> int:
-        """The sum so far."""
+        """The sum, rounded down."""
         return sum(size_bytes // names for names, size_bytes in self._by_names.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """The digest of content that both sides have, who really read it, and whether that was an earlier verification."""
+    """The digest of content that is equal on both sides, which verification read it, and whether that was an earlier one."""
 
     digest: bytes
     reading: ContentReading
@@ -260,7 +258,7 @@ class Content:
 
 
 class Tally:
-    """The counters of one verification. Thread-safe; each method may be called by any worker."""
+    """The counters of one verification. Thread-safe."""
 
     def __init__(self, draft: ManifestDraft) -> None:
         self._draft = draft
@@ -279,26 +277,26 @@ class Tally:
 
     @property
     def size_bytes(self) -> int:
-        """What the compared files hold; one with several names counts once."""
+        """Bytes of the compared files; one with several names counts once."""
         with self._lock:
             return self._compared.size_bytes
 
     @property
     def digested_bytes(self) -> int:
-        """What those of them hold whose content was read on both sides and is equal."""
+        """Bytes of the files whose content this verification read on both sides and found equal."""
         with self._lock:
             return self._digested.size_bytes
 
     @property
     def carried_bytes(self) -> int:
-        """What those hold whose content an earlier verification had read."""
+        """Bytes of the files whose content an earlier verification had read."""
         with self._lock:
-            # Not summed up by itself, so that both together are exact, also where names of one file were proven apart.
+            # A difference of sums: both parts add up exactly, even if names of one file are in both.
             return self._proven.size_bytes - self._digested.size_bytes
 
     @property
     def difference_count(self) -> int:
-        """How many differences there are so far."""
+        """The number of differences so far."""
         with self._lock:
             return self.differences.total()
 
@@ -312,7 +310,7 @@ class Tally:
         content: Content | None = None,
         link: LinkedPath | None = None,
     ) -> None:
-        """One path was compared to its end; what has no difference goes into the manifest."""
+        """Count a compared path. Without a difference it goes into the manifest."""
         self._count(source, differences, losses)
         if content is not None:
             self._count_content(source, content)
@@ -330,7 +328,7 @@ class Tally:
         )
 
     def missing(self, source: Entry, loss: Loss | None, link: LinkedPath | None) -> None:
-        """A path is not on the target: expected where the target cannot have it, a difference otherwise."""
+        """Count a path that is not on the target: an expected loss if the target cannot keep it, else a difference."""
         losses = () if loss is None else (loss,)
         difference = Difference(path=source.path, kind=DifferenceKind.MISSING, source=source.type.value, target="none")
         differences = () if losses else (difference,)
@@ -338,7 +336,7 @@ class Tally:
         self._draft.add(differences=differences, losses=losses, links=() if link is None else (link,))
 
     def archived(self, source: Entry, loss: Loss, member: ArchivedMember, link: LinkedPath | None) -> None:
-        """A path is not at its place on the target, but in an archive that was read back: the manifest says in which."""
+        """Count a path that is in a proven archive on the target; the manifest has the archive's number."""
         self._count(source, (), (loss,))
         self._draft.add(
             verified=(VerifiedPath(source=source, target=None, archived=member),),
@@ -347,19 +345,19 @@ class Tally:
         )
 
     def found(self, difference: Difference) -> None:
-        """A difference that is about no path of the source, or that came up later."""
+        """Count a difference of a path that is not on the source, or that was found late."""
         with self._lock:
             self.differences[difference.kind.value] += 1
         self._draft.add(differences=(difference,))
 
     def lost(self, loss: Loss) -> None:
-        """An expected loss that came up later."""
+        """Count an expected loss that was found late."""
         with self._lock:
             self.expected[loss.kind.value] += 1
         self._draft.add(losses=(loss,))
 
     def unreadable(self, problem: ScanProblem, *, on_source: bool) -> None:
-        """A path could not be read on one side: the verification is not whole."""
+        """Count a path that could not be read on one side; the verification is then not whole."""
         words = f"{problem.operation}: {problem.reason}"
         with self._lock:
             self.unread += 1
@@ -373,7 +371,7 @@ class Tally:
         )
 
     def gone(self, count: int = 1) -> None:
-        """Paths that an earlier catalog saw are proven to be no more."""
+        """Count paths of an earlier catalog that are proven to be gone."""
         with self._lock:
             self.proven_gone += count
 
@@ -398,7 +396,7 @@ class Tally:
 
 
 def error_problem(path: bytes, operation: str, error: OSError) -> ScanProblem:
-    """An error of the kernel at a path, as a problem."""
+    """An OSError at a path, as a problem."""
     reason = error.strerror or show(str(error).encode("utf-8", "surrogateescape"))
     return ScanProblem(path=path, operation=operation, errno=error.errno, reason=reason)
 
@@ -409,12 +407,12 @@ def error_problem(path: bytes, operation: str, error: OSError) -> ScanProblem:
 _REMEMBERED_FILES = 4096
 
 NOT_COMPARED = "not compared"
-"""What is said of the side that is not to blame where a file could not be read."""
+"""The text for the readable side if a file cannot be read on the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """Both sides of one path, and what their attributes showed."""
+    """Both sides of one path, and the result of comparing their attributes."""
 
     source: Entry
     target: Entry
@@ -422,7 +420,7 @@ class Pair:
 
 
 class _Digests:
-    """Digests of one side; of files with several names the latest ones are remembered. Thread-safe."""
+    """Digests of one side, with a cache for files with several names. Thread-safe."""
 
     def __init__(self, file_system: FileSystem, algorithm: str) -> None:
         self._file_system = file_system
@@ -431,7 +429,7 @@ class _Digests:
         self._remembered: OrderedDict[tuple[int, ...], Digest] = OrderedDict()
 
     def of(self, entry: Entry) -> Digest:
-        """The digest of the file as it is now. Raises OSError."""
+        """Read the file and return its digest. Raises OSError."""
         if entry.nlink <= 1:
             return self._file_system.digest(entry.path, self._algorithm)
         key = (entry.ino, entry.size_bytes, entry.mtime_ns, entry.ctime_ns)
@@ -458,7 +456,7 @@ class ContentComparison:
         self._target_digests = _Digests(target, algorithm)
 
     def compare(self, pair: Pair) -> tuple[bytes | None, Difference | None]:
-        """The digest that both sides have, or the difference: content, changed while it was read, or unreadable."""
+        """The common digest, or the difference: content, changed while read, or unreadable."""
         try:
             source = self._source_digests.of(pair.source)
         except OSError as error:
@@ -498,7 +496,7 @@ class ContentComparison:
 
     @staticmethod
     def _changed_since(file_system: FileSystem, entry: Entry) -> bool:
-        """Whether a file is not what was listed any more; where that cannot be seen it counts as unread."""
+        """Whether a file has changed since it was listed. If that is unknown, it counts as unread."""
         try:
             now = look_or_prove_gone(file_system, entry.path)
         except OSError:
@@ -525,9 +523,9 @@ def _changed(entry: Entry, source: str, target: str) -> Difference:
 
 
 class Carrying:
-    """The manifests of earlier verifications, each tree's own. Thread-safe; `close` may be called again.
+    """The manifests of earlier verifications, one per tree. Thread-safe; `close` may be called again.
 
-    `problems` says which manifests could not be asked: what only they knew is read again.
+    `problems` are manifests that could not be opened: the content that only they prove is read again.
     """
 
     def __init__(self, manifests: Manifests, records: "VerificationRecords", policy: DigestPolicy) -> None:
@@ -539,7 +537,7 @@ class Carrying:
         self.problems: list[str] = []
 
     def open(self, trees: Sequence[bytes]) -> None:
-        """Open the best manifest of each tree that is what the ledger says it was. Reads each of them once. Blocking."""
+        """Open the best manifest of each tree whose digest is the ledger's. Reads each once. Blocking."""
         for tree in trees:
             for record in earlier_verifications(self._records.covering(tree), self._policy):
                 manifest = self._open(record.id, record.manifest or "", record.manifest_digest or "")
@@ -548,7 +546,7 @@ class Carrying:
                     break
 
     def find(self, pairs: Sequence[Pair]) -> Mapping[bytes, ReadContent]:
-        """Those of the pairs, all of one directory, whose content need not be read again."""
+        """The earlier readings of those pairs (all of one directory) whose content need not be read again."""
         manifest = self._of_tree(pairs[0].source.path) if pairs else None
         if manifest is None:
             return {}
@@ -560,7 +558,7 @@ class Carrying:
         }
 
     def close(self) -> None:
-        """Release the manifests; nothing is found any more."""
+        """Release the manifests; `find` then returns nothing."""
         for manifest in self._opened.values():
             if manifest is not None:
                 manifest.close()
@@ -589,8 +587,8 @@ class Carrying:
 
 
 def compare_links(draft: ManifestDraft, tally: Tally, capabilities: TargetCapabilities) -> None:
-    """Tally what the draft's names of linked files tell: the same files on both sides, or not."""
-    # Rows that were added before are on disk by now, so findings may be added while they are read.
+    """Compare the link groups of both sides, from the names in the draft, and count differences and losses."""
+    # Rows added before are on disk by now, so more may be added while these are read.
     for finding in draft.link_findings():
         _take_link_finding(finding, tally, capabilities)
 
@@ -605,7 +603,7 @@ def _take_link_finding(finding: LinkFinding, tally: Tally, capabilities: TargetC
         case LinkFindingKind.MERGED:
             _links_differ(tally, finding.path, "a file of its own", f"the same file as {other}")
         case LinkFindingKind.OUTSIDE if tally.unread:
-            # Its other names may be among what could not be read, for which the record is not whole anyway.
+            # Its other names may be unreadable ones, and then the record is not whole anyway.
             pass
         case LinkFindingKind.OUTSIDE:
             names = f"{finding.names} names in this batch"
@@ -624,18 +622,18 @@ def _links_differ(tally: Tally, path: bytes, source: str, target: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absence:
-    """Why a path need not be at its place; `member` is it in an archive, None where it is on the source alone."""
+    """Why a path may be absent; `member` is its place in an archive, None if it is on the source only."""
 
     loss: Loss
     member: ArchivedMember | None = None
 
 
 class Absences:
-    """Says which absences are expected. Thread-safe.
+    """Decides which absences are expected. Thread-safe.
 
-    `reaped` is the plan's reap list of the `trees`, None where it reaps nothing. `archived` is asked for what it archives:
-    only what a proven archive holds as it is now on the source is expected not to be there. None: the list alone is believed,
-    for a user who goes back to the source, where all of it is.
+    `reaped` is the plan's reap list of the `trees`, None if it reaps nothing. An archived path may be absent only if a proven
+    archive in `archived` holds it as it is now on the source. `archived` None: the list suffices, as for a user who moves back
+    to the source, which has all of it.
     """
 
     def __init__(
@@ -652,21 +650,21 @@ class Absences:
         self._archived = archived
 
     def load(self) -> None:
-        """Read what is known of the archives. Raises Refused where one is missing or is not the one that was proven."""
+        """Load the indexes of the archives. Raises Refused if one is missing or differs from the proven one."""
         if self._archived is not None and self._reaped is not None:
             for tree in sorted(self._trees):
                 self._archived.of_block(tree, ())
 
     def is_archive(self, path: bytes) -> bool:
-        """Whether a path of the target is where archives lie: nothing that came from the source."""
+        """Whether a path of the target is in an archive directory, and so not from the source."""
         return any(is_archive_path(tree, path) for tree in self._trees)
 
     def impossible(self, source: Entry) -> Loss | None:
-        """Why the target cannot have a path at all."""
+        """Why the target cannot keep a path at all."""
         return absence(source, self._capabilities)
 
     def of(self, source: Entry) -> Absence | None:
-        """Why a path that is not there need not be; None: it is missing. Raises Refused as `load`."""
+        """Why a path may be absent; None: it is missing. Raises Refused as `load` does."""
         lost = self.impossible(source)
         if lost is not None:
             return Absence(loss=lost)
@@ -705,7 +703,7 @@ def _loss(source: Entry, kind: SurpriseKind, detail: str) -> Loss:
 
 
 HELD_ENTRIES = 20_000
-"""Of a larger directory only a part of the names is held in memory at a time, and the directory read several times."""
+"""A larger directory is read several times, with a part of its names in memory each time."""
 
 _FILES_IN_TASK = 64
 _RSYNC_TEMPORARY = re.compile(rb"\..+\.[0-9A-Za-z]{6}", re.DOTALL)
@@ -713,7 +711,7 @@ _RSYNC_TEMPORARY = re.compile(rb"\..+\.[0-9A-Za-z]{6}", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryTask:
-    """A directory to compare; where it is on one side only, all in it is missing or extra."""
+    """A directory to compare; if it is on one side only, everything in it is missing or extra."""
 
     path: bytes
     on_source: bool = True
@@ -722,7 +720,7 @@ class DirectoryTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Share:
-    """The names of a directory that are looked at in one reading: those whose hash falls to `index` of `count`."""
+    """The names of a directory that one reading compares: those whose hash modulo `count` is `index`."""
 
     index: int
     count: int
@@ -733,7 +731,7 @@ class _Share:
 
 @dataclass(slots=True, kw_only=True)
 class _SourceSide:
-    """What the source has of a share; `whole` is False where not everything of the directory could be read."""
+    """The source's entries of a share; `whole` is False if parts of the directory were unreadable."""
 
     share: _Share
     entries: dict[bytes, Entry] = field(default_factory=dict)
@@ -742,7 +740,7 @@ class _SourceSide:
 
 
 class TreeComparison:
-    """Compares trees with worker threads; what is found goes to the tally."""
+    """Compares trees with worker threads, and reports to the tally."""
 
     def __init__(
         self,
@@ -773,13 +771,13 @@ class TreeComparison:
         self._carrying = carrying
         self._content = ContentComparison(source, target, policy.algorithm)
         self.late_directories: set[bytes] = set()
-        """What `compare_late` found to be a directory: another `run` is to compare what lies in it."""
+        """Directories that `compare_late` found; another `run` compares their content."""
         self._pool: WorkPool[DirectoryTask, tuple[Pair, ...]] = WorkPool(
             workers, do_wide=self._compare_directory, do_narrow=self._compare_content
         )
 
     def add_tree(self, root: Entry) -> None:
-        """Compare the root of a tree, as it was just looked at on the source, and whatever lies in it. Blocking."""
+        """Compare the root of a tree, whose source entry is fresh, and queue its content. Blocking."""
         try:
             target = self._target.look(root.path)
         except OSError as error:
@@ -795,11 +793,11 @@ class TreeComparison:
         self._pool.put_wide(DirectoryTask(path=root.path, on_target=both))
 
     async def run(self) -> None:
-        """Compare all that was added. May be called again. Raises what is no error of a single path."""
+        """Compare everything that was added. May be called again. Raises errors that concern more than a single path."""
         await self._pool.run()
 
     def compare_late(self, path: bytes) -> bool:
-        """Compare one path that the walk did not come across; False where it is proven gone. Raises OSError."""
+        """Compare one path that the walk missed; return False if it is proven gone. Raises OSError."""
         source = look_or_prove_gone(self._source, path)
         if source is None:
             return False
@@ -827,7 +825,7 @@ class TreeComparison:
         files.flush()
 
     def _read_source(self, task: DirectoryTask, share: _Share) -> _SourceSide:
-        """The source's entries of a share. The first reading finds out how many shares it takes."""
+        """The source's entries of a share. The first reading determines the number of shares."""
         side = _SourceSide(share=share)
         if not task.on_source:
             return side
@@ -874,7 +872,7 @@ class TreeComparison:
                 self._source_alone(task, source, files)
 
     def _missing(self, source: Entry) -> None:
-        """A path that is not at its place on the target."""
+        """Count a path that is not on the target."""
         found, link = self._absences.of(source), _linked(source, None)
         if found is not None and found.member is not None:
             self._tally.archived(source, found.loss, found.member, link)
@@ -882,7 +880,7 @@ class TreeComparison:
             self._tally.missing(source, None if found is None else found.loss, link)
 
     def _target_trouble(self, source: Entry | None, problem: ScanProblem) -> None:
-        """A path of the target cannot be read; expected where it is a symlink too long to be read back."""
+        """Count an unreadable path of the target; expected for a symlink that is too long to be read there."""
         loss = None if source is None else self._absences.impossible(source)
         if source is not None and loss is not None:
             self._tally.missing(source, loss, None)
@@ -892,7 +890,7 @@ class TreeComparison:
             self._pool.put_wide(DirectoryTask(path=source.path))
 
     def _target_alone(self, task: DirectoryTask, target: Entry, files: "_FilesToRead") -> None:
-        """The listing of the source did not have it: a look tells (listings under renames miss names)."""
+        """Handle a path that the source's listing lacked: look it up, because a listing during renames misses names."""
         if task.on_source:
             try:
                 source = look_or_prove_gone(self._source, target.path)
@@ -911,7 +909,7 @@ class TreeComparison:
             self._pool.put_wide(DirectoryTask(path=target.path, on_source=False))
 
     def _source_alone(self, task: DirectoryTask, source: Entry, files: "_FilesToRead") -> None:
-        """The listing of the target did not have it: a look at both sides tells, the source may have lost it since."""
+        """Handle a path that the target's listing lacked: look it up on both sides, because the source may have lost it since."""
         if task.on_target:
             try:
                 target = look_or_prove_gone(self._target, source.path)
@@ -969,7 +967,7 @@ class TreeComparison:
         return None if digest is None else Content(digest=digest, reading=self._reading)
 
     def _may_be_back(self, difference: Difference) -> bool:
-        """Whether the target's file could not be read because storage of the target was lost, which is back."""
+        """Whether the target's file was unreadable because of lost storage that is back now."""
         if (
             self._storage is None
             or difference.kind is not DifferenceKind.UNREADABLE
@@ -990,7 +988,7 @@ class TreeComparison:
 
 
 class _FilesToRead:
-    """Collects files of one directory until there are enough for a task."""
+    """Collects files of one directory into tasks."""
 
     def __init__(self, hand_out: Callable[[tuple[Pair, ...]], None]) -> None:
         self._hand_out = hand_out
