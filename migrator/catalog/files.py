@@ -53,11 +53,11 @@ _DONE_FIELDS: list["pa.Field[Any]"] = [
     pa.field("complete", pa.bool_(), nullable=False),
 ]
 DONE_SCHEMA = pa.schema(_DONE_FIELDS)
-"""Directories with rows in a part, and those that became complete with it. `complete` false: the directory goes on in a
-later part, and its rows in this one count for nothing unless a later part says that it is complete."""
+"""Directories with rows in a part. If `complete` is false, the directory continues in a later part, and its rows in this one
+are void unless a later part completes it."""
 
 DONE_ROWS_KEY = b"migrator.rows"
-"""In the metadata of a done-file: how many rows its part has."""
+"""Metadata key of a done-file: the number of rows of its part."""
 
 _PROBLEM_FIELDS: list["pa.Field[Any]"] = [
     pa.field("path", pa.binary(), nullable=False),
@@ -79,7 +79,7 @@ def done_name(number: int) -> str:
 
 
 def problems_name(number: int) -> str:
-    """What could not be read, as far as it came with this part."""
+    """The file with the problems that were found with a part."""
     return f"problems-{number:06d}.parquet"
 
 
@@ -140,11 +140,11 @@ _FORMAT = "migrator-catalog/1"
 
 
 class RecordUnreadable(MigratorError):
-    """A record that is no record of a catalog, or of a catalog of another version of the program."""
+    """The file is not the record of a catalog, or is of another version of the program."""
 
 
 class PartFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One file of rows: its size tells a torn file at the price of a stat."""
+    """One file of rows. Its size detects a torn file with a single stat."""
 
     name: str
     rows: int
@@ -279,7 +279,7 @@ def read_record(file: Path) -> tuple[CatalogRecord, tuple[PartFacts, ...]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedCatalog:
-    """A catalog that was written to its end. `part_files` and `problem_files` are for DuckDB's `read_parquet`."""
+    """A finished catalog. `part_files` and `problem_files` are for DuckDB's `read_parquet`."""
 
     directory: Path
     record: CatalogRecord
@@ -288,10 +288,10 @@ class ClosedCatalog:
 
 
 def open_closed(directory: Path) -> ClosedCatalog:
-    """The catalog in a directory. It need not be whole: the record says.
+    """Open the catalog in a directory. It need not be whole: check the record.
 
-    Raises UsageError where there is none, Refused where it is half written (no closing record) or where a part is
-    missing or has another size than was recorded.
+    Raises UsageError if there is none, Refused if it is half written (no closing record), or a part is missing or differs in
+    size from the record.
     """
     if not directory.is_dir():
         raise UsageError(

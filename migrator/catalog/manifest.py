@@ -445,7 +445,6 @@ class ParquetEarlierManifest:
             ) from error
 
     def find(self, paths: Sequence[bytes]) -> Mapping[bytes, ReadContent]:
-
         found: dict[bytes, ReadContent] = {}
         with self._lock:
             # In order, so that every group is looked at once.
@@ -546,7 +545,6 @@ class ManifestDirectories:
         self._part_rows = part_rows
 
     def create(self, name: str, *, algorithm: str) -> ParquetDraft:
-
         directory = self._directory / name
         if directory.exists():
             shutil.rmtree(directory)
@@ -595,7 +593,6 @@ class ManifestDirectories:
         return file_digest(file)
 
     def open_earlier(self, manifest: str, *, digest: str) -> ParquetEarlierManifest:
-
         if self.digest(manifest) != digest:
             raise Refused(
                 "the manifest of a verification is not the one that was written",

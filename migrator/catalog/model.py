@@ -1,4 +1,4 @@
-"""What a scan was asked, saw and left behind. Pure."""
+"""Catalogs as values: the record of a scan, its problems, and the walks of bricks. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ class ScanProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrangeFiles:
-    """What lies on a brick without `trusted.gfid`: it was put there past Gluster, and is not on the volume. `files` counts
-    them (directories too), `paths` are the first.
+    """Files on a brick without `trusted.gfid`: they were put there past Gluster, and are not on the volume. `files` is their
+    number (directories included), `paths` the first of them.
     """
 
     brick: str
@@ -29,7 +29,7 @@ class StrangeFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickWalk:
-    """The walk of one brick: `rows` are its entries that are no directories, `directories` its own copies of them."""
+    """The walk of one brick: `rows` counts its entries except directories, `directories` its own copies of those."""
 
     brick: str
     host: str
@@ -46,8 +46,8 @@ class BrickWalk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanTimes:
-    """Where the time of a scan went: looking at the volume and starting (before and after), reading, and making one
-    catalog of what was read. Of a scan that went on in several sessions, the last one's.
+    """Times of a scan: checks of the volume and start (before and after), reading, and closing the catalog. If the scan was
+    resumed, those of its last session.
     """
 
     checks_s: float = 0.0
@@ -57,17 +57,17 @@ class ScanTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogRecord:
-    """The closing record of a catalog (`catalog.json`); `finished_at_s` is None while the scan is under way.
+    """The closing record of a catalog (`catalog.json`); `finished_at_s` is None while the scan is in progress.
 
-    `whole` needs: every directory read, source healthy and unchanged before and after. `reasons` says why not.
-    `scope` are the paths of the user trees that it covers; empty: the whole source. A limited one has the rows of these
-    trees and of the directories that lead to them; of a file with names elsewhere it knows fewer than `nlink`. A tree of
-    the scope that is not among `trees` was not there when the scan began.
-    `size_bytes` counts a hard-linked file once per name. `health_fingerprint` is the source's at the start of the scan,
-    for one that goes on later; empty where it is not known. `way_reasons` says why the bricks were not read where that
-    was asked for; `findings` what an admin should know of the bricks, although the scan may be whole; `bricks` those
-    that were read. These three and `times` are in the catalog alone, not in the ledger. `strange` says by brick what was put there
-    past Gluster: it has no row, and nobody may ask the mount for it.
+    A scan is `whole` if it read every directory, and the source was healthy and unchanged before and after; otherwise `reasons`
+    lists why not. `scope` has the paths of the covered user trees; empty: the whole source. A limited catalog has the rows of
+    these trees and of the directories above them; it may know fewer names of a file than `nlink`. A tree of the scope that is
+    not among `trees` did not exist when the scan began. `size_bytes` counts a hard-linked file once per name.
+
+    `health_fingerprint` is the source's at the start of the scan, for a later resume; empty if unknown. `way_reasons` are the
+    reasons why bricks were requested but not read; `findings` are notes about bricks, which do not make the scan less whole;
+    `bricks` are those that were read. These three and `times` are only in the catalog, not in the ledger. `strange` lists, by
+    brick, files that were put there past Gluster: they have no rows, and the mount must not be asked for them.
     """
 
     name: str
@@ -94,12 +94,11 @@ class CatalogRecord:
     strange: tuple[StrangeFiles, ...] = ()
 
     def covers(self, trees: Iterable[bytes]) -> bool:
-        """Whether what it does not list of these user trees was not there."""
+        """Whether it covers these user trees, so that paths without a row did not exist."""
         return not self.scope or set(self.scope).issuperset(trees)
 
 
 SETTLED_BEFORE_SCAN_S = 2
-
-"""What changed later than so long before a scan began may change again without another time, size or ctime. An mtime that
-lies so long after its end, in the future, was set by somebody: it says nothing, and would be sent with every pass.
+"""A file that changed less than this before a scan began may change again without a new mtime, size or ctime. An mtime more than
+this after the end of a scan was set by a user: it is ignored, because it would be sent with every pass.
 """

@@ -1,4 +1,4 @@
-"""Going on with a catalog that has no closing record."""
+"""Resuming a catalog that has no closing record."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,10 +30,10 @@ _MEMORY_LIMIT_BYTES = GIB // 2
 
 
 def resume(directory: Path, *, temp_dir: Path, max_part_rows: int = MAX_PART_ROWS) -> OpenCatalog:
-    """Take back what was under way, and find what is left to read: directories seen and not done, the root first.
+    """Discard the rows of directories in flight, and find those still to read: seen and not done, the root first.
 
-    May be killed and called again. Raises Refused where a part that was on disk is gone or torn, or the catalog is
-    closed already, and OSError.
+    May be killed and called again. Raises Refused if a committed part is missing or torn, or the catalog is already closed;
+    OSError.
     """
     if (directory / CLOSING_RECORD).exists():
         raise Refused(
@@ -60,7 +60,7 @@ def resume(directory: Path, *, temp_dir: Path, max_part_rows: int = MAX_PART_ROW
 
 
 def _remove_uncommitted(directory: Path) -> None:
-    """Drop temporary files, and parts that have no done-file: the kill came before they counted."""
+    """Remove temporary files, and parts without a done-file, which were never committed."""
     committed = numbered(directory, "done")
     for file in directory.glob("*.tmp"):
         file.unlink()
@@ -72,7 +72,7 @@ def _remove_uncommitted(directory: Path) -> None:
 
 
 def _check_parts(directory: Path, done_files: Mapping[int, Path], part_files: Mapping[int, Path]) -> None:
-    """Every part that was committed must still be there and be readable to its end."""
+    """Check that every committed part exists and is complete. Raises Refused."""
     for number, done_file in done_files.items():
         damaged = done_file.name
         try:
@@ -90,7 +90,7 @@ def _check_parts(directory: Path, done_files: Mapping[int, Path], part_files: Ma
 
 
 def _under_way(database: duckdb.DuckDBPyConnection, done_files: Mapping[int, Path]) -> dict[int, set[bytes]]:
-    """By part: the directories with rows in it that never became complete."""
+    """By part, the directories with rows in it that were never completed."""
     found: dict[int, set[bytes]] = {}
     if not done_files:
         return found
@@ -109,7 +109,7 @@ def _under_way(database: duckdb.DuckDBPyConnection, done_files: Mapping[int, Pat
 
 
 def _take_back(part_file: Path, directories: set[bytes]) -> None:
-    """Remove the rows of these directories from a part; they will be read again as a whole."""
+    """Remove the rows of these directories from a part; the directories are read again completely."""
     table = pq.read_table(part_file, schema=ROW_SCHEMA)
     kept = [parent(path or b"") not in directories for path in table.column("path").to_pylist()]
     if not all(kept):

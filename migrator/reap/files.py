@@ -215,7 +215,6 @@ class MemberReader:
         self._held_bytes = held_bytes
 
     def open(self, row: ReapRow, *, settled_before_ns: int) -> "ReadMember | LeftOut":
-
         try:
             entry = self._source.look(row.path)
         except OSError as error:
@@ -276,12 +275,10 @@ class ReadMember:
 
     @property
     def entry(self) -> Entry:
-
         return self._entry
 
     @property
     def is_checked(self) -> bool:
-
         return self._held is not None or self._entry.type is not EntryType.FILE
 
     def hold(self) -> LeftOut | None:
@@ -294,14 +291,12 @@ class ReadMember:
         return left_out
 
     def pieces(self) -> Iterator[bytes]:
-
         if self._held is not None:
             yield self._held
         elif self._fd >= 0:
             yield from self._read()
 
     def finish(self) -> bytes | LeftOut | None:
-
         if self._entry.type is not EntryType.FILE:
             return None
         if self._held is None:

@@ -1,4 +1,4 @@
-"""Archives and reap lists as stages see them."""
+"""Interfaces of reaping: selection, reap lists, and the members of archives."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,23 +12,23 @@ from migrator.reap.model import LeftOut, ReapAction, ReapDirectory, ReapedTree, 
 
 
 class ReapSelection(Protocol):
-    """What a policy matches in a catalog. Every query is out of core; one at a time. Blocking."""
+    """The files of a catalog that a policy matches. Queries are out of core; one at a time. Blocking."""
 
     def trees(self) -> Sequence[ReapedTree]:
-        """Counted, tree by tree, in the order of the rules; trees of which nothing is matched are left out."""
+        """Counts by tree, in the order of the rules, without trees that have no matches."""
 
     def rows(self, *, listed: bool = False) -> Iterator[Sequence[ReapRow]]:
-        """What is archived or skipped, tree by tree in the order of the rules, and in each in the order of the scan, in
-        blocks. With `listed` what is only reported too. Run it to its end before the next query.
+        """The archived or skipped files in blocks, by tree in the order of the rules, then in the order of the scan. With
+        `listed`, those that are only reported too. Consume all before the next query.
         """
 
     def directories(self, limit: int) -> dict[bytes, Sequence[ReapDirectory]]:
-        """Of every tree the directories that hold most of it, by bytes, at most so many."""
+        """For each tree, up to `limit` directories with the most matched bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenReapList:
-    """A reap list that is on disk."""
+    """A reap list on disk."""
 
     reap_list: str
     digest: str
@@ -36,68 +36,68 @@ class WrittenReapList:
 
 
 class ReapIndex(Protocol):
-    """The reap list of a plan in memory, some 16 bytes a row, for asking by path in any order. Thread-safe."""
+    """The reap list of a plan in memory, some 16 bytes per row, for look-ups by path. Thread-safe."""
 
     def action(self, path: bytes, *, size_bytes: int, mtime_ns: int, ctime_ns: int) -> ReapAction | None:
-        """What the list says of a path with these facts; None where it does not have it, or has it with others.
+        """The action of the list for a path with these attributes; None if it does not have the path, or with others.
 
-        By a digest of 128 bits over path and facts. What is to be deleted is compared with the rows themselves.
+        Compares 128-bit digests of path and attributes. Deletions are checked against the rows themselves.
         """
 
 
 class ReapLists(Protocol):
-    """The reap lists of a site's plans, beside them. Out of core: nothing is held but some thousand rows."""
+    """The reap lists of a site, beside its plans. Only some thousand rows are in memory at a time."""
 
     def write(self, plan: str, rows: Iterable[Sequence[ReapRow]]) -> WrittenReapList:
-        """Write the list of a plan that is being made, durably, in the order given: the rows of one tree lie together.
-        Replaces what an interrupted planning left. Raises OSError.
+        """Write the list of a plan in progress, durably, in the given order; the rows of one tree are contiguous. Replaces the
+        leftovers of an interrupted plan. Raises OSError.
         """
 
     def paths(
         self, reap_list: str, *, trees: Collection[bytes] | None = None, action: ReapAction | None = None
     ) -> Iterator[Sequence[ReapRow]]:
-        """The rows of these trees (None: of all) with this action (None: both), in the list's order, in blocks; no block
-        holds rows of two trees. Raises Refused where the list is missing or damaged.
+        """The rows of these trees (None: all) with this action (None: both), in the list's order, in blocks of one tree each.
+        Raises Refused if the list is missing or damaged.
         """
 
     def digest(self, reap_list: str) -> str:
-        """BLAKE2b over the file, in hexadecimal. Raises Refused where it is missing."""
+        """The BLAKE2b digest of the file, in hexadecimal. Raises Refused if it is missing."""
 
     def checked(self, reap_list: str, digest: str) -> Path:
-        """The file, for queries over it, once its digest is that of the plan. Raises Refused where it is not."""
+        """The file, for queries. Raises Refused if its digest differs from the plan's."""
 
     def index(self, reap_list: str, *, trees: Collection[bytes] | None = None) -> ReapIndex:
-        """The list of these trees in memory. Raises Refused where it is missing or damaged."""
+        """Load the list of these trees. Raises Refused if it is missing or damaged."""
 
 
 # --- Archives. All calls block; errors of the kernel are OSError. Digests use the algorithm of [verify].
 
 
 class OpenMember(Protocol):
-    """A path of the source that is about to be archived. `finish` or `close` once, after the content was taken."""
+    """A path of the source that is being archived. Call `finish` or `close` once, after reading the content."""
 
     @property
     def entry(self) -> Entry:
-        """What a look saw before the content was read."""
+        """The attributes before the content was read."""
 
     @property
     def is_checked(self) -> bool:
-        """Whether the content lies in memory already and is known to be whole: then `finish` gives a digest."""
+        """Whether the content is in memory and complete: `finish` then returns a digest."""
 
     def pieces(self) -> Iterator[bytes]:
-        """The content, no more of it than the look saw; nothing for what is no regular file. Raises OSError."""
+        """The content, up to the size in `entry`; empty unless it is a regular file. Raises OSError."""
 
     def finish(self) -> bytes | LeftOut | None:
-        """The digest of the content, None for what is no regular file, or why it cannot be archived: it changed."""
+        """The digest of the content (None unless it is a regular file), or LeftOut if the file changed."""
 
     def close(self) -> None:
-        """Release it. May be called again."""
+        """Release the file. May be called again."""
 
 
 class MemberSource(Protocol):
     """The source, for archiving. Thread-safe."""
 
     def open(self, row: ReapRow, *, settled_before_ns: int) -> OpenMember | LeftOut:
-        """Look at a path, and read it at once where it is small. Left out: what is gone, is not as the reap list has it,
-        changed since `settled_before_ns`, cannot be read, or cannot be in a tar (a socket). Never raises OSError.
+        """Look up a path, and read it at once if it is small. LeftOut if it is gone, differs from the reap list, changed since
+        `settled_before_ns`, is unreadable, or cannot be in a tar (a socket). Never raises OSError.
         """

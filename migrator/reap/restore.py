@@ -1,4 +1,4 @@
-"""`reap restore`: files are put back from archives, byte by byte and with all their attributes."""
+"""`reap restore`: restore files from archives, with content and all attributes."""
 
 import asyncio
 import errno
@@ -30,11 +30,11 @@ _IN_THE_WAY = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EXDEV})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest:
-    """What is put back: of these trees every archived file that one of the patterns names. Patterns are relative to the tree,
-    or begin with the tree's own path.
+    """The archived files of these trees that match one of the patterns. Patterns are relative to the tree, or begin with the
+    tree's own path.
 
-    A pattern that is the path of an archived file or of a directory above some is just that; otherwise it is a glob of
-    `migrator.reap.rules` where it has one's characters. `in_place`: files go where they would be on the target.
+    A pattern that is the path of an archived file, or of a directory with some, is taken literally; otherwise, one with
+    wildcards is a glob of `migrator.reap.rules`. `in_place`: restore to the files' own places on the target.
     """
 
     trees: tuple[bytes, ...]
@@ -45,7 +45,7 @@ class RestoreRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoringWorld:
-    """What restoring works with; `restorer` is the place where files go."""
+    """The environment of a restore; `restorer` writes to the destination."""
 
     folders: MountedArchiveFolders
     format: TarArchives
@@ -56,10 +56,10 @@ class RestoringWorld:
 
 
 async def restore(request: RestoreRequest, world: RestoringWorld) -> tuple[Restored, ...]:
-    """Put files back from the newest archive that has each. What is there already is not touched unless that is asked for.
+    """Restore each file from the newest archive that has it. Existing files are overwritten only on request.
 
-    May be called again. Raises UsageError where nothing is archived under such a name; Refused where an index is not the
-    ledger's, and in place while a user is frozen. A file whose content is not what was archived is not restored.
+    May be called again. Raises UsageError if no archived file matches; Refused if an index differs from the ledger's, and in
+    place while the user is frozen. A file whose content differs from its digest is not restored.
     """
     archives = ProvenArchives(world.ledger.archives, world.folders, world.format)
     chosen: list[tuple[bytes, list[_Choice]]] = []
@@ -92,13 +92,13 @@ async def restore(request: RestoreRequest, world: RestoringWorld) -> tuple[Resto
 
 
 def exit_code(trees: Sequence[Restored]) -> ExitCode:
-    """Attention where something that was asked for is not restored."""
+    """ATTENTION if a requested file was not restored."""
     return ExitCode.ATTENTION if any(tree.not_restored for tree in trees) else ExitCode.DONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Choice:
-    """What is taken of one archive, in the order in which it lies there."""
+    """The members to restore from one archive, in its order."""
 
     archive: TarIndex
     members: tuple[ArchivedMember, ...]
@@ -114,7 +114,7 @@ class _Restoring:
         self.restored = 0
 
     async def restore(self, tree: bytes, choice: _Choice) -> None:
-        """Put back what is taken of one archive."""
+        """Restore the chosen members of one archive."""
         opening = self._world.folders.open(tree)
         folder = await asyncio.to_thread(opening.__enter__)
         try:
@@ -156,7 +156,7 @@ class _Restoring:
     def _put_back(self, member: ArchivedMember, content: Iterator[bytes], first_names: dict[int, bytes]) -> None:
         restorer, overwrite = self._world.restorer, self._request.overwrite
         entry = member.entry
-        # Names that were of one file in the archive (the same content there) are of one file again.
+        # Names that share content in the archive become names of one file again.
         first = first_names.get(member.data_offset_bytes) if entry.link_group is not None else None
         try:
             if first is not None:
@@ -184,7 +184,7 @@ class _Restoring:
 
 
 def _choose(archives: ProvenArchives, tree: bytes, patterns: Sequence[bytes]) -> list[_Choice]:
-    """Which members of which archives, each from the newest one that has it."""
+    """Choose the members to restore, each from the newest archive that has it."""
     proven = archives.newest_first(tree)
     cut = len(tree) + 1 if tree else 0
     is_wanted = _wanted((path[cut:] for archive in proven for path in archive.paths()), tree, patterns)
@@ -200,7 +200,7 @@ def _choose(archives: ProvenArchives, tree: bytes, patterns: Sequence[bytes]) ->
 
 
 def _wanted(paths: Iterator[bytes], tree: bytes, patterns: Sequence[bytes]) -> Callable[[bytes], bool]:
-    """Whether a path is wanted. Patterns are taken at their word first: a name may have a glob's characters."""
+    """A predicate for the requested paths. Literal matches come first, because names may contain wildcards."""
     names = {pattern.strip(b"/") for pattern in patterns}
     if tree:
         names |= {name[len(tree) + 1 :] for name in names if is_beneath(name, tree)}

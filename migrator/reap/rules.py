@@ -1,4 +1,4 @@
-"""Which rule holds for which tree and path, and what reaping saves. Pure."""
+"""Globs, the rule of each tree, savings, and the standing of a path. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,29 +51,29 @@ class ReapGlob:
 
     @property
     def anywhere(self) -> bool:
-        """Whether it is a name and not a path."""
+        """Whether it matches names anywhere in the tree, instead of paths."""
         return len(self.components) == 1
 
 
 def parse_glob(text: bytes) -> ReapGlob:
-    """A glob without a leading slash, `.` and `..`."""
+    """Parse a glob, which must not have a leading slash, `.` or `..`."""
     return ReapGlob(components=tuple(_tokens(component) for component in text.rstrip(b"/").split(b"/")))
 
 
 def parse_globs(texts: Iterable[str]) -> tuple[ReapGlob, ...]:
-    """Globs as site.toml has them."""
+    """Parse globs of site.toml."""
     return tuple(parse_glob(text.encode("utf-8", "surrogateescape")) for text in texts)
 
 
 class GlobMatcher:
-    """Asks several globs at once."""
+    """Several globs at once."""
 
     def __init__(self, globs: Sequence[ReapGlob]) -> None:
         alternatives = b"|".join(b"(?:.*/)?" * glob.anywhere + _pattern(glob) for glob in globs)
         self._pattern = re.compile(b"(?:" + alternatives + b")(?:/|\\Z)", re.DOTALL) if globs else None
 
     def matches(self, path: bytes) -> bool:
-        """Whether one of them matches a path, which is relative to the top of its tree."""
+        """Whether any of them matches a path, which is relative to the top of its tree."""
         return self._pattern is not None and self._pattern.match(path) is not None
 
 
@@ -98,7 +98,7 @@ def _tokens(component: bytes) -> tuple[Token, ...]:
 
 
 def _class_end(component: bytes, place: int) -> int | None:
-    """Where a class that begins here is closed; as in fnmatch, a bracket right behind its beginning belongs to it."""
+    """The end of the class that begins here. As in fnmatch, a bracket right after its start belongs to it."""
     start = place + 1
     if component[start : start + 1] == b"!":
         start += 1
@@ -127,10 +127,10 @@ _CHECK = "reap atime"
 
 
 def choose_rules(policy: ReapPolicy, trees: Iterable[UserTree]) -> tuple[TreeRule, ...]:
-    """The rule of every tree, in order of path: its own by its path, or else its user's, or else the site's; trees whose
-    rule matches nothing are left out.
+    """The rule of each tree, in order of path: that of its path, or else its user's, or else the site's; without trees whose
+    rule matches nothing.
 
-    Raises UsageError where a name is neither a user nor a tree: a slip there would reap what is meant to be kept.
+    Raises UsageError for a name that is neither a user nor a tree: a typo would reap files that are to be kept.
     """
     known = sorted(trees, key=lambda tree: tree.path)
     names = {name for tree in known for name in (tree.user, show(tree.path))}
@@ -150,12 +150,12 @@ def _rule_of(policy: ReapPolicy, tree: UserTree) -> ReapRule:
 
 
 def reaps(rules: Iterable[TreeRule]) -> bool:
-    """Whether anything may be kept back, and not only be reported."""
+    """Whether any rule archives or skips files, instead of only reporting them."""
     return any(one.rule.action is not ReapAction.LIST for one in rules)
 
 
 def rule_words(rule: ReapRule) -> str:
-    """What a rule matches, for people."""
+    """A rule in words."""
     conditions = []
     if rule.older_than_s is not None:
         done = "read" if rule.by is ReapClock.ATIME else "changed"
@@ -176,9 +176,8 @@ def rule_words(rule: ReapRule) -> str:
 
 
 def savings(trees: Iterable[ReapedTree], cost: TransferCost) -> Savings:
-    """What need not be copied of these trees. What is packed into archives goes over all the same, only not file by file:
-    that saves inodes and the time that files cost, and no bytes. The archives themselves, some for each tree, count for
-    nothing here.
+    """Savings of these trees. Archived files are copied all the same, but not one by one: that saves inodes and time per file,
+    and no bytes. The archives themselves, a few per tree, are not counted.
     """
     size_bytes = inodes = 0
     seconds = 0.0
@@ -191,11 +190,11 @@ def savings(trees: Iterable[ReapedTree], cost: TransferCost) -> Savings:
 
 
 def atime_problem(kind: str, options: Mapping[str, str] | None, mount: Mount | None) -> str | None:
-    """A sentence where the source does not keep when its files were read; None where nothing speaks against it.
+    """Why the source keeps no reliable atime; None if no reason is known.
 
-    `options` are those of the Gluster volume, None where it could not be asked (and where there is none); `mount` shows
-    the source. Gluster's own times (`features.ctime`) are kept without atime unless `ctime.noatime` is off; without
-    them the bricks' file systems count, whose mounts are not seen from here.
+    `options` are those of the Gluster volume, None if they are unknown or there is no volume; `mount` is that of the source.
+    Gluster's own times (`features.ctime`) exclude atime unless `ctime.noatime` is off. Without them, atime depends on the
+    mounts of the bricks' file systems, which cannot be checked from here.
     """
     if mount is not None and mount.no_atime:
         return f"{show(mount.point)} is mounted with noatime: when files were read is not kept"
@@ -211,7 +210,7 @@ def atime_problem(kind: str, options: Mapping[str, str] | None, mount: Mount | N
 
 
 def check_atime(needed: bool, problem: str | None) -> list[Finding]:
-    """What `doctor` says where a rule goes by atime."""
+    """The findings of `doctor` if a rule depends on atime."""
     if not needed:
         return []
     if problem is None:
@@ -226,7 +225,7 @@ _ATIME_HINT = (
 
 
 def require_atime(rules: Iterable[TreeRule], problem: str | None) -> None:
-    """Raises Refused where a rule goes by atime and the source does not keep it."""
+    """Raise Refused if a rule depends on atime and the source does not keep it."""
     if problem is not None and any(one.rule.needs_atime for one in rules):
         raise Refused(f'[reap] by = "atime" cannot be: {problem}', hint=_ATIME_HINT)
 
@@ -240,8 +239,8 @@ def standing(
     archived: bool,
     released: bool,
 ) -> ReapStanding:
-    """Where a path of the source stands. `row` is that of the plan's reap list, None where it has none; the facts are the
-    source's now. `archived`: an archive that was read back holds it with these facts. `released`: see `Releases`.
+    """The standing of a path of the source. `row` is from the plan's reap list (None: not in it); the attributes are the
+    source's now. `archived`: a proven archive holds it with these attributes. `released`: see `Releases`.
     """
     if row is None or (row.size_bytes, row.mtime_ns, row.ctime_ns) != (size_bytes, mtime_ns, ctime_ns):
         return ReapStanding.NOT_REAPED
@@ -253,7 +252,7 @@ def standing(
 
 
 class Releases:
-    """What was given up by name, for asking path by path."""
+    """Look-up of paths that were released by name."""
 
     def __init__(self, releases: Iterable[ReapRelease]) -> None:
         self._paths: dict[bytes, list[bytes]] = {}
@@ -275,8 +274,8 @@ class Releases:
 def release_patterns(
     trees: Sequence[bytes], named: Sequence[bytes], globs: Sequence[bytes]
 ) -> list[tuple[bytes, bytes, bool]]:
-    """Tree, pattern and whether it is a glob, of what somebody named: paths from the source's root or, where the user has
-    one tree, from its top; globs hold for every tree of the user. Raises UsageError.
+    """Resolve names into trees, patterns, and whether the pattern is a glob. Paths are relative to the source's root or, if the
+    user has a single tree, to its top; globs apply to every tree of the user. Raises UsageError.
     """
     found: list[tuple[bytes, bytes, bool]] = []
     for given in named:

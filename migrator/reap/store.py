@@ -1,4 +1,4 @@
-"""Choosing files of a catalog out of core, and reap lists as Parquet files."""
+"""Selection of reaped files from a catalog, out of core, and reap lists as Parquet files."""
 
 import hashlib
 from array import array
@@ -34,7 +34,7 @@ RULES_TABLE = """
         executables BOOLEAN, linked BOOLEAN, excludes INTEGER
     )
 """
-"""`excludes` is a number of `$exclude0` and so on, null where nothing is excluded."""
+"""`excludes` is the number N of a parameter `$excludeN`, null if nothing is excluded."""
 
 KEEP_FILES = """
     SELECT array_slice(path, 1, octet_length(path) - $length) AS directory, tree
@@ -43,15 +43,15 @@ KEEP_FILES = """
         AND array_slice(path, octet_length(path) - $length + 1, octet_length(path)) = $suffix
     ORDER BY directory || '/'::BLOB
 """
-"""Directories that hold the opt-out file, in the order of what lies in them. `suffix` begins with a slash."""
+"""Directories with the opt-out file, ordered by the paths of their content. `suffix` begins with a slash."""
 
 KEPT_TABLE = "CREATE OR REPLACE TEMP TABLE kept (tree BLOB, start BLOB, until BLOB)"
-"""What lies below directories with an opt-out file: ranges that do not overlap."""
+"""Paths below directories with an opt-out file, as ranges that do not overlap."""
 
 
 def candidates(excludes: int, *, after: str, until: str) -> str:
-    """Make `candidates`: what the rules match, opt-outs and the names of one file not looked at yet. Files that changed
-    while they were scanned (`after`, `until`) are not taken: a delta pass would send them whether they change or not.
+    """Create `candidates`: files that the rules match, before opt-outs and link groups are considered. Files that changed
+    during the scan (`after`, `until`) are left out: a delta pass sends them in any case.
     """
     below = "array_slice(path, octet_length(tree) + 2, octet_length(path))"
     excluded = " ".join(
@@ -91,17 +91,17 @@ CHOSEN = """
         FROM free WHERE nlink > 1 AND link_group IS NOT NULL
     ) WHERE names = nlink
 """
-"""Of a file with several names either all are reaped, or none is."""
+"""Either all names of a file are reaped, or none."""
 
 TALLIES = """
     SELECT ordinal, nlink, count(*), sum(size)::BIGINT, sum(blocks)::BIGINT, min(time_ns) FROM reaped GROUP BY ALL
 """
-"""By the number of names: all of a file's are there, so that dividing by it counts each file once."""
+"""Sums by number of names: all names of a file are present, so dividing counts each file once."""
 
 KEPT_BACK = "SELECT position FROM reaped JOIN reap_rules USING (ordinal) WHERE action <> 'list'"
 
 LISTED_VIEW = f"CREATE OR REPLACE TEMP VIEW moving AS SELECT * FROM entries ANTI JOIN ({KEPT_BACK}) USING (position)"
-"""What chunks are packed from."""
+"""The rows that chunks are packed from."""
 
 ROWS = """
     SELECT path, entries.tree, action, entries.size, entries.blocks, mtime_ns, ctime_ns, atime_ns, ino, gfid, uid, gid, mode
@@ -123,7 +123,7 @@ DIRECTORIES = """
 
 
 def globs_pattern(globs: Sequence[ReapGlob]) -> str:
-    """A pattern for the hexadecimal form of a path below its tree. Every part of it takes whole bytes."""
+    """A pattern for the hexadecimal form of a path below its tree. Each part of it matches whole bytes."""
     alternatives = ("(?:(?:..)*2F)?" * glob.anywhere + "2F".join(map(_component, glob.components)) for glob in globs)
     return f"^(?:{'|'.join(alternatives)})(?:2F|$)"
 
@@ -139,7 +139,7 @@ def _token(token: Token) -> str:
     if token is ANY:
         return f"{_NAME_BYTE}*"
     if not token:
-        # No byte at all; RE2 has no way to say so but a letter that hexadecimal does not have.
+        # Matches nothing: RE2 has no empty class, so use a letter that hexadecimal lacks.
         return "Z"
     by_high: dict[str, str] = {}
     for byte in sorted(token):
@@ -171,7 +171,7 @@ class Reaping:
         excludes = list(dict.fromkeys(one.rule.exclude for one in rules if one.rule.exclude))
         self._insert_rules(excludes, now_s)
         self._insert_kept(keep_file)
-        # What a comparison takes for young, by the same figures.
+        # The same limits as in the comparison of catalogs.
         after_ns = int((record.started_at_s - SETTLED_BEFORE_SCAN_S) * NS_PER_S)
         until_ns = int(((record.finished_at_s or record.started_at_s) + SETTLED_BEFORE_SCAN_S) * NS_PER_S)
         parameters: dict[str, object] = {"after": after_ns, "until": until_ns}
@@ -219,7 +219,7 @@ class Reaping:
             {
                 "tree": pa.array([tree for _, tree in outermost], pa.binary()),
                 "start": pa.array([directory + b"/" for directory, _ in outermost], pa.binary()),
-                # The byte behind the slash: no path beneath the directory begins like that.
+                # The byte after the slash: paths below the directory sort before it.
                 "until": pa.array([directory + b"0" for directory, _ in outermost], pa.binary()),
             }
         )
@@ -228,7 +228,6 @@ class Reaping:
             self._connection.from_arrow(table).insert_into("kept")
 
     def trees(self) -> Sequence[ReapedTree]:
-        """Counted, tree by tree."""
         sums: dict[int, list[int]] = {}
         for ordinal, nlink, names, size, blocks, oldest_ns in self._connection.execute(TALLIES).fetchall():
             share = max(nlink, 1)
@@ -253,13 +252,11 @@ class Reaping:
         ]
 
     def rows(self, *, listed: bool = False) -> Iterator[Sequence[ReapRow]]:
-        """What is archived or skipped (and with `listed` what is only reported), sorted by DuckDB, streamed."""
         query = self._connection.sql(ROWS, params={"listed": listed})
         for block in query.to_arrow_reader(ROWS_AT_ONCE):
             yield reap_rows(column.to_pylist() for column in block.columns)
 
     def directories(self, limit: int) -> dict[bytes, Sequence[ReapDirectory]]:
-        """Of every tree the directories that hold most of it, by bytes."""
         found: dict[bytes, list[ReapDirectory]] = {}
         rows = self._connection.execute(DIRECTORIES, {"most": limit}).fetchall()
         for ordinal, directory, files, size_bytes in rows:
@@ -268,7 +265,7 @@ class Reaping:
         return dict(found)
 
     def keep_back(self) -> str:
-        """From here on lists are packed without what is archived or skipped: the name of the view that has the rest."""
+        """Create a view without the archived and skipped files, and return its name. Chunks are packed from it."""
         self._connection.execute(LISTED_VIEW)
         return "moving"
 
@@ -292,7 +289,7 @@ _FIELDS: list["pa.Field[Any]"] = [
     pa.field("mode", pa.int32(), nullable=False),
 ]
 REAP_SCHEMA = pa.schema(_FIELDS)
-"""`action` is `archive` or `skip`; a row group holds rows of one tree and one action."""
+"""`action` is `archive` or `skip`. A row group has rows of one tree and one action."""
 
 ROW_GROUP_ROWS = 20_000
 
@@ -302,13 +299,12 @@ _HINT = "bring it back, or make a new plan with `migrator plan`"
 
 
 class ReapListFiles:
-    """The `ReapLists` port over the directory of the plans. A list's name is relative to it, so that it can be moved."""
+    """The `ReapLists` port over the directory of plans. The name of a list is relative to it, so it can be moved."""
 
     def __init__(self, plans_dir: Path) -> None:
         self._plans_dir = plans_dir
 
     def write(self, plan: str, rows: Iterable[Sequence[ReapRow]]) -> WrittenReapList:
-
         reap_list = f"{check_plan_name(plan)}.chunks/{_FILE}"
         file = self._plans_dir / reap_list
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -320,12 +316,10 @@ class ReapListFiles:
     def paths(
         self, reap_list: str, *, trees: Collection[bytes] | None = None, action: ReapAction | None = None
     ) -> Iterator[Sequence[ReapRow]]:
-        """The rows of these trees with this action, in blocks, each of one tree and one action."""
         for table in self._groups(reap_list, trees, action, [field.name for field in REAP_SCHEMA]):
             yield reap_rows(column.to_pylist() for column in table.columns)
 
     def digest(self, reap_list: str) -> str:
-        """BLAKE2b over the file, in hexadecimal. Raises Refused where it is missing."""
         file = self._file(reap_list)
         try:
             return file_digest(file)
@@ -333,13 +327,11 @@ class ReapListFiles:
             raise _missing(reap_list, file) from None
 
     def checked(self, reap_list: str, digest: str) -> Path:
-        """The file, once its digest is that of the plan. Raises Refused where it is not."""
         if self.digest(reap_list) != digest:
             raise _damaged(reap_list, self._file(reap_list), "its digest is not the one in the plan")
         return self._file(reap_list)
 
     def index(self, reap_list: str, *, trees: Collection[bytes] | None = None) -> ReapIndex:
-        """The list of these trees in memory. Raises Refused where it is missing or damaged."""
         index = _DigestIndex()
         columns = ["action", "path", "size", "mtime_ns", "ctime_ns"]
         for table in self._groups(reap_list, trees, None, columns):
@@ -377,14 +369,14 @@ class ReapListFiles:
 
 
 class _DigestIndex:
-    """The `ReapIndex` port: 128 bits a row, in two columns of 64 that are sorted by the first."""
+    """The `ReapIndex` port: 128 bits per row, in two columns of 64, sorted by the first."""
 
     def __init__(self) -> None:
         self._waiting: dict[ReapAction, list[array[int]]] = {}
         self._sorted: dict[ReapAction, tuple[memoryview, memoryview]] = {}
 
     def add(self, action: ReapAction, rows: Iterable[tuple[bytes, int, int, int]]) -> None:
-        """Take rows in: path, size, mtime, ctime."""
+        """Add rows of path, size, mtime and ctime."""
         low, high = self._waiting.setdefault(action, [array("Q"), array("Q")])
         for path, size_bytes, mtime_ns, ctime_ns in rows:
             first, second = _keys(path, size_bytes, mtime_ns, ctime_ns)
@@ -392,7 +384,7 @@ class _DigestIndex:
             high.append(second)
 
     def close(self) -> None:
-        """Nothing is added any more."""
+        """Sort the rows, after the last `add`."""
         for action, (low, high) in self._waiting.items():
             columns = {"low": _column(low), "high": _column(high)}
             ordered = pa.table(columns).sort_by("low")
@@ -400,7 +392,6 @@ class _DigestIndex:
         self._waiting.clear()
 
     def action(self, path: bytes, *, size_bytes: int, mtime_ns: int, ctime_ns: int) -> ReapAction | None:
-        """What the list says of a path with these facts."""
         first, second = _keys(path, size_bytes, mtime_ns, ctime_ns)
         for action, (low, high) in self._sorted.items():
             place = bisect_left(low, first)

@@ -1,4 +1,4 @@
-"""Reaping for people: tables, and a file for each user."""
+"""Reaping as tables, and as CSV and text files for users."""
 
 import csv
 import io
@@ -49,7 +49,7 @@ _DIRECTORIES = 10
 
 
 def reap_report_document(report: ReapReport) -> Document:
-    """What `reap list` found."""
+    """The report of `reap list`."""
     return Document(
         title="Old and tiny files",
         subtitle=clean(f"in the catalog {report.catalog}, by the rules of {when(report.at_s)}"),
@@ -120,7 +120,7 @@ def savings_words(saved: Savings) -> str:
 
 
 def plan_reap_blocks(reap: PlanReap) -> Iterator[Block]:
-    """What a plan reaps, action by action, and what that saves."""
+    """The reaping of a plan by action, with its savings."""
     rows = []
     for action in ReapAction:
         trees = [tree for tree in reap.trees if tree.action is action]
@@ -141,7 +141,7 @@ def plan_reap_blocks(reap: PlanReap) -> Iterator[Block]:
 
 
 def released_document(released: Released) -> Document:
-    """What `reap release` gave up."""
+    """The result of `reap release`."""
     words = (
         f"{several(released.files, 'file')} of {released.user} with {format_size(released.size_bytes)}, which plan "
         f"{released.plan} skips, may be deleted with the source."
@@ -154,7 +154,7 @@ def released_document(released: Released) -> Document:
 
 
 COLUMNS = ("user", "tree", "path", "action", "size_bytes", "modified", "read", "uid", "gid")
-"""Names are shown escaped: no cell holds a control character or a line's end."""
+"""Names are escaped, so no cell has control characters or line ends."""
 
 _MODE = 0o600
 _DIRECTORY_MODE = 0o700
@@ -162,40 +162,40 @@ _FORMULA = ("=", "+", "-", "@")
 
 
 class ReapCsv:
-    """One CSV file with a line for every file that is matched."""
+    """One CSV file with a line for each matched file."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._begun = False
 
     def add(self, tree: UserTree, rows: Sequence[ReapRow]) -> None:
-        """The next files of a tree. Raises UsageError where the file cannot be written."""
+        """Write the next files of a tree. Raises UsageError if the file cannot be written."""
         lines = [] if self._begun else [COLUMNS]
         _write(self._file, _csv([*lines, *(_line(tree, row) for row in rows)]), append=self._begun)
         self._begun = True
 
     def close(self) -> None:
-        """Leave a file with its head alone where nothing was matched."""
+        """Close the file, which has only its header if nothing matched."""
         if not self._begun:
             _write(self._file, _csv([COLUMNS]), append=False)
 
 
 class UserFiles:
-    """One CSV file for each user, in a directory that is made if need be."""
+    """One CSV file for each user, in a directory that is created if it is missing."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = _made(directory)
         self._open: dict[str, ReapCsv] = {}
 
     def add(self, tree: UserTree, rows: Sequence[ReapRow]) -> None:
-        """The next files of a tree."""
+        """Write the next files of a tree."""
         if tree.user not in self._open:
             self._open[tree.user] = ReapCsv(self._directory / user_file(tree.user, ".csv"))
         self._open[tree.user].add(tree, rows)
 
 
 def write_texts(directory: Path, report: ReapReport) -> Sequence[Path]:
-    """A text for each user. Raises UsageError where they cannot be written."""
+    """Write a text for each user. Raises UsageError if that fails."""
     files = []
     place = _made(directory)
     for user in report.users:
@@ -206,7 +206,7 @@ def write_texts(directory: Path, report: ReapReport) -> Sequence[Path]:
 
 
 def user_file(user: str, suffix: str) -> str:
-    """The name of a user's file: what cannot stand in a plain name is percent-escaped."""
+    """The name of a user's file, percent-escaped."""
     name = quote_from_bytes(user.encode("utf-8", "surrogateescape"), safe="")
     return ("%2E" + name[1:] if name.startswith(".") else name) + suffix
 
@@ -252,7 +252,7 @@ def _line(tree: UserTree, row: ReapRow) -> tuple[object, ...]:
 
 
 def _cell(text: str) -> str:
-    """Spreadsheets take what begins like a formula for one; a user chooses the names of his files."""
+    """Escape text that a spreadsheet would run as a formula: users choose the names of their files."""
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
@@ -296,14 +296,14 @@ def _text(report: ReapReport, user: UserReap) -> str:
 
 
 def archived_document(trees: Sequence[TreeArchived]) -> Document:
-    """What `reap archive` did."""
+    """The result of `reap archive`."""
     return Document(
         title="Archives", subtitle="", sections=(Section(title="What was archived", blocks=tuple(_archived(trees))),)
     )
 
 
 def restored_document(trees: Sequence[Restored]) -> Document:
-    """What `reap restore` did."""
+    """The result of `reap restore`."""
     return Document(
         title="Restored from archives",
         subtitle="",
