@@ -1,4 +1,4 @@
-"""A catalog written from the blocks that walks of bricks send, and joined over all bricks."""
+"""A catalog from the blocks that walks of bricks send, merged over all bricks."""
 
 import struct
 import threading
@@ -42,14 +42,13 @@ _NARROW = ("uid", "gid", "mode", "nlink", "xattr_largest_bytes", "xattr_kinds", 
 _NULLABLE = ("tree", "gfid", "link_group", "symlink_target", "xattr_digest")
 _VARIABLE = ("path", "gfid", "symlink_target", "xattr_digest")
 _TYPES = pa.array([kind.value for kind in EntryType], type=pa.string())
-"""In the order of the walkers' numbers, which is that of `EntryType`."""
+"""Indexed by the numbers that walkers send: the order of `EntryType`."""
 
 
 def decode_rows(payload: memoryview, *, trees: Sequence[bytes], brick: str, dev: int) -> pa.RecordBatch:
-    """A frame of rows as a batch of ROW_SCHEMA, without a look at each row; it keeps the payload.
+    """Decode a frame of rows into a batch of ROW_SCHEMA, without touching single rows. The batch refers to the payload.
 
-    `trees` are those that the walk was given, in that order; `brick` and `dev` are the same for all rows. Raises
-    MigratorError.
+    `trees` are those that were passed to the walk, in that order; `brick` and `dev` apply to all rows. Raises MigratorError.
     """
     try:
         return _decode_rows(payload, trees, brick, dev)
@@ -59,7 +58,7 @@ def decode_rows(payload: memoryview, *, trees: Sequence[bytes], brick: str, dev:
 
 def _decode_rows(payload: memoryview, trees: Sequence[bytes], brick: str, dev: int) -> pa.RecordBatch:
     rows, *lengths = _ROWS_HEAD.unpack_from(payload)
-    # Before anything is computed with them: every row takes more than a byte, and Arrow's offsets have 32 bits.
+    # Check the numbers before using them: every row takes more than a byte, and Arrow's offsets have 32 bits.
     if rows > len(payload) or any(length > len(payload) for length in lengths):
         raise _malformed("a frame of rows is shorter than its columns")
     cut = _Cutter(payload, _ROWS_HEAD.size)
@@ -86,7 +85,7 @@ def _decode_rows(payload: memoryview, trees: Sequence[bytes], brick: str, dev: i
 
 
 class _Cutter:
-    """Takes one buffer after the other off a payload; each begins at a multiple of 8 bytes."""
+    """Splits a payload into buffers, each of which begins at a multiple of 8 bytes."""
 
     def __init__(self, payload: memoryview, position: int) -> None:
         self._buffer = pa.py_buffer(payload)
@@ -112,7 +111,7 @@ def _malformed(what: str) -> MigratorError:
 
 
 def paths_of(payload: memoryview, most: int) -> tuple[int, tuple[bytes, ...]]:
-    """How many entries a block has, and the paths of the first ones. Raises MigratorError."""
+    """The number of entries in a block, and the first paths, without making a catalog. Raises MigratorError."""
     batch = decode_rows(payload, trees=(), brick="", dev=0)
     paths = batch.column("path").slice(0, max(most, 0)).to_pylist()
     return batch.num_rows, tuple(path for path in paths if path is not None)
@@ -127,8 +126,8 @@ def paths_of(payload: memoryview, most: int) -> tuple[int, tuple[bytes, ...]]:
 _MEMORY_LIMIT_BYTES = GIB
 _BATCH_ROWS = 100_000
 
-# Of every column the mount's way to show it: the greatest time and owner (dht_iatt_merge takes these too), the fixed size.
-# `nlink` has no meaning for a directory of a Gluster volume; `brick` is none, because it lies on all.
+# Each column as the mount shows it: the greatest time and owner (as dht_iatt_merge does), the fixed size. `nlink` is
+# meaningless for a directory of a Gluster volume; `brick` is null, because it lies on all.
 _UNITED = """
     CREATE TABLE united AS SELECT path, max(tree) AS tree, NULL::VARCHAR AS brick, 'directory' AS type,
         4096::BIGINT AS size, max(blocks) AS blocks, max(uid) AS uid, max(gid) AS gid, max(mode) AS mode,
@@ -160,7 +159,7 @@ _PATHS_OF_INODES = """
 
 
 class Union:
-    """Questions about the rows of a catalog that is being made. Close it."""
+    """Queries over the rows of a catalog in progress. To be closed."""
 
     def __init__(self, *, temp_dir: Path) -> None:
         self._database = connect(_MEMORY_LIMIT_BYTES, temp_dir)
@@ -170,11 +169,11 @@ class Union:
         self._copies: dict[int, PathFinding] = {}
 
     def close(self) -> None:
-        """Give back the memory. May be called again."""
+        """Release the memory. May be called again."""
         self._database.close()
 
     def directories(self, files: Sequence[Path], *, limit: int) -> Iterator[pa.Table]:
-        """One row of every directory, in order of path. `limit` cuts every list of paths, also those of `findings`."""
+        """One row per directory, in order of path. `limit` cuts all lists of paths, including those of `findings`."""
         self._limit = limit
         if not files:
             return
@@ -191,7 +190,7 @@ class Union:
         self._database.execute("DROP TABLE united")
 
     def findings(self, files: Sequence[Path], *, bricks: int) -> BrickFindings:
-        """Everything that is to be said of a catalog of so many bricks. `files` are its parts, the directories' too."""
+        """All findings in a catalog of so many bricks. `files` are its parts, with those of directories."""
         incomplete = [finding for copies, finding in self._copies.items() if copies < bricks]
         paths = sorted(path for finding in incomplete for path in finding.paths)[: self._limit]
         doubled_paths, doubled_inodes = PathFinding(), PathFinding()
@@ -207,7 +206,7 @@ class Union:
         )
 
     def files_of(self, paths: Sequence[bytes], files: Sequence[Path]) -> dict[bytes, set[Path]]:
-        """In which parts the paths have rows; those without one are left out."""
+        """The parts with rows of each path; paths without rows are left out."""
         found: dict[bytes, set[Path]] = {}
         if not paths or not files:
             return found
@@ -238,7 +237,7 @@ class Union:
         )
 
     def _twice(self, values: str, paths: str, files: Sequence[Path]) -> PathFinding:
-        """Mostly there is nothing, and the second, dearer question is not asked."""
+        """Usually the first query finds nothing, and the second, expensive one does not run."""
         names: dict[str, object] = {"files": _names(files)}
         self._database.execute(f"CREATE OR REPLACE TABLE twice AS {values}", names)
         (count,) = self._database.execute("SELECT count(*) FROM twice").fetchall()[0]
@@ -268,19 +267,19 @@ def _names(files: Sequence[Path]) -> list[str]:
 
 _MAX_PART_ROWS = 200_000
 _BUFFERS_BYTES = 512 * MIB
-"""What the rows of all bricks together that wait to be written take at most."""
+"""Limit of the pending rows of all bricks together."""
 _MAX_PART_BYTES = 48 * MIB
 _MIN_PART_BYTES = 2 * MIB
 _FEW_VALUES: Any = [
     *("tree", "brick", "type", "blocks", "uid", "gid", "mode", "dev", "rdev", "nlink"),
     *("xattr_largest_bytes", "xattr_kinds", "acl_entries"),
 ]
-"""Columns worth a dictionary. Without one for the others writing takes 40 % less time and a sixth less room (measured on
-100,000 rows of a real brick's kind: 64 ms and 66 bytes a row with, 39 ms and 55 bytes without)."""
+"""Columns worth a dictionary. Without one for the others, writing takes 40 % less time and a sixth less room (100,000
+realistic rows of a brick: 64 ms and 66 bytes per row with, 39 ms and 55 bytes without)."""
 
 
 def write_part(file: Path, table: pa.Table) -> int:
-    """A part for which nothing is guaranteed before it is synced; returns its size in bytes. Raises OSError."""
+    """Write a part without syncing it; return its size in bytes. Raises OSError."""
     pq.write_table(table, file, compression="zstd", compression_level=1, use_dictionary=_FEW_VALUES)
     return file.stat().st_size
 
@@ -309,13 +308,12 @@ class BrickPartsWriter:
         self._kept: list[Path] = []
         self._problem_files: list[Path] = []
         self._problems: list[ScanProblem] = []
-        # Opened now, while the hosts are at work: at the end it would be waited for.
+        # Opened now, in parallel with the walks, and not at the end.
         self._union = Union(temp_dir=temp_dir)
         self._is_united = False
         self._totals: CatalogTotals | None = CatalogTotals()
 
     def add_rows(self, brick: str, device: int, payload: memoryview) -> CatalogTotals:
-        """Take a block of entries that are no directories. Raises MigratorError, OSError."""
         batch = decode_rows(payload, trees=self._trees, brick=brick, dev=device)
         buffer = self._buffer(self._rows, brick, batch)
         if buffer.rows >= _MAX_PART_ROWS or buffer.size_bytes >= self._part_bytes:
@@ -325,7 +323,6 @@ class BrickPartsWriter:
         return counted
 
     def add_directories(self, brick: str, device: int, payload: memoryview) -> CatalogTotals:
-        """Take a block of a brick's directories. Raises MigratorError, OSError."""
         batch = decode_rows(payload, trees=self._trees, brick=brick, dev=device)
         buffer = self._buffer(self._directories, brick, batch)
         if buffer.rows >= _MAX_PART_ROWS or buffer.size_bytes >= self._part_bytes:
@@ -333,7 +330,6 @@ class BrickPartsWriter:
         return CatalogTotals(directories=batch.num_rows)
 
     def brick_done(self, brick: str) -> None:
-        """Write what waits of a brick. Raises OSError."""
         with self._lock:
             rows, directories = self._rows.pop(brick, None), self._directories.pop(brick, None)
         if rows is not None:
@@ -342,13 +338,11 @@ class BrickPartsWriter:
             self._write_directories(directories)
 
     def note(self, problems: Sequence[ScanProblem]) -> None:
-        """Take problems. Raises OSError."""
         self._problems.extend(problems)
         if len(self._problems) >= _MAX_PART_ROWS // 10:
             self._write_problems()
 
     def unite(self, *, bricks: int, limit: int) -> BrickFindings:
-        """Make one row of every directory, and look for what cannot be in a quiet volume. Raises OSError."""
         for brick in set(self._rows) | set(self._directories):
             self.brick_done(brick)
         self._is_united = True
@@ -362,12 +356,10 @@ class BrickPartsWriter:
         return self._union.findings(self._part_files(), bricks=bricks)
 
     def lacks(self, paths: Sequence[bytes]) -> Sequence[bytes]:
-        """Those of the paths that have no row."""
         present = self._united().files_of(paths, self._part_files())
         return [path for path in dict.fromkeys(paths) if path not in present]
 
     def replace(self, rows: Mapping[bytes, tuple[bytes | None, Entry] | None]) -> None:
-        """Put what the mount says in the place of the rows of these paths. Raises OSError."""
         if not rows:
             return
         self._totals = None
@@ -385,12 +377,11 @@ class BrickPartsWriter:
             self._write_table(pa.Table.from_batches(added, schema=ROW_SCHEMA))
 
     def totals(self) -> CatalogTotals:
-        """What is in the catalog now."""
         union = self._united()
         return union.totals(self._part_files()) if self._totals is None else self._totals
 
     def close(self, record: CatalogRecord) -> CatalogRecord:
-        """Sync what was written, then the closing record. Raises OSError."""
+        """Sync what was written, then write the closing record."""
         self._write_problems()
         self._union.close()
         for file in (*self._part_files(), *self._problem_files):

@@ -57,11 +57,10 @@ _MANIFEST_FIELDS: list["pa.Field[Any]"] = [
     pa.field("archive", pa.int64()),
 ]
 MANIFEST_SCHEMA = pa.schema(_MANIFEST_FIELDS)
-"""One row a path that arrived, with the attributes of the source (of the target what it cannot keep is in
-`expected.parquet`). `digest` and `algorithm` are null where no content was compared. `target_*` is what the target's file
-was when it was listed. `read_by` is the verification that really read the content; `*_clock_ns` what the clock of each side
-showed before it was synced for that, null where it is not known. `archive` is the number of the archive (in the tree's archive
-directory) that holds the path; such a path is not at its place on the target, and `target_*` are null."""
+"""One row per verified path, with the attributes of the source (`expected.parquet` has what the target cannot keep). `digest` and
+`algorithm` are null if no content was compared. `target_*` are the attributes of the target's file when it was listed. `read_by` is
+the verification that read the content; `*_clock_ns` is the clock of each side before it was synced for that, null if unknown.
+`archive` is the number of the archive (in the tree's archive directory) with the path, whose `target_*` are then null."""
 
 _DIFFERENCE_FIELDS: list["pa.Field[Any]"] = [
     pa.field("path", pa.binary(), nullable=False),
@@ -121,7 +120,7 @@ def manifest_rows(rows: Sequence[VerifiedPath], algorithm: str) -> pa.Table:
 
 
 def _algorithm(row: VerifiedPath, algorithm: str) -> str | None:
-    """Members of archives were digested with what the site named then."""
+    """Members of archives have the algorithm that the site used when they were archived."""
     if row.archived is not None:
         return None if row.archived.digest is None else row.archived.algorithm
     return None if row.digest is None else algorithm
@@ -177,13 +176,13 @@ Row = TypeVar("Row")
 
 _MEMORY_LIMIT_BYTES = 512 * MIB
 _ROW_GROUP_ROWS = 20_480
-"""Small enough that a verification that asks this manifest can hold the groups it is at in memory."""
+"""Small, so that a later verification can cache some row groups."""
 DRAFT_DIRECTORY = "draft"
 _FIRST_AFTER_SLASH = b"0"
-"""`/` is 0x2f and `0` 0x30: whatever lies in a directory sorts between the two."""
+"""`/` is 0x2f and `0` 0x30: the paths in a directory sort between the two."""
 
-# Names outside the batch on both sides are links that an earlier plan has made, when the trees shared a batch: what
-# is told is only what one side has more than the other.
+# Names outside the batch on both sides are links that an earlier plan made when the trees shared a batch. Only names
+# that one side has in excess are findings.
 _LINK_QUERY = """
     WITH linked AS (SELECT * FROM read_parquet(?)),
     sources AS (
@@ -216,7 +215,7 @@ _LINK_QUERY = """
 
 
 class ParquetDraft:
-    """The `ManifestDraft` port: parts as they come, sorted into whole files at the end. Memory is flat."""
+    """The `ManifestDraft` port: unsorted parts, which `close` merges into sorted files. Constant memory."""
 
     def __init__(self, directory: Path, *, catalogs_dir: Path, temp_dir: Path, algorithm: str, part_rows: int) -> None:
         self._directory = directory
@@ -243,7 +242,6 @@ class ParquetDraft:
         losses: Sequence[Loss] = (),
         links: Sequence[LinkedPath] = (),
     ) -> None:
-        """Take what was found, from any thread."""
         if self._abandoned.is_set():
             return
         self._verified.add(verified)
@@ -252,7 +250,7 @@ class ParquetDraft:
         self._links.add(links)
 
     def link_findings(self) -> Iterator[LinkFinding]:
-        """What is wrong with the hard links, in order of path."""
+        """The findings, in order of path."""
         self._links.flush()
         cursor = self._database.execute(_LINK_QUERY, [self._links.files()])
         while rows := cursor.fetchmany(_PIECE_ROWS):
@@ -260,7 +258,7 @@ class ParquetDraft:
                 yield LinkFinding(path=path, kind=LinkFindingKind(kind), other=other, names=names, nlink=nlink)
 
     def catalog_problems(self, catalogs: Sequence[str]) -> tuple[str, ...]:
-        """Why earlier catalogs cannot be asked; those that are still open are asked for the parts that they have."""
+        """Why earlier catalogs cannot be queried. Of catalogs that are still open, the existing parts are used."""
         problems: list[str] = []
         for name in catalogs:
             directory = self._catalogs_dir / name
@@ -272,7 +270,7 @@ class ParquetDraft:
         return tuple(problems)
 
     def unaccounted(self, catalogs: Sequence[str], trees: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-        """Paths of the catalogs that nothing was added for; an anti-join that spills beyond the memory limit."""
+        """Paths of the catalogs that were not added, by an anti-join that spills to disk."""
         files = [str(file) for name in catalogs for file in numbered(self._catalogs_dir / name, "part").values()]
         if not files or not trees:
             return
@@ -281,7 +279,7 @@ class ParquetDraft:
         within = " OR ".join(["path = ? OR (path >= ? AND path < ?)"] * len(trees))
         bounds = [bound for tree in trees for bound in (tree, tree + b"/", tree + _FIRST_AFTER_SLASH)]
         accounted = [*self._verified.files(), *self._differences.files(), *self._losses.files()]
-        # Only placeholders are put together here: every path is a parameter.
+        # Only placeholders are composed: every path is a parameter.
         query = f"""
             CREATE OR REPLACE TEMP TABLE unaccounted AS
             SELECT seen.path AS path
@@ -295,7 +293,7 @@ class ParquetDraft:
             yield [path for (path,) in rows]
 
     def close(self) -> ClosedManifest:
-        """Sort the parts into whole files; the manifest holds no path that has a difference."""
+        """Sort the parts into the final files; the manifest has no path with a difference."""
         for parts in (self._verified, self._differences, self._losses, self._links):
             parts.flush()
         differences = self._differences.files()
@@ -320,7 +318,7 @@ class ParquetDraft:
         )
 
     def abandon(self) -> None:
-        """Interrupt a query under way and remove the directory; threads may still call `add`, to no effect."""
+        """Interrupt a running query and remove the directory. Threads may still call `add`, to no effect."""
         if self._closed or self._abandoned.is_set():
             return
         self._abandoned.set()
@@ -447,7 +445,7 @@ class ParquetEarlierManifest:
     def find(self, paths: Sequence[bytes]) -> Mapping[bytes, ReadContent]:
         found: dict[bytes, ReadContent] = {}
         with self._lock:
-            # In order, so that every group is looked at once.
+            # In order, so that every row group is read once.
             for path in sorted(paths):
                 try:
                     content = self._find(path)
@@ -465,7 +463,7 @@ class ParquetEarlierManifest:
             self._file.close()
 
     def _index(self) -> tuple[list[int], list[bytes]]:
-        """The groups that have rows, and the first path of each. Not from the file's statistics: those may be cut short."""
+        """The non-empty row groups, and the first path of each. Not from the statistics, which may be truncated."""
         missing = {_PATH, *_COLUMNS} - set(self._file.schema_arrow.names)
         if missing:
             raise pa.ArrowInvalid(f"it has no columns {', '.join(sorted(missing))}")
@@ -509,7 +507,7 @@ class ParquetEarlierManifest:
 def _content(row: Mapping[str, Any]) -> ReadContent | None:
     if row["digest"] is None or row["read_by"] is None:
         return None
-    # Where there is a digest both sides had the same size.
+    # A digest implies the same size on both sides.
     return ReadContent(
         source=_side(row["ino"], row["size"], row["mtime_ns"], row["ctime_ns"]),
         target=_side(row["target_ino"], row["size"], row["target_mtime_ns"], row["target_ctime_ns"]),

@@ -1,4 +1,4 @@
-"""Queries over a catalog that several features ask: lists to pack, samples, use of bricks."""
+"""Queries over a catalog for several features: lists to pack, samples, use of bricks."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,8 +30,8 @@ _DRAW = """
     SELECT path FROM (SELECT class, unnest(paths) AS path, generate_subscripts(paths, 1) AS turn FROM drawn)
     ORDER BY turn, class LIMIT $count
 """
-"""One of each class of size after the other, so that wherever a reader stops he has had of all of them. Nothing is sorted but
-what was drawn: 0.5 s over 3 million files, where a window over all of them takes ten times as long."""
+"""Round robin over the classes of size, so that any prefix has files of all of them. Only the drawn files are sorted: 0.5 s for
+3 million files; a window over all of them takes ten times as long."""
 
 
 class CatalogFileSamples:
@@ -42,7 +42,7 @@ class CatalogFileSamples:
         self._temp_dir = temp_dir
 
     def draw(self, catalog: str, tree: bytes, *, count: int, seed: int) -> Sequence[bytes]:
-        """As the port says. Blocking: a second or two, over millions of rows."""
+        """Draw files. Blocking: a second or two for millions of rows."""
         files = [str(file) for file in open_closed(self._directory / catalog).part_files]
         if not files:
             return []
@@ -56,11 +56,11 @@ class CatalogFileSamples:
 
 STEP_DIRECTORIES, STEP_FILES, STEP_GROUPS, STEP_LINKS = range(4)
 STEPS = 4
-"""The order of the lists of one brick's part of a tree; a slot is a number made of the tree's ordinal, the brick's place
-and the step."""
+"""The order of the lists within one brick's part of a tree. A slot combines the tree's ordinal, the brick's place and the step
+in one number."""
 
 _BYTES = "CASE WHEN type = 'file' THEN size ELSE 0 END"
-"""What a path's content takes: directories and symlinks have a size too, which is none of the user's data."""
+"""Bytes of a path's content. The sizes of directories and symlinks are not user data."""
 
 ROWS = f"""
     SELECT *, {_BYTES} AS bytes, (file_index::BIGINT << 40) + file_row_number AS position
@@ -72,7 +72,7 @@ NO_ROWS = "SELECT *, 0::BIGINT AS bytes, 0::BIGINT AS position FROM {table}"
 
 PLACEMENT = "CREATE OR REPLACE TEMP TABLE placement (tree BLOB, batch INTEGER, ordinal INTEGER)"
 BRICK_TABLE = "CREATE OR REPLACE TEMP TABLE bricks (brick VARCHAR, place BIGINT)"
-"""The bricks that were walked, numbered from 1; 0 is what is of none of them."""
+"""The walked bricks, numbered from 1; 0 is for paths of none of them."""
 
 LISTINGS = f"""
     WITH placed AS (
@@ -104,9 +104,9 @@ LISTINGS = f"""
     FROM listed
     ORDER BY batch, CASE step WHEN {STEP_GROUPS} THEN {STEP_FILES} ELSE step END, ordinal, brick, step, place, own
 """
-"""Everything is ordered by numbers: the scan's order keeps a directory's files together, and a link group stands
-where its first name does. A group's content goes to the first tree of the batch that has a name of it. All names of a
-file lie on one brick; where the rows say otherwise it moved while it was scanned, and is of none."""
+"""Sorted by numbers only. The order of the scan keeps the files of a directory together; a link group has the position of its
+first name. Its content goes to the first tree of the batch that has a name of it. All names of a file lie on one brick; if rows
+disagree, the file moved during the scan, and its brick is unknown."""
 
 
 # --- Lists to pack: all rows of `entries` on the connection, or some
@@ -140,8 +140,8 @@ def listed(
     bricks: Sequence[str],
     rows: str = "entries",
 ) -> Iterator[Listing]:
-    """What `rows` (a name of the program) holds of the trees of the batches, for packing: sorted by DuckDB, streamed.
-    `bricks` in order.
+    """The rows of the table `rows` (a constant) in the trees of the batches, for packing: sorted by DuckDB, streamed. `bricks`
+    must be in order.
     """
     connection.execute(BRICK_TABLE)
     for place, brick in enumerate(bricks, start=1):
@@ -173,9 +173,9 @@ def listed(
 
 
 def _runs(slots: "pa.Array[Any]") -> Iterator[tuple[int, int, int]]:
-    """Beginning, end and value of every run of equal values; no value has two runs.
+    """Start, end and value of every run of equal values; no value has two runs.
 
-    By bisection: what pyarrow has for it takes longer to load than the runs of a small catalog to find.
+    Bisection: importing pyarrow's own function takes longer than finding the runs of a small catalog.
     """
     start = 0
     while start < len(slots):
@@ -220,7 +220,7 @@ class BrickUsageFiles:
         self._temp_dir = temp_dir
 
     def uses(self, catalog: str) -> Mapping[str | None, tuple[BrickUse, ...]]:
-        """By brick what each user has there, with most bytes first."""
+        """By brick, the usage of each user, those with most bytes first."""
         closed = open_closed(self._directory / catalog)
         users = {tree.path: tree.user for tree in closed.record.trees}
         with connect(temp_dir=self._temp_dir) as connection:
@@ -279,7 +279,7 @@ class BrickContentFiles:
         self._temp_dir = temp_dir
 
     def content(self, catalog: str, bricks: Sequence[str]) -> BrickContent | None:
-        """What these bricks held when they were scanned; None where the catalog was not made from any of them."""
+        """The content of these bricks when they were scanned; None if the scan read none of them."""
         closed = open_closed(self._directory / catalog)
         if not {walk.brick for walk in closed.record.bricks}.intersection(bricks):
             return None

@@ -15,10 +15,10 @@ from migrator.plan.model import ListedPath
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkLimits:
-    """What one chunk may hold. A file or a link group that is larger gets a chunk of its own.
+    """Limits of one chunk. A larger file or link group gets a chunk of its own.
 
-    Files with one name that are larger than twice `range_size_bytes` are copied in ranges of about that size, by several
-    streams at once; None: no file is.
+    Files with one name, larger than twice `range_size_bytes`, are copied in ranges of about that size by several streams at
+    once; None: no file is.
     """
 
     max_bytes: int
@@ -31,10 +31,10 @@ class Listing:
     """Some consecutive paths of one tree of one batch, as columns of equal length.
 
     Listings of one (batch, kind, tree, brick) follow one another; batches come in order of their number. Files come in
-    the order of the scan, where a directory's files lie together; in a listing with `grouped` every path has a link
-    group, and the names of a group follow one another (also across listings). `sizes_bytes` is 0 for what is no
-    regular file. `links_to` is filled in listings of links only. `brick` is where the files lie; None for links, for
-    directories, which lie on all bricks, and where it is not known.
+    the order of the scan, which keeps the files of a directory together; in a listing with `grouped`, every path has a link
+    group, and the names of a group follow one another (also across listings). `sizes_bytes` is 0 except for regular
+    files. `links_to` is set in listings of links only. `brick` holds the files; None for links, for directories (they
+    lie on all bricks), and if it is unknown.
     """
 
     batch: int
@@ -54,8 +54,9 @@ class PackedChunk:
     """A chunk with its paths, as columns. `number` counts from 1 in its batch; `sizes_bytes` count a link group once:
     the group's further names have 0.
 
-    A chunk of ranges lists one path, and `range_offset_bytes` says where its range begins, which is as long as its size
-    says. A file that is copied in ranges is also listed in a chunk of ranged files, with a size of 0. In both `file_sizes_bytes` has the files' own sizes; it is empty elsewhere.
+    A chunk of ranges lists one path; its range begins at `range_offset_bytes` and is as long as its size. A file that is
+    copied in ranges is also listed in a chunk of ranged files, with a size of 0. In both, `file_sizes_bytes` has the sizes of
+    the whole files; it is empty elsewhere.
     """
 
     batch: int
@@ -73,7 +74,7 @@ class PackedChunk:
 
     @property
     def files(self) -> int:
-        """How many paths it counts for: a file in ranges counts with the chunk of ranged files that lists it."""
+        """The number of paths. A file in ranges counts in its chunk of ranged files only."""
         return 0 if self.kind is ChunkKind.RANGES else len(self.paths)
 
     @property
@@ -86,15 +87,15 @@ _Row = tuple[bytes, int, int | None, bytes | None, int | None]
 
 
 def ranges_of(size_bytes: int, range_size_bytes: int) -> Sequence[tuple[int, int]]:
-    """Offset and length of the ranges of a file: multiples of the range's size, a small rest with the last of them."""
+    """Offset and length of the ranges of a file: of equal size, but the last one includes a small rest."""
     count = max((size_bytes + range_size_bytes // 2) // range_size_bytes, 1)
     offsets = [number * range_size_bytes for number in range(count)]
     return [(offset, end - offset) for offset, end in zip(offsets, [*offsets[1:], size_bytes], strict=True)]
 
 
 class _RangedFiles:
-    """Files whose content ranges bring, waiting for a chunk in which they become whole. Bounded by what they really
-    hold: whoever completes them may have to read them.
+    """Files copied in ranges, pending for the chunk that completes them. Limited by their real sizes, because completing them
+    may require reading them.
     """
 
     def __init__(self, limits: ChunkLimits) -> None:
@@ -124,10 +125,9 @@ class _RangedFiles:
 
 
 class _OpenChunk:
-    """The chunk that is being filled. Rows from `_unit_start` on are one unit: a directory, or a link group.
+    """The chunk being filled. Rows from `_unit_start` on are one unit: a directory, or a link group.
 
-    A unit that does not fit behind the others moves to the next chunk as a whole; only a directory that is larger
-    than a chunk is cut.
+    A unit that does not fit moves to the next chunk as a whole; only a directory larger than a chunk is cut.
     """
 
     def __init__(self, listing: Listing, limits: ChunkLimits) -> None:
@@ -167,7 +167,7 @@ class _OpenChunk:
                 yield from self._take_ranges(row)
                 continue
             if size_bytes > max_bytes:
-                # Alone, and the open chunk stays open: big files between small ones do not make small chunks.
+                # A chunk of its own; the open chunk stays open, so big files between small ones do not make small chunks.
                 yield self._chunk([row])
                 continue
             directory = parent(path)
@@ -199,7 +199,7 @@ class _OpenChunk:
             else:
                 # The names of a group may disagree when the file grew during the scan: the largest counts.
                 size_bytes = max(size_bytes - self._unit_bytes, 0)
-            # Cut before the group, never inside it: one that is larger than a chunk grows beyond the limits, alone.
+            # Cut before the group, never inside it: a larger group exceeds the limits, alone in its chunk.
             if self._unit_start and (len(self._rows) >= max_files or self._bytes + size_bytes > max_bytes):
                 yield self._cut(self._unit_start)
             self._append((path, size_bytes, group, link_to, mtime_ns), size_bytes)
@@ -266,7 +266,7 @@ def _pack_unnumbered(listings: Iterable[Listing], limits: ChunkLimits) -> Iterat
 
 
 def pack(listings: Iterable[Listing], limits: ChunkLimits, *, bricks: Sequence[str] = ()) -> Iterator[PackedChunk]:
-    """Pack listings into chunks, numbered from 1 in every batch, in the order in which they are complete.
+    """Pack listings into chunks, numbered from 1 in each batch, in the order of their completion.
 
     Every path is in exactly one chunk, except that a chunk of directories is followed by its twin of kind
     `directory_times` with the same list, and that the ranges of a file come before the chunk of ranged files that lists it.
@@ -298,7 +298,7 @@ Paths = tuple[ListedPath, ...]
 
 
 def units(paths: Sequence[ListedPath]) -> tuple[Paths, ...]:
-    """What cannot be divided: single paths, and the names of one link group; in order of their first path."""
+    """Indivisible units: single paths, and the names of one link group; in order of their first path."""
     found: dict[object, list[ListedPath]] = {}
     for listed in paths:
         key: object = listed.path if listed.link_group is None else listed.link_group
@@ -312,7 +312,7 @@ def divisible(paths: Sequence[ListedPath]) -> bool:
 
 
 def halves(paths: Sequence[ListedPath]) -> tuple[Paths, Paths]:
-    """Two lists with about half of the paths each, none of them empty. Raises ValueError where there is one unit."""
+    """Two non-empty lists with about half of the paths each. Raises ValueError if there is only one unit."""
     whole = units(paths)
     if len(whole) < 2:
         raise ValueError("a single unit cannot be split")
@@ -336,5 +336,5 @@ def set_apart(paths: Sequence[ListedPath], chosen: Collection[bytes]) -> tuple[P
 
 
 def total_bytes(paths: Sequence[ListedPath]) -> int:
-    """Bytes of a list (which counts a link group once: its further names have 0)."""
+    """Bytes of a list, link groups counted once."""
     return sum(listed.size_bytes for listed in paths)
