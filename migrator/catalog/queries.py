@@ -123,7 +123,7 @@ _STEP_KINDS = {
 
 
 def create_entries(connection: duckdb.DuckDBPyConnection, files: Sequence[Path], *, view: str = "entries") -> None:
-    """Make a view of the rows in the parts of a catalog, with `bytes` and `position`. `view` is a name of the program."""
+    """Create a view of the rows in the parts of a catalog, with `bytes` and `position`. `view` must be a constant."""
     if files:
         # A view takes no parameters: the names become literals.
         names = ", ".join("'" + str(file).replace("'", "''") + "'" for file in sorted(files))

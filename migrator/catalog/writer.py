@@ -1,4 +1,4 @@
-"""Catalogs written in parts: what is on disk is complete."""
+"""Catalogs written in parts, so that a killed scan can be resumed."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 
 MAX_PART_ROWS = 100_000
-"""What a kill costs at most is the reading of so many paths."""
+"""After a kill, at most so many paths are read again."""
 MAX_PART_BYTES = 32 * MIB
 _BATCH_ROWS = 8192
-"""Entries are turned into columns, which take a tenth of the memory, when so many have come."""
+"""So many entries at a time are converted to columns, which take a tenth of the memory."""
 
 
 def parquet_bytes(table: pa.Table) -> memoryview:
@@ -87,7 +87,7 @@ class PartsWriter:
         self._problems: list[ScanProblem] = []
 
     def add(self, tree: bytes | None, entries: Sequence[Entry]) -> None:
-        """Take entries of one tree (None: outside every tree) and of one directory. Raises OSError."""
+        """Add entries of one tree (None: outside every tree) and one directory. Raises OSError."""
         if not entries:
             return
         self._touched.add(parent(entries[0].path))
@@ -99,23 +99,23 @@ class PartsWriter:
             self._write_part()
 
     def directory_done(self, path: bytes, problems: Sequence[ScanProblem]) -> None:
-        """All entries of this directory have been added."""
+        """Complete a directory, after all its entries were added."""
         self._done.append(path)
         self._problems.extend(problems)
 
     def note(self, problems: Sequence[ScanProblem]) -> None:
-        """Take problems that belong to no directory: they are on disk with the next part."""
+        """Add problems that belong to no directory; they are written with the next part."""
         self._problems.extend(problems)
 
     def close(self, record: CatalogRecord) -> CatalogRecord:
-        """Write what is left, then the closing record; `parts` of the record is filled in. Raises OSError."""
+        """Write the rest, then the closing record, with its `parts` filled in. Raises OSError."""
         self._write_part()
         closed = replace(record, parts=tuple(part.name for part in self._parts))
         write_record(self._directory / CLOSING_RECORD, closed, tuple(self._parts))
         return closed
 
     def abandon(self) -> None:
-        """Write what is left and leave the catalog open, to go on later. Raises OSError."""
+        """Write the rest and leave the catalog open, for a later resume. Raises OSError."""
         self._write_part()
 
     def _to_columns(self) -> None:
@@ -153,7 +153,7 @@ class PartsWriter:
 
 
 def _runs(waiting: Iterable[tuple[bytes | None, Sequence[Entry]]]) -> Iterable[tuple[bytes | None, list[Entry]]]:
-    """Neighbours of the same tree as one: batches are few where directories are small."""
+    """Merge neighbours of the same tree: small directories would give many batches."""
     current: bytes | None = None
     run: list[Entry] = []
     for tree, entries in waiting:
@@ -192,11 +192,11 @@ class CatalogDirectories:
 
     def load_for_bricks(self) -> None:
         """Load what `create_from_bricks` needs, in a thread, while something else is waited for. Blocking; changes nothing."""
-        # A scan of the mount that is not gone on with asks no database, and need not wait for one.
+        # Imported late: a scan of the mount that is not resumed does without DuckDB.
 
     def create_from_bricks(self, record: CatalogRecord, *, bricks: int) -> "BrickPartsWriter":
-        """A new catalog for the walks of so many bricks. Raises OSError, also FileExistsError."""
-        # As above.
+        """Create a catalog for the walks of so many bricks. Raises OSError, also FileExistsError."""
+        # Imported late, as above.
         from migrator.catalog.brick_parts import BrickPartsWriter  # noqa: PLC0415
 
         directory = self._directory / record.name
@@ -208,7 +208,7 @@ class CatalogDirectories:
         )
 
     def discard(self, name: str) -> None:
-        """Remove a catalog that was never closed. Raises OSError; it may be gone already."""
+        """Remove a catalog that was never closed; it may be gone already. Raises OSError."""
         directory = self._directory / name
         if directory.is_dir() and not (directory / CLOSING_RECORD).exists():
             for file in directory.iterdir():
@@ -216,21 +216,21 @@ class CatalogDirectories:
             directory.rmdir()
 
     def resume(self, name: str) -> OpenCatalog | None:
-        """Go on with a catalog; None where it was never begun on disk. Raises Refused where it cannot go on."""
+        """Resume a catalog; None if it was never begun on disk. Raises Refused if it cannot be resumed."""
         directory = self._directory / name
         if not (directory / OPENING_RECORD).is_file():
             return None
-        # As above.
+        # Imported late, as above.
         from migrator.catalog.resume import resume  # noqa: PLC0415
 
         return resume(directory, temp_dir=self._temp_dir, max_part_rows=self._max_part_rows)
 
     def closing_record(self, name: str) -> CatalogRecord | None:
-        """The record of a closed catalog; None for others. Raises Refused where a part of it is missing or torn."""
+        """The record of a closed catalog; None for others. Raises Refused if a part of it is missing or torn."""
         if not (self._directory / name / CLOSING_RECORD).is_file():
             return None
         return self.closed(name).record
 
     def closed(self, name: str) -> ClosedCatalog:
-        """A closed catalog, for reading. Raises UsageError or Refused as `open_closed` does."""
+        """Open a closed catalog. Raises UsageError or Refused as `open_closed` does."""
         return open_closed(self._directory / name)

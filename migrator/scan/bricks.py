@@ -1,4 +1,4 @@
-"""Scanning bricks: each walked on its own host, all rows in one catalog."""
+"""The scan of bricks: each is walked on its own host, and all rows go into one catalog."""
 
 import asyncio
 from collections import Counter
@@ -34,18 +34,18 @@ from migrator.site.rules_guards import health_problems
 
 
 _STALLED_S = 3600.0
-"""A walk that sends nothing for so long hangs: even a brick of a hundred entries a second fills its blocks sooner."""
+"""A walk is stalled if it sends nothing for so long: even at a hundred entries per second, a block fills sooner."""
 _TO_ASK_LIMIT = 100_000
-"""Paths for the mount that are kept: far more than are asked, and no more memory than that."""
+"""Paths kept for look-ups through the mount: far more than are ever looked up, in bounded memory."""
 
 _STRANGE_KEPT = 1_000
-"""Paths of one brick that are kept for people."""
+"""Paths of one brick that are kept as examples."""
 
 _Add = Callable[[str, int, memoryview], CatalogTotals]
 
 
 class Walker:
-    """One brick: takes what its walk finds, and counts it. The `BrickListener` port."""
+    """One brick: stores and counts what its walk sends. The `BrickListener` port."""
 
     def __init__(self, brick: Brick, team: "BrickTeam") -> None:
         self.brick = brick
@@ -64,7 +64,7 @@ class Walker:
         self._writing: asyncio.Future[CatalogTotals] | None = None
 
     async def hello(self, hello: BrickHello) -> None:
-        """Prove what the brick is, and wait for the others."""
+        """Check the identity of the brick, and wait for the others."""
         self.failure = brick_problem(
             self.brick,
             volume_id=self._team.volume_id,
@@ -77,17 +77,17 @@ class Walker:
         self.began_s = self.heard_s = self._team.clock.monotonic_s()
 
     async def rows(self, payload: memoryview) -> None:
-        """Entries that are no directories, into the catalog."""
+        """Add entries other than directories to the catalog."""
         await self._write(self._team.writer.add_rows, payload)
 
     async def directories(self, payload: memoryview) -> None:
-        """Directories, into the catalog."""
+        """Add directories to the catalog."""
         await self._write(self._team.writer.add_directories, payload)
 
     async def problems(
         self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem], strange: Sequence[ScanProblem]
     ) -> None:
-        """What could not be read, what the mount is asked later, and what nobody may ask it for."""
+        """Take unreadable paths, paths to look up through the mount later, and paths that must not be looked up there."""
         self._team.problems += len(problems)
         self._team.writer.note(problems)
         self.heard_s = self._team.clock.monotonic_s()
@@ -100,7 +100,7 @@ class Walker:
     async def walk(
         self, walks: BrickWalks, trees: Sequence[bytes], *, only_trees: bool, times_from_mdata: bool
     ) -> None:
-        """To its end. A walk that fails says so in `failure`; only what the catalog's disk raises is raised."""
+        """Walk the brick. `failure` is set if the walk fails; only errors of the catalog's disk are raised."""
         try:
             totals = await walks.walk(
                 self.brick, trees=trees, only_trees=only_trees, times_from_mdata=times_from_mdata, listener=self
@@ -120,19 +120,19 @@ class Walker:
             self.greeted.set()
 
     async def written(self) -> None:
-        """Wait until what was handed over is in the catalog. Raises what the writing raises."""
+        """Wait until all received blocks are in the catalog. Raises errors of writing."""
         writing, self._writing = self._writing, None
         if writing is not None:
             self._count(await asyncio.shield(writing))
 
     async def settle(self) -> None:
-        """Wait for a thread that still writes, whatever comes of it."""
+        """Wait for a thread that still writes, and ignore its result."""
         if self._writing is not None:
             await asyncio.wait([self._writing])
             self._writing.exception()
 
     def facts(self) -> BrickWalk:
-        """For the closing record."""
+        """The facts for the closing record."""
         return BrickWalk(
             brick=self.brick.name,
             host=self.brick.host,
@@ -144,17 +144,17 @@ class Walker:
 
     @property
     def entries(self) -> int:
-        """Entries of both kinds that are in the catalog."""
+        """The number of entries of both kinds in the catalog."""
         return self.row_count + self.directory_count
 
     def elapsed_s(self) -> float:
-        """Since it was let go; 0 before."""
+        """Seconds since the walk was released; 0 before."""
         if self.began_s is None:
             return 0.0
         return (self._team.clock.monotonic_s() if self.ended_s is None else self.ended_s) - self.began_s
 
     async def _write(self, add: _Add, payload: memoryview) -> None:
-        """One block is written while the next one is on its way: no more, so that memory stays flat."""
+        """Write one block while the next one arrives, and no more than that, to bound memory."""
         self.heard_s = self._team.clock.monotonic_s()
         await self.written()
         self._writing = asyncio.ensure_future(asyncio.to_thread(add, self.brick.name, self._device, payload))
@@ -166,7 +166,7 @@ class Walker:
 
 
 class BrickTeam:
-    """All of them. `stop` must be called in the end, whatever happened."""
+    """The walks of all bricks. `stop` must be called at the end in any case."""
 
     def __init__(
         self, walks: BrickWalks, bricks: Sequence[Brick], state: VolumeState, *, times_from_mdata: bool, clock: Clock
@@ -187,14 +187,14 @@ class BrickTeam:
 
     @property
     def writer(self) -> BrickCatalogWriter:
-        """The catalog, from `go` on."""
+        """The writer of the catalog, set by `go`."""
         if self._writer is None:
             raise ValueError("the walks were not let go yet")
         return self._writer
 
     async def greet(self, trees: Sequence[bytes], *, only_trees: bool) -> tuple[str, ...]:
-        """Start all walks and hear their first words; returns a sentence for each that is not what it should be. With
-        `only_trees` nothing else is walked.
+        """Start all walks and wait for their first messages; return a sentence for each brick that is not the expected one. With
+        `only_trees`, nothing outside the trees is walked.
         """
         self._tasks = [
             asyncio.ensure_future(
@@ -207,7 +207,7 @@ class BrickTeam:
         return tuple(walker.failure for walker in self.walkers if walker.failure is not None)
 
     async def go(self, writer: BrickCatalogWriter) -> None:
-        """Let them walk, until all have ended. Raises OSError where the catalog cannot be written."""
+        """Release the walks, and wait until all have ended. Raises OSError if the catalog cannot be written."""
         self._writer = writer
         self.gate.set()
         done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
@@ -215,7 +215,7 @@ class BrickTeam:
             task.result()
 
     def end_stalled(self) -> None:
-        """End walks that have sent nothing for an hour: their bricks are lost to this scan."""
+        """End stalled walks. Their bricks are missing from this scan."""
         now_s = self.clock.monotonic_s()
         for walker, task in zip(self.walkers, self._tasks, strict=True):
             if not task.done() and now_s - walker.heard_s > _STALLED_S:
@@ -223,7 +223,7 @@ class BrickTeam:
                 task.cancel()
 
     async def stop(self) -> None:
-        """End what still walks, and wait for what is being written. May be called again."""
+        """End the remaining walks, and wait for pending writes. May be called again."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -232,23 +232,23 @@ class BrickTeam:
             await walker.settle()
 
     def count(self, counted: CatalogTotals) -> None:
-        """Add what a block held."""
+        """Add the totals of a block."""
         for tree, (rows, size_bytes) in counted.by_tree.items():
             self._by_tree[tree] += rows
             self._bytes_by_tree[tree] += size_bytes
 
     def by_tree(self) -> Mapping[bytes | None, tuple[int, int]]:
-        """Rows (no directories) and bytes of each tree so far."""
+        """Rows (without directories) and bytes of each tree so far."""
         return {tree: (rows, self._bytes_by_tree[tree]) for tree, rows in self._by_tree.items()}
 
     def may_be_asked(self, paths: Iterable[bytes]) -> list[bytes]:
-        """Those of these paths that the mount may be asked for, in order: a client that asks for a name without a gfid can hang
-        (GlusterFS #3688), whatever another brick has under it.
+        """The paths that may be looked up through the mount, in order: a client that looks up a name that lacks a gfid on any brick
+        can hang (GlusterFS #3688).
         """
         return sorted(set(paths) - self.not_to_ask)
 
     def strange(self) -> tuple[StrangeFiles, ...]:
-        """What was put on bricks past Gluster."""
+        """Files that were put on bricks past Gluster."""
         return tuple(
             StrangeFiles(brick=walker.brick.name, files=walker.strange_count, paths=tuple(sorted(walker.strange)))
             for walker in self.walkers
@@ -256,7 +256,7 @@ class BrickTeam:
         )
 
     def progress(self) -> tuple[BrickProgress, ...]:
-        """How far each is."""
+        """The progress of each brick."""
         return tuple(
             BrickProgress(
                 brick=walker.brick.name,
@@ -284,7 +284,7 @@ _ASK_LIMIT = 10_000
 
 
 class BrickWay:
-    """One scan of the bricks. `team` has greeted; `state` is the volume before, with its peers and heals."""
+    """One scan of the bricks. `team` has passed `greet`; `state` is the volume before, with its peers and heals."""
 
     def __init__(
         self,
@@ -305,7 +305,7 @@ class BrickWay:
         self._noted: dict[str, None] = {}
 
     async def run(self) -> CatalogRecord:
-        """Walk, and close the catalog. Raises Interrupted, MigratorError. The caller stops the team."""
+        """Scan, and close the catalog. Raises Interrupted, MigratorError. The caller stops the team."""
         session = self._session
         record = session.new_record(
             name=catalog_name(session.clock.now_s()),
@@ -342,7 +342,7 @@ class BrickWay:
             ) from error
 
     async def _walk(self, writer: BrickCatalogWriter) -> None:
-        """Until every walk has ended: show how far they are, and look at the volume now and then."""
+        """Until every walk has ended, report progress and poll the volume."""
         around = (
             asyncio.ensure_future(self._show_again_and_again()),
             asyncio.ensure_future(self._look_again_and_again()),
@@ -372,7 +372,7 @@ class BrickWay:
 
     def _show(self) -> None:
         by_tree = self._team.by_tree()
-        # A directory lies on every brick, and is one path of the catalog.
+        # A directory lies on every brick, but is one path of the catalog.
         directories = max((walker.directory_count for walker in self._team.walkers), default=0)
         self._session.show(
             rows=sum(rows for rows, _ in by_tree.values()) + directories,
@@ -384,7 +384,7 @@ class BrickWay:
         )
 
     def _note(self, problems: Sequence[str]) -> None:
-        """Each problem once, at once."""
+        """Report each problem once, at once."""
         for problem in problems:
             if problem not in self._noted:
                 self._noted[problem] = None
@@ -435,7 +435,7 @@ class BrickWay:
         return closed
 
     async def _changes(self) -> list[str]:
-        """What is another thing than before, or forbids to read the bricks now. A look that fails is a reason too."""
+        """Changes of the volume since the start, and reasons against reading bricks now. A failed poll is a reason too."""
         after = await self._session.source.health()
         reasons = [*await self._session.mount_problems(), *health_problems(self._before, after)]
         try:
@@ -445,7 +445,7 @@ class BrickWay:
         return [*reasons, *reasons_against_bricks(state), *task_changes(self._state, state)]
 
     def _lost(self) -> list[str]:
-        """The bricks whose walk came to no end, and why."""
+        """The bricks whose walk failed, and why."""
         return [
             f"brick {walker.brick.name} was not read to its end: {walker.failure}"
             for walker in self._team.walkers
@@ -453,7 +453,7 @@ class BrickWay:
         ]
 
     def _unite(self, writer: BrickCatalogWriter) -> tuple[BrickDoubts, CatalogTotals]:
-        """One catalog of all rows, with the mount's word where the bricks are not certain. Blocking."""
+        """Merge all rows into one catalog, and look up through the mount what the bricks leave uncertain. Blocking."""
         team = self._team
         findings = writer.unite(bricks=len(team.walkers), limit=_ASK_LIMIT)
         unread = self._ask_the_mount(writer, findings)
@@ -485,7 +485,7 @@ class BrickWay:
         return doubts, writer.totals()
 
     def _ask_the_mount(self, writer: BrickCatalogWriter, findings: BrickFindings) -> list[ScanProblem]:
-        """Look at every path that the bricks leave open; returns those that could not be looked at."""
+        """Look up every path that the bricks leave uncertain; return those that could not be looked up."""
         asked = self._team.may_be_asked(self._team.to_ask)[:_ASK_LIMIT]
         lacking = writer.lacks(asked) if asked else ()
         trees = TreeIndex(self._trees)

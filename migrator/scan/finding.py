@@ -11,7 +11,7 @@ from migrator.scan.rules import TreePattern, component_matches, is_literal
 
 
 def find_directories(source: FileSystem, pattern: TreePattern) -> Sequence[bytes]:
-    """The directories that a glob matches, in order. Blocking. Raises Refused where one on the way is unreadable."""
+    """The directories that a glob matches, in order. Blocking. Raises Refused if a directory above is unreadable."""
     level: list[bytes] = [b""]
     for component in pattern.components:
         level = sorted({path for directory in level for path in _matching(source, directory, component)})
@@ -19,7 +19,7 @@ def find_directories(source: FileSystem, pattern: TreePattern) -> Sequence[bytes
 
 
 def is_directory(source: FileSystem, path: bytes) -> bool:
-    """Whether there is one, with no symlink on the way. Blocking. Raises Refused where that cannot be told."""
+    """Whether the path is a directory, without symlinks on the way. Blocking. Raises Refused if that is unknown."""
     try:
         entry = source.look(path)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Scanning the mount with several threads."""
+"""The scan of the mount, with several threads."""
 
 import asyncio
 import errno
@@ -24,11 +24,11 @@ from migrator.site.rules_guards import health_problems
 
 _BLOCK_ENTRIES = 4096
 _DEAD_MOUNT = (errno.ENOTCONN, errno.ESHUTDOWN, errno.EIO, errno.ESTALE, errno.ENODEV)
-"""What every read gives when the mount itself is gone; one directory can give it too, so the root is asked."""
+"""Errors of every read if the mount itself is gone. A single directory can give them too, so the root is probed."""
 
 
 class SourceLost(Exception):
-    """The source's root can no longer be read: what follows would be errors only, so the walk stops."""
+    """The source's root can no longer be read, so the walk stops: everything else would fail too."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -36,7 +36,7 @@ class SourceLost(Exception):
 
 
 class Tally:
-    """What has been seen, counted as it is handed to the catalog."""
+    """Totals of the entries that were added to the catalog."""
 
     def __init__(self, totals: CatalogTotals) -> None:
         self.rows = totals.rows
@@ -66,10 +66,10 @@ class Tally:
 
 
 class Walk:
-    """Reads every directory of the frontier and beneath it, each by one thread, into one writer.
+    """Reads every directory of the frontier and below it, each by one thread, into one writer.
 
-    Children are queued when their directory is done in the catalog, never earlier: a restart relies on it. With `ways`
-    directories outside the trees are not listed: of each, the entries that it names are looked at.
+    Children are queued after their directory is done in the catalog, never earlier: a resume relies on it. With `ways`,
+    directories outside the trees are not listed: only the entries that `ways` names in each are looked up.
     """
 
     def __init__(
@@ -97,17 +97,17 @@ class Walk:
         self._ways = ways
         self.tally = Tally(totals)
         self.failure: BaseException | None = None
-        """What ended the walk early: SourceLost, or an error of the catalog's disk."""
+        """The error that ended the walk early: SourceLost, or one of the catalog's disk."""
 
     @property
     def directories_waiting(self) -> int:
-        """Directories that are known and not done."""
+        """The number of directories that are known and not done."""
         return len(self._waiting) + self._busy
 
     def start(self, workers: int) -> None:
         """Start the threads; `on_end` is called once, by the last of them."""
         self._running = workers
-        # Daemons: a thread that hangs in a dead mount must not keep the program from ending.
+        # Daemon threads: one that hangs in a dead mount must not keep the process alive.
         self._threads = [
             threading.Thread(target=self._work, name=f"scan-{number}", daemon=True) for number in range(workers)
         ]
@@ -115,7 +115,7 @@ class Walk:
             thread.start()
 
     def stop(self, wait_s: float) -> None:
-        """Let the threads end after the entry at hand, and wait so long for each at most. May be called again."""
+        """Stop the threads after their current entry; wait at most so long for each. May be called again."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -128,13 +128,13 @@ class Walk:
             thread.join()
 
     def abandon(self) -> None:
-        """Leave the catalog open for a later scan; threads that still hang can no longer write to it."""
+        """Leave the catalog open for a later resume; threads that still hang can no longer write to it."""
         with self._writing:
             self._stopping = True
             self._writer.abandon()
 
     def note(self, problems: Sequence[ScanProblem]) -> None:
-        """Keep problems that belong to no directory, such as a brick that is down."""
+        """Record problems that belong to no directory, such as a brick that is down."""
         with self._writing:
             self._writer.note(problems)
             self.tally.problems += len(problems)
@@ -181,7 +181,7 @@ class Walk:
             self._changed.notify_all()
 
     def _read(self, path: bytes) -> list[bytes]:
-        """One directory into the catalog; returns its children, none where it was not read to its end."""
+        """Read one directory into the catalog; return its children, none if it was not read completely."""
         children: dict[bytes, None] = {}
         problems: list[ScanProblem] = []
         tree = self._trees.of(path)
@@ -190,7 +190,7 @@ class Walk:
             directories = [entry.path for entry in block.entries if entry.type is EntryType.DIRECTORY]
             listed = block.entries
             if not children.keys().isdisjoint(directories):
-                # A Gluster mount can list an entry twice while others are renamed; all beneath it would be doubled.
+                # A Gluster mount can list an entry twice during renames; everything below it would be doubled.
                 listed = tuple(entry for entry in listed if entry.path not in children)
             children.update(dict.fromkeys(directories))
             shares = [(tree, listed)] if tree is not None else self._shares(listed, directories)
@@ -227,7 +227,7 @@ class Walk:
     def _shares(
         self, entries: Sequence[Entry], directories: Sequence[bytes]
     ) -> list[tuple[bytes | None, Sequence[Entry]]]:
-        """Outside every tree: the trees' own directories belong to their trees, the rest to nobody."""
+        """Add entries outside the trees: roots of trees count for their trees, all others for none."""
         roots = {path for path in directories if self._trees.is_root(path)}
         if not roots:
             return [(None, entries)]
@@ -254,12 +254,12 @@ class Walk:
 VIA = "mount"
 _SHOW_EVERY_S = 0.5
 _LOOK_EVERY_S = 60.0
-"""How often the bricks are looked at during the walk: a scan that is killed leaves no look after it."""
+"""The interval of polls of the bricks during the walk: a killed scan gets no final check."""
 _STOP_WAIT_S = 5.0
 
 
 class MountWay:
-    """One scan through the mount; `way_reasons` say why not by the bricks, where that was asked for."""
+    """One scan of the mount; `way_reasons` are the reasons why bricks were requested but are not read."""
 
     def __init__(
         self, session: Session, *, trees: tuple[UserTree, ...], before: SourceHealth, way_reasons: Sequence[str]
@@ -271,7 +271,7 @@ class MountWay:
         self._noted: set[str] = set()
 
     async def run(self) -> CatalogRecord:
-        """Walk, and close the catalog. Raises Interrupted, Refused, MigratorError."""
+        """Scan, and close the catalog. Raises Interrupted, Refused, MigratorError."""
         opened = await asyncio.to_thread(self._open)
         walk, ended = self._new_walk(opened)
         self._session.event(EventKind.SCAN_STARTED, Severity.INFO, opened.record.name, _started(opened))
@@ -312,7 +312,7 @@ class MountWay:
         return "it starts over" if self._session.request.only else "it goes on where it was"
 
     def _open(self) -> OpenCatalog:
-        """The unfinished catalog, or a new one. One that was made from bricks cannot be gone on with."""
+        """Resume the unfinished catalog, or create one. A catalog from bricks cannot be resumed."""
         session = self._session
         unfinished = None if session.request.begins_anew else session.ledger.scans.unfinished()
         if unfinished is not None and unfinished.via != VIA:
@@ -329,7 +329,7 @@ class MountWay:
         )
 
     def _warn_of_other_trees(self, record: CatalogRecord) -> None:
-        """A catalog keeps the user trees that it was begun with."""
+        """Warn if the user trees have changed: a resumed catalog keeps those that it was begun with."""
         other = sorted(set(self._trees) ^ set(record.trees))
         if other:
             shown = ", ".join(show(tree.path) for tree in other[:3]) + (", ..." if len(other) > 3 else "")
@@ -355,7 +355,7 @@ class MountWay:
         return walk, ended
 
     async def _watch(self, walk: Walk, record: CatalogRecord, ended: asyncio.Event) -> None:
-        """Until the walk has ended: show how far it is, and look at the bricks now and then."""
+        """Until the walk has ended, report progress and poll the bricks."""
         try:
             async with asyncio.TaskGroup() as group:
                 around = (
@@ -380,7 +380,7 @@ class MountWay:
             self._note(walk, (await self._session.source.health()).problems)
 
     def _note(self, walk: Walk, problems: Sequence[str]) -> None:
-        """Keep what was wrong with the source in the catalog, each once: it counts also if this scan is killed."""
+        """Record each problem of the source once in the catalog, so it counts even if this scan is killed."""
         new = [problem for problem in dict.fromkeys(problems) if problem not in self._noted]
         self._noted.update(new)
         walk.note([ScanProblem(path=b"", operation="health", errno=None, reason=problem) for problem in new])
@@ -399,7 +399,7 @@ class MountWay:
         )
 
     async def _interrupt(self, walk: Walk, record: CatalogRecord) -> None:
-        """Keep what is complete, and a last look at the bricks with it. Another cancellation does not cut it short."""
+        """Flush what is complete, with a final check of the bricks. Another cancellation does not interrupt this."""
         await asyncio.shield(asyncio.ensure_future(self._leave(walk, record)))
 
     async def _leave(self, walk: Walk, record: CatalogRecord) -> None:
@@ -447,13 +447,13 @@ class MountWay:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
-    """Called by the last thread; after a stop that did not wait for it the loop may be closed."""
+    """Set `ended`, from the last thread. The loop may be closed if a stop did not wait for the thread."""
     if not loop.is_closed():
         loop.call_soon_threadsafe(ended.set)
 
 
 def _changed_between_sessions(record: CatalogRecord, before: SourceHealth) -> bool:
-    """Whether a scan that goes on sees another volume than the one that it began with."""
+    """Whether the volume has changed between the start of a scan and its resume."""
     return bool(record.health_fingerprint and before.fingerprint) and record.health_fingerprint != before.fingerprint
 
 

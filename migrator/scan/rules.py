@@ -24,7 +24,7 @@ _MAP_COLUMNS = ("tree", "user")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreePattern:
-    """A glob of `[users] trees` or `exclude`, by component. Each component is matched within one directory."""
+    """A glob of `[users] trees` or `exclude`. Each component is matched within one directory."""
 
     text: str
     components: tuple[bytes, ...]
@@ -107,8 +107,8 @@ def choose_trees(
 
 
 def ways_to(trees: Iterable[bytes]) -> dict[bytes, tuple[bytes, ...]]:
-    """What a scan of these trees alone looks at outside them: by directory, beginning with the root `b""`, the entries
-    that are a tree or lead to one, in order.
+    """The entries outside these trees that a scan of them looks up: by directory, from the root `b""` on, those that are a
+    tree or lead to one, in order.
     """
     ways: dict[bytes, set[bytes]] = {}
     for path in trees:
@@ -119,9 +119,9 @@ def ways_to(trees: Iterable[bytes]) -> dict[bytes, tuple[bytes, ...]]:
 
 
 def parse_user_map(content: bytes) -> dict[bytes, str]:
-    """The owner map: CSV with the columns `tree` (relative to the source's mount) and `user`, others are ignored.
+    """Parse the owner map: CSV with the columns `tree` (relative to the source's mount) and `user`; others are ignored.
 
-    Raises UsageError with the line.
+    Raises UsageError with the line number.
     """
     reader = csv.DictReader(io.StringIO(content.decode("utf-8", "surrogateescape"), newline=""), strict=True)
     users: dict[bytes, str] = {}
@@ -144,7 +144,7 @@ def parse_user_map(content: bytes) -> dict[bytes, str]:
 
 
 class TreeIndex:
-    """Finds the user tree that a path lies in. Trees do not overlap, so the nearest one before it decides."""
+    """Finds the user tree of a path. Trees do not overlap, so only the nearest one before it can match."""
 
     def __init__(self, trees: Iterable[UserTree]) -> None:
         self._paths = sorted(tree.path for tree in trees)
@@ -153,7 +153,7 @@ class TreeIndex:
         self._keys.sort()
 
     def of(self, path: bytes) -> bytes | None:
-        """The tree that holds the path, or is it; None outside every tree."""
+        """The tree that the path is in, or whose root it is; None outside every tree."""
         key = path + b"/"
         position = bisect_right(self._keys, key)
         if position and key.startswith(self._keys[position - 1]):
@@ -161,7 +161,7 @@ class TreeIndex:
         return None
 
     def is_root(self, path: bytes) -> bool:
-        """Whether the path is a tree itself."""
+        """Whether the path is the root of a tree."""
         return path in self._roots
 
 
@@ -192,9 +192,7 @@ CTIME_OPTION = "features.ctime"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickWay:
-    """How the bricks are read where nothing speaks against it: one brick of every subvolume, and where their times
-    are; `reasons` against it otherwise.
-    """
+    """The bricks to read, one of each subvolume, and the place of their files' times; or the `reasons` against it."""
 
     bricks: tuple[Brick, ...] = ()
     times_from_mdata: bool = True
@@ -206,8 +204,8 @@ def choose_way(
 ) -> BrickWay:
     """The bricks to read, or every reason why not.
 
-    `state` is one with heals and peers. `reachable` are the hosts, named as in the brick list, that were reached;
-    `unreachable` says why others of site.toml were not.
+    `state` must include heals and peers. `reachable` are the reached hosts, named as in the brick list; `unreachable` maps
+    other hosts of site.toml to the reason.
     """
     reasons = list(reasons_against_bricks(state))
     bricks: tuple[Brick, ...] = ()
@@ -224,12 +222,12 @@ def choose_way(
 
 
 def times_from_mdata(state: VolumeState) -> bool:
-    """Whether the volume keeps its files' times in an attribute of its own; where not, that attribute is stale."""
+    """Whether the volume keeps the times of files in an extended attribute, which is stale otherwise."""
     return is_on(dict(state.options), CTIME_OPTION, default=True) is not False
 
 
 def reasons_against_bricks(state: VolumeState) -> tuple[str, ...]:
-    """Why what a brick holds now is not what the mount shows, whatever hosts are reached."""
+    """Why the bricks do not hold what the mount shows, regardless of the reachable hosts."""
     reasons = list(volume_problems(state))
     kind = state.type.lower()
     if state.disperse_count > 0 or "disperse" in kind:
@@ -274,7 +272,7 @@ _ROOT_GFID = bytes(15) + b"\x01"
 
 
 def brick_problem(brick: Brick, *, volume_id: str, found_volume_id: str | None, found_root_gfid: bytes) -> str | None:
-    """A sentence where what lies at a brick's path is not the brick of the volume that glusterd names there."""
+    """Why a path is not the brick of the volume that glusterd names there; None if it is."""
     if found_volume_id is None or found_root_gfid != _ROOT_GFID:
         return f"{brick.name} is no root of a brick: is its file system mounted there?"
     if found_volume_id.lower() != volume_id.lower():
@@ -283,7 +281,7 @@ def brick_problem(brick: Brick, *, volume_id: str, found_volume_id: str | None, 
 
 
 def task_changes(before: VolumeState, after: VolumeState) -> tuple[str, ...]:
-    """Sentences for tasks that were begun between two looks, also those that have ended since."""
+    """Sentences about tasks that were begun between two snapshots, including finished ones."""
     new = set(after.task_ids) - set(before.task_ids)
     return ("a task that moves files between bricks was begun while they were read",) if new else ()
 
@@ -305,19 +303,19 @@ _HANGS = (
 
 
 def strange_sentences(found: Sequence[StrangeFiles]) -> Iterator[str]:
-    """What a scan tells of them, by brick."""
+    """Findings of a scan, by brick."""
     for one in found:
         yield f"{strange_words(one)}: they are not on the volume, and not in the catalog; {REMEDY}"
 
 
 def strange_problems(found: Sequence[StrangeFiles]) -> Iterator[str]:
-    """Why no drain and no addition begins while they lie there."""
+    """Reasons against drains and additions while these files exist."""
     for one in found:
         yield f"{strange_words(one)}; {_HANGS}: {REMEDY}"
 
 
 def strange_words(one: StrangeFiles) -> str:
-    """How many on which brick, with the first names."""
+    """The number on one brick, with the first names."""
     shown = ", ".join(show(path) for path in one.paths[:_SHOWN])
     more = f", and {one.files - _SHOWN:,} more" if one.files > _SHOWN else ""
     named = f" ({shown}{more})" if shown else ""
@@ -325,8 +323,8 @@ def strange_words(one: StrangeFiles) -> str:
 
 
 def still_strange(known: StrangeFiles, still: Collection[bytes]) -> StrangeFiles | None:
-    """What is left of what a scan found, by a look at the paths that it kept: `still` are those without a gfid yet. None where
-    nothing is. What it counted and did not keep counts as left.
+    """The remaining files of those that a scan found; None if there are none. `still` are the recorded paths that have no gfid
+    now; counted files without a recorded path count as remaining.
     """
     paths = tuple(path for path in known.paths if path in still)
     files = len(paths) + known.files - len(known.paths)
@@ -345,7 +343,7 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """Paths of which something is to be said: how many, and the first of them."""
+    """Paths with one finding: their number, and the first of them."""
 
     count: int
     paths: Sequence[bytes] = ()
@@ -353,7 +351,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickDoubts:
-    """`doubts` are reasons why the scan is not whole."""
+    """`doubts` make the scan not whole; `findings` do not."""
 
     doubts: tuple[str, ...]
     findings: tuple[str, ...]
@@ -372,10 +370,11 @@ def judge_bricks(
     strange: Sequence[StrangeFiles],
     limit: int,
 ) -> BrickDoubts:
-    """Judge it. In a volume whose files lie still nothing is doubled, filled or migrated.
+    """Derive doubts and findings. In a volume that moves no files, nothing is doubled, filled or migrated.
 
-    A directory that some brick lacks is none of these: every file was seen all the same, but the mount may show fewer.
-    What was put there past Gluster is not on the volume, so no file of it is missed. What differs between the copies of a directory, and what vanished, was asked of the mount, so far as `limit` goes.
+    A directory that is missing on a brick is no doubt: all its files were read, although the mount may show fewer. Nor are
+    files put there past Gluster: they are not on the volume. Directories that differ between bricks, and vanished paths, were
+    looked up through the mount, up to `limit`.
     """
     doubts = [
         *_sentence(doubled_paths, "path was", "paths were", "found more than once"),

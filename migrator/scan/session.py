@@ -1,4 +1,4 @@
-"""What both ways of scanning share: guards, ledger, progress."""
+"""One invocation of a scan: guards, ledger and progress, for bricks and mount."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanRequest:
-    """What to scan. `users` maps trees to users where their last name is not it; `restart` begins a new catalog
-    where an unfinished one would be gone on with. `workers` are those that read the mount. `only` are the paths of the
-    user trees to be scanned; empty: everything. A scan of some trees alone is always a new one.
+    """What to scan. `users` maps trees to users whose name is not the tree's last component. `restart` begins a new catalog
+    instead of resuming an unfinished one. `workers` read the mount. `only` has the paths of the user trees to scan; empty:
+    everything. A scan of some trees is always a new one.
     """
 
     trees: Sequence[str]
@@ -43,7 +43,7 @@ class ScanRequest:
 
     @property
     def begins_anew(self) -> bool:
-        """Whether no unfinished scan is gone on with."""
+        """Whether an unfinished scan is not resumed."""
         return self.restart or bool(self.only)
 
 
@@ -72,7 +72,7 @@ class Session:
 
     @property
     def command(self) -> str:
-        """What begins such a scan again: one of some trees alone is a part of another verb."""
+        """The command that repeats this scan: scans of some trees are part of another verb."""
         return "the same command" if self.request.only else "`migrator scan`"
 
     def elapsed_s(self) -> float:
@@ -80,13 +80,13 @@ class Session:
         return self.clock.monotonic_s() - self.began_s
 
     def event(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
-        """Say something, and keep it."""
+        """Record an event and report it."""
         event = Event(at_s=self.clock.now_s(), kind=kind, severity=severity, subject=subject, message=message)
         self.ledger.events.add(event)
         self._progress.event(event)
 
     async def mount_problems(self) -> tuple[str, ...]:
-        """Why the source is not the recorded mount."""
+        """Why the source is not the recorded mount; empty if it is."""
         try:
             current = await asyncio.to_thread(self.source.identity)
         except OSError:
@@ -94,10 +94,10 @@ class Session:
         return mount_problems(self.site.source, current, where="the source")
 
     async def require_recorded_mount(self) -> None:
-        """Refuse before anything is read: an empty directory in the source's place is no empty source."""
+        """Raise Refused unless the recorded mount is there: an empty directory in its place is not an empty source."""
         problems = await self.mount_problems()
         if problems:
-            # The sentinel cannot be read while its own brick is down: that is then what has to be told.
+            # The sentinel is unreadable while its own brick is down: report that too.
             problems = (*problems, *(await self.source.health()).problems)
             message = "the source is not what `migrator init` recorded: " + "; ".join(problems)
             self.event(EventKind.GUARD_REFUSED, Severity.ERROR, "scan", message)
@@ -108,8 +108,8 @@ class Session:
             )
 
     def find_trees(self) -> tuple[UserTree, ...]:
-        """The user trees to be scanned, found through the mount; of those asked for alone the ones that are there.
-        Blocking. Raises Refused, UsageError.
+        """The user trees to scan, found through the mount; with `only`, those of them that exist. Blocking. Raises Refused,
+        UsageError.
         """
         only = self.request.only
         patterns = parse_patterns(self.request.trees, "[users] trees")
@@ -124,13 +124,13 @@ class Session:
         return choose_trees(found, exclude, self.request.users) if any(paths for _, paths in found) else ()
 
     def _all_are_purged(self) -> bool:
-        """Whether every user tree of the newest scan that saw any was freed by a purge: then no tree is what is expected."""
+        """Whether all user trees of the newest scan with any were purged: then finding none is expected."""
         with_trees = [one for one in self.ledger.scans.all() if one.whole and not one.scope and one.trees]
         latest = [self.ledger.cutovers.latest(tree.path) for tree in with_trees[-1].trees] if with_trees else []
         return bool(latest) and all(one is not None and one.state is CutoverState.PURGED for one in latest)
 
     def lacking(self, trees: Sequence[UserTree]) -> tuple[str, ...]:
-        """Why a scan of some trees alone that found these is not whole: what nobody looked for is not known to be gone."""
+        """Why a scan of some trees that found only these is not whole: the others are not proven to be gone."""
         return tuple(
             f"user tree {show(path)} is not on the source, or is none by [users] in site.toml any more"
             for path in sorted(set(self.request.only).difference(tree.path for tree in trees))
@@ -139,7 +139,7 @@ class Session:
     def new_record(
         self, *, name: str, at_s: float, via: str, trees: tuple[UserTree, ...], fingerprint: str
     ) -> CatalogRecord:
-        """The opening record of a catalog; the ledger knows of it before it is on disk."""
+        """The opening record of a catalog, after recording the scan in the ledger."""
         scan_id = self.ledger.scans.start(catalog=name, via=via, at_s=at_s, scope=self.request.only)
         return CatalogRecord(
             name=name,
@@ -171,7 +171,7 @@ class Session:
         trees: Sequence[UserTree],
         bricks: tuple[BrickProgress, ...] = (),
     ) -> None:
-        """How far it is."""
+        """Report progress."""
         users = {tree.path: tree.user for tree in trees}
         by_user: dict[str, tuple[int, int]] = {}
         for tree, (tree_rows, size_bytes) in by_tree.items():
@@ -191,19 +191,19 @@ class Session:
         )
 
     def finish(self, closed: CatalogRecord) -> None:
-        """Tell the ledger what a scan came to."""
+        """Record the result of a scan."""
         self.ledger.scans.finish(closed)
         severity = Severity.INFO if closed.whole else Severity.WARNING
         self.event(EventKind.SCAN_FINISHED, severity, closed.name, _finished(closed))
 
 
 def trees_in_words(count: int, scope: Sequence[bytes]) -> str:
-    """What a scan reads."""
+    """The trees of a scan, in words."""
     return several(count, "user tree") + (" and nothing else" if scope else "")
 
 
 def catalog_name(at_s: float) -> str:
-    """By date and time, UTC, to the millisecond: sorted by name is sorted by time."""
+    """Date and time in UTC, to the millisecond, so names sort by time."""
     moment = datetime.fromtimestamp(at_s, tz=UTC)
     return f"{moment:%Y%m%dT%H%M%S}.{moment.microsecond // 1000:03d}Z"
 

@@ -1,4 +1,4 @@
-"""`scan`: guards, the choice of the way, then a closed catalog."""
+"""`scan`: guards, the choice between bricks and mount, then a closed catalog."""
 
 import asyncio
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bricks:
-    """What a scan of bricks needs: the volume that they make up, and walks on their hosts."""
+    """The environment of a scan of bricks: their volume, and walks on their hosts."""
 
     volume: BrickVolume
     walks: BrickWalks
@@ -38,7 +38,7 @@ class Bricks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Greeted:
-    """Bricks that are ready to be walked. The team has to be stopped in the end."""
+    """Bricks that are ready to be walked. The team must be stopped at the end."""
 
     volume: BrickVolume
     state: VolumeState
@@ -47,14 +47,14 @@ class Greeted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """`greeted` None: the mount, and `reasons` say why not the bricks, where that was a question."""
+    """`greeted` None: the mount is read; `reasons` are those against the bricks, if they were considered."""
 
     greeted: Greeted | None = None
     reasons: tuple[str, ...] = ()
 
 
 async def choose(session: Session, bricks: Bricks | None, *, trees: Sequence[UserTree], before: SourceHealth) -> Way:
-    """Decide, and say so. Raises Refused where the bricks were asked for by name and something speaks against them."""
+    """Choose, and report the choice. Raises Refused if the bricks were requested explicitly and cannot be read."""
     via = session.request.via
     if via == "mount" or (via == "auto" and bricks is None):
         return Way()
@@ -110,7 +110,7 @@ async def _ask(session: Session, bricks: Bricks, trees: Sequence[UserTree], befo
 
 
 async def _reach(walks: BrickWalks, host: str) -> str | None:
-    """Why a host is not reached; None where it is."""
+    """Why a host is unreachable; None if it is reachable."""
     try:
         await walks.reach(host)
     except MigratorError as error:
@@ -134,12 +134,12 @@ async def scan(
     clock: Clock,
     bricks: Bricks | None = None,
 ) -> CatalogRecord:
-    """Read the source, or the trees `request.only` of it, into a catalog, and return its closing record: `whole`, or not
-    with the reasons.
+    """Read the source, or its trees `request.only`, into a catalog, and return the closing record: `whole`, or the reasons
+    why not.
 
-    `bricks` is None where the source has none. The caller holds the lock `scan`. On cancellation Interrupted is raised;
-    what a scan of everything read through the mount is kept. Raises Refused where the source is not the recorded mount or is lost on the
-    way, or where its bricks were asked for and cannot be trusted; UsageError for globs that cannot be.
+    `bricks` is None if the source has none. The caller holds the lock `scan`. Cancellation raises Interrupted; a scan of the
+    whole source through the mount can then be resumed. Raises Refused if the source is not the recorded mount or is lost
+    meanwhile, or if its bricks were requested and cannot be trusted; UsageError for invalid globs.
     """
     if request.via not in _WAYS:
         raise UsageError(f"there is no way {request.via!r} to scan", hint=f"use one of {', '.join(_WAYS)}")
@@ -154,7 +154,7 @@ async def scan(
     closed = await asyncio.to_thread(_finish_closed, session)
     if closed is not None:
         return closed
-    # One after the other: a glob that names nothing is told before glusterd is asked.
+    # In this order: a glob that matches nothing is reported before glusterd is called.
     trees = await asyncio.to_thread(session.find_trees)
     before = await source.health()
     way = await choose(session, bricks, trees=trees, before=before)
@@ -171,12 +171,12 @@ async def scan(
 
 
 def _clear_away_of_trees(session: Session) -> None:
-    """Scans of some trees alone that were killed: nothing goes on with them. One that was closed is told the ledger."""
+    """Discard killed scans of some trees, which cannot be resumed; record those that were closed."""
     for left in session.ledger.scans.unfinished_of_trees():
         try:
             closed = session.catalogs.closing_record(left.name)
         except Refused:
-            # Damaged since: `verify`, which reads every catalog, says so. It stands in nobody else's way.
+            # Damaged since: `verify`, which reads every catalog, reports it. It blocks nothing else.
             continue
         if closed is None:
             session.catalogs.discard(left.name)
@@ -185,7 +185,7 @@ def _clear_away_of_trees(session: Session) -> None:
 
 
 def _finish_closed(session: Session) -> CatalogRecord | None:
-    """A scan that was killed between its closing record and the ledger is over: only the ledger has to be told."""
+    """Finish a scan that was killed between its closing record and the ledger: only the ledger is missing."""
     unfinished = None if session.request.begins_anew else session.ledger.scans.unfinished()
     closed = None if unfinished is None else session.catalogs.closing_record(unfinished.name)
     if closed is not None:
@@ -194,7 +194,7 @@ def _finish_closed(session: Session) -> CatalogRecord | None:
 
 
 def _say_what_starts_over(session: Session, way: Way) -> None:
-    """Only a scan of the mount can be gone on with, and only through the mount."""
+    """Report unfinished scans that start over: only a scan of the mount can be resumed, and only through the mount."""
     unfinished = None if session.request.begins_anew else session.ledger.scans.unfinished()
     if unfinished is None:
         return
