@@ -305,7 +305,7 @@ def open_closed(directory: Path) -> ClosedCatalog:
         raise Refused(
             f"catalog {directory.name!r} is half written: it has no closing record",
             cause="its scan was interrupted or is still running",
-            hint="run `migrator scan`: it goes on where it was",
+            hint="run `migrator scan` to resume it",
         ) from None
     for part in parts:
         file = directory / part.name

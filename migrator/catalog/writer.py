@@ -193,6 +193,7 @@ class CatalogDirectories:
     def load_for_bricks(self) -> None:
         """Load what `create_from_bricks` needs, in a thread, while something else is waited for. Blocking; changes nothing."""
         # Imported late: a scan of the mount that is not resumed does without DuckDB.
+        import migrator.catalog.brick_parts  # noqa: F401, PLC0415
 
     def create_from_bricks(self, record: CatalogRecord, *, bricks: int) -> "BrickPartsWriter":
         """Create a catalog for the walks of so many bricks. Raises OSError, also FileExistsError."""

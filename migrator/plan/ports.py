@@ -1,6 +1,6 @@
 """Interfaces of planning: catalog queries, chunk lists and plan documents."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -122,13 +122,3 @@ class PlanDocuments(Protocol):
 
     def read(self, name: str) -> tuple[Plan, str]:
         """Return the plan and its checksum. Raises Refused if it was edited by hand, UsageError if it is missing."""
-
-
-class NewPlans(PlanDocuments, Protocol):
-    """Documents, and names for new ones."""
-
-    def next_name(self, *, taken: Collection[str] = ()) -> str:
-        """Return the first free name of the form `plan-0001`; `taken` are names in use elsewhere."""
-
-    def require_free(self, name: str) -> None:
-        """Raise UsageError if the name is invalid or taken."""

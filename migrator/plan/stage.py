@@ -17,8 +17,9 @@ from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, show
 from migrator.core.units import format_size, several
 from migrator.fs.model import Capacity, Need, TargetCapabilities
 from migrator.ledger.model import SiteRecord
+from migrator.plan.document import PlanFiles
 from migrator.plan.model import Batch, Order, Plan, Surprise, TransferCost, TreeUsage
-from migrator.plan.ports import CatalogQueries, CatalogReader, ChunkListWriter, NewPlans, Usages, WrittenList
+from migrator.plan.ports import CatalogQueries, CatalogReader, ChunkListWriter, Usages, WrittenList
 from migrator.plan.rules import BatchLimits, LinkSpan, batch_trees, emptying_curves, rank, settled_trees, without_trees
 from migrator.plan.rules_forecast import choose_cost, copy_s, inodes_known, room_problems, still_needed, which_fit
 from migrator.plan.rules_surprises import (
@@ -56,7 +57,7 @@ def choose_catalog(wanted: str | None, ledger: "Ledger") -> str:
         raise Refused(
             "the only catalog is half written",
             cause="its scan was interrupted or is still running",
-            hint="run `migrator scan`: it goes on where it was",
+            hint="run `migrator scan` to resume it",
         )
     raise UsageError("there is no catalog to plan from", cause="nothing was scanned yet", hint="run `migrator scan`")
 
@@ -67,7 +68,7 @@ def require_usable(catalog: CatalogRecord, site: SiteRecord) -> None:
         raise Refused(
             f"catalog {catalog.name!r} is half written",
             cause="its scan was interrupted or is still running",
-            hint="run `migrator scan`: it goes on where it was",
+            hint="run `migrator scan` to resume it",
         )
     if catalog.site_id != site.site_id:
         raise Refused(
@@ -203,71 +204,69 @@ def _require_possible(catalog: CatalogRecord, engine: str) -> None:
 # --- Batches and chunk lists
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchWriter:
-    """Writes batches for one plan. `capacity` is the target's room now, `arrived` by tree what earlier plans have brought."""
+def write_batches(
+    name: str,
+    queries: CatalogQueries,
+    lists: ChunkListWriter,
+    parts: Sequence[Sequence[TreeUsage]],
+    cost: TransferCost,
+    *,
+    site: Site,
+    capacity: Capacity,
+    arrived: Mapping[bytes, Need],
+) -> tuple[tuple[Batch, ...], tuple[str, ...]]:
+    """Write the chunk lists of a plan; return its batches, and problems with the room for them. `capacity` is the room of the
+    target now, `arrived` is what earlier plans copied, by tree.
+    """
+    transfer = site.transfer
+    limits = ChunkLimits(
+        max_bytes=transfer.chunk_size_bytes,
+        max_files=transfer.chunk_files,
+        range_size_bytes=transfer.range_size_bytes if copies_ranges(transfer.engine) else None,
+    )
+    packed = pack(
+        queries.listings([[usage.tree.path for usage in part] for part in parts]),
+        limits,
+        bricks=sorted(walk.brick for walk in queries.record.bricks),
+    )
+    written = [lists.write(name, number, chunks) for number, chunks in _by_batch(packed, batches=len(parts))]
+    needs = [
+        # The roots of the trees are in no chunk, but each is a directory on the target.
+        _beyond(
+            Need(size_bytes=found.size_bytes, inodes=found.files + found.directories + len(part)),
+            part,
+            arrived,
+        )
+        for found, part in zip(written, parts, strict=True)
+    ]
+    fits, problems = _room(needs, site=site, capacity=capacity)
+    batches = tuple(
+        _batch(number, part, found, cost, fits=fit)
+        for number, (part, found, fit) in enumerate(zip(parts, written, fits, strict=True), start=1)
+    )
+    return batches, problems
 
-    site: Site
-    capacity: Capacity
-    arrived: Mapping[bytes, Need]
 
-    def write(
-        self,
-        name: str,
-        queries: CatalogQueries,
-        lists: ChunkListWriter,
-        parts: Sequence[Sequence[TreeUsage]],
-        cost: TransferCost,
-    ) -> tuple[tuple[Batch, ...], tuple[str, ...]]:
-        """The batches of a plan, with their chunk lists written, and what speaks against relying on them."""
-        transfer = self.site.transfer
-        limits = ChunkLimits(
-            max_bytes=transfer.chunk_size_bytes,
-            max_files=transfer.chunk_files,
-            range_size_bytes=transfer.range_size_bytes if copies_ranges(transfer.engine) else None,
-        )
-        packed = pack(
-            queries.listings([[usage.tree.path for usage in part] for part in parts]),
-            limits,
-            bricks=sorted(walk.brick for walk in queries.record.bricks),
-        )
-        written = [lists.write(name, number, chunks) for number, chunks in _by_batch(packed, batches=len(parts))]
-        needs = [
-            # The roots of the trees are in no chunk, but each is a directory on the target.
-            _beyond(
-                Need(size_bytes=found.size_bytes, inodes=found.files + found.directories + len(part)),
-                part,
-                self.arrived,
-            )
-            for found, part in zip(written, parts, strict=True)
-        ]
-        fits, problems = self._room(needs)
-        batches = tuple(
-            _batch(number, part, found, cost, fits=fit)
-            for number, (part, found, fit) in enumerate(zip(parts, written, fits, strict=True), start=1)
-        )
-        return batches, problems
-
-    def _room(self, needs: Sequence[Need]) -> tuple[tuple[bool, ...], tuple[str, ...]]:
-        reserve_bytes = self.site.transfer.reserve_bytes
-        inodes_free = self.site.target.inodes_free
-        fits = which_fit(needs, self.capacity, inodes_free=inodes_free, reserve_bytes=reserve_bytes)
-        need_inodes = sum(need.inodes for need in needs)
-        unknown = not inodes_known(self.capacity, inodes_free)
-        lacks = capacity_problems(
-            self.capacity,
-            sum(need.size_bytes for need in needs),
-            need_inodes,
-            # Unknown inodes were accepted: they are a problem of their own below, not a lack of room.
-            need_inodes if unknown else inodes_free,
-            reserve_bytes,
-        )
-        accepted = (
-            (f"whether the target can take {several(need_inodes, 'file')} was not checked, as asked for",)
-            if unknown
-            else ()
-        )
-        return fits, (*room_problems(needs, fits, lacks), *accepted)
+def _room(needs: Sequence[Need], *, site: Site, capacity: Capacity) -> tuple[tuple[bool, ...], tuple[str, ...]]:
+    reserve_bytes = site.transfer.reserve_bytes
+    inodes_free = site.target.inodes_free
+    fits = which_fit(needs, capacity, inodes_free=inodes_free, reserve_bytes=reserve_bytes)
+    need_inodes = sum(need.inodes for need in needs)
+    unknown = not inodes_known(capacity, inodes_free)
+    lacks = capacity_problems(
+        capacity,
+        sum(need.size_bytes for need in needs),
+        need_inodes,
+        # Unknown inodes were accepted: they are a problem of their own below, not a lack of room.
+        need_inodes if unknown else inodes_free,
+        reserve_bytes,
+    )
+    accepted = (
+        (f"whether the target can take {several(need_inodes, 'file')} was not checked, as asked for",)
+        if unknown
+        else ()
+    )
+    return fits, (*room_problems(needs, fits, lacks), *accepted)
 
 
 def _beyond(need: Need, part: Sequence[TreeUsage], arrived: Mapping[bytes, Need]) -> Need:
@@ -340,7 +339,7 @@ def make_plan(
     *,
     site: Site,
     catalogs: CatalogReader,
-    documents: NewPlans,
+    documents: PlanFiles,
     lists: ChunkListWriter,
     ledger: "Ledger",
     quotas: Sequence[tuple[bytes, int]],
@@ -367,7 +366,8 @@ def make_plan(
             "this site has no record in the ledger", cause="`init` was not run", hint="run `migrator init`"
         )
     _require_inodes(capacity, site.target.inodes_free, request)
-    name = _next_name(documents, ledger) if request.name is None else request.name
+    # The ledger may know plans whose documents are gone.
+    name = documents.next_name(taken=ledger.plans.names()) if request.name is None else request.name
     documents.require_free(name)
     with catalogs.open(choose_catalog(request.catalog, ledger)) as queries:
         require_usable(queries.record, record)
@@ -389,11 +389,6 @@ def make_plan(
     ledger.plans.record(plan, path=path, checksum=checksum)
     ledger.events.add(_written(plan, clock.now_s()))
     return PlanResult(plan=plan, path=path, checksum=checksum, left_out=tuple(sorted(moved)))
-
-
-def _next_name(documents: NewPlans, ledger: "Ledger") -> str:
-    """The next name that neither a document has nor a plan that the ledger remembers without its document."""
-    return documents.next_name(taken=ledger.plans.names())
 
 
 def _require_inodes(capacity: Capacity, inodes_free: int | None, request: PlanRequest) -> None:
@@ -438,8 +433,9 @@ class _Maker:
         parts = batch_trees(ranking, spans, self._batch_limits())
         surprises = self._surprises(queries, usages, spans, parts, quotas)
         reap = self._reap(name, queries, ranking, cost)
-        writer = BatchWriter(site=self.site, capacity=self.capacity, arrived=self.arrived)
-        batches, problems = writer.write(name, queries, lists, parts, cost)
+        batches, problems = write_batches(
+            name, queries, lists, parts, cost, site=self.site, capacity=self.capacity, arrived=self.arrived
+        )
         schedule = self._schedule(queries, ledger, ranking=ranking, batches=batches, cost=cost, reap=reap)
         owners = tuple(one for one in queries.owners() if one.tree not in self.moved)
         return Plan(

@@ -277,10 +277,10 @@ class BrickTeam:
 VIA = "bricks"
 _SHOW_EVERY_S = 0.5
 _LOOK_EVERY_S = 15.0
-"""How often the volume is looked at during the walk: a task that was begun and stopped between two looks leaves no trace
-in Gluster's own status."""
+"""The interval of polls of the volume during the walk. Gluster's status keeps no trace of a task that began and stopped between
+two polls, so they are frequent."""
 _ASK_LIMIT = 10_000
-"""So many paths are looked at through the mount at most, at some thousands a second."""
+"""The most paths to look up through the mount, at some thousands per second."""
 
 
 class BrickWay:

@@ -289,27 +289,27 @@ class MountWay:
             await self._interrupt(walk, opened.record)
             raise Interrupted(
                 f"the scan was stopped after {several(walk.tally.rows, 'path')}",
-                hint=f"run {self._session.command} again: {self._how_it_goes_on}",
+                hint=f"run {self._session.command} again: {self._on_repetition}",
             ) from None
         except SourceLost as error:
             await self._interrupt(walk, opened.record)
             raise Refused(
                 f"the source was lost in the middle of the scan: {error.reason}",
                 cause="its mount died or was unmounted",
-                hint=f"mount it again, then run {self._session.command}: {self._how_it_goes_on}",
+                hint=f"mount it again, then run {self._session.command}: {self._on_repetition}",
             ) from error
         except OSError as error:
             raise MigratorError(
                 f"the catalog cannot be written: {error.strerror}",
                 cause="the disk of the state directory is full or ill",
-                hint=f"make room there, then run {self._session.command}: {self._how_it_goes_on}",
+                hint=f"make room there, then run {self._session.command}: {self._on_repetition}",
             ) from error
         finally:
             await asyncio.to_thread(walk.stop, _STOP_WAIT_S)
 
     @property
-    def _how_it_goes_on(self) -> str:
-        return "it starts over" if self._session.request.only else "it goes on where it was"
+    def _on_repetition(self) -> str:
+        return "it starts over" if self._session.request.only else "it resumes"
 
     def _open(self) -> OpenCatalog:
         """Resume the unfinished catalog, or create one. A catalog from bricks cannot be resumed."""
@@ -359,8 +359,8 @@ class MountWay:
         try:
             async with asyncio.TaskGroup() as group:
                 around = (
-                    group.create_task(self._show_again_and_again(walk, record)),
-                    group.create_task(self._look_again_and_again(walk)),
+                    group.create_task(self._report_progress(walk, record)),
+                    group.create_task(self._poll_bricks(walk)),
                 )
                 await ended.wait()
                 for task in around:
@@ -369,12 +369,12 @@ class MountWay:
             raise failures.exceptions[0] from failures
         self._show(walk, record)
 
-    async def _show_again_and_again(self, walk: Walk, record: CatalogRecord) -> None:
+    async def _report_progress(self, walk: Walk, record: CatalogRecord) -> None:
         while True:
             self._show(walk, record)
             await self._session.clock.sleep(_SHOW_EVERY_S)
 
-    async def _look_again_and_again(self, walk: Walk) -> None:
+    async def _poll_bricks(self, walk: Walk) -> None:
         while True:
             await self._session.clock.sleep(_LOOK_EVERY_S)
             self._note(walk, (await self._session.source.health()).problems)

@@ -278,7 +278,7 @@ def _rates(facts: ScheduleFacts, rates: Rates) -> Iterator[str]:
     if facts.growth_bytes_per_day:
         yield (
             f"users together add {format_size(facts.growth_bytes_per_day)} a day ({rates.growth.basis}), each in proportion to "
-            "what he has; the trash holds as much as is added in the time that it is kept"
+            "what they have; the trash holds as much as is added in the time that it is kept"
         )
     elif rates.growth.basis:
         yield f"users add nothing: {rates.growth.basis}"

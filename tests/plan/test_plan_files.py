@@ -15,7 +15,7 @@ from migrator.core.states import CHUNK_ORDER, CONTENT_KINDS, ChunkKind
 from migrator.plan.chunk_lists import ROW_GROUP_ROWS, ChunkListFiles
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Chunk, ListedPath
-from migrator.plan.ports import ChunkListWriter, NewPlans
+from migrator.plan.ports import ChunkListWriter, PlanDocuments
 from tests.support.plans import small_plan
 
 HOSTILE = (b"-rf", b"new\nline", b"\xff\xfe", b"a" * 255, b"quo'te", b"/".join([b"d" * 250] * 30))
@@ -79,7 +79,7 @@ def lists(tmp_path: Path) -> ChunkListFiles:
 @pytest.fixture
 def documents(tmp_path: Path) -> PlanFiles:
     files = PlanFiles(tmp_path / "plans", site_id=SITE_ID)
-    port: NewPlans = files
+    port: PlanDocuments = files
     assert port is files
     return files
 
