@@ -1,11 +1,8 @@
-"""Time as an argument: the protocol, and the clocks of this machine."""
+"""Time is an argument: the protocol of a clock, and the clock of this machine."""
 
 import asyncio
 import time
 from typing import Protocol
-
-# ---
-# Time is an argument.
 
 
 class Clock(Protocol):
@@ -21,21 +18,14 @@ class Clock(Protocol):
         """Wait; may be cancelled."""
 
 
-# ---
-# The clocks of this machine.
-
-
 class SystemClock:
-    """The `Clock` port."""
+    """The clock of this machine."""
 
     def now_s(self) -> float:
-        """Seconds since the epoch, UTC."""
         return time.time()
 
     def monotonic_s(self) -> float:
-        """Seconds that never go back."""
         return time.monotonic()
 
     async def sleep(self, duration_s: float) -> None:
-        """Wait; may be cancelled."""
         await asyncio.sleep(duration_s)

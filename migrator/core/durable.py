@@ -1,6 +1,4 @@
-"""Files of the state directory that are whole or not there: temporary name, fsync, rename, fsync of the directory;
-and their digests.
-"""
+"""Files that are either complete or absent (temporary name, fsync, rename, fsync of the directory), and their digests."""
 
 import hashlib
 import os
@@ -14,16 +12,16 @@ _DIGEST_BYTES = 32
 
 
 def temporary_name(file: Path) -> Path:
-    """Where a file is written before it takes its place: beside it."""
+    """The name, in the same directory, under which `replacing` writes a file."""
     return file.with_name(file.name + _TEMPORARY_SUFFIX)
 
 
 @contextmanager
 def replacing(file: Path, *, exclusive: bool = False) -> Iterator[BinaryIO]:
-    """Write a file under a temporary name; at the end of the block it is synced and takes its place.
+    """Write a file under a temporary name; at the end of the block, sync it and rename it into place.
 
-    When the block raises, the temporary file is removed and what was there before stays. With `exclusive`, a file
-    that is there already is never replaced: FileExistsError. Raises OSError.
+    If the block raises, the temporary file is removed and the old file stays. With `exclusive`, an existing file is
+    never replaced: FileExistsError. Raises OSError.
     """
     temporary = temporary_name(file)
     try:
@@ -41,7 +39,7 @@ def replacing(file: Path, *, exclusive: bool = False) -> Iterator[BinaryIO]:
 
 
 def write_durably(file: Path, content: bytes | memoryview) -> None:
-    """Replace a file by this content; after the return it survives a power cut. Raises OSError."""
+    """Replace a file. The new content survives a power cut once this returns. Raises OSError."""
     with replacing(file) as stream:
         stream.write(content)
 
@@ -56,6 +54,6 @@ def sync(path: Path) -> None:
 
 
 def file_digest(file: Path) -> str:
-    """BLAKE2b over a file, of 32 bytes, in hexadecimal. Raises OSError."""
+    """The BLAKE2b-256 digest of a file, in hexadecimal. Raises OSError."""
     with open(file, "rb") as stream:
         return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=_DIGEST_BYTES)).hexdigest()

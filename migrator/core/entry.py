@@ -1,4 +1,4 @@
-"""What one look at one path saw (the row of a catalog, a manifest, a comparison), and user trees."""
+"""One path as a scan saw it (a row of a catalog or manifest, a side of a comparison), and user trees."""
 
 import hashlib
 import stat
@@ -6,16 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntFlag, StrEnum
 
-# ---
-# What one look at one path saw: the row of a catalog, a manifest, a comparison.
-
-
 ACL_ACCESS = b"system.posix_acl_access"
 ACL_DEFAULT = b"system.posix_acl_default"
 
 
 class EntryType(StrEnum):
-    """The kind of a path."""
+    """The file type of a path."""
 
     FILE = "file"
     DIRECTORY = "directory"
@@ -27,7 +23,7 @@ class EntryType(StrEnum):
 
     @classmethod
     def of_mode(cls, mode: int) -> "EntryType":
-        """The type in a `st_mode`."""
+        """The file type bits of `st_mode`."""
         return _TYPES[stat.S_IFMT(mode)]
 
 
@@ -43,7 +39,7 @@ _TYPES = {
 
 
 class XattrKinds(IntFlag):
-    """Which namespaces of extended attributes a path has."""
+    """The kinds of extended attributes of a path."""
 
     NONE = 0
     USER = 1
@@ -56,11 +52,11 @@ class XattrKinds(IntFlag):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One path as seen: relative to the root that was walked, never through a symlink.
+    """One path, relative to the root of the walk, never reached through a symlink.
 
     `mode` holds the permission bits only (with setuid, setgid, sticky). `ino` is unsigned. `xattrs` holds full names
-    and values, ACLs as `system.posix_acl_*`; the file system's own internal attributes are left out by the adapter
-    (of `trusted.*` nothing is ever carried; foreign ones are kept here so that they can be listed as a loss).
+    and values, ACLs as `system.posix_acl_*`, without the internal attributes of the file system. No `trusted.*`
+    attribute is ever copied; foreign ones are kept here so that they can be reported as a loss.
     """
 
     path: bytes
@@ -84,12 +80,12 @@ class Entry:
 
     @property
     def link_group(self) -> int | None:
-        """The inode of a file with several names; None for others and for directories."""
+        """The inode of a file with several names; None for other files and for directories."""
         return self.ino if self.nlink > 1 and self.type is not EntryType.DIRECTORY else None
 
 
 def xattr_digest(xattrs: Mapping[bytes, bytes]) -> bytes | None:
-    """16 bytes over all names and values, in order of name and with lengths (BLAKE2b); None when there are none."""
+    """16 bytes of BLAKE2b over all names and values, sorted by name, with their lengths; None if there are none."""
     if not xattrs:
         return None
     digest = hashlib.blake2b(digest_size=16)
@@ -100,7 +96,7 @@ def xattr_digest(xattrs: Mapping[bytes, bytes]) -> bytes | None:
 
 
 def xattr_kinds(xattrs: Mapping[bytes, bytes]) -> XattrKinds:
-    """The namespaces present."""
+    """The kinds of these attributes."""
     kinds = XattrKinds.NONE
     for key in xattrs:
         if key.startswith(b"user."):
@@ -119,22 +115,18 @@ def xattr_kinds(xattrs: Mapping[bytes, bytes]) -> XattrKinds:
 
 
 def acl_entries(value: bytes) -> int:
-    """Entries of an ACL as its attribute holds it: 4 bytes of header, 8 bytes an entry (linux/posix_acl_xattr.h)."""
+    """The number of entries in the attribute of an ACL: 4 bytes of header, 8 per entry (linux/posix_acl_xattr.h)."""
     return max(len(value) - 4, 0) // 8
 
 
 def acl_entry_count(xattrs: Mapping[bytes, bytes]) -> int:
-    """Entries in the longer of the two ACLs."""
+    """The number of entries of the longer of the two ACLs."""
     return max((acl_entries(xattrs[key]) for key in (ACL_ACCESS, ACL_DEFAULT) if key in xattrs), default=0)
-
-
-# ---
-# User trees: the directories that move as one unit.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class UserTree:
-    """A directory that moves as one unit, relative to the source root, and the user it belongs to."""
+    """A directory that moves as one unit, relative to the source root, and its user."""
 
     path: bytes
     user: str

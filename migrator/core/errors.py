@@ -1,11 +1,11 @@
-"""The one tree of errors, and the one table of exit codes."""
+"""The tree of errors and the table of exit codes."""
 
 from enum import IntEnum
 from typing import ClassVar
 
 
 class ExitCode(IntEnum):
-    """What the shell sees. The README prints this table; a test keeps both the same."""
+    """The exit codes of the program. The README has the same table; a test compares them."""
 
     DONE = 0
     FAILED = 1
@@ -28,9 +28,9 @@ EXIT_CODE_MEANINGS: dict[ExitCode, str] = {
 
 
 class MigratorError(Exception):
-    """An error for people: what happened, the usual cause, and what to do next.
+    """An error for people: `message` says what happened, `cause` the usual reason, `hint` the next step.
 
-    `message` says what happened; `cause` the usual reason, `hint` the next step (both may be empty).
+    `cause` and `hint` may be empty.
     """
 
     exit_code: ClassVar[ExitCode] = ExitCode.FAILED
@@ -43,32 +43,32 @@ class MigratorError(Exception):
 
 
 class UsageError(MigratorError):
-    """The command line or site.toml asks for something that cannot be."""
+    """The command line or site.toml is wrong."""
 
     exit_code = ExitCode.USAGE
 
 
 class Refused(MigratorError):
-    """A guard tripped, or could not be evaluated, which counts as tripped."""
+    """A guard tripped. A guard that cannot be evaluated counts as tripped."""
 
     exit_code = ExitCode.REFUSED
 
 
 class LockHeld(MigratorError):
-    """Another process of this site works on the same thing."""
+    """Another process of this site holds the lock."""
 
     exit_code = ExitCode.LOCKED
 
 
 class Interrupted(MigratorError):
-    """Stopped by the user; the same command goes on where it was."""
+    """Stopped by the user; the same command resumes."""
 
     exit_code = ExitCode.INTERRUPTED
 
 
 class ToolFailed(MigratorError):
-    """An external program could not be started, failed, or gave an answer that cannot be read."""
+    """An external program could not be started, failed, or printed something that cannot be parsed."""
 
 
 class LedgerCorrupt(MigratorError):
-    """The ledger cannot be read, or holds (or was asked to hold) what its rules do not allow."""
+    """The ledger cannot be read, or a row in it or for it breaks its rules."""

@@ -1,14 +1,11 @@
-"""Events that operators see and the ledger keeps, and the findings of preflight checks."""
+"""Events, which operators see and the ledger keeps, and the findings of preflight checks."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-# ---
-# Events: what operators are shown and what the ledger keeps of a migration's course.
-
 
 class EventKind(StrEnum):
-    """What happened."""
+    """The kinds of events."""
 
     SITE_CREATED = "site-created"
     SCAN_STARTED = "scan-started"
@@ -99,7 +96,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One entry of the migration's log; `subject` names the batch, chunk, tree or file that it is about."""
+    """One entry of the migration's log; `subject` names the batch, chunk, tree or file."""
 
     at_s: float
     kind: EventKind
@@ -108,12 +105,8 @@ class Event:
     message: str
 
 
-# ---
-# What a preflight check found.
-
-
 class FindingStatus(StrEnum):
-    """How bad it is: a warning lets a migration begin, a failure does not."""
+    """A migration may begin with warnings, but not with failures."""
 
     OK = "ok"
     WARNING = "warning"
@@ -122,7 +115,7 @@ class FindingStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One answer of one check; `fix` is what to do about it, empty where there is nothing to do."""
+    """One result of a preflight check; `fix` says what to do, and is empty if there is nothing to do."""
 
     check: str
     status: FindingStatus
@@ -131,15 +124,15 @@ class Finding:
 
 
 def ok(check: str, message: str) -> Finding:
-    """A check that is content."""
+    """A passed check."""
     return Finding(check=check, status=FindingStatus.OK, message=message)
 
 
 def warning(check: str, message: str, fix: str) -> Finding:
-    """A check that found something to know before beginning."""
+    """Something to know before the migration begins."""
     return Finding(check=check, status=FindingStatus.WARNING, message=message, fix=fix)
 
 
 def failure(check: str, message: str, fix: str) -> Finding:
-    """A check that found something to mend before beginning."""
+    """Something to repair before the migration begins."""
     return Finding(check=check, status=FindingStatus.FAILURE, message=message, fix=fix)

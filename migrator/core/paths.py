@@ -2,7 +2,7 @@
 
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-# Readable in a code review: what is plain ASCII and no control, percent, quote or backslash stays as it is.
+# Printable ASCII stays as it is, for readable plans, except percent, quote and backslash.
 _PLAIN = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in '%"\\')
 
 RSYNC_PATH_LIMIT_BYTES = 4096
@@ -33,7 +33,7 @@ def percent_escape(path: bytes) -> str:
 
 
 def percent_unescape(text: str) -> bytes:
-    """The bytes that `percent_escape` was given."""
+    """The inverse of `percent_escape`."""
     return unquote_to_bytes(text)
 
 

@@ -1,4 +1,9 @@
-"""Probes: the latency that users see, and how a throttle follows it. Pure."""
+"""Probes: the latency that users see, and how a throttle follows it. Pure.
+
+A probe measures small operations on one file system, in a directory of the program's own. Its latency is that of the
+slowest metadata operation (create, stat, unlink, readdir). Write and sync times are recorded but do not count: a sync takes
+as long as the disks need, however idle they are. A probe that times out counts with the time waited; a failed one does not count.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -6,32 +11,30 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 
-# ---
-# Probes: what users feel, measured on both file systems by small operations in a directory of the program's own.
-
-
 PROBE_NAME = b".migrator-probe"
-"""The directory in the root of source and target. It is root's alone, and no data: no scan lists it."""
+"""The directory of the probes in the root of source and target. Only root can enter it, and no scan lists it."""
 
 ENTRIES = 16
-"""How many files the directory has that is listed, and how many names probes use by turns: they lie on several bricks."""
+"""The number of files in the directory that `readdir` lists, and of the names that probes create in turn: they are spread
+over several bricks.
+"""
 
 PROBE_NAMES = 2 * ENTRIES + 1
-"""The most names that lie in the directory."""
+"""The largest number of names in the directory."""
 
 _PROBE_PATH = re.compile(re.escape(PROBE_NAME) + rb"/(?:(?:probe|entry)-[0-9]{2}|complete)")
 
 PROBE_LOCK = "probes"
-"""Whoever holds it probes: several programs at once do not make more of it."""
+"""Only the process that holds this lock probes."""
 
 
 def is_probe(path: bytes) -> bool:
-    """Whether a path below the root is a file of probes, in which nobody's data is."""
+    """Whether a path below the root is a file of the probes, which holds no user's data."""
     return _PROBE_PATH.fullmatch(path) is not None
 
 
 class ProbeSide(StrEnum):
-    """Which file system is probed."""
+    """The two file systems."""
 
     SOURCE = "source"
     TARGET = "target"
@@ -39,8 +42,8 @@ class ProbeSide(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeTimes:
-    """Seconds of each operation of one probe: `create_s` to `unlink_s` of a file of its own, `stat_s` of a file that was not
-    looked at since the round before, `readdir_s` of the whole directory.
+    """The seconds that each operation of one probe took. The file of `stat_s` was not accessed since the previous round;
+    `readdir_s` lists the whole directory; the other operations use a file of the probe's own.
     """
 
     create_s: float
@@ -53,10 +56,10 @@ class ProbeTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """One probe of one side. `at_s` is when it was begun, in seconds since the epoch.
+    """One probe of one side, begun at `at_s`.
 
-    Without `times` either `waited_s` says for how long there was no answer (the file system hangs, or is slower than that), or
-    `failure` why it could not be probed, which tells nothing about how fast it is.
+    Without `times`, either the probe timed out after `waited_s` (the file system hangs, or is slower than that), or
+    `failure` says why the probe failed, and nothing is known about the latency.
     """
 
     side: ProbeSide
@@ -67,41 +70,29 @@ class Probe:
 
     @property
     def latency_s(self) -> float | None:
-        """What users wait for: the slowest operation on metadata; without an answer the time it was waited for. None where it
-        says nothing.
-        """
+        """The slowest metadata operation, or the time waited; None if the probe failed."""
         if self.times is None:
             return self.waited_s
         return max(self.times.create_s, self.times.stat_s, self.times.unlink_s, self.times.readdir_s)
 
 
-# ---
-# What probes say about the latency that users feel, and how far a throttle gives way for it. Pure.
-#
-# The latency of one probe is that of the slowest of its operations on metadata (create, stat, unlink, readdir): what users wait
-# for all day. Writing and syncing are kept, and do not count: a sync takes as long as the disks behind it, however idle they are.
-# A probe without an answer took at least as long as it was waited for; one that failed says nothing.
-
-
 NEWEST = 5
-"""The latency that counts is the median of so many probes: one that was slow by chance changes nothing."""
+"""The latency of a side is the median of this many probes, so a single slow one changes nothing."""
 
 STALE_S = 900.0
-"""Older probes say nothing about now."""
+"""Older probes are ignored."""
 
 OVER_PROBES = 3
-"""So many probes in a row beyond the limit, and the throttle goes down one step."""
+"""After this many probes in a row above the limit, the throttle goes down one step."""
 UNDER_PROBES = 5
-"""So many in a row well below it, and it comes up one step."""
+"""After this many probes in a row well below the limit, it goes up one step."""
 UNDER_SHARE = 0.8
-"""Well below: under this share of the limit. Between the two nothing changes, so that it does not swing."""
+"""Well below means under this share of the limit. In between nothing changes, so that the throttle does not oscillate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What the newest probes of one side say together. `latency_s` is the one that counts, `probes` from how many, `at_s` when
-    the newest was begun.
-    """
+    """The latency of one side: the median of its newest `probes`, the last of them begun at `at_s`."""
 
     side: ProbeSide
     latency_s: float
@@ -109,12 +100,12 @@ class Reading:
     at_s: float
 
     def passes(self, limit_s: float | None) -> bool:
-        """Whether it is beyond a limit; never without one."""
+        """Whether the latency is above the limit; False without a limit."""
         return limit_s is not None and self.latency_s > limit_s
 
 
 def readings(probes: Iterable[Probe], *, now_s: float) -> Mapping[ProbeSide, Reading]:
-    """By side what its newest probes say, in whatever order they are given; a side that nothing is known of is left out."""
+    """The reading of each side, from probes in any order; a side without recent probes is left out."""
     found: dict[ProbeSide, Reading] = {}
     recent = sorted((one for one in probes if one.at_s > now_s - STALE_S), key=lambda probe: probe.at_s)
     for side in ProbeSide:
@@ -131,8 +122,8 @@ def readings(probes: Iterable[Probe], *, now_s: float) -> Mapping[ProbeSide, Rea
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How many steps a throttle is down for the users' sake, and how many probes in a row have been beyond the limit, or well
-    below it, since that changed.
+    """How many steps a throttle is down, and how many probes in a row have been above the limit, or well below it, since
+    the last step.
     """
 
     down: int = 0
@@ -156,7 +147,7 @@ def paced(pace: Pace, latency_s: float, *, limit_s: float, lowest: int) -> Pace:
 
 
 def pace_after(probes: Iterable[Probe], *, limit_s: float, lowest: int, pace: Pace | None = None) -> Pace:
-    """The pace after probes, oldest first; those that say nothing change nothing."""
+    """The pace after probes, oldest first; failed probes change nothing."""
     found = pace or Pace()
     for probe in probes:
         if probe.latency_s is not None:

@@ -1,17 +1,14 @@
-"""Snapshots of progress that a stage publishes and a view shows."""
+"""Snapshots of progress, which a stage publishes and a view shows."""
 
 from dataclasses import dataclass
 from typing import Protocol
 
 from migrator.core.events import Event
 
-# ---
-# Snapshots that a stage hands out while it works, and that an output shows.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickProgress:
-    """How far the walk of one brick is: entries of every kind; `ended` also where it failed."""
+    """The walk of one brick: `rows` counts entries of every kind; `ended` is true also after a failure."""
 
     brick: str
     rows: int
@@ -21,8 +18,8 @@ class BrickProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanProgress:
-    """How far a scan is. `by_user` holds rows and bytes per user so far; `bricks` is empty where the mount is read, and
-    where bricks are, nobody knows how many directories wait.
+    """A scan in progress. `by_user` holds user, rows and bytes so far. A scan through the mount has no `bricks`; a scan of
+    bricks does not know how many directories wait.
     """
 
     elapsed_s: float
@@ -35,7 +32,7 @@ class ScanProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamProgress:
-    """One stream at work."""
+    """One stream in progress."""
 
     stream: int
     host: str
@@ -51,7 +48,7 @@ class StreamProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunProgress:
-    """How far a run is, over all its chunks; `eta_s` is None before there is a basis."""
+    """A run in progress, over all its chunks; `eta_s` is None until it can be estimated."""
 
     batch: int
     step: str
@@ -69,9 +66,9 @@ class RunProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyProgress:
-    """How far a verification is. The totals are the plan's, and grow with what came since; a file with several names
-    counts once in the bytes. `digested_bytes` are those of equal files whose content was read on both sides,
-    `carried_bytes` those whose content had been read before and has not changed since.
+    """A verification in progress. The totals are the plan's and grow with newer files; a file with several names counts
+    once in the bytes. `digested_bytes` counts equal files whose content was read on both sides, `carried_bytes` those
+    whose content was read earlier and has not changed since.
     """
 
     batch: int
@@ -87,9 +84,7 @@ class VerifyProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeProgress:
-    """How far the purge of one user's tree is: `step` is what is done with its names. `kept` are not known to be on the
-    target.
-    """
+    """The purge of one user's tree. `kept` counts names that are not proven to be on the target."""
 
     user: str
     step: str
@@ -101,8 +96,8 @@ class PurgeProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainProgress:
-    """How far the drain of bricks is, by Gluster's own counters. `step` is what is waited for; the totals are None where
-    nobody knows what was to be moved, the rates and `left_s` where there is no basis yet.
+    """A drain in progress, by Gluster's own counters. `step` is the current wait. The totals are None if the amount is
+    unknown, the rates and `left_s` until they can be estimated.
     """
 
     bricks: tuple[str, ...]
@@ -120,18 +115,13 @@ class DrainProgress:
 
 
 Snapshot = ScanProgress | RunProgress | VerifyProgress | PurgeProgress | DrainProgress
-"""What any stage shows."""
-
-
-# ---
-# Where a stage says how far it is.
 
 
 class Progress(Protocol):
-    """Shows snapshots and events as they come. Never raises; cheap to call often."""
+    """Takes snapshots and events from a stage. Never raises; cheap to call often."""
 
     def show(self, snapshot: Snapshot) -> None:
-        """The latest snapshot replaces the one before."""
+        """Replace the previous snapshot."""
 
     def event(self, event: Event) -> None:
         """An event stays on the screen."""

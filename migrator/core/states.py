@@ -1,11 +1,11 @@
-"""Every state machine of the ledger, with its table of transitions."""
+"""The state machines of passes, chunks, attempts and batches, with their tables of transitions."""
 
 from collections.abc import Mapping
 from enum import StrEnum
 
 
 class PassKind(StrEnum):
-    """Which round of copying."""
+    """The kinds of passes."""
 
     SEED = "seed"
     DELTA = "delta"
@@ -13,7 +13,7 @@ class PassKind(StrEnum):
 
 
 class PassState(StrEnum):
-    """A pass: `stopped` ones go on with the next run, `done` ones only to try failed chunks again."""
+    """The next run resumes a `stopped` pass, and a `done` one only to retry failed chunks."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -21,17 +21,17 @@ class PassState(StrEnum):
 
 
 class ChunkKind(StrEnum):
-    """What a chunk's list holds. CHUNK_STEPS has the order in which the kinds run."""
+    """What a chunk's list holds. CHUNK_STEPS has the order of the kinds."""
 
     DIRECTORIES = "directories"
     RANGES = "ranges"
     FILES = "files"
     RANGED_FILES = "ranged_files"
-    """Big files whose content chunks of ranges bring: they are put in place, and get their attributes."""
+    """Big files whose content RANGES chunks copied: they get their attributes and their final names."""
     LINKS = "links"
     DIRECTORY_TIMES = "directory_times"
     TREE = "tree"
-    """A whole user tree for a driver: it has no list. What matters are the other chunks, which go over it again."""
+    """A whole user tree for a driver, without a list. The other chunks of the pass cover the tree again."""
 
 
 CHUNK_STEPS = (
@@ -41,15 +41,16 @@ CHUNK_STEPS = (
     (ChunkKind.LINKS,),
     (ChunkKind.DIRECTORY_TIMES,),
 )
-"""The steps of a pass, one after the other; kinds of one step run side by side."""
+"""The steps of a pass, in order; the kinds of one step run at the same time."""
 CHUNK_ORDER = tuple(kind for step in CHUNK_STEPS for kind in step)
 CONTENT_KINDS = (ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.RANGED_FILES, ChunkKind.LINKS)
-"""What counts in sums of files and bytes. Chunks of directories list paths too, the same ones twice in a pass: in the
-sums they would count as files. A big file counts its bytes with its ranges, and its name when it is put in place."""
+"""The kinds that count in sums of files and bytes. Directory chunks do not: they list the same paths twice in a pass. A big
+file counts its bytes with its ranges, and its name with RANGED_FILES.
+"""
 
 
 class ChunkState(StrEnum):
-    """A chunk: `split` ones are replaced by their halves; `failed` ones stand alone and are listed."""
+    """A `split` chunk is replaced by its halves; a `failed` one is listed."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -59,7 +60,7 @@ class ChunkState(StrEnum):
 
 
 class AttemptState(StrEnum):
-    """An attempt: `intended` is written before the process starts."""
+    """`intended` is written before the process starts."""
 
     INTENDED = "intended"
     RUNNING = "running"
@@ -69,7 +70,7 @@ class AttemptState(StrEnum):
 
 
 class BatchState(StrEnum):
-    """A batch, as far as it is. `converging`: passes after the seed have brought over what changed since."""
+    """`converging`: delta passes have followed the seed."""
 
     PLANNED = "planned"
     SEEDING = "seeding"

@@ -1,6 +1,6 @@
-"""Repeated measurements: the median of a series with its range, and how many times as high one series is as another. Pure.
+"""Repeated measurements: the median of a series with its range, and the factor between two series. Pure.
 
-Everything goes by ranks, so no distribution is assumed and one outlier cannot decide. Intervals hold in at least nine of ten cases.
+All estimates use ranks: no distribution is assumed, and one outlier cannot decide. Intervals hold in at least nine of ten cases.
 """
 
 from bisect import bisect
@@ -13,14 +13,14 @@ from statistics import median
 _MISSED = 0.1
 """How often an interval may miss."""
 _PAIRS, _SIDES = 20, 8
-"""One in so many medians may lie below its interval: that of pairs (a tenth lies outside at either end together), and those of two
-independent series, whose intervals then lie apart by chance in less than a tenth (simulated for 3 to 40 runs).
+"""One in this many medians may lie below its interval. For pairs, both ends together miss a tenth. For two independent series,
+the intervals are then disjoint by chance in less than a tenth of cases (simulated for 3 to 40 runs).
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Measurements of one thing, in their order."""
+    """Measurements in their order."""
 
     values: tuple[float, ...]
     median: float
@@ -29,14 +29,13 @@ class Series:
 
     @property
     def count(self) -> int:
-        """How many."""
         return len(self.values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factor:
-    """How many times as high one series is as another. `count` is the pairs, or the smaller series. `low` and `high` are None where
-    too little was measured to know of noise: fewer than 5 pairs, or two series of fewer than 3 values.
+    """The ratio of two series with its interval. `count` is the number of pairs, or of values in the smaller series. `low` and
+    `high` are None if there are too few values for an interval: fewer than 5 pairs, or two series of fewer than 3.
     """
 
     factor: float
@@ -47,23 +46,23 @@ class Factor:
 
     @property
     def beyond_noise(self) -> bool | None:
-        """Whether the interval leaves out 1, which is no difference; None: not known."""
+        """Whether the interval excludes 1 (no difference); None: not known."""
         if self.low is None or self.high is None:
             return None
         return self.low > 1 or self.high < 1
 
 
 def series(values: Sequence[float]) -> Series:
-    """Of at least one value. Raises ValueError for none."""
+    """Raises ValueError without values."""
     if not values:
         raise ValueError("nothing was measured")
     return Series(values=tuple(values), median=median(values), least=min(values), most=max(values))
 
 
 def paired_factor(base: Sequence[float], other: Sequence[float]) -> Factor | None:
-    """The median of `other` over `base`, pair by pair: what burdened both of a pair alike cancels. None: there is no ratio.
+    """The median of `other` over `base`, pair by pair, so that a load on both of a pair cancels out. None: there is no ratio.
 
-    The interval goes from one of these ratios to another: of 5 to 7 pairs from the least to the highest.
+    The ends of the interval are two of these ratios: with 5 to 7 pairs the lowest and the highest.
     """
     if not base or not other or min(*base, *other) <= 0:
         return None
@@ -82,7 +81,7 @@ def paired_factor(base: Sequence[float], other: Sequence[float]) -> Factor | Non
 def unpaired_factor(base: Sequence[float], other: Sequence[float]) -> Factor | None:
     """The median of `other` over that of `base`, measured at different times. None: there is no ratio.
 
-    Its interval leaves out 1 where the ranges of the two (of 6 values or more: without the outermost) lie apart.
+    Its interval excludes 1 if the two ranges (of 6 values or more: without the outermost) are disjoint.
     """
     if not base or not other or min(*base, *other) <= 0:
         return None
@@ -98,7 +97,7 @@ def unpaired_factor(base: Sequence[float], other: Sequence[float]) -> Factor | N
 
 
 def _middle(values: Sequence[float], one_in: int) -> tuple[float, float]:
-    """The values between which the median lies: as many are left out at either end as one in so many medians allows, if any."""
+    """The two values between which the median lies; one in `one_in` medians may lie below the first, and above the second."""
     ordered, count = sorted(values), len(values)
     chances = accumulate(comb(count, below) for below in range(count // 2))
     out = max(0, bisect(list(chances), 2**count // one_in) - 1)

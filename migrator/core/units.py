@@ -1,4 +1,4 @@
-"""Sizes, durations, rates and counts: constants, and how they are shown. Parsing lives in `migrator.config`."""
+"""Sizes, durations, rates and counts: constants, and how they are shown."""
 
 from collections.abc import Sequence
 
@@ -62,13 +62,13 @@ def by_numbers(numbers: Sequence[int], one: str, many: str = "") -> str:
 
 
 def format_factor(factor: float) -> str:
-    """How many times, to three digits: `0.85`, `2.24`, `17.4`, `103`. More would say more than is known."""
+    """A ratio to three digits: `0.85`, `2.24`, `17.4`, `103`."""
     decimals = 2 if factor < 10 else 1 if factor < 100 else 0
     return f"{factor:,.{decimals}f}"
 
 
 def format_age(age_s: float) -> str:
-    """How old something is, to one unit: `3 h`, `34 d`, `3.7 y`."""
+    """An age in one unit: `3 h`, `34 d`, `3.7 y`."""
     if age_s >= 2 * YEAR_S:
         return f"{age_s / YEAR_S:.1f} y"
     return f"{age_s / DAY_S:.0f} d" if age_s >= 2 * DAY_S else format_duration(age_s)

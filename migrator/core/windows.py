@@ -1,4 +1,8 @@
-"""Windows of time by weekday and time of day, and which of them are open."""
+"""Windows of time by weekday and time of day on this machine, and which of them are open.
+
+No calculation uses the length of a day or an hour, only weekday and time of day. So a skipped or repeated hour, or a clock
+that is set, needs no rules of its own. Pure: the caller passes the local time.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,10 +11,6 @@ from itertools import groupby
 
 from migrator.core.units import DAY_S, HOUR_S, MINUTE_S
 
-# ---
-# Windows of time in which something may be done, by weekday and time of day on this machine.
-
-
 DAY_NAMES = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MINUTES = HOUR_S // MINUTE_S
 _FEWEST_IN_A_RANGE = 3
@@ -18,10 +18,9 @@ _FEWEST_IN_A_RANGE = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """On `days` (0 is Monday) from `start_minute` of the day on; an end that is not after the start lies on the next day.
+    """On `days` (0 is Monday) from `start_minute` of the day; an end that is not after the start is on the next day.
 
-    `jobs` is how many streams may be at work on each host meanwhile, `bwlimit_bytes_per_s` how much all streams together may
-    move; None: what holds otherwise.
+    `jobs` limits the streams per host, `bwlimit_bytes_per_s` all streams together; None: the usual limit.
     """
 
     days: tuple[int, ...]
@@ -32,7 +31,7 @@ class Window:
 
     @property
     def when(self) -> str:
-        """As it is written in site.toml: `Mon-Fri 19:00-07:00`; without days it holds on every day."""
+        """As in site.toml: `Mon-Fri 19:00-07:00`, without days if it is open on every day."""
         minutes = (self.start_minute, self.end_minute)
         times = "-".join(f"{minute // _MINUTES:02}:{minute % _MINUTES:02}" for minute in minutes)
         return times if len(self.days) == len(DAY_NAMES) else f"{self._day_words} {times}"
@@ -40,7 +39,7 @@ class Window:
     @property
     def _day_words(self) -> str:
         found = []
-        # Days that follow each other are as far from their places in the list.
+        # For consecutive days, the difference between day and position in the list is the same.
         for _, together in groupby(enumerate(self.days), lambda placed: placed[1] - placed[0]):
             names = [DAY_NAMES[day] for _, day in together]
             found += [f"{names[0]}-{names[-1]}"] if len(names) >= _FEWEST_IN_A_RANGE else names
@@ -49,7 +48,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowStanding:
-    """A window at a time: whether it holds, and when that changes (None: never), `changes` on this machine's clock."""
+    """Whether a window is open, and when that changes (None: never); `changes` is that time in words."""
 
     when: str
     jobs: int | None
@@ -59,25 +58,18 @@ class WindowStanding:
     changes: str
 
 
-# ---
-# Which windows hold at a time, and when that changes. Pure: the time of day comes from the caller.
-#
-# Nothing is computed with the length of a day or of an hour: what holds is told by weekday and time of day alone, so the hour
-# that a clock skips or repeats, and a clock that is set, need no rules of their own.
-
-
 LocalTime = Callable[[float], tuple[int, int]]
 """Weekday (0 is Monday) and minute of the day at a time in seconds since the epoch."""
 
 _FURTHEST_S = 8 * DAY_S
-"""Every window comes again within a week; with the hour that a clock may skip, a little later."""
+"""Every window opens again within a week, or a little later if the clock skips an hour."""
 
 
 def holds(window: Window, day: int, minute: int) -> bool:
-    """Whether a window holds on a weekday at a minute of the day."""
+    """Whether a window is open on a weekday at a minute of the day."""
     if window.start_minute < window.end_minute:
         return day in window.days and window.start_minute <= minute < window.end_minute
-    # It ends on the day after.
+    # The window ends on the next day.
     if minute >= window.start_minute:
         return day in window.days
     return (day - 1) % 7 in window.days and minute < window.end_minute
@@ -85,7 +77,7 @@ def holds(window: Window, day: int, minute: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """What the windows say: whether anything may be begun, and the smallest limits of those that hold now."""
+    """Whether any window is open, and the smallest limits of the open ones."""
 
     open: bool
     jobs: int | None = None
@@ -93,7 +85,7 @@ class Opening:
 
 
 def opening(windows: Sequence[Window], at_s: float, local_time: LocalTime) -> Opening:
-    """What holds at a time; without windows everything may be begun at any time."""
+    """The opening at a time; without windows it is always open."""
     if not windows:
         return Opening(open=True)
     day, minute = local_time(at_s)
@@ -108,14 +100,14 @@ def opening(windows: Sequence[Window], at_s: float, local_time: LocalTime) -> Op
 
 
 def opens_at(windows: Sequence[Window], at_s: float, local_time: LocalTime) -> float | None:
-    """When the next window begins, for a time at which none holds: the beginning of a minute; None where none ever does."""
+    """When the next window opens, if none is open now: the beginning of a minute; None: never."""
     return _first_minute(at_s, local_time, lambda *now: any(holds(window, *now) for window in windows))
 
 
 def standings(
     windows: Sequence[Window], at_s: float, local_time: LocalTime, in_words: Callable[[float], str]
 ) -> tuple[WindowStanding, ...]:
-    """Each window at a time, in their order: which hold, and when each of them ends, or begins next."""
+    """Each window, in order: whether it is open, and when it closes or opens next."""
     found = []
     now = local_time(at_s)
     for window in windows:
@@ -139,7 +131,7 @@ def _has_changed(window: Window, before: bool, day: int, minute: int) -> bool:
 
 
 def _first_minute(at_s: float, local_time: LocalTime, true: Callable[[int, int], bool]) -> float | None:
-    """The beginning of the first minute after this one at whose weekday and minute of the day it is true."""
+    """The beginning of the first minute after this one for which `true` holds."""
     minute_s = at_s - at_s % MINUTE_S
     while minute_s < at_s + _FURTHEST_S:
         minute_s += MINUTE_S
