@@ -83,6 +83,12 @@ async def _outlast(task: "asyncio.Task[Any]") -> asyncio.CancelledError | None:
     return cancelled
 
 
+def drop_error(future: "asyncio.Future[Any]") -> None:
+    """Mark the error of a finished future as retrieved, so that the loop does not log it."""
+    if not future.cancelled():
+        future.exception()
+
+
 class SharedCall(Generic[T]):
     """One call for all tasks that ask at about the same time: each gets the result of a call that began after it asked.
 
@@ -105,8 +111,8 @@ class SharedCall(Generic[T]):
         for task in (self._current, self._next):
             if task is not None and not task.done():
                 task.cancel()
-            elif task is not None and not task.cancelled():
-                task.exception()  # retrieved, so that the loop does not log it
+            elif task is not None:
+                drop_error(task)
 
     async def _follow(self, before: asyncio.Task[T] | None) -> T:
         if before is not None:

@@ -1,7 +1,8 @@
-"""Which copies a brick of a replica set knows to lack something; plain Python 3.9, run on the brick's host. Changes nothing.
+"""Counts, on one brick of a replica set, the entries whose copies on other bricks have missed changes. Plain Python 3.9, run
+on the brick's host. Changes nothing.
 
-Gluster keeps, in an index on each brick, the identities of all entries of which another copy has missed a change, and on each entry
-attributes that say which copies. One question (JSON) on standard input, the answer in JSON: by brick how many entries.
+Gluster keeps an index of these entries on each brick, and attributes on each entry that name the bricks. The script reads one
+question (JSON) from standard input and prints the counts by brick as JSON.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ _AFR = b"trusted.afr."
 _INDEX = b".glusterfs/indices/xattrop"
 _GFID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _OF_DIRECTORY = re.compile(rb"\.\./\.\./(?:\.\.|[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f-]{36}/[^/]+)")
-"""The identity of a directory is a symlink to its name; a symlink of a user is there itself."""
+"""The gfid of a directory is a symlink to its name, unlike that of a user's symlink, which is a hard link."""
 _VOLUMES = "/var/lib/glusterd/vols"
 _ENOUGH = 1000
-"""So many that lack something somewhere else than at the brick that goes are reason enough."""
+"""Stop counting at this many entries of a brick other than the one in question."""
 
 
 def clients_of(volume: str, volumes: str = _VOLUMES) -> dict[bytes, str]:
-    """By the name that attributes have for them the bricks of a volume, as glusterd of this host keeps them. Raises OSError."""
+    """The bricks of a volume by their names in attributes, from the files of this host's glusterd. Raises OSError."""
     found = {}
     directory = os.path.join(volumes, volume, "bricks")
     for name in os.listdir(directory):
@@ -38,12 +39,12 @@ def clients_of(volume: str, volumes: str = _VOLUMES) -> dict[bytes, str]:
 
 
 def blamed(root: bytes, clients: dict[bytes, str], but: str) -> dict[str, int]:
-    """By brick the entries that are held against it on this one. Raises OSError, ValueError for a name of no brick."""
+    """The number of entries that this brick holds against each other one. Raises OSError, and ValueError for an unknown name."""
     counts: dict[str, int] = {}
     try:
         entries = os.scandir(os.path.join(root, _INDEX))
     except FileNotFoundError:
-        # Made with the first entry.
+        # Gluster creates it with the first entry.
         return counts
     with entries:
         for entry in entries:
@@ -59,7 +60,7 @@ def blamed(root: bytes, clients: dict[bytes, str], but: str) -> dict[str, int]:
 
 
 def lacking(place: bytes) -> set[bytes]:
-    """The copies that lack something of one entry; none where it is gone meanwhile. Raises OSError."""
+    """The copies that have missed a change of one entry; none if it is gone meanwhile. Raises OSError."""
     try:
         follow = _is_of_directory(place)
         found = set()

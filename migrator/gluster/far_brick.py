@@ -1,4 +1,4 @@
-"""What every script shares that reads a brick on its host. Plain Python 3.9."""
+"""Functions of all scripts that read a brick on its host. Plain Python 3.9."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def open_root(path: bytes, volume_id: str) -> int:
-    """The brick's root, if it is one of this volume."""
+    """Open the brick's root, if it is a brick of this volume; otherwise exit."""
     root = os.open(path, DIRECTORY)
     try:
         found = os.getxattr(root, b"trusted.glusterfs.volume-id").hex()
@@ -45,7 +45,7 @@ def open_root(path: bytes, volume_id: str) -> int:
 
 
 def open_directory(root: int, path: bytes) -> int:
-    """A directory below the root, component by component: a whole path may be too long. The caller closes it."""
+    """Open a directory below the root, by component: the whole path may be too long. The caller closes it."""
     fd = os.dup(root)
     for component in path.split(b"/") if path else ():
         try:
@@ -58,7 +58,7 @@ def open_directory(root: int, path: bytes) -> int:
 
 @contextmanager
 def listed(root: int, path: bytes) -> Iterator[int]:
-    """A directory below the root for the length of the block. Raises OSError, also where another file system is mounted there."""
+    """A directory below the root for the length of the block. Raises OSError, also if another file system is mounted there."""
     directory = open_directory(root, path)
     try:
         if os.fstat(directory).st_dev != os.fstat(root).st_dev:
@@ -69,9 +69,7 @@ def listed(root: int, path: bytes) -> Iterator[int]:
 
 
 def entries_of(directory: int, path: bytes) -> Iterator[tuple[os.DirEntry[str], bytes, bytes]]:
-    """What lies in an open directory of the brick, each with its name and its path, without Gluster's own in the root. Raises
-    OSError.
-    """
+    """The entries of an open directory of the brick with name and path, without Gluster's own in the root. Raises OSError."""
     with os.scandir(directory) as entries:
         for entry in entries:
             name = os.fsencode(entry.name)
@@ -80,12 +78,12 @@ def entries_of(directory: int, path: bytes) -> Iterator[tuple[os.DirEntry[str], 
 
 
 def place_of(directory: int, name: bytes) -> bytes:
-    """A path to an entry that reaches it through its open directory, for calls that take no directory."""
+    """A path to an entry through its open directory, for calls without `dir_fd`."""
     return b"/proc/self/fd/%d/%s" % (directory, name)
 
 
 def attribute_of_place(place: bytes, key: bytes) -> bytes:
-    """An extended attribute; empty where there is none. Raises OSError."""
+    """An extended attribute; empty if there is none. Raises OSError."""
     try:
         return os.getxattr(place, key, follow_symlinks=False)
     except OSError as error:
@@ -95,7 +93,7 @@ def attribute_of_place(place: bytes, key: bytes) -> bytes:
 
 
 def is_carried(name: bytes) -> bool:
-    """Whether an attribute is somebody's data."""
+    """Whether an attribute is user data."""
     if name.startswith(b"user.") or name in (ACL_ACCESS, ACL_DEFAULT):
         return True
     if name.startswith(b"security."):
@@ -104,7 +102,7 @@ def is_carried(name: bytes) -> bool:
 
 
 def list_attributes(name: bytes) -> list[bytes]:
-    """The names of an entry's attributes; none where the file system knows none. Raises OSError."""
+    """The names of an entry's attributes; none if the file system has none. Raises OSError."""
     try:
         return [os.fsencode(key) for key in os.listxattr(name, follow_symlinks=False)]
     except OSError as error:
@@ -114,7 +112,7 @@ def list_attributes(name: bytes) -> list[bytes]:
 
 
 def parse_mdata(value: bytes) -> list[int] | None:
-    """The times of change, modification and access in nanoseconds; None where the form is not known."""
+    """The times of change, modification and access in nanoseconds; None if the format is not known."""
     if len(value) != 57 or value[0] != 1:
         return None
     numbers = struct.unpack_from(">qQqQqQ", value, 9)

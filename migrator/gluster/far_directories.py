@@ -1,8 +1,8 @@
-"""Type, owner, mode and ACLs of every directory of a brick; plain Python 3.9, run on the brick's host. Changes nothing.
+"""Lists owner, mode and ACLs of every directory of a brick. Plain Python 3.9, run on the brick's host. Changes nothing, and
+follows no symlink.
 
-One question (JSON, names as latin-1) on standard input. Every directory is one line of JSON on standard output, after the one
-that it lies in; the last line says how many could not be looked at. Files are not looked at: of them only the kind is read that
-their directory has of them. No symlink is followed.
+Reads one question (JSON, names as latin-1) from standard input and prints one line of JSON per directory, parents first; the
+last line has the number of unreadable ones. Files are only listed, never read.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ class Directories:
         self._unseen = 0
 
     def walk(self) -> None:
-        """Write everything."""
+        """Print all directories."""
         waiting = [(b"", "")]
         while waiting:
             path, gfid = waiting.pop()
             try:
                 waiting.extend(self._look_into(path, gfid))
             except OSError as error:
-                # Users go on working: what is gone is not to be mended.
+                # Users keep working: a deleted directory needs no repair.
                 self._unseen += error.errno not in _GONE
 
     def look_at(self, path: bytes) -> None:
-        """Write this one, without the one that it lies in."""
+        """Print this directory, without the gfid of its parent."""
         above, _, name = path.rpartition(b"/")
         try:
             directory = open_directory(self._root, above)
@@ -64,7 +64,7 @@ class Directories:
             self._unseen += error.errno not in _GONE
 
     def finish(self) -> None:
-        """Write the last line."""
+        """Print the last line."""
         self._lines.append(json.dumps({"unseen": self._unseen}))
         self._flush()
 
@@ -79,7 +79,7 @@ class Directories:
         return inner
 
     def _take(self, directory: int, name: bytes, path: bytes, above: str) -> str | None:
-        """Write the line of one; returns its gfid, None where it is not one of Gluster's or is gone."""
+        """Print one line; returns the gfid, None if the directory is gone or has none."""
         place = place_of(directory, name)
         try:
             facts = os.stat(name, dir_fd=directory, follow_symlinks=False)

@@ -1,7 +1,7 @@
-"""What is left on a drained brick, and its content; plain Python 3.9, run on the brick's host. Changes nothing.
+"""Lists and reads the files left on a drained brick. Plain Python 3.9, run on the brick's host. Changes nothing.
 
-One question (JSON, names as latin-1) on standard input. `look` answers in JSON, `read` with the content of one file. Every
-directory is reached from the brick's root by descriptor, and no symlink is followed.
+Reads one question (JSON, names as latin-1) from standard input: `look` answers in JSON, `read` with the content of one file.
+Directories are opened from the brick's root by descriptor, and no symlink is followed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PIECE_BYTES = 1 << 20
 _MIGRATING = stat.S_ISGID | stat.S_ISVTX
 _AFR = b"trusted.afr."
 _PROBE = re.compile(rb"\.migrator-probe/(?:(?:probe|entry)-[0-9]{2}|complete)")
-"""Files of this program's probes: nobody's data, and other ones every minute."""
+"""Files of this program's probes: no user data, and they change every minute."""
 
 
 def _text(value: bytes) -> str:
@@ -138,7 +138,7 @@ class Look:
         }
 
     def _stored(self, gfid: bytes, facts: os.stat_result) -> int:
-        """Whether Gluster's own link of it is there."""
+        """Whether it has its link in .glusterfs."""
         if len(gfid) != 16:
             return 0
         text = gfid.hex()
@@ -178,7 +178,7 @@ class Look:
         return digest.hexdigest()
 
     def _held(self, one: dict[str, Any]) -> bool | None:
-        """Whether anybody has it open; None where the kernel does not tell."""
+        """Whether any process has it open; None if the kernel does not tell."""
         if not self._leases or not stat.S_ISREG(one["kind"]):
             return None
         above, _, name = one["names"][0].encode("latin-1").rpartition(b"/")
@@ -200,8 +200,8 @@ class Look:
 
 
 def _pending(place: bytes, *, of_directory: bool) -> list[str]:
-    """The counters of AFR that are not zero: some copy waits to be healed, and they say which. That of changes under way is set
-    on a directory whenever anybody works in it.
+    """The AFR counters that are not zero: they name the copies with pending heals. The counter of changes in flight is ignored
+    on a directory: it is set whenever users work in it.
     """
     follow = of_directory  # by descriptor
     try:
@@ -224,7 +224,7 @@ def _pending(place: bytes, *, of_directory: bool) -> list[str]:
 
 
 def open_file(directory: int, name: bytes, facts: os.stat_result) -> int:
-    """A regular file that still is that inode, its access time left alone."""
+    """Open a regular file if it still has this inode, without changing its access time."""
     fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOATIME | os.O_CLOEXEC, dir_fd=directory)
     now = os.fstat(fd)
     if (now.st_dev, now.st_ino) != (facts.st_dev, facts.st_ino) or not stat.S_ISREG(now.st_mode):

@@ -1,9 +1,8 @@
-"""Which hard-linked files of a brick carry the mark of an earlier drain, and which files Gluster does not know; plain Python
-3.9, run on the brick's host. Changes nothing.
+"""Lists hard-linked files of a brick with the mark of an earlier drain, and files without a gfid. Plain Python 3.9, run on
+the brick's host. Changes nothing, and follows no symlink.
 
-Of a question with `paths` these alone are looked at: which of them Gluster does not know.
-
-One question (JSON, names as latin-1) on standard input, the answer in JSON. No symlink is followed.
+Reads one question (JSON, names as latin-1) from standard input and prints the answer as JSON. A question with `paths` asks
+only which of these have no gfid.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _MIGRATING = stat.S_ISGID | stat.S_ISVTX
 _EXAMPLES = 20
 _GLUSTERS_OWN_NAMES = 1
-"""Each file has one in .glusterfs."""
+"""Each file has one name in .glusterfs."""
 
 
 def has_no_gfid(directory: int, name: bytes) -> bool:
-    """Whether Gluster has not given it an identity: a file that it makes has one before its name in .glusterfs."""
+    """Whether the file was written past Gluster, which sets the gfid of a new file before its name in .glusterfs."""
     try:
         os.getxattr(place_of(directory, name), _GFID, follow_symlinks=False)
     except OSError as error:
@@ -38,7 +37,7 @@ def has_no_gfid(directory: int, name: bytes) -> bool:
 
 
 class Marks:
-    """A walk of all directories of a brick; each file counts once, under the first name that is met."""
+    """A walk of all directories of a brick; each file counts once, under the first name found."""
 
     def __init__(self, root: int) -> None:
         self._root = root
@@ -55,7 +54,7 @@ class Marks:
             try:
                 waiting.extend(self._look_into(path))
             except OSError as error:
-                # Users go on working: what is gone has no mark.
+                # Users keep working: a deleted directory is no problem.
                 self._unseen += error.errno not in (errno.ENOENT, errno.ENOTDIR)
         return {
             "files": self._files,
@@ -97,30 +96,21 @@ class Marks:
             self._examples.append(path.decode("latin-1"))
 
 
-class Paths:
-    """Which of some paths Gluster does not know still."""
-
-    def __init__(self, root: int) -> None:
-        self._root = root
-
-    def strange(self, paths: list[str]) -> list[str]:
-        """Those that are there, and have no gfid. Raises OSError where one cannot be looked at."""
-        return [path for path in paths if self._is_strange(path.encode("latin-1"))]
-
-    def _is_strange(self, path: bytes) -> bool:
-        above, _, name = path.rpartition(b"/")
-        try:
-            directory = open_directory(self._root, above)
-        except OSError as error:
-            if error.errno in _GONE:
-                return False
-            raise
-        try:
-            return has_no_gfid(directory, name)
-        except FileNotFoundError:
+def is_strange(root: int, path: bytes) -> bool:
+    """Whether a path exists and has no gfid. Raises OSError."""
+    above, _, name = path.rpartition(b"/")
+    try:
+        directory = open_directory(root, above)
+    except OSError as error:
+        if error.errno in _GONE:
             return False
-        finally:
-            os.close(directory)
+        raise
+    try:
+        return has_no_gfid(directory, name)
+    except FileNotFoundError:
+        return False
+    finally:
+        os.close(directory)
 
 
 def main() -> None:
@@ -128,6 +118,7 @@ def main() -> None:
     question = json.load(sys.stdin)
     root = open_root(question["root"].encode("latin-1"), question["volume_id"])
     if "paths" in question:
-        json.dump({"strange": Paths(root).strange(question["paths"])}, sys.stdout)
+        strange = [path for path in question["paths"] if is_strange(root, path.encode("latin-1"))]
+        json.dump({"strange": strange}, sys.stdout)
     else:
         json.dump(Marks(root).run(), sys.stdout)

@@ -1,4 +1,4 @@
-"""Which files of a brick anybody has open; plain Python 3.9, run on the brick's host. Changes nothing."""
+"""Finds the open files of a brick. Plain Python 3.9, run on the brick's host. Changes nothing."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _LOOP_STATUS_BYTES = 232
 _GONE = (errno.ENOENT, errno.ESRCH)
 
 _LEASES_TELL_SINCE = (5, 4)
-"""Linux: before, a second name of a file in the cache spoke against a lease as an open descriptor does."""
+"""Linux: before, a second cached name of a file prevented a lease just as an open descriptor does."""
 
 
 class OpenFiles:
-    """What processes and loop devices of this machine have open in the file system of one device: `inodes`. `unknown` are
-    sentences about those that may have something open there and could not be looked at.
+    """The `inodes` that processes and loop devices of this machine have open on one device. `unknown` has sentences about
+    processes and devices that may have files open there but could not be read.
     """
 
     def __init__(self, device: int) -> None:
@@ -30,7 +30,7 @@ class OpenFiles:
         self.unknown: list[str] = []
 
     def find(self) -> None:
-        """Look at all of them."""
+        """Read all processes and loop devices."""
         own = os.getpid()
         for name in os.listdir("/proc"):
             if name.isdigit() and int(name) != own:
@@ -83,8 +83,8 @@ class OpenFiles:
                 self._see(os.makedev(int(major, 16), int(minor, 16)), int(words[4]))
 
     def _sees_the_brick(self, base: bytes) -> bool:
-        """Whether a process that cannot be looked at may have opened anything here: where the brick's file system is not
-        mounted in its namespace, it has no way to. Everybody may read that (proc(5)), not so its descriptors.
+        """Whether an unreadable process may have files open here: not if the brick's file system is not mounted in its
+        namespace. Everybody may read its mounts (proc(5)), unlike its descriptors.
         """
         try:
             with open(base + b"/mountinfo", "rb") as table:
@@ -93,9 +93,7 @@ class OpenFiles:
             return error.errno not in _GONE
 
     def _mounted_elsewhere(self, task: bytes) -> frozenset[bytes]:
-        """The mounts of a process's namespace that are none of the brick's file system: what does not answer there must not
-        hold up the look.
-        """
+        """The mounts of a process's namespace that belong to other file systems: a hung one must not block the search."""
         namespace = os.readlink(task + b"/ns/mnt")
         if namespace not in self._elsewhere:
             found = set()
@@ -108,18 +106,18 @@ class OpenFiles:
 
 
 def leases_tell() -> bool:
-    """Whether `is_held` is right with this kernel."""
+    """Whether `is_held` is reliable on this kernel."""
     found = re.match(r"(\d+)\.(\d+)", os.uname().release)
     return found is not None and (int(found[1]), int(found[2])) >= _LEASES_TELL_SINCE
 
 
 def is_held(fd: int) -> bool | None:
-    """Whether anybody else at all has a regular file open, as the kernel counts for a lease: also who got his descriptor or his
-    map from outside his container. None where it does not tell. SIGIO has to be ignored: it is sent where somebody opens the
-    file meanwhile.
+    """Whether any other process has a regular file open, as the kernel counts for a lease: this includes descriptors and maps
+    from outside a container. None if the kernel does not tell. SIGIO has to be ignored: it arrives if the file is opened
+    meanwhile.
     """
     try:
-        # Whoever opens it in this moment waits until it is given back.
+        # A process that opens the file now waits until the lease is released.
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     except OSError as error:
@@ -128,7 +126,7 @@ def is_held(fd: int) -> bool | None:
 
 
 def _tasks(base: bytes) -> list[bytes]:
-    """A process's threads where their tables of descriptors may differ: the first one has ended."""
+    """The process, or its threads if the first one has ended: then their descriptor tables may differ."""
     with open(base + b"/stat", "rb") as file:
         ended = file.read().rpartition(b") ")[2][:1] in (b"Z", b"X")
     if not ended:

@@ -1,4 +1,4 @@
-"""Questions about bricks and the places of new ones, each answered by a script on the brick's host."""
+"""Questions about bricks and their places, each answered by a script on the brick's host. They change nothing there."""
 
 import asyncio
 import json
@@ -19,11 +19,9 @@ from migrator.core.paths import show
 from migrator.gluster.model import Brick, DirectoryFacts, VolumeState
 from migrator.gluster.rules import subvolumes
 from migrator.hosts.far_source import far_argv, far_source
-from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Hosts, OnOutput
 
-# ---
-# Asking a script about a brick: it is sent to the brick's host with every question, and runs there over its connection.
+# Asking a script about a brick: it is sent to the brick's host with every question.
 
 
 _SAID_BYTES = 300
@@ -38,8 +36,10 @@ async def ask_brick(
     volume_id: str,
     take: OnOutput,
 ) -> str | None:
-    """Have a script answer a question about a brick of a volume: these `modules`, each of which imports only earlier ones,
-    and `far_brick`. Its output is taken as it comes. Returns why it failed, None where it came to its end. Raises MigratorError where the host cannot be reached.
+    """Run a script about a brick on its host: `far_brick` and these `modules`, each of which imports only earlier ones.
+
+    `take` gets its output as it arrives. Returns why the script failed, or None. Raises MigratorError if the host cannot be
+    reached, and what `take` raises.
     """
     host = await hosts.reach(brick.host)
     python = (await host.identity()).python
@@ -47,7 +47,7 @@ async def ask_brick(
     stderr: list[bytes] = []
     completed = await host.processes.stream(
         Command(argv=far_argv(python, _script(modules)), stdin=json.dumps(asked).encode(), timeout_s=None),
-        on_start=_nobody_asks,
+        on_start=lambda _identity: None,
         on_stdout=take,
         on_stderr=stderr.append,
     )
@@ -61,22 +61,17 @@ def _script(modules: tuple[str, ...]) -> bytes:
     return far_source(__package__, ("far_brick", *modules))
 
 
-def _nobody_asks(_: ProcessIdentity) -> None:
-    """It ends with its connection."""
-
-
-# ---
-# Which copies of a replica set lack something, as the bricks of the set that are up know it.
+# Pending heals of a replica set, as its online bricks know them.
 
 
 async def blamed_in_set(hosts: Hosts, state: VolumeState, name: str) -> Mapping[str, int] | None:
-    """By brick of the set that a brick belongs to the entries that have to be healed there, those of the brick with most to tell.
-    None where one that is up does not tell, or where the brick has no set.
+    """The pending entries of each brick in the replica set of a brick: for each, the largest number that any online brick
+    counts. None if an online brick does not answer, or if the brick has no replicas.
     """
     members = next((one for one in subvolumes(state) if name in {brick.name for brick in one}), ())
     if len(members) <= 1:
         return None
-    told = await asyncio.gather(*(_of(hosts, state, brick, name) for brick in members if brick.online))
+    told = await asyncio.gather(*(_blamed_by(hosts, state, brick, name) for brick in members if brick.online))
     counts: Counter[str] = Counter()
     for one in told:
         if one is None:
@@ -85,7 +80,7 @@ async def blamed_in_set(hosts: Hosts, state: VolumeState, name: str) -> Mapping[
     return counts
 
 
-async def _of(hosts: Hosts, state: VolumeState, brick: Brick, but: str) -> dict[str, int] | None:
+async def _blamed_by(hosts: Hosts, state: VolumeState, brick: Brick, but: str) -> dict[str, int] | None:
     pieces: list[bytes] = []
     question = {"volume": state.volume, "but": but}
     try:
@@ -98,8 +93,7 @@ async def _of(hosts: Hosts, state: VolumeState, brick: Brick, but: str) -> dict[
     return answer
 
 
-# ---
-# Directories of a brick with owner, mode and ACLs: the script runs on the brick's host over its connection.
+# Directories of a brick with owner, mode and ACLs.
 
 
 class HostDirectories:
@@ -116,7 +110,6 @@ class HostDirectories:
         take: Callable[[Sequence[DirectoryFacts]], None],
         only: Sequence[bytes] | None = None,
     ) -> int:
-        """Every directory of a brick, or these, as the port says."""
         question = {} if only is None else {"only": [path.decode("latin-1") for path in only]}
         lines = _Lines(brick.name, take)
         said = await ask_brick(self._hosts, brick, ("far_directories",), question, volume_id=volume_id, take=lines.take)
@@ -126,7 +119,7 @@ class HostDirectories:
 
 
 class _Lines:
-    """The output of one walk, whole line by whole line."""
+    """The output of one walk, in complete lines."""
 
     def __init__(self, brick: str, take: Callable[[Sequence[DirectoryFacts]], None]) -> None:
         self._brick = brick
@@ -165,8 +158,7 @@ def _facts(told: dict[str, Any]) -> DirectoryFacts:
     )
 
 
-# ---
-# What is left on drained bricks: the script runs on the brick's host over its connection.
+# Files left on drained bricks.
 
 
 class HostLeftovers:
@@ -177,7 +169,6 @@ class HostLeftovers:
         self._volume_id = ""
 
     async def look(self, brick: Brick, *, volume_id: str, digests: bool) -> BrickLeftovers:
-        """Everything that is left on a brick, as the port says."""
         self._volume_id = volume_id
         pieces: list[bytes] = []
         said = await self._ask(brick, {"what": "look", "digests": digests}, pieces.append)
@@ -195,7 +186,6 @@ class HostLeftovers:
             raise ToolFailed(f"what is left on {brick.name} cannot be seen: an answer was not understood") from error
 
     async def read(self, brick: Brick, leftover: Leftover, take: Callable[[bytes], Awaitable[None]]) -> None:
-        """The content of a file, as the port says."""
         question = {
             "what": "read",
             "path": leftover.names[0].decode("latin-1"),
@@ -227,21 +217,18 @@ def _leftover(brick: str, told: dict[str, Any]) -> Leftover:
     )
 
 
-# ---
-# Marks of earlier drains on bricks, and files without a gfid: the script runs on each brick's host over its connection.
+# Marks of earlier drains, and files without a gfid.
 
 
 async def marks_on_bricks(hosts: Hosts, bricks: Sequence[Brick], volume_id: str) -> tuple[BrickMarks, ...] | None:
-    """What each brick has, all looked at side by side; None where one cannot be looked at. Reads every directory of the bricks,
-    and changes nothing.
-    """
+    """The marks on each brick, read at the same time on all; None if one cannot be read. Reads every directory of the bricks."""
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_seen(hosts, brick, volume_id)) for brick in bricks]
+        tasks = [group.create_task(_marks_or_none(hosts, brick, volume_id)) for brick in bricks]
     found = [one for task in tasks if (one := task.result()) is not None]
     return tuple(found) if len(found) == len(bricks) else None
 
 
-async def _seen(hosts: Hosts, brick: Brick, volume_id: str) -> BrickMarks | None:
+async def _marks_or_none(hosts: Hosts, brick: Brick, volume_id: str) -> BrickMarks | None:
     try:
         return await _marks(hosts, brick, volume_id)
     except (MigratorError, OSError, ValueError, KeyError, TypeError):
@@ -249,7 +236,7 @@ async def _seen(hosts: Hosts, brick: Brick, volume_id: str) -> BrickMarks | None
 
 
 async def still_strange_on(hosts: Hosts, brick: Brick, volume_id: str, paths: Sequence[bytes]) -> frozenset[bytes]:
-    """Those of these paths of a brick that are there and have no gfid; all of them where that cannot be seen."""
+    """The paths that exist on the brick without a gfid; all of them if the brick cannot be read."""
     try:
         answer = await _answer(hosts, brick, volume_id, {"paths": [path.decode("latin-1") for path in paths]})
         return frozenset(path.encode("latin-1") for path in answer["strange"])
@@ -277,15 +264,14 @@ async def _answer(hosts: Hosts, brick: Brick, volume_id: str, question: dict[str
     return answer
 
 
-# ---
-# What lies where new bricks are to be: a look on each host over its connection.
+# The places of new bricks.
 
 
 _TIMEOUT_S = 60.0
 
-# Python 3.9, standard library. Names are printed escaped; a brick's process has its path as an argument. XFS makes its `f_fsid` of
-# the number of its device alone, so it is asked for its UUID (XFS_IOC_FSGEOMETRY_V1).
-_LOOK = rb"""
+# Plain Python 3.9. Names are printed escaped; the process of a brick has its path as an argument. The `f_fsid` of XFS is only its
+# device number, so the script reads the UUID (XFS_IOC_FSGEOMETRY_V1).
+_NEW_PLACE_SCRIPT = rb"""
 import fcntl, json, os, sys
 path = os.fsencode(sys.argv[1])
 NAMES = 20
@@ -366,17 +352,17 @@ print(json.dumps({
 
 
 async def look_at_new_places(hosts: Hosts, bricks: Sequence[str]) -> Mapping[str, NewPlace]:
-    """By brick name what lies there. A look that fails says why."""
-    found = await asyncio.gather(*(_look(hosts, name) for name in bricks))
+    """The place of each new brick, by brick name. If it cannot be read, `unread` says why."""
+    found = await asyncio.gather(*(_look_at_new_place(hosts, name) for name in bricks))
     return {place.name: place for place in found}
 
 
-async def _look(hosts: Hosts, name: str) -> NewPlace:
+async def _look_at_new_place(hosts: Hosts, name: str) -> NewPlace:
     address, _, path = name.partition(":/")
     try:
         host = await hosts.reach(address)
         python = (await host.identity()).python
-        argv = far_argv(python, _LOOK, b"/" + os.fsencode(path))
+        argv = far_argv(python, _NEW_PLACE_SCRIPT, b"/" + os.fsencode(path))
         done = await host.processes.run(Command(argv=argv, timeout_s=_TIMEOUT_S))
     except MigratorError as error:
         return NewPlace(name=name, unread=error.message)
@@ -391,15 +377,14 @@ async def _look(hosts: Hosts, name: str) -> NewPlace:
         return NewPlace(name=name, unread="its answer was not understood")
 
 
-# ---
-# What lies where a brick was, and which GlusterFS a host has: looks on hosts over their connections.
+# The places of removed bricks, and the GlusterFS versions of hosts.
 
 
 _VERSION = re.compile(rb"glusterfs (\d+(?:\.\d+)+)")
 
-# The nearest directory that is there, and the mount point that it lies on: bricks are most often a directory in the root of
-# their file system, and a new file system does not have it yet. Python 3.9.
-_PLACES_LOOK = b"""
+# The nearest existing directory, and its mount point: most bricks are a directory in the root of their file system, and a new
+# file system does not have it yet. Plain Python 3.9.
+_OLD_PLACE_SCRIPT = b"""
 import json, os, sys
 def mount_of(place):
     while not os.path.ismount(place):
@@ -432,16 +417,18 @@ print(json.dumps({"volume_id": volume_id, "own": own, "empty": empty}))
 
 
 async def look_at_places(hosts: Hosts, bricks: Sequence[Brick], *, volume_id: str) -> Mapping[str, PlaceSeen]:
-    """By brick name what lies there. A look that fails is `unknown`."""
-    found = await asyncio.gather(*(_places_look(hosts, brick, volume_id) for brick in bricks))
+    """The place of each brick, by brick name; `unknown` if it cannot be read."""
+    found = await asyncio.gather(*(_look_at_place(hosts, brick, volume_id) for brick in bricks))
     return {brick.name: place for brick, place in zip(bricks, found, strict=True)}
 
 
-async def _places_look(hosts: Hosts, brick: Brick, volume_id: str) -> PlaceSeen:
+async def _look_at_place(hosts: Hosts, brick: Brick, volume_id: str) -> PlaceSeen:
     try:
         host = await hosts.reach(brick.host)
         python = (await host.identity()).python
-        done = await host.processes.run(Command(argv=far_argv(python, _PLACES_LOOK, brick.path), timeout_s=_TIMEOUT_S))
+        done = await host.processes.run(
+            Command(argv=far_argv(python, _OLD_PLACE_SCRIPT, brick.path), timeout_s=_TIMEOUT_S)
+        )
         said = json.loads(done.stdout) if done.exit_code == 0 and not done.timed_out else {}
     except (MigratorError, ValueError):
         return PlaceSeen.UNKNOWN
@@ -455,7 +442,7 @@ async def _places_look(hosts: Hosts, brick: Brick, volume_id: str) -> PlaceSeen:
 
 
 async def gluster_versions(hosts: Hosts, names: Collection[str]) -> Mapping[str, str | None]:
-    """By host the version of GlusterFS there, as in `10.3`; None where it is not told."""
+    """The version of GlusterFS on each host, as in `10.3`; None if not known."""
     found = await asyncio.gather(*(_version(hosts, name) for name in names))
     return dict(zip(names, found, strict=True))
 
@@ -474,8 +461,7 @@ async def _version(hosts: Hosts, name: str) -> str | None:
     return None
 
 
-# ---
-# The directories of a volume, as its bricks have them and as its mount changes them.
+# The ports for the directories of a volume.
 
 
 class DirectoryWalks(Protocol):
@@ -489,46 +475,45 @@ class DirectoryWalks(Protocol):
         take: Callable[[Sequence[DirectoryFacts]], None],
         only: Sequence[bytes] | None = None,
     ) -> int:
-        """Hand out every directory but the root, each after the one that it lies in, in blocks; or `only` these, without what is
-        above them. Returns how many could not be looked at. Changes nothing. Raises ToolFailed, HostLost, UsageError, and what
-        `take` raises.
+        """Pass on every directory except the root, parents first, in blocks; or `only` these, without their parents' gfids.
+        Returns the number of unreadable ones. Raises ToolFailed, HostLost, UsageError, and what `take` raises.
         """
 
 
 class KnownDirectories(Protocol):
-    """What is known of the directories of one addition, on disk. Synchronous, for one thread."""
+    """The recorded directories of one addition, on disk. Synchronous, for one thread."""
 
     @property
     def whole(self) -> bool:
-        """Whether a walk has been kept to its end."""
+        """Whether a complete walk is recorded."""
 
     def of(self, gfids: Sequence[bytes]) -> Mapping[bytes, DirectoryFacts]:
-        """By gfid what is known of them."""
+        """The recorded directories, by gfid."""
 
     def keep(self, found: Sequence[DirectoryFacts]) -> None:
-        """Keep these, in the place of what is known of the same gfids."""
+        """Record these; they replace earlier records of the same gfids."""
 
     def done(self) -> None:
-        """A walk has come to its end: what was kept lasts, whatever happens. What is kept without it is forgotten."""
+        """A walk is complete: make its records durable. Without this call they are dropped."""
 
     def remove(self) -> None:
-        """Forget everything: nobody needs it any more."""
+        """Delete all records."""
 
 
 class DirectoryMemory(Protocol):
-    """What is known of directories, by addition."""
+    """The recorded directories of all additions."""
 
     def opened(self, addition_id: int) -> AbstractContextManager[KnownDirectories]:
-        """That of one addition, for the length of the block; made where there is none. Raises MigratorError, OSError."""
+        """The records of one addition, for the length of the block; created if missing. Raises MigratorError, OSError."""
 
 
 class DirectoryMender(Protocol):
-    """Gives directories owner, mode and ACLs back, through the mount. Blocking."""
+    """Restores owner, mode and ACLs of directories through the mount. Blocking."""
 
     def look(self, path: bytes, gfid: bytes) -> DirectoryFacts | None:
-        """A directory as users see it; None where it is not there any more, or is another one. Raises OSError."""
+        """A directory as users see it; None if it is gone or has another gfid. Raises OSError."""
 
     def put_back(self, seen: DirectoryFacts, wanted: DirectoryFacts) -> DirectoryFacts | None:
-        """Give it owner, mode and ACLs of `wanted`, if it still is as `seen`; what it is then, None where it has them not. Raises
-        OSError.
+        """Restore owner, mode and ACLs of `wanted` if the directory still is as `seen`. Returns its new state, None if it does
+        not have them. Raises OSError.
         """

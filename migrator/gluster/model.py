@@ -4,9 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-# ---
-# A Gluster volume as glusterd describes it.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brick:
@@ -21,7 +18,7 @@ class Brick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickHeal:
-    """What a brick waits to have healed: `entries` is None where that could not be told; `status` is Gluster's word."""
+    """The pending heals of a brick: `entries` is None if not known; `status` is Gluster's word."""
 
     brick: str
     status: str
@@ -30,11 +27,11 @@ class BrickHeal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeState:
-    """What a look at the volume saw. `tasks` are unfinished or uncommitted ones (`Rebalance`, `Remove brick`);
-    `task_ids` are those of every task that is listed, ended ones too: another id means that one was begun meanwhile.
+    """A snapshot of the volume. `tasks` are the unfinished or uncommitted ones (`Rebalance`, `Remove brick`); `task_ids` has
+    the ids of all listed tasks, ended ones too: a new id means that a task was started meanwhile.
 
-    `heals` and `peers_down` are None where they were not asked for: only who reads the bricks needs them. `heals` is
-    empty on volumes that keep every file once.
+    `heals` and `peers_down` are None if they were not requested: only reading bricks needs them. `heals` is empty on volumes
+    without replicas.
     """
 
     volume: str
@@ -54,10 +51,10 @@ class VolumeState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceHealth:
-    """Whether what the source shows can be trusted to be all of it.
+    """Whether the source shows all of its files.
 
-    `problems` is empty when healthy; each is a sentence. `fingerprint` changes when the brick list or an option
-    changes, so that a look before and one after a pass can be compared. `state` is None where there is no Gluster.
+    `problems` are sentences, none if it is healthy. `fingerprint` changes with the brick list or an option, so that the states
+    before and after a pass can be compared. `state` is None without Gluster.
     """
 
     problems: tuple[str, ...]
@@ -65,12 +62,11 @@ class SourceHealth:
     state: VolumeState | None = None
 
 
-# ---
-# Tasks of a Gluster volume that move files between its bricks, with their counters by host, as glusterd tells them.
+# Tasks that move files between bricks, with their counters by host.
 
 
 class TaskKind(StrEnum):
-    """What a task is; `other` is one that this program does not know."""
+    """The kind of a task; `other`: not known to this program."""
 
     REMOVE_BRICK = "remove-brick"
     REBALANCE = "rebalance"
@@ -78,7 +74,7 @@ class TaskKind(StrEnum):
 
 
 class TaskStatus(StrEnum):
-    """How far a task, or a host's part in it, is (cli1-xdr.x of GlusterFS 10.3). `unknown` is a number without a name."""
+    """The status of a task, or of a host's part in it (cli1-xdr.x of GlusterFS 10.3). `unknown`: a number without a name."""
 
     NOT_STARTED = "not-started"
     IN_PROGRESS = "in-progress"
@@ -90,10 +86,10 @@ class TaskStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskCounters:
-    """What one host has done of a task. `host` is glusterd's word: `localhost` is the one that was asked; `host_id` is the
-    id of its glusterd, which tells it in every answer.
+    """One host's part in a task. `host` is glusterd's name for it: `localhost` is the host that answers; `host_id` is the id
+    of its glusterd, the same in every answer.
 
-    `fix_layout`: nothing is moved, only the layout of directories is put right.
+    `fix_layout`: the task only fixes the layout of directories and moves no files.
     """
 
     host: str
@@ -112,7 +108,7 @@ class TaskCounters:
 class VolumeTask:
     """A task that the volume's status lists; `bricks` are those that a remove-brick drains.
 
-    A remove-brick is listed until it is committed or stopped, a rebalance for ever.
+    A remove-brick is listed until it is committed or stopped, a rebalance forever.
     """
 
     kind: TaskKind
@@ -123,31 +119,31 @@ class VolumeTask:
 
     @property
     def unfinished(self) -> bool:
-        """Whether it moves files now, or waits for a commit; a status that is not known counts as that."""
+        """Whether it moves files, or waits for a commit; an unknown status counts as unfinished."""
         ended = (TaskStatus.STOPPED, TaskStatus.COMPLETED, TaskStatus.FAILED)
         return self.kind is TaskKind.REMOVE_BRICK or self.status not in ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskProgress:
-    """The counters of one task, by its id; hosts whose glusterd is down are left out of them."""
+    """The counters of one task, without hosts whose glusterd is down."""
 
     task_id: str
     counters: tuple[TaskCounters, ...]
 
     @property
     def names(self) -> dict[str, str]:
-        """The hosts by what their samples have for them."""
+        """The hosts by the ids in their samples."""
         return {one.host_id or one.host: one.host for one in self.counters}
 
     @property
     def files(self) -> int:
-        """Files that were moved."""
+        """Moved files."""
         return sum(one.files for one in self.counters)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that were moved."""
+        """Moved bytes."""
         return sum(one.size_bytes for one in self.counters)
 
     @property
@@ -167,20 +163,20 @@ def remove_brick_of(tasks: Sequence[VolumeTask], bricks: Sequence[str]) -> Volum
     return next((task for task in tasks if task.kind is TaskKind.REMOVE_BRICK and wanted & set(task.bricks)), None)
 
 
-# ---
-# Whose directories are: as they were before bricks were added, and as they are seen since.
+# Directories: as they were before bricks were added, and as they are now.
 
 
 SHUT = (0, 0, 0)
-"""Owner, group and mode of a directory that GlusterFS has shut."""
+"""Owner, group and mode of a directory that a fault of GlusterFS has shut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryFacts:
-    """A directory of the volume, as its mount shows it, or as one copy of it on a brick has it. `gfid` and `above` are its own gfid
-    and that of the directory that it lies in (16 bytes; empty for one in the root). `mode` is its permission bits, with setgid and
-    the like. `access` and `default` are its ACLs as their attributes hold them: empty where there is none, None where that is not
-    told. `changed_ns` and `modified_ns` are its ctime and mtime, on a brick by Gluster's own record; None where there is none.
+    """A directory of the volume, as the mount shows it or as one copy on a brick has it.
+
+    `above` is the gfid of its parent (16 bytes; empty for one in the root). `mode` has the permission bits, setgid and sticky.
+    `access` and `default` are the attributes of its ACLs: empty if there is none, None if not known. `changed_ns` and
+    `modified_ns` are its ctime and mtime, on a brick from Gluster's own record; None without one.
     """
 
     path: bytes
@@ -196,7 +192,7 @@ class DirectoryFacts:
 
     @property
     def shut(self) -> bool:
-        """Whether it belongs to root, and nobody may do anything in it."""
+        """Whether it belongs to root with mode 0000."""
         return (self.uid, self.gid, self.mode) == SHUT
 
     @property
@@ -207,8 +203,8 @@ class DirectoryFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedDirectory:
-    """A directory that was not given back, and waits for people: how it was seen, why it was let alone, and the command that puts
-    it right. `path` is below the root of the source, `gfid` in hex.
+    """A directory that was not restored and needs attention: its state, the reason, and the command that repairs it. `path` is
+    below the root of the source, `gfid` in hex.
     """
 
     path: bytes

@@ -11,13 +11,12 @@ from migrator.bricks.model import GlusterFault
 from migrator.fs.model import MountIdentity
 from migrator.gluster.model import Brick, VolumeState
 
-# ---
-# Which bricks together hold every file of a volume once. Pure.
+# Which bricks together hold every file of a volume once.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenBricks:
-    """One data brick of every subvolume, and sentences for the subvolumes that have none that can be read."""
+    """One data brick of every subvolume, and sentences for the subvolumes without a readable one."""
 
     bricks: tuple[Brick, ...]
     problems: tuple[str, ...]
@@ -26,7 +25,7 @@ class ChosenBricks:
 def subvolumes(state: VolumeState) -> tuple[tuple[Brick, ...], ...]:
     """The bricks in groups that hold the same files: Gluster lists the copies of a set one after the other.
 
-    Raises ValueError where the list does not divide into whole sets.
+    Raises ValueError if the list does not divide into whole sets.
     """
     size = max(state.replica_count, 1) * max(state.stripe_count, 1) * max(state.disperse_count, 1)
     if len(state.bricks) % size:
@@ -35,10 +34,10 @@ def subvolumes(state: VolumeState) -> tuple[tuple[Brick, ...], ...]:
 
 
 def choose_bricks(state: VolumeState, unreachable: Mapping[str, str], reachable: Collection[str]) -> ChosenBricks:
-    """One brick of every subvolume: never an arbiter, which holds no content, and one that is up, on a host that is
-    reached. Hosts get equally many as far as that goes; equal input gives equal choice.
+    """One brick of every subvolume that is up and on a reachable host, never an arbiter, which holds no content. The bricks
+    are spread evenly over the hosts, as far as possible; the same input gives the same choice.
 
-    `unreachable` says why, by host, where a host that is known was not reached.
+    `unreachable` has the reason for each known host that was not reached.
     """
     chosen: dict[int, Brick] = {}
     problems: list[str] = []
@@ -48,7 +47,7 @@ def choose_bricks(state: VolumeState, unreachable: Mapping[str, str], reachable:
         number: tuple(brick for brick in bricks if not brick.arbiter and brick.online and brick.host in reachable)
         for number, bricks in enumerate(sets)
     }
-    # Those with the least choice first: what is left over evens out the load.
+    # The subvolumes with the fewest candidates first: the others then even out the load.
     for number in sorted(usable, key=lambda number: (len(usable[number]), number)):
         if not usable[number]:
             problems.append(_problem(sets[number], unreachable, reachable))
@@ -74,18 +73,17 @@ def _problem(bricks: tuple[Brick, ...], unreachable: Mapping[str, str], reachabl
     return f"no host reads {shown}: {'; '.join(dict.fromkeys(reasons)) or 'it has only arbiters'}"
 
 
-# ---
-# Whether a Gluster volume, or a mount, shows all that it holds. Pure.
+# Whether a volume, or a mount, shows all of its files.
 
 
 _PERFORMANCE = "performance."
 
 
 def volume_problems(state: VolumeState) -> tuple[str, ...]:
-    """Sentences for everything that makes the mount show less than there is, without any error of its own.
+    """Sentences for everything that makes the mount show fewer files than exist, without an error.
 
-    A brick that the status does not list is as bad as one that is down: its host's glusterd does not answer. Tasks are
-    no problem here: copies may go on while files move, only nothing may be decided to be gone.
+    A brick that the status does not list is as bad as one that is down: the glusterd of its host does not respond. Tasks are no
+    problem here: copies may run while files move, but no file may be taken for deleted.
     """
     problems: list[str] = []
     if not state.started:
@@ -104,8 +102,8 @@ def volume_problems(state: VolumeState) -> tuple[str, ...]:
 
 
 def volume_fingerprint(state: VolumeState) -> str:
-    """Changes with the brick list (its order too), with an option, and with the volume itself. Options of performance
-    change nothing of what is shown, and a drain sets one by itself when it begins.
+    """Changes with the brick list and its order, with an option, and with the volume itself. Performance options are left out:
+    they do not change what the mount shows, and a drain sets one when it begins.
     """
     digest = hashlib.blake2b(digest_size=16)
     facts = [state.volume, state.volume_id, state.type, str(state.started)]
@@ -118,7 +116,7 @@ def volume_fingerprint(state: VolumeState) -> str:
 
 
 def wrong_volume_problem(identity: MountIdentity, volume: str) -> str | None:
-    """A sentence where the mount is no mount of this volume: the health of a volume says nothing about another's."""
+    """A sentence if the mount is not one of this volume: the health of a volume says nothing about another one."""
     mounted = identity.mounted_from.rpartition(":")[2].strip("/").partition("/")[0]
     if identity.filesystem == "fuse.glusterfs" and mounted == volume:
         return None
@@ -126,14 +124,13 @@ def wrong_volume_problem(identity: MountIdentity, volume: str) -> str | None:
     return f"the source is not a mount of volume {volume}: {shown}"
 
 
-# ---
-# Which options of a Gluster volume leave a brick holding plain files under their own names. Pure.
+# Which options leave plain files under their own names on the bricks.
 #
-# An option that is not known here may change what a brick holds, so its volume is read through the mount.
+# An unknown option may change what a brick holds: such a volume is read through the mount.
 
 
 LOOKUP_OPTION = "cluster.lookup-optimize"
-"""On by default: clients ask for a name only where the layout of its directory has it."""
+"""On by default: clients look a name up only on the brick where the layout of its directory places it."""
 
 _TRUE = frozenset({"on", "yes", "true", "enable", "1"})
 _FALSE = frozenset({"off", "no", "false", "disable", "0"})
@@ -211,7 +208,7 @@ _HARMFUL_PREFIXES = (
     "features.encryption",
     "network.compression",
 )
-"""Of the harmless prefixes those that are not: they rename what marks a link-to file, or change names or content."""
+"""Exceptions from the harmless prefixes: they rename the mark of link-to files, or change names or content."""
 
 _SENTENCES = {
     "features.shard": "the volume is sharded: a brick holds pieces of files",
@@ -220,7 +217,7 @@ _SENTENCES = {
 
 
 def option_reasons(options: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """Sentences for the options that forbid to read the bricks; what is switched off forbids nothing."""
+    """Sentences for the options that forbid reading the bricks; options that are off forbid nothing."""
     return tuple(
         _SENTENCES.get(name, f"what option {name} ({value}) does to a brick is not known")
         for name, value in options
@@ -229,7 +226,7 @@ def option_reasons(options: Iterable[tuple[str, str]]) -> tuple[str, ...]:
 
 
 def is_on(options: Mapping[str, str], name: str, *, default: bool) -> bool | None:
-    """Whether a switch is on; None where its value is no switch's."""
+    """Whether a switch is on; None if its value is not that of a switch."""
     value = options.get(name)
     if value is None:
         return default
@@ -244,10 +241,9 @@ def _is_harmless(name: str) -> bool:
     return name in _HARMLESS or name.startswith(_HARMLESS_PREFIXES)
 
 
-# ---
-# Which known faults a version of GlusterFS has, as far as they matter to whoever drains, adds or reads bricks. Pure.
+# Known faults of GlusterFS versions that matter for drains, additions and scans of bricks.
 #
-# `#N` is the number of the report at github.com/gluster/glusterfs.
+# `#N` is an issue at github.com/gluster/glusterfs.
 
 
 Version = tuple[int, ...]
@@ -255,7 +251,7 @@ Version = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """A fault of the versions from `since` (None: from the beginning) up to, and without, `until` (None: of all)."""
+    """A fault of the versions from `since` (None: the first) to before `until` (None: no end)."""
 
     fault: str
     advice: str
@@ -385,13 +381,13 @@ _KNOWN = (
 
 
 def parse_version(text: str) -> Version | None:
-    """The numbers of `glusterfs 10.3` or `10.3-5`; None where there are none."""
+    """The numbers of `glusterfs 10.3` or `10.3-5`; None if there are none."""
     found = re.search(r"\d+(?:\.\d+)+", text)
     return None if found is None else tuple(int(part) for part in found[0].split("."))
 
 
 def known_faults(version: str | None) -> tuple[GlusterFault, ...]:
-    """The faults of a version, those that stop a drain first. A version that is not known has them all."""
+    """The faults of a version, those that stop a drain first. An unknown version has all of them."""
     numbers = None if version is None else parse_version(version)
     found = [known for known in _KNOWN if numbers is None or _has(known, numbers)]
     return tuple(
@@ -407,7 +403,7 @@ def known_faults(version: str | None) -> tuple[GlusterFault, ...]:
 
 
 def faults_of_all(versions: Collection[str | None]) -> tuple[GlusterFault, ...]:
-    """The faults that any of several versions has, each once, those that stop a drain first."""
+    """The faults of any of several versions, each once, those that stop a drain first."""
     found = dict.fromkeys(fault for version in versions for fault in known_faults(version))
     return tuple(sorted(found, key=lambda fault: not fault.stops_drain))
 
@@ -415,8 +411,8 @@ def faults_of_all(versions: Collection[str | None]) -> tuple[GlusterFault, ...]:
 def version_problems(
     versions: Mapping[str, str | None] | None, hosts: Collection[str], *, otherwise: str = ""
 ) -> Iterator[str]:
-    """Why files are not to be moved between bricks on these hosts, by the version of each: one that loses files, or that is not
-    known. `otherwise` ends every sentence with what can be done all the same.
+    """Sentences for the hosts whose version loses files when they move between bricks, or is not known. `otherwise` is added
+    to each sentence: what can be done nevertheless.
     """
     if not versions:
         yield f"the version of GlusterFS on the hosts is not known, so its faults are not{otherwise}"
@@ -448,8 +444,7 @@ def _shown(version: Version) -> str:
     return ".".join(map(str, version))
 
 
-# ---
-# The option by which Gluster is told how hard to move files: which value it is to have, and what it was before. Pure.
+# Options that this program changes, above all `cluster.rebal-throttle`: the value to set, and the value before.
 
 
 SLOWEST_FIRST = ("lazy", "normal", "aggressive")
@@ -457,17 +452,17 @@ SLOWEST_FIRST = ("lazy", "normal", "aggressive")
 
 
 def slowed(value: str, down: int) -> str:
-    """What a value is so many steps down; the slowest one stays."""
+    """The value this many steps down, at most the slowest."""
     return SLOWEST_FIRST[max(SLOWEST_FIRST.index(value) - down, 0)]
 
 
 def steps_below(value: str) -> int:
-    """How many steps down there are from a value."""
+    """The number of steps from a value down to the slowest."""
     return SLOWEST_FIRST.index(value)
 
 
 def still_changed(options: Iterable[ChangedOption], state: VolumeState) -> tuple[str, ...]:
-    """Options that still have a value that this program has given them. One that somebody else has changed since is his."""
+    """Options that still have a value that this program has set. An option that somebody else has changed since is left alone."""
     now = dict(state.options)
     return tuple(
         option.name
@@ -477,8 +472,8 @@ def still_changed(options: Iterable[ChangedOption], state: VolumeState) -> tuple
 
 
 def value_before(name: str, state: VolumeState, left: Sequence[ChangedOption]) -> str | None:
-    """What an option is without this program: its value now (None: not set), or, where something that was killed has left it
-    changed, what it was before that.
+    """The value of an option without this program: the present one (None: not set), or, if a killed process left it changed,
+    the one before the change.
     """
     value = dict(state.options).get(name)
     for option in left:
@@ -487,8 +482,7 @@ def value_before(name: str, state: VolumeState, left: Sequence[ChangedOption]) -
     return value
 
 
-# ---
-# How many files that Gluster could not move are what users do meanwhile, and no trouble. Pure.
+# Failures of a drain that users cause.
 
 
 FEW = 10
@@ -496,8 +490,7 @@ _FEW_SHARE = 0.001
 
 
 def are_few(failures: int, *, moved_files: int) -> bool:
-    """Whether so few failed that they are told apart from a disk or a file system that has none of its room left: a file that a
-    user renames or deletes after Gluster has listed it, and before it moves it, is one (seen on GlusterFS 10.3:
-    `Migrate file failed: ... lookup failed`).
+    """Whether so few moves failed that a failing disk or a full file system is unlikely. A file that a user renames or deletes
+    between Gluster's listing and its move also fails (seen on GlusterFS 10.3: `Migrate file failed: ... lookup failed`).
     """
     return failures <= FEW + _FEW_SHARE * moved_files

@@ -1,4 +1,4 @@
-"""A Gluster volume read through its FUSE mount, and glusterd asked through one `gluster` shell."""
+"""A Gluster volume, read through its FUSE mount, and the commands to glusterd about it."""
 
 import asyncio
 import os
@@ -38,14 +38,11 @@ from migrator.gluster.xml import (
 )
 from migrator.hosts.ports import Command, Completed, Conversation, ConversationOver, Conversations, Processes
 
-# ---
-# A Gluster volume as `brick list` asks for it, and what a catalog knows of its bricks.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeOverview:
-    """One look at the volume. `tasks` are those that move files or wait for a commit, `progress` their counters by id (None
-    where glusterd does not tell them); `rooms` by brick name. `version` is that of the host that answered.
+    """A snapshot of the volume for `brick list`. `tasks` are the unfinished ones, `progress` has their counters by id (None if
+    glusterd does not report them), `rooms` is by brick name. `version` is that of the host that answered.
     """
 
     state: VolumeState
@@ -59,70 +56,66 @@ class VolumeLook(Protocol):
     """Asks glusterd. Changes nothing."""
 
     async def overview(self) -> VolumeOverview:
-        """Everything at once. Raises ToolFailed where the volume is not known or glusterd does not answer."""
+        """Raises ToolFailed if the volume is not known or glusterd does not answer."""
 
 
 class VolumeCommands(Protocol):
-    """What every change of bricks asks glusterd, and has it do. All raise ToolFailed; a change whose answer is lost may have been
-    made.
-    """
+    """The commands that all changes of bricks need. All raise ToolFailed; a change whose answer is lost may have been made."""
 
     async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
-        """The volume with its peers and heals, and every task that is listed."""
+        """The volume with its peers and heals, and every listed task."""
 
     async def rooms(self) -> Mapping[str, BrickRoom]:
-        """By brick name the file system that it lies on."""
+        """The file system of each brick, by brick name."""
 
     async def option(self, name: str) -> str:
-        """An option as it is in effect, set or not."""
+        """The effective value of an option, set or not."""
 
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
-        """The counters of a task that is listed; None where there is none of its kind any more."""
+        """The counters of a listed task; None if there is no such task any more."""
 
     async def fix_layout(self) -> str:
-        """Begin to put the layout of all directories right; returns the id of the task."""
+        """Start a fix-layout; returns the id of the task."""
 
     async def set_option(self, name: str, value: str | None) -> None:
-        """Set an option of the volume, or (None) let its default hold again. May be called again."""
+        """Set an option of the volume, or (None) reset it to its default. May be called again."""
 
 
 class DrainCommands(VolumeCommands, Protocol):
-    """What a drain asks besides, and has glusterd do."""
+    """The commands that drains need besides."""
 
     async def start(self, bricks: Sequence[str]) -> str:
-        """Begin to drain bricks; returns the id of the task."""
+        """Start to drain bricks; returns the id of the task."""
 
     async def stop(self, bricks: Sequence[str]) -> TaskProgress:
-        """Take a drain back; returns its last counters, which nothing else tells afterwards."""
+        """Stop a drain; returns its last counters, which are not available afterwards."""
 
     async def commit(self, bricks: Sequence[str]) -> None:
-        """Take drained bricks out of the volume. Never by force."""
+        """Remove drained bricks from the volume, never by force."""
 
 
 class BrickUsage(Protocol):
-    """What catalogs know of bricks; out of core."""
+    """Usage of bricks by user, from catalogs; out of core."""
 
     def uses(self, catalog: str) -> Mapping[str | None, tuple[BrickUse, ...]]:
-        """By brick what each user has there, with most bytes first; under None what was read through the mount. A brick
-        that was read and holds nothing has an empty tuple. Raises UsageError where there is no such catalog, Refused
-        where it is half written or damaged.
+        """By brick, the usage of each user, most bytes first; under None the files read through the mount. A scanned empty
+        brick has an empty tuple. Raises UsageError if there is no such catalog, Refused if it is incomplete or damaged.
         """
 
 
 class BrickContents(Protocol):
-    """What catalogs know of bricks that are to be drained; out of core."""
+    """Content of bricks before a drain, from catalogs; out of core."""
 
     def content(self, catalog: str, bricks: Sequence[str]) -> BrickContent | None:
-        """What these bricks held when they were scanned; None where the catalog was not made from any of them. Raises
-        UsageError where there is no such catalog, Refused where it is half written or damaged.
+        """The content of these bricks at the scan; None if the catalog was not made from any of them. Raises UsageError if
+        there is no such catalog, Refused if it is incomplete or damaged.
         """
 
 
-# ---
-# Which bricks the client process behind a FUSE mount is connected to, from the mount's own `.meta` directory.
+# The bricks to which the client process behind a FUSE mount is connected, from the mount's `.meta` directory.
 #
-# glusterd can see every brick up while this machine's client has lost one: the mount then shows fewer files, and no error.
-# `.meta` is answered by the client itself (the meta translator, in every client since GlusterFS 3.6) and is not listed.
+# glusterd can report every brick up while this machine's client has lost one: the mount then shows fewer files, and no error.
+# The client itself answers `.meta` (the meta translator, in every client since GlusterFS 3.6), which is not listed.
 
 
 _GRAPHS = b".meta/graphs"
@@ -131,7 +124,7 @@ _READ_BYTES = 65536
 
 
 def connections(root: bytes) -> dict[str, bool]:
-    """By brick name whether the mount's client is connected to it. Raises OSError where the mount does not tell."""
+    """Whether the mount's client is connected to each brick, by brick name. Raises OSError if the mount does not tell."""
     found: dict[str, bool] = {}
     with Root(root) as opened:
         with opened.directory(_GRAPHS) as fd:
@@ -149,7 +142,7 @@ def connections(root: bytes) -> dict[str, bool]:
 
 
 def connection_problems(bricks: Sequence[Brick], connected: dict[str, bool]) -> tuple[str, ...]:
-    """Sentences for the bricks of the volume that this mount's client does not reach."""
+    """Sentences for the bricks of the volume to which the mount's client is not connected."""
     return tuple(
         f"this mount's client is not connected to brick {brick.name}: it silently shows fewer files"
         if brick.name in connected
@@ -167,32 +160,31 @@ def _read(root: Root, path: bytes) -> bytes:
         os.close(fd)
 
 
-# ---
-# The `gluster` command as a shell that stays: it starts slowly and answers fast.
+# The `gluster` command as a shell that keeps running.
 #
-# Every start of `gluster` runs a Python of its own to look for geo-replication (75 ms, GlusterFS 10.3); the shell of the
-# same command, which reads one command a line, answers `volume status` in 2 ms.
+# Every start of `gluster` runs a Python process to look for geo-replication (75 ms, GlusterFS 10.3). Its shell, which reads one
+# command per line, answers `volume status` in 2 ms.
 
 
 _TIMEOUT_S = 10.0
-"""For one answer; a command of its own, which has more time, is asked then."""
+"""For one answer; then a separate command with a longer timeout is used."""
 
 _QUESTIONS = 1000
-"""A shell's whole life: it was not made to run for weeks."""
+"""A shell is replaced after this many questions: it was not made to run for weeks."""
 
 _FAILURES = 3
 _PAUSE_QUESTIONS = 50
-"""So many failures in a row, and so many questions are asked without a shell before the next try."""
+"""After this many failures in a row, this many questions are asked without a shell."""
 
 _KINDS = frozenset({("volume", "info"), ("volume", "status"), ("pool", "list")})
-"""What the shell is asked: these print one document, from glusterd itself."""
+"""Only these go to the shell: each prints one document, from glusterd itself."""
 
 _WORD = re.compile(r"[A-Za-z0-9_.-]+")
 _BEGIN, _END = b"<?xml", b"</cliOutput>"
 
 
 class GlusterShell:
-    """One shell at a time, begun when it is first needed. `gluster` is the command."""
+    """One shell at a time, started when it is first needed. `gluster` is the command."""
 
     def __init__(self, conversations: Conversations, gluster: str) -> None:
         self._conversations = conversations
@@ -204,12 +196,12 @@ class GlusterShell:
         self._pause = 0
 
     def begin(self) -> None:
-        """Begin it ahead of the first question, in the running event loop: it is some time until it answers."""
+        """Start it ahead of the first question, in the running event loop: it starts slowly."""
         with suppress(ToolFailed):
             self._begun()
 
     async def ask(self, words: Sequence[str]) -> bytes | None:
-        """The XML of one answer; None where it has to be asked by a command of its own."""
+        """The XML of one answer; None if a separate command is needed."""
         if tuple(words[:2]) not in _KINDS or not all(map(_WORD.fullmatch, words)):
             return None
         if self._pause:
@@ -230,7 +222,7 @@ class GlusterShell:
         return None
 
     def close(self) -> None:
-        """End the shell; the next question begins another. May be called again."""
+        """End the shell; the next question starts another. May be called again."""
         if self._conversation is not None:
             self._conversation.end()
             self._conversation = None
@@ -247,7 +239,7 @@ class GlusterShell:
 
 
 def _is_over(said: bytes) -> bool:
-    """A whole document was said; or something that is no document, after which none is to be waited for."""
+    """Whether the output is a complete document, or no document at all, so that waiting for its end is useless."""
     text = said.strip()
     return text.endswith(_END) or not (text.startswith(_BEGIN) or _BEGIN.startswith(text))
 
@@ -257,8 +249,7 @@ def _is_answer(said: bytes) -> bool:
     return text.startswith(_BEGIN) and text.endswith(_END) and text.count(_BEGIN) == 1
 
 
-# ---
-# A Gluster volume, read through its FUSE mount, with the health of its bricks.
+# The volume.
 
 
 _TRIES = 8
@@ -269,10 +260,10 @@ _GLUSTER_TIMEOUT_S = 120.0
 
 
 class GlusterCommands:
-    """Questions to glusterd about one volume. `gluster` is the command: a path, or a name on PATH.
+    """Commands to glusterd about one volume. `gluster` is the command: a path, or a name on PATH.
 
-    With `conversations` one command stays and answers what is asked often; whatever it does not answer well is asked
-    again by a command of its own.
+    With `conversations`, a shell answers frequent questions; a question that it fails to answer is repeated with a separate
+    command.
     """
 
     def __init__(
@@ -292,25 +283,25 @@ class GlusterCommands:
         self._asking_status = asyncio.Lock()
 
     def begin(self) -> None:
-        """Glusterd will be asked soon: begin what asks it, in the running event loop."""
+        """Start the shell ahead of the first question, in the running event loop."""
         if self._shell is not None:
             self._shell.begin()
 
     def close(self) -> None:
-        """Let go of the command that stays. May be called again."""
+        """End the shell. May be called again."""
         if self._shell is not None:
             self._shell.close()
 
     async def state(self) -> VolumeState:
-        """Bricks, options, tasks, and which bricks are up. Raises ToolFailed where a question has no answer.
+        """Bricks, options, tasks, and which bricks are up. Raises ToolFailed.
 
-        The plain status tells of bricks and of tasks at once, in less time than `tasks` alone needs (GlusterFS 10.3).
+        The plain status lists bricks and tasks in less time than `status tasks` alone (GlusterFS 10.3).
         """
         return (await self.state_and_tasks())[0]
 
     async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
-        """As `state`, with every task that is listed, ended ones too; none of a volume that is not started."""
-        state = parse_volume_info(await self._ask("info", self._volume), self._volume)
+        """As `state`, with every listed task, ended ones too; a stopped volume lists none."""
+        state = parse_volume_info(await self.ask("info", self._volume), self._volume)
         if not state.started:
             return state, ()
         status = await self._status()
@@ -323,13 +314,13 @@ class GlusterCommands:
         return whole, parse_volume_tasks(status, self._volume)
 
     async def rooms(self) -> Mapping[str, BrickRoom]:
-        """By brick name the file system that it lies on; bricks of hosts whose glusterd is down are left out. Raises
-        ToolFailed, also where the volume is not started.
+        """The file system of each brick, by brick name, without bricks of hosts whose glusterd is down. Raises ToolFailed,
+        also if the volume is not started.
         """
         return parse_rooms(await self._status("detail"), self._volume)
 
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
-        """The counters of a task that is listed; None where there is none of its kind any more. Raises ToolFailed."""
+        """The counters of a listed task; None if there is no such task any more. Raises ToolFailed."""
         match task.kind:
             case TaskKind.REMOVE_BRICK:
                 words: tuple[str, ...] = ("remove-brick", self._volume, *task.bricks, "status")
@@ -340,7 +331,7 @@ class GlusterCommands:
             case _:
                 assert_never(task.kind)
         try:
-            found = parse_progress(await self._ask(*words))
+            found = parse_progress(await self.ask(*words))
         except GlusterFailed as error:
             if is_not_started(error):
                 return None
@@ -348,9 +339,7 @@ class GlusterCommands:
         return found if found.task_id == task.id else None
 
     async def version(self) -> str | None:
-        """The version of GlusterFS on the host that answers, as in `10.3`; None where it does not tell. There is no XML
-        of it.
-        """
+        """The version of GlusterFS on the host that answers, as in `10.3`; None if not known. It is not available as XML."""
         argv = (os.fsencode(self._gluster), b"--version")
         try:
             completed = await self._processes.run(Command(argv=argv, timeout_s=_GLUSTER_TIMEOUT_S))
@@ -360,13 +349,13 @@ class GlusterCommands:
         return None if found is None else found[1].decode("ascii")
 
     async def _status(self, *words: str) -> Element:
-        # It takes the cluster's lock: two of our own at a time would only make one another wait and ask again.
+        # It takes the cluster's lock: two at a time would only make each other retry.
         async with self._asking_status:
-            return await self._ask("status", self._volume, *words)
+            return await self.ask("status", self._volume, *words)
 
     async def state_for_bricks(self, state: VolumeState | None = None) -> VolumeState:
-        """As `state`, or that one, with the peers and with what waits to be healed: all that decides whether a brick
-        may be read by itself. Raises ToolFailed where a question has no answer.
+        """As `state`, or the given one, with peers and pending heals: everything that decides whether a brick may be read
+        directly. Raises ToolFailed.
         """
         asking = asyncio.ensure_future(self._ask_gluster("pool", "list"))
         try:
@@ -378,20 +367,20 @@ class GlusterCommands:
             await asyncio.gather(asking, return_exceptions=True)
         heals: tuple[BrickHeal, ...] = ()
         if state.started and (state.replica_count > 1 or state.disperse_count > 0):
-            heals = parse_heals(await self._ask("heal", self._volume, "info", "summary"))
+            heals = parse_heals(await self.ask("heal", self._volume, "info", "summary"))
         return replace(state, peers_down=peers_down, heals=heals)
 
     async def quotas(self) -> Sequence[tuple[bytes, int]]:
-        """Directories with a limit in bytes; none where quotas are off. Raises ToolFailed."""
+        """Directories with their limits in bytes; none if quotas are off. Raises ToolFailed."""
         try:
-            return parse_quotas(await self._ask("quota", self._volume, "list"))
+            return parse_quotas(await self.ask("quota", self._volume, "list"))
         except GlusterFailed as error:
             if is_quota_disabled(error):
                 return ()
             raise
 
     async def option(self, name: str) -> str:
-        """An option as it is in effect, set or not. Raises ToolFailed, also where there is no such option."""
+        """The effective value of an option, set or not. Raises ToolFailed, also if there is no such option."""
         answer = await self.ask("get", self._volume, name)
         value = answer.findtext("volGetopts/Opt/Value")
         if not value:
@@ -399,14 +388,14 @@ class GlusterCommands:
         return value.removesuffix(" (DEFAULT)")
 
     async def ask(self, *words: str) -> Element:
-        """One `gluster volume ...`, tried again while another command holds the cluster's lock. Raises GlusterFailed where
-        it was understood and failed, ToolFailed.
+        """One `gluster volume ...`, retried while another command holds the cluster's lock. Raises GlusterFailed if gluster
+        reports a failure, otherwise ToolFailed.
         """
-        return await self._ask(*words)
+        return await self._ask_gluster("volume", *words)
 
     async def heal(self) -> None:
-        """`gluster volume heal VOLUME`, which answers in words whatever is asked for. Raises ToolFailed where these are not that it
-        was successful: its exit codes are not relied on (those of other failures were 0 as well).
+        """`gluster volume heal VOLUME`, which never answers in XML. Raises ToolFailed unless the text reports success: exit codes
+        are not reliable (other failures also had 0).
         """
         completed = await self._run(("volume", "heal", self._volume))
         if b"has been successful" not in completed.stdout:
@@ -417,12 +406,7 @@ class GlusterCommands:
                 hint="look at `gluster volume status`",
             )
 
-    async def _ask(self, *words: str) -> Element:
-        """One `gluster volume ...`."""
-        return await self._ask_gluster("volume", *words)
-
     async def _ask_gluster(self, *words: str) -> Element:
-        """One question, tried again while another command holds the cluster's lock."""
         for attempt in range(_TRIES):
             try:
                 return await self._answer(words)
@@ -440,7 +424,7 @@ class GlusterCommands:
         return parse_answer(completed.stdout, completed.stderr)
 
     async def _run(self, words: tuple[str, ...]) -> Completed:
-        """By a command of its own. Raises ToolFailed where it does not answer."""
+        """Run a separate command. Raises ToolFailed after a timeout."""
         argv = tuple(os.fsencode(word) for word in (self._gluster, "--mode=script", "--xml", *words))
         completed = await self._processes.run(Command(argv=argv, timeout_s=_GLUSTER_TIMEOUT_S))
         if completed.timed_out:
@@ -455,8 +439,8 @@ class GlusterCommands:
 class GlusterSource(ReadingFileSystem):
     """The `SourceFileSystem` port over a Gluster mount.
 
-    With one distribute brick down the mount shows fewer files and no error, so only `health` before and after a pass
-    says whether what was seen is all there is.
+    With one distribute brick down, the mount shows fewer files and no error. So only `health` before and after a pass proves
+    that the pass saw all files.
     """
 
     def __init__(self, root: bytes, commands: GlusterCommands, *, volume: str) -> None:
@@ -466,20 +450,19 @@ class GlusterSource(ReadingFileSystem):
 
     @property
     def commands(self) -> GlusterCommands:
-        """What asks glusterd."""
         return self._commands
 
     def begin(self) -> None:
-        """The volume will be looked at soon: get ready for it, in the running event loop. May be called again."""
+        """Prepare for questions about the volume, in the running event loop. May be called again."""
         self._commands.begin()
 
     def close(self) -> None:
-        """Close what is open. May be called again."""
+        """End the shell and release the root. May be called again."""
         self._commands.close()
         super().close()
 
     async def health(self) -> SourceHealth:
-        """The bricks as glusterd sees them, and as this mount's client does. A look that fails is a problem."""
+        """As the port: the bricks as glusterd and as this mount's client see them."""
         try:
             identity = await asyncio.wait_for(asyncio.to_thread(self.identity), ANSWER_TIMEOUT_S)
         except TimeoutError:
@@ -505,7 +488,7 @@ class GlusterSource(ReadingFileSystem):
         return SourceHealth(problems=tuple(problems), fingerprint=volume_fingerprint(state), state=state)
 
     async def overview(self) -> VolumeOverview:
-        """The volume with all that `brick list` tells of it. Raises ToolFailed where the volume is not known."""
+        """The volume for `brick list`. Raises ToolFailed if the volume is not known."""
         version = asyncio.ensure_future(self._commands.version())
         try:
             state, tasks = await self._commands.state_and_tasks()
@@ -524,20 +507,18 @@ class GlusterSource(ReadingFileSystem):
         try:
             return await self._commands.progress(task)
         except ToolFailed:
-            # What glusterd does not tell of a task is left open; the task is listed all the same.
-            return None
+            return None  # the task is listed nevertheless
 
     async def state_for_bricks(self, state: VolumeState | None = None) -> VolumeState:
-        """The volume as whoever reads its bricks must know it. Raises ToolFailed."""
+        """See `GlusterCommands.state_for_bricks`."""
         return await self._commands.state_for_bricks(state)
 
     async def quotas(self) -> Sequence[tuple[bytes, int]]:
-        """Directories with a limit in bytes; empty where quotas are off. Raises ToolFailed."""
+        """See `GlusterCommands.quotas`."""
         return await self._commands.quotas()
 
 
-# ---
-# What every change of a Gluster volume's bricks asks glusterd, and tells it to do.
+# What all changes of a volume need.
 
 
 class GlusterVolumeCommands:
@@ -548,28 +529,22 @@ class GlusterVolumeCommands:
         self._volume = volume
 
     async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
-        """The volume with its peers and heals, and every task that is listed. Raises ToolFailed."""
         state, tasks = await self._commands.state_and_tasks()
         return await self._commands.state_for_bricks(state), tasks
 
     async def rooms(self) -> Mapping[str, BrickRoom]:
-        """By brick name the file system that it lies on. Raises ToolFailed."""
         return await self._commands.rooms()
 
     async def option(self, name: str) -> str:
-        """An option as it is in effect. Raises ToolFailed, also where there is no such option."""
         return await self._commands.option(name)
 
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
-        """The counters of a task that is listed. Raises ToolFailed."""
         return await self._commands.progress(task)
 
     async def fix_layout(self) -> str:
-        """`rebalance VOL fix-layout start`. Raises ToolFailed."""
         return parse_task_id(await self._commands.ask("rebalance", self._volume, "fix-layout", "start"))
 
     async def set_option(self, name: str, value: str | None) -> None:
-        """`volume set`, or `volume reset`. Raises ToolFailed."""
         if value is None:
             await self._commands.ask("reset", self._volume, name)
         else:

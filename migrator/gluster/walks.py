@@ -1,4 +1,4 @@
-"""Walks of bricks on their own hosts: the stream of frames that a walker writes, and who starts it."""
+"""Walks of bricks, each on its own host: the ports, the frames that the walking program writes, and its start."""
 
 import struct
 import uuid
@@ -13,19 +13,16 @@ from migrator.core.paths import show
 from migrator.gluster.model import Brick, VolumeState
 from migrator.hosts.ports import Command, Completed, Host, Hosts
 
-# ---
-# Reading the bricks of a Gluster volume by themselves, each on the host that has it.
-
 
 class BrickLost(MigratorError):
-    """The walk of a brick came to no end: its program died, or what it sent cannot be read."""
+    """The walk of a brick did not finish: its program died, or its output cannot be parsed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickHello:
-    """What a brick says of itself before its first row. `volume_id` is None where its root carries none, `root_gfid`
-    empty. `pending_heals` counts what its index lists, also what is being written to just now; None: not known.
-    `device` is that of its file system.
+    """The facts of a brick before its first row. Without marks on its root, `volume_id` is None and `root_gfid` empty.
+    `pending_heals` counts the entries of its index, including files that are being written; None: not known. `device` is
+    that of its file system.
     """
 
     volume_id: str | None
@@ -36,10 +33,10 @@ class BrickHello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickTotals:
-    """What a walk counted itself, to be compared with what arrived.
+    """The walk's own counts, for comparison with what arrived.
 
-    `migrating` are files that carry the marks of a migration, `filling_links` link-to files that have content already:
-    both mean that files move between bricks. `strange` have no gfid: they were put there past Gluster.
+    `migrating` counts files with the marks of a migration, `filling_links` link-to files that already have content: both mean
+    that files move between bricks. `strange` counts files without a gfid, which were written past Gluster.
     """
 
     rows: int
@@ -53,22 +50,22 @@ class BrickTotals:
 
 
 class BrickListener(Protocol):
-    """Takes what a walk finds, one call at a time; the walk waits for each, so memory stays flat."""
+    """Takes what a walk finds, one call at a time; the walk waits for each, so memory stays bounded."""
 
     async def hello(self, hello: BrickHello) -> None:
-        """The first call. What it raises ends the walk."""
+        """The first call. An exception ends the walk."""
 
     async def rows(self, payload: memoryview) -> None:
-        """A block of entries that are no directories, for the catalog to decode."""
+        """A block of entries other than directories, for the catalog to decode."""
 
     async def directories(self, payload: memoryview) -> None:
-        """A block of directories, in the same form."""
+        """A block of directories, in the same format."""
 
     async def problems(
         self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem], strange: Sequence[ScanProblem]
     ) -> None:
-        """What could not be read; paths without a row that only the mount can tell about, with the reason; and those that
-        nobody may ask it for, because Gluster has given them no gfid (GlusterFS #3688).
+        """Unreadable paths; paths without a row that have to be read through the mount (`to_ask`), with the reason; and paths
+        without a gfid, which must not be looked up through the mount (GlusterFS #3688).
         """
 
 
@@ -77,10 +74,10 @@ class BrickWalks(Protocol):
 
     @property
     def hosts(self) -> Collection[str]:
-        """The hosts that the site names, as in the brick list. Whether they are there shows when they are reached."""
+        """The hosts that the site names, as in the brick list."""
 
     async def reach(self, host: str) -> None:
-        """Connect to a host. Raises HostLost, and UsageError where the site does not name it."""
+        """Connect to a host. Raises HostLost, and UsageError if the site does not name it."""
 
     async def walk(
         self,
@@ -92,27 +89,24 @@ class BrickWalks(Protocol):
         listener: BrickListener,
         own: bool = False,
     ) -> BrickTotals:
-        """Walk a brick on its host, and return when everything has been handed out. With `only_trees` nothing outside
-        the trees is looked at but the directories that lead to them; with `own` what this program keeps in the root is
-        looked at, too, which no scan lists. On cancellation it is ended there first. Raises
-        BrickLost, HostLost, UsageError, and what the listener raises.
+        """Walk a brick on its host, and return after the last call of the listener.
+
+        `only_trees` reads only the trees and the directories that lead to them. `own` includes this program's own files in the
+        root, which no scan lists. On cancellation, the walk is ended on the host before the call returns. Raises BrickLost,
+        HostLost, ToolFailed, UsageError, and what the listener raises.
         """
 
 
 class BrickVolume(Protocol):
-    """The volume that the bricks make up."""
+    """The volume of the bricks."""
 
     async def state_for_bricks(self, state: VolumeState | None = None) -> VolumeState:
-        """The volume with its peers and with what waits to be healed; `state`, where it was just looked at, is
-        completed. Raises ToolFailed.
-        """
+        """The volume with its peers and pending heals; completes a fresh `state` if one is given. Raises ToolFailed."""
 
 
-# ---
-# The stream that a walk of a brick writes, as `native/src/frames.h`, `walk.c` and `walk_rows.c` have it: frames, and what
-# is in those that hold no rows.
+# The frames of a walk, as in `native/src/frames.h`, `walk.c` and `walk_rows.c`.
 #
-# The bytes come from another machine. Whatever is wrong with them raises MigratorError and nothing else.
+# They come from another machine: malformed ones raise MigratorError and nothing else.
 
 
 FORMAT_VERSION = 2
@@ -120,7 +114,7 @@ FORMAT_VERSION = 2
 _MAGIC = 0x57474D31
 _HEAD = struct.Struct("<IIQ")
 _LIMIT_BYTES = 512 * 1024 * 1024
-"""No frame comes near it: one that claims more is not one."""
+"""Far above the size of any real frame."""
 
 _HELLO = struct.Struct("<II16s16sQQ")
 _PROBLEM = struct.Struct("<Iiiii")
@@ -132,7 +126,7 @@ _STRANGE = 2
 
 
 class FrameKind(IntEnum):
-    """What a frame holds."""
+    """The kinds of frames."""
 
     HELLO = 1
     ROWS = 2
@@ -159,7 +153,7 @@ class FrameReader:
         self._filled = 0
 
     def feed(self, piece: bytes | memoryview) -> Iterator[Frame]:
-        """The frames that became whole. Has to be exhausted. Raises MigratorError where these are no frames."""
+        """The frames that are complete now. The iterator has to be exhausted. Raises MigratorError."""
         left = memoryview(piece)
         while left or (self._payload is not None and self._filled == len(self._payload)):
             if self._payload is None:
@@ -178,7 +172,7 @@ class FrameReader:
                 yield Frame(kind=self._kind, payload=memoryview(whole).toreadonly())
 
     def finish(self) -> None:
-        """Raises MigratorError where the stream ended within a frame."""
+        """Raises MigratorError if the stream ended within a frame."""
         if self._payload is not None or self._head:
             raise _malformed("it ends within a frame")
 
@@ -213,9 +207,7 @@ def decode_hello(payload: memoryview) -> BrickHello:
 def decode_problems(
     payload: memoryview,
 ) -> tuple[tuple[ScanProblem, ...], tuple[ScanProblem, ...], tuple[ScanProblem, ...]]:
-    """What could not be read; what has no row because only the mount can tell about it; and what has none because Gluster has
-    given it no gfid. Raises MigratorError.
-    """
+    """The three kinds of problems, as in `BrickListener.problems`. Raises MigratorError."""
     failed: list[ScanProblem] = []
     ask: list[ScanProblem] = []
     strange: list[ScanProblem] = []
@@ -278,10 +270,7 @@ def _malformed(what: str) -> MigratorError:
     )
 
 
-# ---
-# Walks of bricks: the compiled program is started on the brick's host, and what it writes read.
-#
-# It is placed on the host for as long as the connection lasts: nothing is installed there.
+# The walk itself. The compiled program is placed on the brick's host for the length of the connection; nothing is installed there.
 
 
 _STDERR_TAIL_BYTES = 2000
@@ -307,11 +296,9 @@ class HostBrickWalks:
 
     @property
     def hosts(self) -> Collection[str]:
-        """The hosts that the site names."""
         return self._names
 
     async def reach(self, host: str) -> None:
-        """Connect to a host. Raises HostLost, UsageError."""
         await self._hosts.reach(host)
 
     async def walk(
@@ -324,7 +311,6 @@ class HostBrickWalks:
         listener: BrickListener,
         own: bool = False,
     ) -> BrickTotals:
-        """Walk a brick, the whole of it or with `only_trees` these trees and the way to them; with `own` the program's own in the root, too. Raises BrickLost, HostLost, ToolFailed, UsageError, and what the listener raises."""
         host = await self._hosts.reach(brick.host)
         argv = [
             await self._place(host),
@@ -351,7 +337,7 @@ class HostBrickWalks:
 
 
 class _Stream:
-    """One walk's output, frame by frame, to its listener."""
+    """Passes the output of one walk to its listener, frame by frame."""
 
     def __init__(self, brick: Brick, listener: BrickListener) -> None:
         self._brick = brick
@@ -369,7 +355,7 @@ class _Stream:
         self._stderr = (self._stderr + piece)[-_STDERR_TAIL_BYTES:]
 
     def end(self, completed: Completed) -> BrickTotals:
-        """What the walk counted. Raises BrickLost where it did not come to its end."""
+        """The walk's own counts. Raises BrickLost if it did not finish."""
         if completed.exit_code == 0 and self._totals is not None:
             self._reader.finish()
             return self._totals

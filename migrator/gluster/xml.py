@@ -18,10 +18,9 @@ from migrator.gluster.model import (
     VolumeTask,
 )
 
-# ---
-# What the `gluster --xml` command prints, as facts. Pure.
+# The state of the volume.
 #
-# Only `opRet` says whether a command succeeded: exit codes of failures were 0, 1, 2 and 234 (GlusterFS 10.3).
+# Only `opRet` says whether a command succeeded: failures had the exit codes 0, 1, 2 and 234 (GlusterFS 10.3).
 
 
 _RETRY_SIGNS = ("Another transaction is in progress", "Locking failed on")
@@ -30,15 +29,15 @@ _STARTED = "1"
 _ONLINE = "1"
 _IN_CLUSTER = "3"
 _ENDED = frozenset({"2", "3", "4"})
-"""Task states stopped, completed, failed (cli1-xdr.x): the files of a rebalance move no more."""
+"""Task states stopped, completed, failed (cli1-xdr.x): a rebalance moves no more files."""
 
 
 class GlusterBusy(ToolFailed):
-    """Another command held the cluster's lock: the same one works in a moment."""
+    """Another command held the cluster's lock: retry."""
 
 
 class GlusterFailed(ToolFailed):
-    """The command was understood and failed; the message is Gluster's own."""
+    """Gluster reports a failure; the message is its own."""
 
 
 def parse_answer(stdout: bytes, stderr: bytes = b"") -> ET.Element:
@@ -63,7 +62,7 @@ def parse_answer(stdout: bytes, stderr: bytes = b"") -> ET.Element:
 
 
 def parse_volume_info(answer: ET.Element, volume: str) -> VolumeState:
-    """`volume info`: the bricks without their status. Raises ToolFailed where the volume is not in it."""
+    """`volume info`: the bricks without their status. Raises ToolFailed if the volume is not listed."""
     for element in answer.iterfind("volInfo/volumes/volume"):
         if element.findtext("name") == volume:
             return VolumeState(
@@ -88,7 +87,7 @@ def parse_volume_info(answer: ET.Element, volume: str) -> VolumeState:
 
 
 def parse_online(answer: ET.Element, volume: str) -> dict[str, bool]:
-    """`volume status VOL detail`: by brick name whether its process is up; bricks of absent hosts are not in it."""
+    """`volume status VOL detail`: whether each brick is up, by brick name, without bricks of hosts that are down."""
     online: dict[str, bool] = {}
     for element in answer.iterfind("volStatus/volumes/volume"):
         if element.findtext("volName") == volume:
@@ -128,12 +127,12 @@ def parse_quotas(answer: ET.Element) -> tuple[tuple[bytes, int], ...]:
 
 
 def is_quota_disabled(error: GlusterFailed) -> bool:
-    """Whether a failed `quota list` only says that there are no quotas."""
+    """Whether `quota list` failed only because quotas are off."""
     return _QUOTA_DISABLED in error.message
 
 
 def parse_task_ids(answer: ET.Element, volume: str) -> tuple[str, ...]:
-    """`volume status VOL tasks`: the id of every task that is listed, also of a rebalance that has ended."""
+    """`volume status VOL tasks`: the id of every listed task, also of an ended rebalance."""
     return tuple(
         task.findtext("id") or ""
         for element in answer.iterfind("volStatus/volumes/volume")
@@ -158,7 +157,7 @@ def parse_heals(answer: ET.Element) -> tuple[BrickHeal, ...]:
 
 
 def parse_peers_down(answer: ET.Element) -> tuple[str, ...]:
-    """`pool list`: the hosts whose glusterd does not answer, or that are not wholly in the pool."""
+    """`pool list`: the hosts whose glusterd does not respond, or that are not fully in the pool."""
     return tuple(
         peer.findtext("hostname") or "a host without a name"
         for peer in answer.iterfind("peerStatus/peer")
@@ -170,7 +169,7 @@ def parse_peers_down(answer: ET.Element) -> tuple[str, ...]:
 def with_status(
     state: VolumeState, online: dict[str, bool], tasks: Sequence[str], task_ids: Sequence[str] = ()
 ) -> VolumeState:
-    """The volume with what its status says; a brick that the status leaves out stays unknown."""
+    """The volume with its status; the state of a brick that the status omits stays unknown."""
     return replace(
         state,
         bricks=tuple(replace(brick, online=online.get(brick.name)) for brick in state.bricks),
@@ -200,8 +199,7 @@ def _brick(element: ET.Element) -> Brick:
     )
 
 
-# ---
-# What `gluster --xml` tells of rooms and tasks: the status in detail, the tasks of a volume, the counters of one. Pure.
+# Room and tasks: the detailed status, the tasks of a volume, the counters of one.
 
 
 _NOT_STARTED_SIGN = re.compile("(?:remove-brick|rebalance) not started", re.IGNORECASE)
@@ -240,7 +238,7 @@ def parse_rooms(answer: ET.Element, volume: str) -> dict[str, BrickRoom]:
 
 
 def parse_volume_tasks(answer: ET.Element, volume: str) -> tuple[VolumeTask, ...]:
-    """`volume status VOL [tasks]`: every task that is listed, ended ones too."""
+    """`volume status VOL [tasks]`: every listed task, ended ones too."""
     return tuple(
         VolumeTask(
             kind=_KINDS.get(task.findtext("type") or "", TaskKind.OTHER),
@@ -269,7 +267,7 @@ def parse_progress(answer: ET.Element) -> TaskProgress:
 
 
 def parse_task_id(answer: ET.Element) -> str:
-    """`remove-brick ... start` and `rebalance VOL ... start`: the id of the task that was begun. Raises ToolFailed."""
+    """`remove-brick ... start` and `rebalance VOL ... start`: the id of the new task. Raises ToolFailed."""
     found = answer.findtext("volRemoveBrick/task-id") or answer.findtext("volRebalance/task-id")
     if not found:
         raise ToolFailed("gluster's answer names no task")
@@ -277,7 +275,7 @@ def parse_task_id(answer: ET.Element) -> str:
 
 
 def is_not_started(error: GlusterFailed) -> bool:
-    """Whether a command failed because there is no such task (any more): it was committed or stopped, or never begun."""
+    """Whether a command failed because there is no such task: it was committed or stopped, or never started."""
     return _NOT_STARTED_SIGN.search(error.message) is not None
 
 

@@ -1,26 +1,25 @@
-"""One connection to a far end: what is sent over it at first, its frames, calls and streams."""
+"""One connection to a far end: the source that is sent first, then frames, calls and streams."""
 
 import asyncio
 import logging
 import shlex
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from migrator.core.errors import ToolFailed
+from migrator.core.tasks import drop_error
 from migrator.hosts import far_wire as wire
 from migrator.hosts.far_source import far_source
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, HostLost
 from migrator.hosts.process import Duplex
 
-# ---
-# What is sent over a new connection: the modules of the far end, and the command that takes them.
-
+_log = logging.getLogger(__name__)
 
 _PACKAGE = __name__.rpartition(".")[0]
 _MODULES = ("far_wire", "far_looks", "far_end")
-"""In the order in which they are loaded: each imports only earlier ones."""
+"""In loading order: each imports only earlier ones."""
 
 TOO_OLD = "migrator-far-end: this Python is too old: "
 
@@ -31,9 +30,9 @@ def bundle(*, lease_s: float, grace_s: float) -> bytes:
 
 
 def arguments(size_bytes: int, key: str) -> tuple[str, ...]:
-    """What the interpreter is given, to read so many bytes of source and to run them. `key` marks its processes.
+    """The interpreter's arguments to read and run this many bytes of source. `key` marks its processes.
 
-    No quote but the double one, so that every login shell takes it in single quotes; Python 2 understands it too.
+    The code has only double quotes, so that every login shell accepts it in single quotes; Python 2 can parse it, too.
     """
     code = (
         f'import sys; v = sys.version_info[:3]; v < (3, 9) and sys.exit("{TOO_OLD}%d.%d.%d" % tuple(v)); '
@@ -43,16 +42,12 @@ def arguments(size_bytes: int, key: str) -> tuple[str, ...]:
 
 
 def shell_command(python: str, words: tuple[str, ...]) -> str:
-    """For a login shell."""
+    """The command, quoted for a login shell."""
     return " ".join(shlex.quote(word) for word in (python, *words))
 
 
-# ---
-# How a host is reached: the command that connects, and what its failure means.
-
-
 class Transport(Protocol):
-    """Makes the command that runs a Python on a host, its standard streams connected to ours."""
+    """Makes the command that runs Python on a host with its standard streams connected to ours, and explains its failures."""
 
     @property
     def host(self) -> str:
@@ -60,20 +55,14 @@ class Transport(Protocol):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What the command needs of this program's environment."""
+        """The variables of this program's environment that the command needs."""
 
     def argv(self, arguments: tuple[str, ...]) -> tuple[bytes, ...]:
-        """The command, the interpreter being given these arguments."""
+        """The command, with these arguments for the interpreter."""
 
     def explain(self, stderr: bytes, exit_code: int | None, *, connected: bool) -> HostLost:
-        """What a failure means, in words that help. `exit_code` None: it has not ended. `connected`: it had worked."""
+        """The error for a failure. `exit_code` None: it has not ended. `connected`: the connection had been established."""
 
-
-# ---
-# One connection to a far end: its frames, calls and streams.
-
-
-_log = logging.getLogger(__name__)
 
 _NOISE_BYTES = 1 << 20
 _EXPLAIN_WITHIN_S = 2.0
@@ -81,19 +70,19 @@ _MARGIN_S = 0.5
 
 
 class RemoteStream:
-    """One program at the far end, as this side sees it."""
+    """This side of one program at the far end."""
 
     def __init__(self, number: int) -> None:
         loop = asyncio.get_running_loop()
         self.number = number
         self.started: asyncio.Future[ProcessIdentity] = loop.create_future()
         self.exited: asyncio.Future[tuple[int, bool]] = loop.create_future()
-        """The exit code, and whether all of it has ended."""
+        """The exit code, and whether all its processes have ended."""
         self.output = {wire.STDOUT: Output(), wire.STDERR: Output()}
         self.input_window_bytes = wire.STDIN_WINDOW_BYTES
         self.input_room = asyncio.Event()
         for future in (self.started, self.exited):
-            future.add_done_callback(_seen)
+            future.add_done_callback(drop_error)
 
     def fail(self, error: Exception) -> None:
         """The connection is lost."""
@@ -106,7 +95,7 @@ class RemoteStream:
 
 
 class Output:
-    """Pieces that have come and have not been taken."""
+    """Pieces that have arrived and are not taken yet."""
 
     def __init__(self) -> None:
         self.pieces: deque[bytes] = deque()
@@ -114,21 +103,19 @@ class Output:
         self.news = asyncio.Event()
 
     def add(self, piece: bytes) -> None:
-        """One more."""
         self.pieces.append(piece)
         self.news.set()
 
     def end(self) -> None:
-        """No more will come."""
         self.ended = True
         self.news.set()
 
 
 class Connection:
-    """Open with `open`. Everything that waits for it raises HostLost once it is lost; then it is of no use any more.
+    """Open it with `open`. Once it is lost, every waiting call raises HostLost, and it cannot be used again.
 
-    Nothing heard for as long as the lease counts as lost too: then the far end has not heard anything either, or will
-    see the end of the connection.
+    A connection that is silent for a whole lease counts as lost: the far end has not heard from us either, or will see the
+    end of the connection.
     """
 
     def __init__(self, transport: Transport, *, key: str, lease_s: float, grace_s: float, open_within_s: float) -> None:
@@ -144,14 +131,14 @@ class Connection:
         self._streams: dict[int, RemoteStream] = {}
         self._duplex: Duplex | None = None
         self._hello: asyncio.Future[wire.Fields] = asyncio.get_running_loop().create_future()
-        self._hello.add_done_callback(_seen)
+        self._hello.add_done_callback(drop_error)
         self._losing: asyncio.Task[None] | None = None
         self._beating: asyncio.Task[None] | None = None
         self._heard_s = 0.0
         self.lost: HostLost | None = None
 
     async def open(self) -> None:
-        """Connect, send the far end, and wait until it speaks. Raises HostLost."""
+        """Connect, send the far end's source, and wait for its hello. Raises HostLost."""
         loop = asyncio.get_running_loop()
         source = bundle(lease_s=self._lease_s, grace_s=self._grace_s)
         command = Command(
@@ -182,7 +169,7 @@ class Connection:
         self._beating = asyncio.create_task(self._beat(), name=f"heartbeat-{self._transport.host}")
 
     async def call(self, operation: str, content: bytes = b"", **arguments: object) -> tuple[wire.Fields, bytes]:
-        """Ask the far end. Raises OSError as it was raised there, HostLost."""
+        """Call an operation of the far end. Raises OSError as raised there, HostLost."""
         number = self._next()
         answer: asyncio.Future[tuple[wire.Fields, bytes]] = asyncio.get_running_loop().create_future()
         self._calls[number] = answer
@@ -199,7 +186,7 @@ class Connection:
     def start(
         self, argv: tuple[bytes, ...], environment: Mapping[str, str], *, token: str, with_input: bool
     ) -> RemoteStream:
-        """Have a program started; `started` tells how that went (ToolFailed, HostLost)."""
+        """Request the start of a program; `started` has the outcome (or OSError, HostLost)."""
         if self.lost is not None:
             raise self.lost
         stream = RemoteStream(self._next())
@@ -214,7 +201,7 @@ class Connection:
         return stream
 
     async def feed(self, stream: RemoteStream, content: bytes) -> None:
-        """Write standard input as fast as it is read, and end it."""
+        """Write standard input as fast as the program reads it, then end it."""
         left = memoryview(content)
         while left and not stream.exited.done():
             if stream.input_window_bytes <= 0:
@@ -231,17 +218,17 @@ class Connection:
             self._send(wire.STDIN, stream.number, b"")
 
     def credit(self, stream: RemoteStream, kind: int, size_bytes: int) -> None:
-        """So much of its output has been taken."""
+        """Report that this much of the output has been taken."""
         if self.lost is None and not stream.exited.done():
             self._send(wire.CREDIT, stream.number, wire.CREDIT_FIELDS.pack(kind, size_bytes))
 
     def end(self, stream: RemoteStream, *, grace_s: float, discard: bool) -> None:
-        """Have all of it ended; `exited` tells when. `discard`: nobody wants the rest of its output."""
+        """Request the end of all its processes; then `exited` is set. `discard` drops the rest of the output."""
         if self.lost is None and not stream.exited.done():
             self._send(wire.END, stream.number, wire.pack({"grace_s": grace_s, "discard": discard}))
 
     async def close(self) -> None:
-        """The far end ends everything. May be called again."""
+        """Close the connection; the far end then ends all programs. May be called again."""
         await self._lose(
             HostLost(f"the connection to {self._transport.host} was closed"), patience_s=self._grace_s + 6.0
         )
@@ -277,7 +264,7 @@ class Connection:
             self._dispatch(kind, number, payload)
 
     def _greet(self) -> bool:
-        """Skip what a login shell printed."""
+        """Skip the output of the login shell."""
         place = self._incoming.find(wire.MAGIC)
         if place < 0:
             del self._incoming[:-_NOISE_BYTES]
@@ -340,9 +327,8 @@ class Connection:
                 self._send(wire.PING, 0)
 
     async def _lose(self, error: HostLost, *, patience_s: float = 0.0) -> None:
-        """Everything that waits is told, and the connecting program is ended."""
-        first = self.lost is None
-        if first:
+        """Fail everything that waits, and end the connecting program."""
+        if self.lost is None:
             self.lost = error
             if not self._hello.done():
                 self._hello.set_exception(error)
@@ -357,9 +343,3 @@ class Connection:
             self._beating.cancel()
         if self._duplex is not None:
             await self._duplex.close(patience_s=patience_s, grace_s=0.5)
-
-
-def _seen(future: "asyncio.Future[Any]") -> None:
-    """What nobody waits for is no error of its own."""
-    if not future.cancelled():
-        future.exception()

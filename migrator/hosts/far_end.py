@@ -1,4 +1,9 @@
-"""The far end of a connection to a host: starts programs, forwards their output, ends them. Plain Python 3.9."""
+"""The far end of a connection to a host: starts programs, forwards their output, ends them. Plain Python 3.9.
+
+Its source is sent over the connection, together with `far_wire` and `far_looks`; nothing stays on the host. It is two
+processes: the worker does the work; the guardian above it ends whatever the worker leaves behind, also after kill -9, and
+removes the placed files. Everything ends at the end of input, or when nothing was heard for a lease.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +27,6 @@ from typing import Any
 from migrator.hosts import far_wire as wire
 from migrator.hosts.far_looks import TOKEN_VARIABLE, Look, Snapshot, arguments_of, boot_id, look_at, token_of, work_done
 
-# ---
-# Starting and ending programs at the far end of a connection (Python 3.9, standard library).
-#
-# `subprocess` is not used: what is started must die with this process (PR_SET_PDEATHSIG), in a session of its own.
-
-
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _F_SETPIPE_SZ = 1031
@@ -39,12 +38,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def die_with_parent(number: int) -> None:
-    """Get this signal when the parent (its thread that forked) ends."""
+    """Get this signal when the thread that forked this process ends."""
     _libc.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends."""
+    """Become the parent of all orphaned descendants."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -56,15 +55,18 @@ def sync_file_system(fd: int) -> None:
 
 
 FORKING = threading.Lock()
-"""Held over fork, and by who writes a file that shall be started: a child has it open, too, until its own execve, and
-execve refuses what anybody has open to write."""
+"""Held during fork, and while an executable is written: a forked child inherits the open file until its own execve, and
+execve refuses a file that is open for writing."""
 
 
 class Started:
-    """A program that runs: its pid, when it started, and this side's ends of its pipes (-1: none)."""
+    """A running program: its pid, its start time, and this side's ends of its pipes (-1: none).
+
+    Not `subprocess`: the program must die with this process (PR_SET_PDEATHSIG), in a session of its own.
+    """
 
     def __init__(self, argv: list[bytes], environment: dict[bytes, bytes], *, with_input: bool) -> None:
-        """Raises OSError where the program cannot be started."""
+        """Raises OSError if the program cannot be started."""
         input_ends = os.pipe() if with_input else (os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), -1)
         output_ends, error_ends, trouble = _wide_pipe(), os.pipe(), os.pipe()
         ours = (input_ends[1], output_ends[0], error_ends[0], trouble[0])
@@ -79,7 +81,7 @@ class Started:
         if self.pid == 0:
             _become(argv, environment, theirs, parent)
         _close(*theirs)
-        # Nothing but an errno comes: the other end is closed by execve.
+        # Only an errno can arrive: execve closes the other end.
         answer = os.read(trouble[0], 16)
         os.close(trouble[0])
         if answer:
@@ -95,13 +97,11 @@ class Started:
 
 
 def _wide_pipe() -> tuple[int, int]:
-    import fcntl  # noqa: PLC0415
-
     ends = os.pipe()
     try:
         fcntl.fcntl(ends[0], _F_SETPIPE_SZ, _PIPE_BYTES)
     except OSError:
-        return ends  # as wide as it is: the limit for all pipes of a user is reached
+        return ends  # the default size: the user's limit for all pipes is reached
     return ends
 
 
@@ -147,11 +147,11 @@ def _become(argv: list[bytes], environment: dict[bytes, bytes], ends: tuple[int,
 
 
 class Ending:
-    """TERM to all that are found, a grace, KILL, until none is found; over when `result` is not None.
+    """TERM to all processes found, a grace, KILL, until none is found; over when `result` is not None.
 
-    Looks again and again, since what is told to end may start others on its way. What has been told is looked for also
-    when `find` does not find it any more. A look may take long, so the wait counts from the end of the first step that
-    sent KILL to the end of the step before: what is found after that has outlived it.
+    Polls, since a process that is ending may start others. A signalled process counts until it is gone, even if `find` no
+    longer returns it. One poll may take long, so the wait counts from the end of the first step that sent KILL to the end of
+    the previous step: any process found after that has outlived it.
     """
 
     def __init__(self, find: Callable[[Snapshot], list[Look]], grace_s: float) -> None:
@@ -163,7 +163,7 @@ class Ending:
         self.result: bool | None = None
 
     def step(self, snapshot: Snapshot) -> None:
-        """Look once, and tell."""
+        """Find once, and signal."""
         killing = time.monotonic() >= self._kill_from_s
         left = {(look.pid, look.start_ticks): look for look in (*self._find(snapshot), *snapshot.still(self._told))}
         told = {(look.pid, look.start_ticks) for look in self._told}
@@ -181,7 +181,7 @@ class Ending:
 
 
 def end_all(find: Callable[[Snapshot], list[Look]], grace_s: float) -> bool:
-    """Until all has ended, or cannot be."""
+    """Step an `Ending` to its result."""
     ending = Ending(find, grace_s)
     while True:
         reap()
@@ -192,7 +192,7 @@ def end_all(find: Callable[[Snapshot], list[Look]], grace_s: float) -> bool:
 
 
 def reap() -> dict[int, int]:
-    """What has ended of this process's children: wait status by pid."""
+    """Reap the ended children: wait status by pid."""
     ended: dict[int, int] = {}
     while True:
         try:
@@ -205,9 +205,7 @@ def reap() -> dict[int, int]:
 
 
 def _signal(look: Look, number: int) -> None:
-    """Signal that very process: through a descriptor where the kernel has them (5.3), so that a pid that is given out
-    again is not hit.
-    """
+    """Signal this process, through a pidfd if the kernel has them (5.3), so that a reused pid is not hit."""
     try:
         fd = os.pidfd_open(look.pid)
     except ProcessLookupError:
@@ -228,17 +226,13 @@ def _signal(look: Look, number: int) -> None:
         _close(fd)
 
 
-# ---
-# One program at the far end of a connection: its pipes under flow control, and its end (Python 3.9, standard library).
-
-
 _DRAIN_S = 2.0
 """How long a finished program's pipes may stay open (a daemon that it started may hold them)."""
 _SIGKILL = 9
 
 
 class FarStream:
-    """One program. All methods belong to the loop."""
+    """One program: its pipes under flow control, and its end. All methods belong to the loop."""
 
     def __init__(self, loop: FarEnd, number: int, fields: dict[str, Any]) -> None:
         """Start it. Raises OSError, ValueError."""
@@ -264,11 +258,11 @@ class FarStream:
 
     @property
     def draining(self) -> bool:
-        """Whether the program has ended and its pipes have not."""
+        """Whether the program has ended and a pipe is still open."""
         return self._code is not None and bool(self._kinds)
 
     def arrange(self) -> None:
-        """Watch what may be read and written now."""
+        """Update which pipes are watched."""
         for fd in self._kinds:
             self._watch(fd, self._credits[fd] > 0 and not self._loop.held and not self._discarding, writing=False)
         if self._input >= 0:
@@ -282,7 +276,7 @@ class FarStream:
             self._read(fd)
 
     def give(self, content: bytes) -> None:
-        """More standard input; empty: that was all."""
+        """More standard input; empty: its end."""
         if self._input < 0:
             self._return_credit(len(content))
         elif content:
@@ -293,14 +287,14 @@ class FarStream:
             self._feed()
 
     def credit(self, kind: int, size_bytes: int) -> None:
-        """The reader has taken so much."""
+        """The reader has taken this much output."""
         for fd in self._kinds:
             if self._kinds[fd] == kind:
                 self._credits[fd] += size_bytes
         self.arrange()
 
     def end(self, fields: dict[str, Any]) -> None:
-        """TERM, grace, KILL to its session and to all that carries its token. May be called again."""
+        """TERM, grace, KILL to its session and to all processes with its token. May be called again."""
         self._discarding = self._discarding or bool(fields["discard"])
         self.arrange()
         if self._ending is None:
@@ -312,10 +306,10 @@ class FarStream:
         self._code = code
 
     def step(self) -> bool:
-        """Whether it is over: then the other side has been told."""
+        """Whether it is over, with EXITED sent."""
         now_s = time.monotonic()
         if self.draining and (self._discarding or any(self._watched.get(fd) for fd in self._kinds)):
-            # Only the time in which somebody could have taken what comes.
+            # Count only the time in which output could have been taken.
             self._drained_s += now_s - self._stepped_s
         self._stepped_s = now_s
         if self._ending is not None and self._ending.result is None:
@@ -363,7 +357,7 @@ class FarStream:
         except BlockingIOError:
             pass
         except OSError:
-            # A program that does not want it all is no error.
+            # The program closed its input early, which is no error.
             written += sum(len(piece) for piece in self._given)
             self._given.clear()
             self._input_ends = True
@@ -398,10 +392,6 @@ class FarStream:
             self._given.clear()
 
 
-# ---
-# What the far end of a connection is asked (Python 3.9, standard library).
-
-
 _PLACES = ("/run", "/dev/shm", "/var/tmp", "/tmp")  # noqa: S108 - a directory of mode 0700 is made in it
 _PREFIX = "migrator-far-end-"
 _ST_NOEXEC = 0x8
@@ -410,8 +400,8 @@ Answer = tuple[dict[str, Any], bytes]
 
 
 class PrivateDirectory:
-    """Where files are placed: mode 0700, in memory where that can be, removed at the end. One that a killed far end
-    left behind is removed by the next: it is locked as long as somebody uses it.
+    """The directory of placed files: mode 0700, in memory if possible, removed at the end. It is locked while in use, so that
+    the next far end can remove one that a killed far end left behind.
     """
 
     def __init__(self) -> None:
@@ -427,9 +417,9 @@ class PrivateDirectory:
         fcntl.flock(self._lock_fd, fcntl.LOCK_SH)
 
     def place(self, name: str, content: bytes) -> bytes:
-        """Write an executable file; its path. Raises OSError.
+        """Write an executable file and return its path. Raises OSError.
 
-        Never during a fork, and what is there already is left alone: see `FORKING`.
+        Never during a fork, and never over the same content: see `FORKING`.
         """
         if "/" in name or name in ("", ".", ".."):
             raise OSError(22, "not a plain file name")
@@ -446,7 +436,6 @@ class PrivateDirectory:
         return os.fsencode(path)
 
     def remove(self) -> None:
-        """All of it."""
         shutil.rmtree(self._path, ignore_errors=True)
 
 
@@ -464,7 +453,7 @@ def _remove_if_left(path: str) -> None:
     try:
         facts = os.fstat(fd)
         if facts.st_uid != os.geteuid() or time.time() - facts.st_mtime < 60:
-            return  # it may be about to be locked
+            return  # its owner may be about to lock it
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(path, ignore_errors=True)
     except OSError:
@@ -474,7 +463,7 @@ def _remove_if_left(path: str) -> None:
 
 
 class Calls:
-    """Every call in a thread of its own: a file system that does not answer holds nothing else."""
+    """The operations of CALL frames, each in a thread of its own: a hung file system blocks nothing else."""
 
     def __init__(self, loop: FarEnd, private: PrivateDirectory, waker: int) -> None:
         self._loop = loop
@@ -496,7 +485,7 @@ class Calls:
         }
 
     def begin(self, number: int, fields: dict[str, Any], content: bytes) -> None:
-        """Begin a call; the answer is sent by `deliver`, or at once."""
+        """Begin a call. The answer is sent at once, or later by `deliver` or `look`."""
         operation = fields.get("operation")
         if operation == "facts":
             self._loop.say(wire.ANSWER, number, _facts())
@@ -512,13 +501,13 @@ class Calls:
             self._loop.say(wire.ANSWER, number, {"errno": 95, "text": "unknown operation"})
 
     def deliver(self) -> None:
-        """Send the answers that are there."""
+        """Send the answers of finished calls."""
         while self._done:
             number, fields, content = self._done.popleft()
             self._loop.say(wire.ANSWER, number, fields, content)
 
     def look(self) -> None:
-        """Send the answers of what was to be ended and is over."""
+        """Send the answers of finished endings."""
         for number in [number for number, ending in self._endings.items() if ending.result is not None]:
             self._loop.say(wire.ANSWER, number, {"ended": self._endings.pop(number).result})
 
@@ -534,13 +523,13 @@ class Calls:
             answer, more = body(fields, content)
         except OSError as error:
             answer, more = {"errno": error.errno or 5, "text": wire.text(str(error.strerror).encode())}, b""
-        except Exception as error:  # noqa: BLE001 - said on the other side
+        except Exception as error:  # noqa: BLE001 - reported to the other side
             answer, more = {"errno": 22, "text": wire.text(repr(error).encode("ascii", "backslashreplace"))}, b""
         self._done.append((number, answer, more))
         try:
             os.write(self._waker, b"\0")
         except BlockingIOError:
-            return  # enough is there to wake it
+            return  # the pipe is full, so the loop wakes anyway
 
     def _survivors(self, fields: dict[str, Any], _: bytes) -> Answer:
         snapshot = Snapshot()
@@ -569,7 +558,7 @@ class Calls:
             return {}, file.read(fields["size_bytes"])
 
     def _watch_sync(self, fields: dict[str, Any], _: bytes) -> Answer:
-        """Opened before anything is written: syncfs(2) tells of errors since the descriptor was opened."""
+        """Open before anything is written: syncfs(2) reports errors since the descriptor was opened."""
         self._sync_fd(wire.raw(fields["path"]))
         return {}, b""
 
@@ -598,10 +587,11 @@ def _facts() -> dict[str, Any]:
 
 
 class Predecessors:
-    """Finds far ends of the same caller whose connection was lost, and all that they started: what descends from them, and,
-    since a process that is ended may start another in that very moment, what carries a token that was seen on any of these.
-    A token that a far end has itself is somebody else's, who has started it; and what is beneath a far end that is none of
-    these is at work, whatever it carries.
+    """Finds far ends of the same caller whose connections were lost, and all processes that they started: their descendants,
+    and the carriers of any token seen on a descendant, since a process that is ending may start others.
+
+    The token of a far end itself belongs to another run, which started that far end. Descendants of a foreign far end are in
+    use, whatever token they carry.
     """
 
     def __init__(self, own: bytes, prefix: bytes) -> None:
@@ -611,7 +601,6 @@ class Predecessors:
         self._others = {b"", os.environb.get(TOKEN_VARIABLE, b"")}
 
     def __call__(self, snapshot: Snapshot) -> list[Look]:
-        """Those that are there now."""
         older, others = self._far_ends(snapshot)
         beneath = snapshot.beneath(look.pid for look in older)
         self._others.update(map(token_of, older))
@@ -621,7 +610,7 @@ class Predecessors:
         return [*older, *beneath, *(look for look in carriers if look.pid not in passed)]
 
     def _far_ends(self, snapshot: Snapshot) -> tuple[list[Look], list[Look]]:
-        """Those that were lost, and the others."""
+        """The far ends whose connections were lost, and the others."""
         older, others = [], []
         for look in snapshot.looks:
             arguments = arguments_of(look.pid)
@@ -632,24 +621,15 @@ class Predecessors:
         return older, others
 
 
-# ---
-# The far end of a connection to a host: starts programs there, hands their output on, and ends them (Python 3.9,
-# standard library; together with `far_wire`, `far_looks`, `far_start`, `far_stream` and `far_calls`).
-#
-# It is sent over the connection itself and nothing of it stays on the host. Two processes: the worker, which does it all,
-# and a guardian above it, which ends whatever the worker leaves behind, also after kill -9, and removes the files that
-# were placed. Everything ends when the connection does (end of input), or when nothing has been heard for the lease.
-
-
 _INPUT, _OUTPUT = 0, 1
 _BACKLOG_BYTES = 8 << 20
-"""So much may wait for the connection before no more is read from programs."""
+"""If more output than this waits for the connection, programs are not read."""
 _ENDING_STEP_S = 0.02
 _MARGIN_S = 0.05
 
 
 class FarEnd:
-    """The worker's loop. One thread; what may take long is called in threads of their own."""
+    """The worker's loop, in one thread; `Calls` has threads for everything that may take long."""
 
     def __init__(self, lease_s: float, grace_s: float, private: PrivateDirectory) -> None:
         self.lease_s = lease_s
@@ -682,39 +662,38 @@ class FarEnd:
         self._waiting_bytes += wire.HEADER.size + len(payload)
 
     def greet(self) -> None:
-        """The first that is said."""
+        """Queue the magic and the hello."""
         self._outgoing.append(memoryview(wire.MAGIC))
         self._waiting_bytes += len(wire.MAGIC)
         self.say(wire.HELLO, 0, {"version": wire.VERSION, "pid": os.getpid(), "guardian": os.getppid()})
 
     def say(self, kind: int, number: int, fields: dict[str, Any], content: bytes = b"") -> None:
-        """Queue a frame of control."""
+        """Queue a control frame."""
         self.send(kind, number, wire.pack(fields, content))
 
     def add_ending(self, ending: Ending) -> None:
-        """Have it stepped until it is over, at once for the first time."""
+        """Step it until it is over, the first time at once."""
         self._endings.append(ending)
         self._look_at_s = 0.0
 
     def watch(self, stream: FarStream, fd: int, *, writing: bool) -> None:
-        """Tell the stream when this descriptor of it is ready."""
+        """Call the stream's `ready` when this descriptor is ready."""
         self._by_fd[fd] = stream
         self._poll.register(fd, select.EPOLLOUT if writing else select.EPOLLIN)
 
     def unwatch(self, fd: int) -> None:
-        """No more."""
         if self._by_fd.pop(fd, None) is not None:
             self._poll.unregister(fd)
 
     @property
     def held(self) -> bool:
-        """Whether the connection takes nothing at the moment."""
+        """Whether the backlog is over its limit."""
         return self._held
 
     # The loop.
 
     def run(self) -> None:
-        """Until the connection ends, the lease runs out, or a signal says so."""
+        """Run until the connection ends, the lease expires, or a signal arrives."""
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             signal.signal(number, self._on_signal)
@@ -735,7 +714,7 @@ class FarEnd:
                 return
 
     def end_everything(self) -> None:
-        """What was started here, and what that started, in whatever session: TERM, grace, KILL."""
+        """TERM, grace, KILL to all descendants, whatever their session."""
         me = os.getpid()
         end_all(lambda snapshot: snapshot.beneath([me]), self.grace_s)
 
@@ -822,7 +801,7 @@ class FarEnd:
             self._endings = [ending for ending in self._endings if ending.result is None]
             self._calls.look()
             ended_s = time.monotonic()
-            # On a host with thousands of processes a look takes long: streams must go on meanwhile.
+            # On a host with thousands of processes a look takes long: leave time for the streams.
             self._look_at_s = ended_s + max(_ENDING_STEP_S, 4 * (ended_s - began_s))
         for number in [number for number, stream in self._streams.items() if stream.step()]:
             del self._streams[number]
@@ -893,7 +872,7 @@ def main(settings: dict[str, Any]) -> None:
 
 
 def _guard(worker: int, private: PrivateDirectory, grace_s: float) -> None:
-    # Only the worker may hold the connection: it must be seen to end when the worker does.
+    # Only the worker may hold the connection, so that the connection ends with the worker.
     null = os.open("/dev/null", os.O_RDWR)
     os.dup2(null, _INPUT)
     os.dup2(null, _OUTPUT)

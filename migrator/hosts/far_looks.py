@@ -1,4 +1,4 @@
-"""What /proc says of processes, here and at the far end of a connection (so: Python 3.9, standard library)."""
+"""Processes in /proc, on this machine and at the far end of a connection. Plain Python 3.9."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ _EXEC_LOOKS = 100
 _EXEC_PAUSE_S = 0.002
 _NEW_LOOKS = 20
 _NEW_LOOKS_FOR_NONE = 400
-"""Where what is sought was not found: of processes that live for a millisecond each, a slow machine misses several in a row."""
+"""The limit while nothing was found: a slow machine can miss several short-lived processes in a row."""
 
 
 class Look(NamedTuple):
-    """One look at `/proc/PID/stat`. `has_environment` is false for threads of the kernel, for what has ended, and for a
-    program that is only just being started.
-    """
+    """One reading of `/proc/PID/stat`. `has_environment` is false for kernel threads, for ended processes, and during exec."""
 
     pid: int
     parent_pid: int
@@ -34,12 +32,12 @@ class Look(NamedTuple):
 
 
 def look_at(pid: int) -> Look | None:
-    """One process; None where there is none of that pid."""
+    """One process; None if there is none with that pid."""
     try:
         content = read(b"/proc/%d/stat" % pid)
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The name in parentheses may hold anything, blanks and parentheses too: the fields follow the last one.
+    # The name in parentheses may contain blanks and parentheses: the fields follow the last parenthesis.
     fields = content[content.rfind(b")") + 2 :].split(b" ")
     return Look(
         pid=pid,
@@ -54,9 +52,8 @@ def look_at(pid: int) -> Look | None:
 
 
 def looks(is_found: Callable[[], bool] = lambda: True) -> Iterator[Look]:
-    """Looks at all living processes, and then at those that were started meanwhile, until there are none: who was in the list
-    may have started another and ended before its turn came. A machine that starts processes without end is not followed for ever,
-    and for longest until `is_found` is true.
+    """All living processes, then those that started meanwhile, until there are no new ones: a listed process may start another
+    one and end before it is read. The number of rounds is limited, and higher until `is_found` is true.
     """
     seen: set[str] = set()
     for turn in range(_NEW_LOOKS_FOR_NONE):
@@ -80,10 +77,10 @@ class Snapshot:
         self._tokens: dict[bytes, list[Look]] | None = None
 
     def with_token(self, token: bytes) -> list[Look]:
-        """Those that carry a token in their environment."""
+        """The processes with this token in their environment."""
         if self._tokens is None:
             found: dict[bytes, list[Look]] = {}
-            # Each at the time of its look: one that has gone since the looks above may have started another.
+            # Read anew: a process of `self.looks` that has ended since may have started another.
             for look in looks(lambda: token in found):
                 value = token_of(look)
                 if value:
@@ -92,11 +89,10 @@ class Snapshot:
         return self._tokens.get(token, [])
 
     def of_session(self, session: int) -> list[Look]:
-        """Those of a session."""
         return [look for look in self.looks if look.session == session]
 
     def beneath(self, roots: Iterable[int]) -> list[Look]:
-        """Those that descend from some processes, without these."""
+        """The descendants of these processes, without themselves."""
         found: set[int] = set(roots)
         beneath: list[Look] = []
         left = self.looks
@@ -108,16 +104,16 @@ class Snapshot:
             found.update(look.pid for look in more)
 
     def still(self, looks: Iterable[Look]) -> list[Look]:
-        """Those of an earlier look that are still there."""
+        """The processes of an earlier look that still live."""
         now = {(look.pid, look.start_ticks) for look in self.looks}
         return [look for look in looks if (look.pid, look.start_ticks) in now]
 
 
 def token_of(look: Look) -> bytes:
-    """The token that a process carries; empty where it has none, or where it cannot be seen."""
+    """The token in a process's environment; empty if it has none, or if the environment cannot be read."""
     variables = _environment(look).split(b"\0")
     token = next((v[len(TOKEN_VARIABLE) + 1 :] for v in variables if v.startswith(TOKEN_VARIABLE + b"=")), b"")
-    # The pid may have been given out again between the two reads: only the same start time confirms it.
+    # The pid may have been reused between the two reads: only the same start time confirms it.
     again = look_at(look.pid) if token else None
     return token if again is not None and again.start_ticks == look.start_ticks and not again.ended else b""
 
@@ -130,7 +126,7 @@ def _environment(look: Look) -> bytes:
             return b""
         if content or look.kernel:
             return content
-        # Between the two ends of an exec a process has no environment yet, as one that was started without any.
+        # During exec a process has no environment yet, just like one that was started without any.
         now = look_at(look.pid)
         if now is None or now.ended or now.start_ticks != look.start_ticks:
             return b""
@@ -152,7 +148,7 @@ def work_done(look: Look) -> int:
 
 
 def arguments_of(pid: int) -> list[bytes]:
-    """The command line of a process; empty where it is gone."""
+    """The command line of a process; empty if it has ended."""
     try:
         return read(b"/proc/%d/cmdline" % pid).split(b"\0")
     except OSError:
@@ -160,7 +156,7 @@ def arguments_of(pid: int) -> list[bytes]:
 
 
 def boot_id() -> str:
-    """Which boot of the machine this is."""
+    """The id of the machine's current boot."""
     return read(b"/proc/sys/kernel/random/boot_id").decode("ascii").strip()
 
 

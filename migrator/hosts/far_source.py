@@ -1,4 +1,4 @@
-"""Modules of this program as one Python source, and a call of it, for a host where nothing of the program is installed."""
+"""Modules of this program as one Python source, for hosts without an installation."""
 
 from collections.abc import Sequence
 from importlib import resources
@@ -18,8 +18,8 @@ raise SystemExit(module.main(*ARGUMENTS))
 
 
 def far_source(package: str, modules: Sequence[str], *arguments: object) -> bytes:
-    """One source in ASCII, which calls `main` of the last module with these literals and ends with what that returns. The
-    modules are loaded in the order given: each imports only earlier ones and the standard library of Python 3.9.
+    """One ASCII source that loads the modules in this order, calls `main` of the last one with these literals, and exits with
+    its result. Each module imports only earlier ones and the standard library of Python 3.9.
     """
     files = resources.files(package)
     sources = [(name, (files / f"{name}.py").read_text(encoding="utf-8")) for name in modules]
@@ -27,5 +27,5 @@ def far_source(package: str, modules: Sequence[str], *arguments: object) -> byte
 
 
 def far_argv(python: bytes, source: bytes, *words: bytes) -> tuple[bytes, ...]:
-    """An interpreter that runs this source with these words, and loads nothing else that is installed or set for somebody there."""
+    """The command that runs this source in an isolated interpreter: no environment variables, no site packages."""
     return (python, b"-I", b"-S", b"-c", source, *words)

@@ -1,8 +1,8 @@
-"""How this program and the far end of a connection speak: frames. Runs on both sides (Python 3.9, standard library).
+"""The frames between this program and the far end of a connection. Runs on both sides: plain Python 3.9.
 
 A frame is a header (`HEADER`: bytes of the payload, number of the stream or call, kind; little endian) and its payload.
-Payloads of control are JSON in ASCII, where bytes stand as strings of the characters 0 to 255, and perhaps a NUL with
-plain bytes after it; payloads of output are just that.
+The payload of a control frame is JSON in ASCII (bytes as strings of the characters 0 to 255), optionally followed by a NUL
+and raw bytes. The payload of an output frame is the raw output.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 
 VERSION = 1
 MAGIC = b"\0migrator-far-end %d\0" % VERSION
-"""Comes first: what a login shell's start files print lies before it."""
+"""Comes first. Anything before it is output of the login shell's startup files."""
 
 HEADER = struct.Struct("<IIB")
 LARGEST_PAYLOAD_BYTES = 64 << 20
 PIECE_BYTES = 1 << 18
 
 STDOUT_WINDOW_BYTES = 4 << 20
-"""So much of a stream's output (stdout, stderr: each) may be on its way before the reader has taken it."""
+"""How much output of a stream (stdout and stderr each) may be in flight before the reader has taken it."""
 STDIN_WINDOW_BYTES = 1 << 20
 
 HELLO = 1
@@ -53,7 +53,7 @@ def pack(fields: Fields, content: bytes = b"") -> bytes:
 
 
 def unpack(payload: bytes) -> tuple[Fields, bytes]:
-    """The other way round. Raises ValueError."""
+    """The inverse of `pack`. Raises ValueError."""
     head, _, content = payload.partition(b"\0")
     fields = json.loads(head.decode("ascii"))
     if not isinstance(fields, dict):
@@ -62,10 +62,10 @@ def unpack(payload: bytes) -> tuple[Fields, bytes]:
 
 
 def text(content: bytes) -> str:
-    """Bytes as JSON can carry them."""
+    """Bytes as a string for JSON."""
     return content.decode("latin-1")
 
 
 def raw(content: str) -> bytes:
-    """The other way round."""
+    """The inverse of `text`."""
     return content.encode("latin-1")

@@ -1,4 +1,4 @@
-"""This machine as a host: its load, and the files of which a program is made."""
+"""This machine as a host, the files of which a program consists, and the load of hosts."""
 
 import asyncio
 import ctypes
@@ -19,10 +19,6 @@ from migrator.hosts.ports import Command, HostFacts, Hosts, Processes
 from migrator.hosts.proc import ProcActivity
 from migrator.hosts.process import BASE_ENVIRONMENT, LocalProcesses
 
-# ---
-# Which files a program is made of: itself, the loader it names, and the libraries that the loader finds.
-
-
 _ELF_MAGIC = b"\x7fELF"
 _CLASS_64 = 2
 _LITTLE_ENDIAN = 1
@@ -30,10 +26,9 @@ _PT_INTERP = 3
 
 
 def interpreter(head: bytes) -> bytes | None:
-    """The loader that an ELF program names (PT_INTERP); None for one that is linked statically.
+    """The loader of an ELF program (PT_INTERP); None for a static one.
 
-    `head` is the beginning of the file, long enough for its program headers (64 KiB are plenty). Raises ValueError
-    where it is no ELF file.
+    `head` is the beginning of the file with its program headers (64 KiB are plenty). Raises ValueError if it is no ELF file.
     """
     if head[:4] != _ELF_MAGIC or len(head) < 64:
         raise ValueError("not an ELF program")
@@ -58,7 +53,7 @@ def interpreter(head: bytes) -> bytes | None:
 def libraries(listing: bytes) -> tuple[bytes, ...]:
     """The paths in the output of `LOADER --list PROGRAM` (`name => /path (0x...)`, or `/path (0x...)` for the loader).
 
-    Raises ValueError where a library was not found.
+    Raises ValueError if a library was not found.
     """
     paths: list[bytes] = []
     for line in listing.split(b"\n"):
@@ -71,10 +66,6 @@ def libraries(listing: bytes) -> tuple[bytes, ...]:
     return tuple(dict.fromkeys(paths))
 
 
-# ---
-# Which files a program of some machine is made of.
-
-
 _HEAD_BYTES = 1 << 16
 _LOADER_TIMEOUT_S = 30.0
 _LOADER_CACHE = b"/etc/ld.so.cache"
@@ -83,9 +74,9 @@ ReadHead = Callable[[bytes, int], Awaitable[bytes]]
 
 
 async def program_files(program: bytes, *, processes: Processes, read_head: ReadHead) -> tuple[bytes, ...]:
-    """The program, its loader, its libraries, and the loader's cache; a static program stands alone.
+    """The program, its loader, its libraries, and the loader's cache; only the program if it is static.
 
-    `read_head` gives so many bytes of the beginning of a file there, and raises OSError. Raises ToolFailed.
+    `read_head` reads the beginning of a file on that machine; it raises OSError. Raises ToolFailed.
     """
     try:
         loader = interpreter(await read_head(program, _HEAD_BYTES))
@@ -111,12 +102,8 @@ async def program_files(program: bytes, *, processes: Processes, read_head: Read
     except OSError:
         cache: tuple[bytes, ...] = ()
     else:
-        cache = (_LOADER_CACHE,)  # where it exists, found in unusual places are found through it
+        cache = (_LOADER_CACHE,)  # libraries in unusual directories are found through it
     return tuple(dict.fromkeys((program, loader, *found, *cache)))
-
-
-# ---
-# This machine as a host.
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -124,7 +111,7 @@ _IN_MEMORY = "/dev/shm"  # noqa: S108 - a directory of mode 0700 is made in it
 
 
 class LocalHost:
-    """The `Host` port for this machine: nothing is connected, and it is never lost."""
+    """The `Host` port for this machine, which is never lost."""
 
     def __init__(self, processes: Processes | None = None, *, name: str = "localhost") -> None:
         self._processes: Processes = processes or LocalProcesses()
@@ -134,21 +121,18 @@ class LocalHost:
         self._finding_files = asyncio.Lock()
         self._opening = asyncio.Lock()
         self._sync_fds: dict[bytes, int] = {}
-        # Who forgets to close it must not keep a file system from being unmounted.
+        # An unclosed host must not keep a file system from being unmounted.
         self._release = weakref.finalize(self, _close_all, self._sync_fds)
 
     @property
     def name(self) -> str:
-        """As in site.toml."""
         return self._name
 
     @property
     def processes(self) -> Processes:
-        """Programs of this machine."""
         return self._processes
 
     async def facts(self) -> HostFacts:
-        """What this machine is."""
         return HostFacts(
             name=self._name,
             node_name=platform.node(),
@@ -163,16 +147,15 @@ class LocalHost:
         )
 
     async def identity(self) -> HostFacts:
-        """The same."""
         return await self.facts()
 
     async def find(self, program: str) -> bytes | None:
-        """The absolute path of a program on the PATH that programs are started with."""
+        """As the port, on the PATH with which programs are started."""
         found = shutil.which(program, path=BASE_ENVIRONMENT["PATH"])
         return None if found is None else os.fsencode(found)
 
     async def place(self, name: str, content: bytes) -> bytes:
-        """Put an executable file into a directory of mode 0700, in memory where that can be, until `close`."""
+        """As the port: in a directory of mode 0700, in memory if possible, until `close`."""
         if self._private is None:
             self._private = Path(tempfile.mkdtemp(prefix="migrator-", dir=_IN_MEMORY if _fits(_IN_MEMORY) else None))
         path = self._private / name
@@ -185,30 +168,26 @@ class LocalHost:
         return os.fsencode(path)
 
     async def files_of(self, program: bytes) -> tuple[bytes, ...]:
-        """The files that a program is made of. Raises ToolFailed."""
         async with self._finding_files:
             if program not in self._files:
                 self._files[program] = await program_files(program, processes=self._processes, read_head=_read_head)
             return self._files[program]
 
     async def activity(self, tokens: Sequence[str]) -> Mapping[str, int]:
-        """For every token with living processes, a number that changes whenever they do something."""
         return await asyncio.to_thread(ProcActivity().of, tokens)
 
     async def watch_sync(self, path: bytes) -> None:
-        """From now on `sync` tells of writes that failed."""
         async with self._opening:
             if path not in self._sync_fds:
                 fd = await asyncio.to_thread(os.open, path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 self._sync_fds[path] = fd
 
     async def sync(self, path: bytes) -> None:
-        """Sync its file system, in a thread. Raises OSError."""
         await self.watch_sync(path)
         await asyncio.to_thread(_sync, self._sync_fds[path], path)
 
     async def close(self) -> None:
-        """Remove what was placed; programs end with those who wait for them."""
+        """Remove placed files; programs end with the tasks that wait for them."""
         _close_all(self._sync_fds)
         if self._private is not None:
             shutil.rmtree(self._private, ignore_errors=True)
@@ -235,15 +214,11 @@ async def _read_head(path: bytes, size_bytes: int) -> bytes:
         return file.read(size_bytes)
 
 
-# ---
-# How much hosts have to do: their load averages, this machine's and, over the connection that is there anyway, others'.
-
-
 _TIMEOUT_S = 10.0
 
 
 class HostLoads:
-    """The `Loads` port. `hosts` reaches those of `names`; `own` are names of this machine; others are not known."""
+    """The `Loads` port. `names` are reached through `hosts`; `own` are names of this machine; the load of others is unknown."""
 
     def __init__(self, hosts: Hosts, *, names: Collection[str], own: Collection[str]) -> None:
         self._hosts = hosts
@@ -251,7 +226,6 @@ class HostLoads:
         self._own = frozenset(own)
 
     async def of(self, host: str) -> float | None:
-        """The load average of one minute; None where it is not known."""
         if host in self._own:
             return os.getloadavg()[0]
         if host not in self._names:
@@ -261,7 +235,7 @@ class HostLoads:
             reached = await self._hosts.reach(host)
             done = await reached.processes.run(command)
         except MigratorError:
-            # A host that is lost is told by its streams.
+            # The streams of a lost host report it.
             return None
         return first_figure(done.stdout) if done.exit_code == 0 and not done.timed_out else None
 

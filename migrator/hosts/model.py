@@ -1,4 +1,4 @@
-"""The identity of a process, and the roots that a host sees. Pure."""
+"""The identity of a process, and what a host sees of source and target. Pure. What cannot be read counts as wrong."""
 
 from dataclasses import dataclass
 
@@ -7,21 +7,18 @@ from migrator.fs.model import MountIdentity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessIdentity:
-    """A process that is known to be the one that was started: pids are used again, start times are not."""
+    """Identifies one process for good: pids are reused, but not together with start time and boot."""
 
     pid: int
     start_ticks: int
     boot_id: str
 
 
-# ---
-# What a host that runs streams shows of the two file systems.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostRoots:
-    """The sentinel in the target's root there and the volume that a brick belongs to (32 hexadecimal digits); None with
-    the reason where it cannot be read.
+    """The sentinel in the target's root, and the volume id of a brick (32 hexadecimal digits), as a host reads them.
+
+    None, with the reason, if they cannot be read.
     """
 
     sentinel: str | None = None
@@ -32,7 +29,7 @@ class HostRoots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostRoom:
-    """The file system at a path, as a host sees it: its type, and what statvfs says."""
+    """The type of the file system at a path of a host, and its room by statvfs."""
 
     filesystem: str
     total_bytes: int
@@ -40,15 +37,12 @@ class HostRoom:
     read_only: bool
 
 
-# ---
-# Whether what a host would read and write is what the site means. What cannot be seen counts as wrong. Pure.
-
-
 def target_problem(
     recorded: MountIdentity | None, roots: HostRoots, path: str, *, where: str = "the target"
 ) -> str | None:
-    """A sentence where what is mounted there is not what `init` recorded: its sentinel is the only proof that holds from
-    one host to another. `where` is `the source` for a look at the source's mount.
+    """A sentence if the file system mounted on a host is not the one that `init` recorded.
+
+    Only the sentinel identifies a file system across hosts. `where` is `the source` for the source's mount.
     """
     if recorded is None or recorded.sentinel is None:
         return f"{where} has no sentinel, so that it cannot be told from another directory on another host"
@@ -61,7 +55,7 @@ def target_problem(
 
 
 def brick_problem(volume_id: str | None, roots: HostRoots, brick: str) -> str | None:
-    """A sentence where the directory is no brick of this volume; `volume_id` as glusterd writes it, None: not known."""
+    """A sentence if the directory is no brick of this volume; `volume_id` as glusterd writes it, None: not known."""
     if not volume_id:
         return "the volume's id is not known"
     if roots.volume_id is None:

@@ -1,4 +1,4 @@
-"""Hosts and processes as features see them."""
+"""Processes and hosts as features see them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,22 +7,17 @@ from typing import Protocol
 from migrator.core.errors import MigratorError
 from migrator.hosts.model import ProcessIdentity
 
-# ---
-# Starting other programs: an argv list, started in one place, with a timeout and a whole-process-group stop.
-
-
 OnOutput = Callable[[bytes], "Awaitable[None] | None"]
-"""Takes a piece of output, cut anywhere. Where it returns something to await, nothing more is read before that is done:
-so a slow reader holds a fast program, and memory stays flat.
+"""Takes a piece of output, cut anywhere. If it returns an awaitable, nothing more is read until that is done: a slow reader
+holds a fast program back, and memory stays bounded.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One program to run. `timeout_s` None means: as long as it takes (streams have a stall timer instead).
+    """One program to run. `timeout_s` None: no timeout (streams have a stall timer instead).
 
-    `token`, where set, is put into the environment as `MIGRATOR_TOKEN`, so that every process of an attempt can be
-    found again after a crash.
+    `token` is set in the environment as `MIGRATOR_TOKEN`, so that the processes of an attempt can be found after a crash.
     """
 
     argv: tuple[bytes, ...]
@@ -34,7 +29,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    """How a program ended: `exit_code` is minus the signal's number where a signal ended it."""
+    """How a program ended: after a signal, `exit_code` is minus its number."""
 
     exit_code: int
     stdout: bytes
@@ -46,9 +41,9 @@ class Processes(Protocol):
     """Starts processes in a session of their own and ends them: TERM, grace, KILL, reap."""
 
     async def run(self, command: Command) -> Completed:
-        """Run to its end. On cancellation the whole process group is ended and reaped before the call returns.
+        """Run a program to its end. On cancellation its process group is ended and reaped before the call returns.
 
-        Raises ToolFailed where the program cannot be started; a non-zero exit code is a value, not an error.
+        Raises ToolFailed if it cannot be started; a non-zero exit code is a value, not an error.
         """
 
     async def stream(
@@ -59,47 +54,47 @@ class Processes(Protocol):
         on_stdout: OnOutput,
         on_stderr: OnOutput,
     ) -> Completed:
-        """As `run`, with output handed out in pieces as it comes (`stdout` and `stderr` of the result are empty)."""
+        """As `run`, with the output passed on as it arrives (`stdout` and `stderr` of the result are empty). An exception of
+        a callback ends the process and is raised.
+        """
 
     async def survivors(self, tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
-        """Which living processes of that machine still carry one of the tokens; tokens without any are left out."""
+        """The living processes of the machine that carry one of the tokens; tokens without any are left out."""
 
     async def end(self, token: str, *, grace_s: float) -> bool:
-        """End every process that carries the token; False where one is left (in D state): then wait, never restart."""
+        """End every process that carries the token. False if one survives (in D state): then wait, never restart. May be
+        called again.
+        """
 
 
 class Conversation(Protocol):
-    """A program that stays and is asked one thing after another."""
+    """A program that keeps running and answers one question after another."""
 
     async def ask(self, question: bytes, *, until: Callable[[bytes], bool], timeout_s: float) -> bytes:
-        """Write the question, and return what the program says, from then until that is true of all of it.
+        """Write the question and return the output that follows, once `until` is true of all of it.
 
-        One question at a time. Raises ConversationOver where the program has ended, was ended, or took too long: what
-        an answer would belong to is not known any more then, so it is ended, and so it is on cancellation.
+        One question at a time. Raises ConversationOver if the program has ended or did not answer in time. Then, and on
+        cancellation, it is ended: later output could belong to either question.
         """
 
     def end(self) -> None:
-        """End the program. May be called again, and when no event loop runs."""
+        """End the program. May be called again, and without an event loop."""
 
 
 class ConversationOver(Exception):
-    """No answer, and there will be none; the text says why."""
+    """There is no answer and will be none; the text says why."""
 
 
 class Conversations(Protocol):
-    """Starts programs that are spoken to."""
+    """Starts conversations."""
 
     def begin(self, command: Command) -> Conversation:
-        """Start one, in the running event loop. Raises ToolFailed where it cannot be started."""
-
-
-# ---
-# Machines that run streams and walks: this one, a brick server over ssh, a node of a batch system.
+        """Start a program, in the running event loop. Raises ToolFailed if it cannot be started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
-    """What a host says of itself when it is reached.
+    """A host as its far end describes it.
 
     `clock_offset_s` is its clock minus this machine's (both UTC), good to half of `round_trip_s`.
     """
@@ -113,18 +108,18 @@ class HostFacts:
     clock_offset_s: float
     round_trip_s: float
     python: bytes
-    """The interpreter that runs there what is placed."""
+    """The Python interpreter there."""
     process_id: int
-    """The parent of what is started there."""
+    """The parent of the programs that are started there."""
     job: str = ""
-    """The job of a batch system that the host is a part of; empty where there is none."""
+    """The job of the batch system, if there is one."""
 
 
 class HostLost(MigratorError):
-    """A host cannot be reached, or no longer. What ran there ends by itself when its lease runs out; until the host is
-    reached again nobody knows whether it has: what it worked at must not be given out again before.
+    """A host cannot be reached, or its connection is lost. Its programs end when their lease expires. Until the host is
+    reached again that is not certain, so their work must not be given to others before.
 
-    `in_doubt` False: nothing was begun there by the call that raises this.
+    `in_doubt` False: the call that raises this started nothing there.
     """
 
     def __init__(self, message: str, *, cause: str = "", hint: str = "", in_doubt: bool = False) -> None:
@@ -133,7 +128,7 @@ class HostLost(MigratorError):
 
 
 class Host(Protocol):
-    """One machine. Every call raises HostLost where it cannot be reached, with the usual cause and the next step."""
+    """One machine that runs streams and walks. Every call raises HostLost if it cannot be reached."""
 
     @property
     def name(self) -> str:
@@ -141,70 +136,63 @@ class Host(Protocol):
 
     @property
     def processes(self) -> Processes:
-        """Programs there. They end with this program, and when the host has not heard of it for as long as its lease."""
+        """Starts programs there. They end with this program, or when the lease expires without a heartbeat."""
 
     async def facts(self) -> HostFacts:
-        """What the host says of itself, asked anew."""
+        """Asks the host."""
 
     async def identity(self) -> HostFacts:
-        """As `facts`, asked once for each connection (the clock may have moved since)."""
+        """As `facts`, but asked only once per connection (the clock may have drifted since)."""
 
     async def find(self, program: str) -> bytes | None:
-        """The absolute path of a program on the host's PATH; None where it has none."""
+        """The absolute path of a program on the host's PATH; None if it has none."""
 
     async def place(self, name: str, content: bytes) -> bytes:
-        """Put an executable file where only root can change it; returns its path there. It is gone when the connection
-        is. The same name and content may be placed again.
+        """Write an executable file that only root can change; returns its path there. It is removed when the connection
+        ends. The same name and content may be placed again. Raises OSError.
         """
 
     async def files_of(self, program: bytes) -> tuple[bytes, ...]:
-        """The files that a program there is made of: itself, its loader, its libraries. Raises ToolFailed."""
+        """The files of a program there: itself, its loader, its libraries. Raises ToolFailed."""
 
     async def activity(self, tokens: Sequence[str]) -> Mapping[str, int]:
         """For every token with living processes there, a number that changes whenever they move bytes or use the
-        processor.
+        processor, or when one of them starts or ends. A process that hangs in the kernel does not change it.
         """
 
     async def watch_sync(self, path: bytes) -> None:
-        """From now on `sync` of this path tells of writes that failed (syncfs tells since a descriptor was opened).
-        Raises OSError.
+        """From now on, `sync` of this path reports failed writes (syncfs reports errors since the descriptor was
+        opened). Raises OSError.
         """
 
     async def sync(self, path: bytes) -> None:
-        """Return when all that was written to the file system of a directory has reached its disks (syncfs). Raises
-        OSError, also for what failed to reach them since `watch_sync` or the last call.
+        """Flush the file system of a directory to its disks (syncfs). Raises OSError, also for writes that failed since
+        `watch_sync` or the last call.
         """
 
     async def close(self) -> None:
-        """End everything that runs there for this program, and the connection. May be called again."""
+        """End this program's processes there, and the connection. May be called again."""
 
 
 class Hosts(Protocol):
-    """The hosts of a site, each connected at first use and then kept."""
+    """The hosts of a site, each connected at first use and then kept connected."""
 
     async def reach(self, name: str) -> Host:
-        """Raises HostLost where it cannot be reached, UsageError where site.toml does not name it."""
+        """Connect. Raises HostLost, and UsageError if site.toml does not name the host."""
 
     async def close(self) -> None:
         """Close all of them."""
 
 
-# ---
-# Whether the processes of a stream still do something.
-
-
 class Activity(Protocol):
-    """Looks at processes from outside, so that a stream which says nothing for long is not taken for a stuck one."""
+    """Observes processes from outside, so that a silent stream is not taken for a stalled one."""
 
     def of(self, tokens: Sequence[str]) -> Mapping[str, int]:
-        """For every token with living processes, a number that changes whenever they move bytes or use the processor.
-
-        A process that hangs in a system call does not change it.
-        """
+        """As `Host.activity`."""
 
 
 class Loads(Protocol):
-    """How much hosts have to do."""
+    """The load of hosts."""
 
     async def of(self, host: str) -> float | None:
-        """The load average of one minute; None where it is not known, which changes nothing. Raises nothing."""
+        """The load average of one minute; None if it is not known. Raises nothing."""

@@ -1,4 +1,7 @@
-"""Processes of this machine in /proc: identity, tokens, activity, ending."""
+"""Processes of this machine in /proc: identity, tokens, activity, ending.
+
+Every result may be out of date when it returns; a process that ends meanwhile is left out.
+"""
 
 import asyncio
 import os
@@ -10,32 +13,26 @@ from functools import cache
 from migrator.hosts import far_looks
 from migrator.hosts.model import ProcessIdentity
 
-# ---
-# What /proc says of processes: who they are, which of them carry a token, how much they have done.
-#
-# Everything here is a look that may be out of date when it returns; a process that ends in the middle is left out.
-
-
 TOKEN_VARIABLE = far_looks.TOKEN_VARIABLE.decode("ascii")
-"""What every process of an attempt carries in its environment."""
+"""The variable that marks every process of an attempt."""
 
 _CLOCK_ERROR_S = 60.0
 
 
 @cache
 def boot_id() -> str:
-    """Which boot of the machine this is: start times and pids mean something only together with it."""
+    """The id of the current boot, without which pids and start times mean nothing."""
     return far_looks.boot_id()
 
 
 def identity_of(pid: int) -> ProcessIdentity | None:
-    """The identity of a process that exists (it may have ended and wait to be reaped)."""
+    """The identity of a process, also of a zombie; None if there is none."""
     look = far_looks.look_at(pid)
     return None if look is None else ProcessIdentity(pid=pid, start_ticks=look.start_ticks, boot_id=boot_id())
 
 
 def lives(identity: ProcessIdentity) -> bool:
-    """Whether that very process is still there and has not ended."""
+    """Whether this process still lives."""
     if identity.boot_id != boot_id():
         return False
     look = far_looks.look_at(identity.pid)
@@ -43,9 +40,9 @@ def lives(identity: ProcessIdentity) -> bool:
 
 
 def was_at_work(pid: int, at_s: float) -> bool:
-    """Whether the process that has this pid now had it at that time too (seconds since the epoch), and has not ended.
+    """Whether the living process with this pid had it at that time already (seconds since the epoch).
 
-    The clock may have been set in between: a pid that was given out anew shortly after counts as the same process.
+    The tolerance covers a clock that was set; a pid reused within it counts as the same process.
     """
     look = far_looks.look_at(pid)
     if look is None or look.ended:
@@ -63,8 +60,7 @@ def session_members(session: int) -> tuple[ProcessIdentity, ...]:
 def carriers(tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
     """The living processes that carry one of the tokens in their environment, by token; tokens without any are left out.
 
-    Without root only the caller's own processes can be seen. What carriers start while this looks, and end themselves, is
-    found.
+    Without root, only the caller's own processes are visible. Processes that carriers start during the search are found, too.
     """
     wanted = {token.encode(): token for token in tokens if token}
     found: dict[str, list[ProcessIdentity]] = {}
@@ -76,7 +72,7 @@ def carriers(tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]
 
 
 def work_done(pid: int) -> int:
-    """A number that grows whenever the process reads, writes or computes; 0 where that cannot be seen."""
+    """A number that grows whenever the process reads, writes or computes; 0 if it cannot be read."""
     look = far_looks.look_at(pid)
     return 0 if look is None else far_looks.work_done(look)
 
@@ -85,20 +81,16 @@ def _identity(look: far_looks.Look) -> ProcessIdentity:
     return ProcessIdentity(pid=look.pid, start_ticks=look.start_ticks, boot_id=boot_id())
 
 
-# ---
-# Ending processes of this machine that are found in /proc.
-
-
 KILL_WAIT_S = 5.0
-"""How long a killed process may take; only one that hangs in the kernel takes longer."""
+"""How long a killed process may take to end; only a hang in the kernel takes longer."""
 _POLL_S = 0.02
 
 
 async def end_all(find: Callable[[], Sequence[ProcessIdentity]], grace_s: float) -> bool:
-    """TERM to all that are found, a grace, KILL, until none is found; False where one is left.
+    """TERM to all processes found, a grace, KILL, until none is found; False if one survives.
 
-    Looks again and again, since what is told to end may start others on its way. A look may itself take long, so the wait
-    counts from the first KILL to the beginning of a look: what that look finds has outlived it.
+    Polls, since a process that is ending may start others. One poll may take long, so the wait after KILL counts to the
+    beginning of a poll: any process that this poll finds has outlived the wait.
     """
     loop = asyncio.get_running_loop()
     kill_from_s = loop.time() + grace_s
@@ -122,7 +114,7 @@ async def end_all(find: Callable[[], Sequence[ProcessIdentity]], grace_s: float)
 
 
 def send_signal(identity: ProcessIdentity, number: signal.Signals) -> None:
-    """Signal that very process: through a descriptor, so that a pid that is given out again is not hit."""
+    """Signal this process, through a pidfd, so that a reused pid is not hit."""
     try:
         fd = os.pidfd_open(identity.pid)
     except ProcessLookupError:
@@ -136,17 +128,10 @@ def send_signal(identity: ProcessIdentity, number: signal.Signals) -> None:
         os.close(fd)
 
 
-# ---
-# Whether streams still do something, as /proc tells it.
-
-
 class ProcActivity:
-    """The `Activity` port for processes of this machine: bytes read and written, and time on the processor."""
+    """The `Activity` port for this machine: the sum of bytes read and written, processor time, and pids."""
 
     def of(self, tokens: Sequence[str]) -> Mapping[str, int]:
-        """A number for every token that living processes carry; it changes whenever one of them does something, or
-        when one of them comes or goes. A process that hangs in the kernel does not change it.
-        """
         return {
             token: sum(work_done(process.pid) + process.pid for process in processes)
             for token, processes in carriers(tokens).items()

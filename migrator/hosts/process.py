@@ -1,4 +1,8 @@
-"""The only module that starts programs, and ends them with their whole process group."""
+"""The only module that starts programs, and ends them with their whole process group.
+
+Every program runs in a session of its own, with a clean environment and no inherited descriptors. Ending means TERM to the
+group, a grace, KILL, and reaping. Cancellation waits for all of that: no task leaves a process behind.
+"""
 
 import asyncio
 import fcntl
@@ -22,27 +26,19 @@ from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, ConversationOver, OnOutput
 from migrator.hosts.proc import KILL_WAIT_S, end_all
 
-# ---
-# The only place that starts other programs, and the one that ends them.
-#
-# Every program runs in a session of its own, with a clean environment and no inherited descriptors. Ending means TERM to
-# the whole group, a grace, KILL, and reaping. Cancellation waits for all of that: no task leaves a process behind.
-
-
 _log = logging.getLogger(__name__)
 
 BASE_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 GRACE_S = 5.0
-"""Between TERM and KILL, where nobody says otherwise."""
+"""The default time between TERM and KILL."""
 _PIECE_BYTES = 1 << 16
 _DRAIN_S = 2.0
 """How long a finished program's pipes may stay open (a daemon that it started may hold them)."""
 
 
 class LocalProcesses:
-    """Processes on this machine. `grace_s` lies between TERM and KILL; `output_limit_bytes` holds for `run` only.
-
-    `one_output`: standard error goes where standard output goes, so that what a program says keeps its order.
+    """The `Processes` port of this machine. `grace_s` is the time between TERM and KILL; `output_limit_bytes` applies to `run`
+    only. `one_output` joins standard error to standard output, so that their lines keep their order.
     """
 
     def __init__(
@@ -53,7 +49,7 @@ class LocalProcesses:
         self._output_limit_bytes = output_limit_bytes
 
     async def run(self, command: Command) -> Completed:
-        """Run to its end. Raises ToolFailed where it cannot be started, or says more than the limit."""
+        """As the port. Raises ToolFailed also if the output exceeds the limit."""
         stdout = Collected(command, self._output_limit_bytes)
         stderr = Collected(command, self._output_limit_bytes)
         exit_code, timed_out = await self._supervise(command, ignore, stdout.take, stderr.take)
@@ -67,16 +63,13 @@ class LocalProcesses:
         on_stdout: OnOutput,
         on_stderr: OnOutput,
     ) -> Completed:
-        """As `run`, with output handed out in pieces. What a callback raises ends the process and is raised on."""
         exit_code, timed_out = await self._supervise(command, on_start, on_stdout, on_stderr)
         return Completed(exit_code=exit_code, stdout=b"", stderr=b"", timed_out=timed_out)
 
     async def survivors(self, tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
-        """Which living processes on this machine still carry one of the tokens."""
         return proc.carriers(tokens)
 
     async def end(self, token: str, *, grace_s: float) -> bool:
-        """End every process that carries the token; False where one is left. May be called again."""
         return await end_all(lambda: proc.carriers((token,)).get(token, ()), grace_s)
 
     async def _supervise(
@@ -88,7 +81,7 @@ class LocalProcesses:
     ) -> tuple[int, bool]:
         child = Child(command, one_output=self._one_output)
         finished = timed_out = False
-        # Nothing was awaited since the process started, so no cancellation can have come in between.
+        # Nothing was awaited since the start of the process, so no cancellation can have come in between.
         try:
             on_start(child.identity)
             following = [
@@ -105,7 +98,7 @@ class LocalProcesses:
                 await _finish(following)
                 finished = not timed_out
             finally:
-                await _cancel(following)
+                await cancel_all(following)
         finally:
             try:
                 await to_the_end(self._end(child, command, forced=not finished))
@@ -114,9 +107,8 @@ class LocalProcesses:
         return child.exit_code, timed_out
 
     async def _end(self, child: "Child", command: Command, *, forced: bool) -> None:
-        """End what is left of a program that did not come to its own end: its session, and all that carries its token.
-
-        A program that ended by itself may have left a daemon behind on purpose.
+        """End a program that did not finish: its session, and all processes with its token. A program that finished may have
+        left a daemon behind on purpose.
         """
         if not forced:
             return
@@ -130,8 +122,8 @@ class LocalProcesses:
 class Child:
     """One started process: its pipes, its end. All methods belong to the event loop that made it.
 
-    `open_input`: its standard input is a pipe that the caller writes to, through the descriptor `stdin`. `one_output`:
-    there is no `stderr` apart from `stdout`.
+    `open_input`: the caller writes its standard input through the descriptor `stdin`. `one_output`: standard error goes to
+    `stdout`.
     """
 
     def __init__(self, command: Command, *, open_input: bool = False, one_output: bool = False) -> None:
@@ -154,7 +146,7 @@ class Child:
         self.stdin = _nonblocking(self._popen.stdin) if self._popen.stdin else -1
         try:
             self._pidfd = os.pidfd_open(self._popen.pid)
-            # Not reaped before the first `poll`, so it has a stat for sure, also when it has ended already.
+            # Not reaped before the first `poll`, so /proc has it even if it has ended.
             self.identity = _identity_of_started(command, self._popen.pid)
         except (OSError, ToolFailed) as error:
             self._popen.kill()
@@ -163,11 +155,11 @@ class Child:
 
     @property
     def exit_code(self) -> int:
-        """Minus the signal's number where a signal ended it, also for one that hangs after KILL."""
+        """Minus the signal's number after a signal, also for a process that hangs after KILL."""
         return -signal.SIGKILL if self._popen.returncode is None else self._popen.returncode
 
     def reap(self) -> bool:
-        """Whether it has ended; reaps it then."""
+        """Whether it has ended; if so, it is reaped."""
         if self._popen.poll() is None:
             return False
         _set(self.end_seen)
@@ -179,7 +171,7 @@ class Child:
             await ready(self._pidfd, writing=False)
 
     async def feed(self, content: bytes) -> None:
-        """Write standard input, as fast as it is read; a program that does not want it all is no error."""
+        """Write standard input as fast as it is read; a program may close it early."""
         left = memoryview(content)
         try:
             while left:
@@ -193,23 +185,23 @@ class Child:
             self.close_input()
 
     def close_input(self) -> None:
-        """The program sees the end of its input. May be called again."""
+        """Close standard input. May be called again."""
         if self._popen.stdin is not None:
             self._popen.stdin.close()
 
     async def end(self, grace_s: float) -> None:
-        """TERM, grace, KILL to the group, and reap, while the leader is there."""
+        """TERM, grace, KILL to the group, and reap, as long as its leader exists."""
         for number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, KILL_WAIT_S)):
-            # Not reaped yet, so the group's number cannot belong to anybody else.
+            # Not reaped yet, so the group's number cannot have been reused.
             if self.reap():
                 return
             os.killpg(self._popen.pid, number)
             task = asyncio.ensure_future(self.exited())
             await asyncio.wait([task], timeout=wait_s)
-            await _cancel([task])
+            await cancel_all([task])
 
     def close(self) -> None:
-        """Close what is open of the pipes. May be called again."""
+        """Close the pipes. May be called again."""
         for stream in (self._popen.stdin, self._popen.stdout, self._popen.stderr):
             if stream is not None:
                 stream.close()
@@ -217,12 +209,12 @@ class Child:
             os.close(self._pidfd)
             self._pidfd = -1
         if self._popen.returncode is None:
-            # It hangs in the kernel: wait for it aside, so that it does not stay a zombie when it gets free.
+            # It hangs in the kernel: a thread waits for it, so that it does not stay a zombie.
             threading.Thread(target=self._popen.wait, name=f"reap-{self._popen.pid}", daemon=True).start()
 
 
 class Collected:
-    """Output that is kept, up to a limit."""
+    """Output, kept up to a limit."""
 
     def __init__(self, command: Command, limit_bytes: int) -> None:
         self._command = command
@@ -231,7 +223,7 @@ class Collected:
         self._size_bytes = 0
 
     def take(self, piece: bytes) -> None:
-        """One more piece. Raises ToolFailed beyond the limit."""
+        """Add a piece. Raises ToolFailed beyond the limit."""
         self._size_bytes += len(piece)
         if self._size_bytes > self._limit_bytes:
             raise ToolFailed(
@@ -242,7 +234,6 @@ class Collected:
 
     @property
     def content(self) -> bytes:
-        """All of it."""
         return b"".join(self._pieces)
 
 
@@ -254,7 +245,7 @@ def _environment(command: Command) -> dict[str, str]:
 
 
 def not_started(command: Command, error: Exception) -> ToolFailed:
-    """What to say of a program that could not be started."""
+    """The error for a program that could not be started."""
     missing = isinstance(error, FileNotFoundError)
     return ToolFailed(
         f"{show(command.argv[0])} could not be started: {error}",
@@ -264,7 +255,7 @@ def not_started(command: Command, error: Exception) -> ToolFailed:
 
 
 def ignore(_: ProcessIdentity) -> None:
-    """Nobody wants to know."""
+    """An `on_start` that does nothing."""
 
 
 def _identity_of_started(command: Command, pid: int) -> ProcessIdentity:
@@ -291,7 +282,7 @@ def _set(future: "asyncio.Future[None]") -> None:
 
 
 async def ready(fd: int, *, writing: bool) -> None:
-    """Wait until a descriptor can be read from, or written to. Only one may wait for either at a time."""
+    """Wait until a descriptor is readable or writable. One waiter at a time for each."""
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
     (loop.add_writer if writing else loop.add_reader)(fd, _set, ready)
@@ -302,8 +293,8 @@ async def ready(fd: int, *, writing: bool) -> None:
 
 
 async def _follow(child: Child, fd: int, take: OnOutput) -> None:
-    """Hand out what comes, until the pipe's end; after the program's end for at most the time to drain it, in which a
-    slow taker is not counted.
+    """Pass on output until the pipe's end, or for the drain time after the program's end. The time that `take` needs does not
+    count.
     """
     drained_s = 0.0
     while drained_s < _DRAIN_S:
@@ -327,7 +318,7 @@ async def _follow(child: Child, fd: int, take: OnOutput) -> None:
         if taken is not None:
             await taken
         else:
-            await asyncio.sleep(0)  # a talkative program must not keep the others waiting
+            await asyncio.sleep(0)  # a program with much output must not starve the others
 
 
 async def _ready_or_ended(child: Child, fd: int) -> None:
@@ -348,7 +339,7 @@ def _wake(future: "asyncio.Future[None]", _: object) -> None:
 
 
 async def _wait_for_exit(child: Child, following: Sequence["asyncio.Future[None]"], timeout_s: float | None) -> bool:
-    """False where the time ran out. Raises what a follower raised."""
+    """False after a timeout. Raises the error of a follower."""
     exited = asyncio.ensure_future(child.exited())
     loop = asyncio.get_running_loop()
     deadline_s = None if timeout_s is None else loop.time() + timeout_s
@@ -363,7 +354,7 @@ async def _wait_for_exit(child: Child, following: Sequence["asyncio.Future[None]
                 task.result()
         return True
     finally:
-        await _cancel([exited])
+        await cancel_all([exited])
 
 
 async def _finish(following: Sequence["asyncio.Future[None]"]) -> None:
@@ -372,7 +363,8 @@ async def _finish(following: Sequence["asyncio.Future[None]"]) -> None:
         task.result()
 
 
-async def _cancel(tasks: Sequence["asyncio.Future[None]"]) -> None:
+async def cancel_all(tasks: Sequence["asyncio.Future[None]"]) -> None:
+    """Cancel tasks and wait for their ends, whatever happens to the caller; their errors are dropped."""
     for task in tasks:
         task.cancel()
     await to_the_end(_settled(tasks))
@@ -380,10 +372,6 @@ async def _cancel(tasks: Sequence["asyncio.Future[None]"]) -> None:
 
 async def _settled(tasks: Sequence["asyncio.Future[None]"]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-# ---
-# A long-lived program that is spoken to: the connection to a host.
 
 
 _READ_BYTES = 1 << 20
@@ -395,14 +383,13 @@ _STDERR_BYTES = 1 << 16
 
 
 class Duplex:
-    """A program with open standard input and output. Belongs to the event loop that made it.
-
-    `on_output` takes every piece of standard output and must be quick; the end of the output, or of the program, is
-    told once by `on_end`.
+    """A long-lived program with open standard input and output: the connection to a host. Belongs to the event loop that
+    made it. `on_output` takes every piece of standard output and must be quick; `on_end` is called once, at the end of the
+    output.
     """
 
     def __init__(self, command: Command, *, on_output: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
-        """Raises ToolFailed where it cannot be started."""
+        """Raises ToolFailed if it cannot be started."""
         self._child = Child(command, open_input=True)
         self._on_output = on_output
         self._on_end = on_end
@@ -414,7 +401,7 @@ class Duplex:
         self._closing = False
         self._stderr = bytearray()
         for fd in (self._child.stdin, self._child.stdout):
-            with suppress(OSError):  # as wide as it is, where the limit for all pipes of a user is reached
+            with suppress(OSError):  # the default size, if the user's limit for all pipes is reached
                 fcntl.fcntl(fd, _F_SETPIPE_SZ, _PIPE_BYTES)
         loop = asyncio.get_running_loop()
         loop.add_reader(self._child.stdout, self._read)
@@ -424,16 +411,15 @@ class Duplex:
 
     @property
     def pid(self) -> int:
-        """The program's."""
         return self._child.identity.pid
 
     @property
     def stderr(self) -> bytes:
-        """The end of what it has said on standard error so far, up to 64 KiB."""
+        """The last 64 KiB of its standard error so far."""
         return bytes(self._stderr)
 
     def write(self, *pieces: bytes) -> None:
-        """Queue for its standard input, at once and whole. See `room`."""
+        """Queue for its standard input. See `room`."""
         if self._closing:
             return
         for piece in pieces:
@@ -444,11 +430,11 @@ class Duplex:
             self._send()
 
     async def room(self) -> None:
-        """Wait until not too much is queued."""
+        """Wait until the queue is below its limit."""
         await self._room.wait()
 
     async def exit_code(self, *, within_s: float) -> int | None:
-        """Its exit code, once it has ended and its standard error with it; None where it takes longer."""
+        """Its exit code, with all of standard error read; None after a timeout."""
         try:
             async with asyncio.timeout(within_s):
                 await self._child.exited()
@@ -459,7 +445,7 @@ class Duplex:
         return self._child.exit_code
 
     async def close(self, *, patience_s: float, grace_s: float) -> None:
-        """The end of its input, time to end by itself, then TERM and KILL. May be called again."""
+        """Close its input, wait `patience_s` for its end, then TERM and KILL. May be called again."""
         if self._closing:
             return
         self._closing = True
@@ -507,7 +493,7 @@ class Duplex:
             except BlockingIOError:
                 break
             except OSError:
-                # The end of its output tells of it.
+                # `on_end` reports it.
                 self._unsent.clear()
                 self._unsent_bytes = 0
                 break
@@ -550,10 +536,6 @@ class Duplex:
             self._reading_errors = False
 
 
-# ---
-# A program that stays and answers questions: what asks glusterd again and again need not start anew for each.
-
-
 _CONVERSATION_READ_BYTES = 1 << 16
 _LIMIT_BYTES = 64 << 20
 
@@ -562,7 +544,7 @@ class LocalConversation:
     """The `Conversation` port with a process of this machine."""
 
     def __init__(self, command: Command) -> None:
-        """Raises ToolFailed where it cannot be started."""
+        """Raises ToolFailed if it cannot be started."""
         self._child = Child(command, open_input=True)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._child.stderr, self._drain)
@@ -571,11 +553,9 @@ class LocalConversation:
 
     @property
     def pid(self) -> int:
-        """The program's."""
         return self._child.identity.pid
 
     async def ask(self, question: bytes, *, until: Callable[[bytes], bool], timeout_s: float) -> bytes:
-        """See the port."""
         async with self._asking:
             if self._over:
                 raise ConversationOver("it was ended")
@@ -592,11 +572,11 @@ class LocalConversation:
             return answer
 
     def end(self) -> None:
-        """See the port: KILL, since it has nothing to put in order."""
+        """As the port, with KILL: it has nothing to clean up."""
         if self._over:
             return
         self._over = True
-        self._loop.remove_reader(self._child.stderr)  # of a loop that is closed already it is none any more
+        self._loop.remove_reader(self._child.stderr)  # does nothing on a closed loop
         if not self._child.reap():
             with suppress(ProcessLookupError):
                 os.killpg(self._child.identity.pid, signal.SIGKILL)
@@ -604,7 +584,7 @@ class LocalConversation:
 
     async def _answer(self, question: bytes, until: Callable[[bytes], bool]) -> bytes:
         try:
-            # What it said unasked belongs to no question.
+            # Output from before the question would be taken for its answer.
             if (self._read(self._child.stdout) or b"").strip():
                 raise ConversationOver("it spoke unasked")
             left = memoryview(question)
@@ -625,13 +605,13 @@ class LocalConversation:
             raise ConversationOver(f"it cannot be spoken to: {error.strerror}") from error
 
     def _drain(self) -> None:
-        """What it says on standard error is of no use, but somebody has to read it, or it would wait for that."""
+        """Discard standard error, so that the program does not block on it."""
         if self._read(self._child.stderr) == b"":
             self._loop.remove_reader(self._child.stderr)
 
     @staticmethod
     def _read(fd: int) -> bytes | None:
-        """What is there; None where nothing is, and b"" at its end."""
+        """The available output; None if there is none, b"" at its end."""
         try:
             return os.read(fd, _CONVERSATION_READ_BYTES)
         except BlockingIOError:
@@ -642,5 +622,4 @@ class LocalConversations:
     """The `Conversations` port."""
 
     def begin(self, command: Command) -> LocalConversation:
-        """See the port."""
         return LocalConversation(command)

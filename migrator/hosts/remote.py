@@ -1,4 +1,4 @@
-"""A host at the other end of a connection: its programs and its files."""
+"""A host at the other end of a connection: its programs, its files, its facts."""
 
 import asyncio
 import logging
@@ -15,11 +15,7 @@ from migrator.hosts.local import program_files
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, HostFacts, HostLost, OnOutput
 from migrator.hosts.proc import TOKEN_VARIABLE
-from migrator.hosts.process import BASE_ENVIRONMENT, Collected, ignore, not_started
-
-# ---
-# Programs at the other end of a connection.
-
+from migrator.hosts.process import BASE_ENVIRONMENT, Collected, cancel_all, ignore, not_started
 
 _log = logging.getLogger(__name__)
 
@@ -27,8 +23,8 @@ _CREDIT_BYTES = wire.STDOUT_WINDOW_BYTES // 4
 
 
 class RemoteProcesses:
-    """The `Processes` port over a connection. `grace_s` lies between TERM and KILL; `output_limit_bytes` holds for
-    `run` only. Every call raises HostLost where the host cannot be reached, with `in_doubt` where a program may run on.
+    """The `Processes` port over a connection. `grace_s` is the time between TERM and KILL; `output_limit_bytes` applies to
+    `run` only. Every call raises HostLost if the host cannot be reached, with `in_doubt` if a program may still run.
     """
 
     environment: Mapping[str, str] = BASE_ENVIRONMENT
@@ -41,7 +37,7 @@ class RemoteProcesses:
         self._output_limit_bytes = output_limit_bytes
 
     async def run(self, command: Command) -> Completed:
-        """Run to its end. Raises ToolFailed where it cannot be started, or says more than the limit."""
+        """As the port. Raises ToolFailed also if the output exceeds the limit."""
         stdout = Collected(command, self._output_limit_bytes)
         stderr = Collected(command, self._output_limit_bytes)
         completed = await self.stream(command, on_start=ignore, on_stdout=stdout.take, on_stderr=stderr.take)
@@ -57,23 +53,22 @@ class RemoteProcesses:
         on_stdout: OnOutput,
         on_stderr: OnOutput,
     ) -> Completed:
-        """As `run`, with output handed out in pieces. What a callback raises ends the process and is raised on."""
         connection = await self._connected()
-        # Everything there carries a token, so that nothing of it can be lost.
+        # Everything there carries a token, so that it can always be found.
         token = command.token or secrets.token_hex(16)
         environment = {**self.environment, **command.environment, TOKEN_VARIABLE: token}
         try:
             stream = connection.start(command.argv, environment, token=token, with_input=bool(command.stdin))
         except HostLost as error:
-            raise HostLost(error.message, cause=error.cause, hint=error.hint) from error
+            raise again(error) from error
         finished = False
         try:
             timed_out = await self._supervise(connection, stream, command, on_start, (on_stdout, on_stderr))
             exit_code, _ = await stream.exited
             finished = True
         except HostLost as error:
-            finished = True  # nothing can be done for it
-            raise HostLost(error.message, cause=error.cause, hint=error.hint, in_doubt=True) from error
+            finished = True  # it cannot be ended from here
+            raise again(error, in_doubt=True) from error
         except OSError as error:
             if stream.started.done() and stream.started.exception() is error:
                 finished = True
@@ -85,7 +80,6 @@ class RemoteProcesses:
         return Completed(exit_code=exit_code, stdout=b"", stderr=b"", timed_out=timed_out)
 
     async def survivors(self, tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
-        """Which living processes there still carry one of the tokens."""
         connection = await self._connected()
         fields, _ = await connection.call("survivors", tokens=list(tokens))
         return {
@@ -96,7 +90,6 @@ class RemoteProcesses:
         }
 
     async def end(self, token: str, *, grace_s: float) -> bool:
-        """End every process there that carries the token; False where one is left. May be called again."""
         connection = await self._connected()
         fields, _ = await connection.call("end", tokens=[token], grace_s=grace_s)
         return bool(fields["ended"])
@@ -109,7 +102,7 @@ class RemoteProcesses:
         on_start: Callable[[ProcessIdentity], None],
         takers: tuple[OnOutput, OnOutput],
     ) -> bool:
-        """Whether it ran into its time limit."""
+        """Whether the program timed out."""
         on_start(await stream.started)
         tasks: list[asyncio.Task[None]] = [
             asyncio.create_task(self._follow(connection, stream, kind, take))
@@ -124,13 +117,11 @@ class RemoteProcesses:
                 connection.end(stream, grace_s=self._grace_s, discard=False)
             await asyncio.gather(*tasks)
         finally:
-            for task in tasks:
-                task.cancel()
-            await to_the_end(_settled(tasks))
+            await cancel_all(tasks)
         return timed_out
 
     async def _wait(self, stream: RemoteStream, tasks: Sequence["asyncio.Task[None]"], timeout_s: float | None) -> bool:
-        """False where the time ran out. Raises what a task raised, or what the program's end was lost by."""
+        """False after a timeout. Raises the error of a task, or HostLost."""
         loop = asyncio.get_running_loop()
         deadline_s = None if timeout_s is None else loop.time() + timeout_s
         while not stream.exited.done():
@@ -159,30 +150,22 @@ class RemoteProcesses:
             if taken is not None:
                 await taken
             else:
-                await asyncio.sleep(0)  # a talkative program must not keep the others waiting
+                await asyncio.sleep(0)  # a program with much output must not starve the others
             owed_bytes += len(piece)
             if owed_bytes >= _CREDIT_BYTES:
                 connection.credit(stream, kind, owed_bytes)
                 owed_bytes = 0
 
     async def _abandon(self, connection: Connection, stream: RemoteStream, command: Command) -> None:
-        """Have it ended, and wait for that. A host that is lost meanwhile ends it by itself."""
+        """End it and wait for that. A host that is lost meanwhile ends it itself."""
         connection.end(stream, grace_s=self._grace_s, discard=True)
         try:
             _, ended = await stream.exited
-        except Exception as error:  # noqa: BLE001 - what it was abandoned for is raised
+        except Exception as error:  # noqa: BLE001 - the caller raises the error that led here
             _log.info("%s was abandoned on a host that is lost: %s", show(command.argv[0]), error)
             return
         if not ended:
             _log.error("a process of %s cannot be ended", show(command.argv[0]))
-
-
-async def _settled(tasks: Sequence["asyncio.Task[None]"]) -> None:
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-# ---
-# A host at the other end of a connection: its programs, its files, what it says of itself.
 
 
 _OPEN_WITHIN_S = 30.0
@@ -192,11 +175,11 @@ _CLOCK_LOOKS = 3
 
 
 class RemoteHost:
-    """The `Host` port over one connection, made at first use, once for all that wait for it, and made anew at the next
-    use after it was lost. After a failure to connect the same answer is given until a while has passed.
+    """The `Host` port over one connection, opened at first use and opened again at the first use after a loss. After a failed
+    attempt, calls raise the same error until a back-off has passed.
 
-    A new connection first ends what an earlier one of this object has left running there: whoever reaches the host
-    after a loss knows that nothing goes on behind its back, except what cannot be ended (`Processes.end` tells).
+    A new connection first ends all programs that an earlier one of this object has left there. So once the host is reached
+    again, nothing old runs there, except what cannot be ended (see `Processes.end`).
     """
 
     def __init__(
@@ -223,27 +206,24 @@ class RemoteHost:
         self._placed: dict[tuple[str, bytes], bytes] = {}
         self._watched: set[bytes] = set()
         self._unproven: set[bytes] = set()
-        """Written to over a connection that was lost before a sync."""
+        """Paths written to over a connection that was lost before a sync."""
         self._files: dict[bytes, tuple[bytes, ...]] = {}
         self._processes = RemoteProcesses(self.connected, grace_s=grace_s, output_limit_bytes=output_limit_bytes)
 
     @property
     def name(self) -> str:
-        """As in site.toml."""
         return self._transport.host
 
     @property
     def processes(self) -> RemoteProcesses:
-        """Programs there."""
         return self._processes
 
     async def connected(self) -> Connection:
-        """The connection, made where there is none. Raises HostLost."""
+        """The open connection. Raises HostLost."""
         async with self._connecting:
             if self._connection is not None:
                 if self._connection.lost is None:
                     return self._connection
-                # What was placed there is gone, and so are the descriptors.
                 self._connection = None
             now_s = asyncio.get_running_loop().time()
             if self._failure is not None and now_s < self._not_before_s:
@@ -260,7 +240,7 @@ class RemoteHost:
             return self._connection
 
     async def facts(self) -> HostFacts:
-        """What the host says of itself; the clock from the fastest of a few answers."""
+        """As the port; the clock is taken from the fastest of a few answers."""
         connection = await self.connected()
         best: tuple[float, float, wire.Fields] | None = None
         for _ in range(_CLOCK_LOOKS):
@@ -288,21 +268,18 @@ class RemoteHost:
         )
 
     async def identity(self) -> HostFacts:
-        """As `facts`, asked once for each connection."""
         connection = await self.connected()
         if self._identity is None or self._identity[0] is not connection:
             self._identity = (connection, await self.facts())
         return self._identity[1]
 
     async def find(self, program: str) -> bytes | None:
-        """The absolute path of a program on the host's PATH."""
         path = self._processes.environment["PATH"]
         connection = await self.connected()
         fields, _ = await connection.call("find", program=wire.text(program.encode()), path=wire.text(path.encode()))
         return None if fields["path"] is None else wire.raw(fields["path"])
 
     async def place(self, name: str, content: bytes) -> bytes:
-        """Put an executable file there, in memory, for as long as the connection holds. Raises OSError too."""
         connection = await self.connected()
         key = (name, content)
         if key not in self._placed:
@@ -311,7 +288,6 @@ class RemoteHost:
         return self._placed[key]
 
     async def files_of(self, program: bytes) -> tuple[bytes, ...]:
-        """The files that a program there is made of. Raises ToolFailed."""
         await self.connected()
         if program not in self._files:
             found = await program_files(program, processes=self._processes, read_head=self._read_head)
@@ -319,21 +295,19 @@ class RemoteHost:
         return self._files[program]
 
     async def activity(self, tokens: Sequence[str]) -> Mapping[str, int]:
-        """For every token with living processes there, a number that changes whenever they do something."""
         connection = await self.connected()
         fields, _ = await connection.call("activity", tokens=list(tokens))
         return {str(token): int(value) for token, value in fields["activity"].items()}
 
     async def watch_sync(self, path: bytes) -> None:
-        """From now on `sync` tells of writes that failed."""
         connection = await self.connected()
         if path not in self._watched:
             await connection.call("watch_sync", path=wire.text(path))
             self._watched.add(path)
 
     async def sync(self, path: bytes) -> None:
-        """Sync its file system there. HostLost, once, also where a connection was lost since `watch_sync`: the host may
-        have been down in between, and then nobody knows whether what was written before has reached the disks.
+        """As the port. Raises HostLost once also if a connection was lost since `watch_sync`: the host may have crashed in
+        between, and earlier writes may not have reached the disks.
         """
         connection = await self.connected()
         if path in self._unproven:
@@ -349,7 +323,6 @@ class RemoteHost:
         self._watched.add(path)
 
     async def close(self) -> None:
-        """End everything that runs there for this program, and the connection."""
         async with self._connecting:
             if self._connection is not None:
                 await self._connection.close()
@@ -385,5 +358,5 @@ class RemoteHost:
 
 
 def again(error: HostLost, *, in_doubt: bool = False) -> HostLost:
-    """The same loss, told to somebody else."""
+    """The same loss for another caller."""
     return HostLost(error.message, cause=error.cause, hint=error.hint, in_doubt=in_doubt)

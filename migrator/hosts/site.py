@@ -1,4 +1,4 @@
-"""The hosts of a site, each reached at first use, and what they see of both file systems."""
+"""The hosts of a site, each connected at first use, and what they see of both file systems."""
 
 import asyncio
 import shlex
@@ -9,6 +9,7 @@ import msgspec
 
 from migrator.core.errors import ToolFailed, UsageError
 from migrator.core.paths import percent_unescape, show
+from migrator.core.tasks import drop_error
 from migrator.fs.model import SENTINEL_NAME, mount_of, parse_mountinfo
 from migrator.hosts.far_source import far_argv
 from migrator.hosts.model import HostRoom, HostRoots
@@ -16,13 +17,10 @@ from migrator.hosts.ports import Command, Host, Processes
 from migrator.hosts.remote import RemoteHost
 from migrator.hosts.ssh import Ssh
 
-# ---
-# The hosts of a site, each reached at first use.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSpec:
-    """How one host is reached. `ssh` None: it is this machine. `python` is the interpreter there."""
+    """How to reach one host. `ssh` None: it is this machine. `python` is the interpreter there."""
 
     ssh: str | None = None
     options: tuple[str, ...] = ()
@@ -30,8 +28,8 @@ class HostSpec:
 
 
 def expand(sections: Mapping[str, HostSpec]) -> dict[str, HostSpec]:
-    """One entry a host: a name may stand for several (`gl[1-4]`, `gl1,gl3`, `@bricks` of ClusterShell's groups), and
-    `%h` or `{host}` in `ssh` and `options` for the host's name. Raises UsageError.
+    """One entry per host. A section may name several (`gl[1-4]`, `gl1,gl3`, `@bricks` of ClusterShell's groups); `%h`
+    and `{host}` in `ssh` and `options` become the host's name. Raises UsageError.
     """
     hosts: dict[str, HostSpec] = {}
     for section, spec in sections.items():
@@ -51,8 +49,8 @@ def expand(sections: Mapping[str, HostSpec]) -> dict[str, HostSpec]:
 
 
 def names(section: str) -> tuple[str, ...]:
-    """The hosts that a section's name stands for. Raises UsageError."""
-    # Most sites have no such sections, and every run and scan would wait for it.
+    """The hosts that a section names. Raises UsageError."""
+    # Imported late: most sites have no such sections, and every run and scan would wait for the import.
     from ClusterShell.NodeSet import NodeSet, NodeSetException  # noqa: PLC0415
 
     try:
@@ -73,7 +71,7 @@ def names(section: str) -> tuple[str, ...]:
 
 
 class SiteHosts:
-    """The `Hosts` port. `local` makes the host for a section without `ssh`; its argument is the host's name."""
+    """The `Hosts` port. `local` makes the host of a section without `ssh`, from its name."""
 
     def __init__(
         self,
@@ -102,23 +100,23 @@ class SiteHosts:
         """The host, connected. Raises HostLost, UsageError."""
         host = self.host(name)
         begun = self._begun.pop(name, None)
-        # What was begun ahead is this very attempt: a host that is down is not waited for twice.
+        # `begin` may have started this attempt: do not wait twice for a host that is down.
         await (begun or host.identity())
         return host
 
     def begin(self, names: Iterable[str]) -> None:
-        """Begin to connect hosts that will be reached, in the running event loop; `reach` tells what comes of it.
+        """Begin to connect hosts in the running event loop; a later `reach` waits for the result.
 
         Raises UsageError. May be called again.
         """
         for name in names:
             if name not in self._begun:
                 task: asyncio.Task[object] = asyncio.ensure_future(self.host(name).identity())
-                task.add_done_callback(_seen)
+                task.add_done_callback(drop_error)
                 self._begun[name] = task
 
     def host(self, name: str) -> Host:
-        """The host, not connected before its first use. Raises UsageError."""
+        """The host; it connects at its first use. Raises UsageError."""
         if name not in self._hosts:
             self._hosts[name] = self._make(name)
         return self._hosts[name]
@@ -156,22 +154,12 @@ class SiteHosts:
         )
 
 
-def _seen(task: "asyncio.Task[object]") -> None:
-    """An error that nobody asks for is none."""
-    if not task.cancelled():
-        task.exception()
-
-
 def _named(text: str, host: str) -> str:
     return text.replace("%h", host).replace("{host}", host)
 
 
-# ---
-# The file system at a path of a host: its type and its room, as that host sees them.
-
-
 _TIMEOUT_S = 60.0
-_SCRIPT = b"""
+_ROOM_SCRIPT = b"""
 import json, os, sys, urllib.parse
 path = os.path.realpath(os.fsencode(sys.argv[1]))
 room = os.statvfs(path)
@@ -187,7 +175,7 @@ print(json.dumps({
 """
 
 
-class _Found(msgspec.Struct, frozen=True):
+class _Room(msgspec.Struct, frozen=True):
     path: str
     mounts: str
     total_bytes: int
@@ -196,11 +184,11 @@ class _Found(msgspec.Struct, frozen=True):
 
 
 async def look_at_room(processes: Processes, *, python: bytes, path: bytes) -> HostRoom:
-    """Raises HostLost, and ToolFailed where it cannot be read."""
-    command = Command(argv=far_argv(python, _SCRIPT, path), timeout_s=_TIMEOUT_S)
+    """The file system at a path of a host. Raises HostLost, ToolFailed."""
+    command = Command(argv=far_argv(python, _ROOM_SCRIPT, path), timeout_s=_TIMEOUT_S)
     completed = await processes.run(command)
     try:
-        found = msgspec.json.decode(completed.stdout, type=_Found)
+        found = msgspec.json.decode(completed.stdout, type=_Room)
     except msgspec.DecodeError as error:
         said = show(completed.stderr.strip().rpartition(b"\n")[2][-300:]) or f"exit code {completed.exit_code}"
         raise ToolFailed(f"the room at {show(path)} is not known: {said}") from error
@@ -211,10 +199,6 @@ async def look_at_room(processes: Processes, *, python: bytes, path: bytes) -> H
         free_bytes=found.free_bytes,
         read_only=found.read_only,
     )
-
-
-# ---
-# What lies at the roots that streams of a host will read and write, as that host sees them.
 
 
 _ROOTS_SCRIPT = b"""
@@ -236,25 +220,12 @@ print(json.dumps(found))
 """
 
 
-class _RootsFound(msgspec.Struct, frozen=True):
-    sentinel: str | None
-    target_error: str | None
-    volume_id: str | None
-    brick_error: str | None
-
-
 async def look_at_roots(processes: Processes, *, python: bytes, target: bytes, brick: bytes) -> HostRoots:
-    """Look at the root of the target and of a brick there (empty: not asked for). Raises HostLost, ToolFailed."""
+    """The roots of the target and of a brick on a host (empty: not asked for). Raises HostLost, ToolFailed."""
     command = Command(argv=far_argv(python, _ROOTS_SCRIPT, target, brick, SENTINEL_NAME), timeout_s=_TIMEOUT_S)
     completed = await processes.run(command)
     try:
-        found = msgspec.json.decode(completed.stdout, type=_RootsFound)
+        return msgspec.json.decode(completed.stdout, type=HostRoots)
     except msgspec.DecodeError as error:
         said = show(completed.stderr.strip()[-300:]) or f"exit code {completed.exit_code}"
         raise ToolFailed(f"the roots of a host cannot be looked at: {said}", cause="its Python fails") from error
-    return HostRoots(
-        sentinel=found.sentinel,
-        target_error=found.target_error,
-        volume_id=found.volume_id,
-        brick_error=found.brick_error,
-    )

@@ -1,4 +1,9 @@
-"""Nodes of a Slurm cluster as hosts: one job for each, requested when it is needed."""
+"""Nodes of a Slurm cluster as hosts: one job for each, requested when it is needed.
+
+Observed with Slurm 22.05: without `--unbuffered`, `srun` holds back output that does not end with a newline; with it, the
+output goes unchanged through a raw pseudo terminal (11 MB/s instead of 28). Slurm never requeues jobs of `srun`, only
+batch jobs.
+"""
 
 import asyncio
 import logging
@@ -13,21 +18,16 @@ from enum import StrEnum
 
 from migrator.core.errors import ToolFailed, UsageError
 from migrator.core.paths import show
+from migrator.core.tasks import drop_error
 from migrator.hosts import proc
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Host, HostFacts, HostLost, Processes
 from migrator.hosts.remote import RemoteHost, again
 
-# ---
-# A far end in a job of its own: the command that starts it, what `srun` says when it fails, and what Slurm says of jobs.
-#
-# Seen with Slurm 22.05: `srun` holds back output that ends without a newline until more comes, unless it is told
-# `--unbuffered` (then the output goes through a raw pseudo terminal: 11 MB/s instead of 28, and every byte as it was); jobs
-# of `srun` are never put back into the queue (it has no `--no-requeue`: only batch jobs are).
-
+_log = logging.getLogger(__name__)
 
 PASSED_ON = ("SLURM_CONF", "HOME", "USER", "LOGNAME", "TMPDIR")
-"""Nothing else of SLURM_*: inside an allocation it would make steps of `srun`'s jobs."""
+"""No other SLURM_* variables: inside an allocation they would turn the jobs into job steps."""
 _FIXED = (
     "--nodes=1",
     "--ntasks=1",
@@ -41,7 +41,7 @@ _FIELDS = "%i|%T|%r|%N|%k|%j"
 
 
 class JobState(StrEnum):
-    """A job, as far as it matters here. `GONE`: Slurm does not know it any more."""
+    """The state of a job. `GONE`: Slurm no longer knows the job."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -72,12 +72,12 @@ _STATES = {
     ),
     "NODE_FAIL": JobState.NODE_FAILED,
 }
-"""What is in none of these is at work, or may be (RUNNING, SUSPENDED, STOPPED, RESIZING, and what is new)."""
+"""All other states count as running (RUNNING, SUSPENDED, STOPPED, RESIZING, and new ones)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job as `squeue` shows it; `node` is empty before it has one."""
+    """A job as `squeue` shows it; `node` is empty until it has one."""
 
     id: str
     name: str
@@ -88,23 +88,23 @@ class Job:
 
     @property
     def active(self) -> bool:
-        """Whether something may still run in it, or will."""
+        """Whether processes may run in it, now or later."""
         return self.state in (JobState.PENDING, JobState.RUNNING, JobState.ENDING)
 
 
 def list_jobs_argv(user: str) -> tuple[bytes, ...]:
-    """All jobs of a user that Slurm still knows, also those that have ended. For `read_jobs`."""
+    """Lists all jobs of a user that Slurm knows, ended ones included, for `read_jobs`."""
     words = ("squeue", "--noheader", "--states=all", f"--user={user}", "--format", _FIELDS)
     return tuple(os.fsencode(word) for word in words)
 
 
 def cancel_argv(name: str, user: str) -> tuple[bytes, ...]:
-    """End all jobs of a name; no error where there are none."""
+    """Cancels all jobs of a name; no error if there are none."""
     return tuple(os.fsencode(word) for word in ("scancel", "--quiet", f"--user={user}", f"--name={name}"))
 
 
 def read_jobs(output: bytes) -> list[Job]:
-    """What `list_jobs_argv` printed. Other people's comments may hold anything: their jobs are skipped."""
+    """Parses the output of `list_jobs_argv`. Comments of foreign jobs may hold anything: such lines are skipped."""
     found: list[Job] = []
     for line in output.decode("utf-8", "replace").split("\n"):
         fields = line.split("|")
@@ -126,9 +126,9 @@ def read_jobs(output: bytes) -> list[Job]:
 
 @dataclass(slots=True, kw_only=True)
 class Srun:
-    """The `Transport` of one job. It is used once: a job that has ended is followed by another one, not started again.
+    """The `Transport` of one job. It is used once: an ended job is followed by a new one.
 
-    `options` come after everything else, so that they win. `cpus` are for the streams; None leaves it to the site.
+    `options` come last, so that they win. `cpus` is the number for the streams; None leaves it to the site.
     """
 
     host: str
@@ -140,21 +140,19 @@ class Srun:
     avoid_nodes: Sequence[str] = ()
     used: bool = False
     lost: HostLost | None = None
-    """How it ended, for those who ask later."""
+    """How it ended, for later callers."""
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Where Slurm's configuration lies, and who we are."""
         return {name: os.environ[name] for name in PASSED_ON if name in os.environ}
 
     def argv(self, arguments: tuple[str, ...]) -> tuple[bytes, ...]:
-        """`srun`, which is interrupted when this program is killed: that takes back a job that still waits, and does
-        nothing to one that runs (once; there the far end sees the end of its input, and ends everything in good order).
+        """`srun`, with SIGINT when this program dies. That cancels a pending job. It does nothing to a running one, whose
+        far end sees the end of its input and ends everything in order.
         """
         if self.used:
             ended = HostLost(f"the job {self.job_name} of {self.host} has ended", hint="another one is asked for")
-            known = self.lost or ended
-            raise HostLost(known.message, cause=known.cause, hint=known.hint)
+            raise again(self.lost or ended)
         self.used = True
         setpriv = shutil.which("setpriv")
         words = (
@@ -173,7 +171,6 @@ class Srun:
         return tuple(os.fsencode(word) for word in words)
 
     def explain(self, stderr: bytes, exit_code: int | None, *, connected: bool) -> HostLost:
-        """What srun said, in words that help."""
         self.lost = self._explain(stderr, exit_code, connected=connected)
         return self.lost
 
@@ -210,7 +207,7 @@ TOO_MUCH_REASONS = frozenset(
         "ReqNodeNotAvail, May be reserved",
     )
 )
-"""Why a job waits that will wait until somebody changes something."""
+"""Reasons of pending jobs that will wait until the configuration changes."""
 TOO_MUCH_CAUSE = (
     "it asks for more than the partition has: every job of [slurm] nodes is a node of its own, with a processor for each "
     "stream"
@@ -284,10 +281,6 @@ _FAILURES = (
 )
 
 
-# ---
-# This user's jobs in Slurm's queue, asked for by Slurm's own commands.
-
-
 _ASK_TIMEOUT_S = 15.0
 _FIRST_LOOK_S = 0.1
 _LONGEST_LOOK_S = 2.0
@@ -296,29 +289,29 @@ _END_WITHIN_S = 60.0
 
 
 class SlurmQueue:
-    """The jobs of this user. `processes` are this machine's, for Slurm's commands."""
+    """This user's jobs. `processes` are this machine's, for Slurm's commands."""
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
         self._user = _user()
 
     async def jobs(self) -> list[Job]:
-        """All that Slurm still knows. Raises HostLost."""
+        """All jobs that Slurm knows. Raises HostLost."""
         return read_jobs(await self._ask(list_jobs_argv(self._user)))
 
     async def job(self, name: str) -> Job:
-        """The job of a name: one that has not ended, where there is one; GONE where Slurm knows none. Raises HostLost."""
+        """The job of a name, preferably one that has not ended; GONE if Slurm knows none. Raises HostLost."""
         found = [job for job in await self.jobs() if job.name == name]
         return next(
             (job for job in found if job.active), found[0] if found else Job(id="", name=name, state=JobState.GONE)
         )
 
     async def cancel(self, name: str) -> None:
-        """Ask for the end of the jobs of a name. Raises HostLost."""
+        """Request the end of the jobs of a name. Raises HostLost."""
         await self._ask(cancel_argv(name, self._user))
 
     async def end(self, name: str) -> None:
-        """Cancel the jobs of a name, and wait until Slurm says that nothing of them runs. Raises HostLost, also after a minute."""
+        """Cancel the jobs of a name, and wait until Slurm reports that they have ended. Raises HostLost, also after a minute."""
         loop = asyncio.get_running_loop()
         deadline_s, pause_s = loop.time() + _END_WITHIN_S, _FIRST_LOOK_S
         cancelled = False
@@ -336,7 +329,7 @@ class SlurmQueue:
             pause_s = min(pause_s * 2, _LONGEST_LOOK_S)
 
     async def _ask(self, argv: tuple[bytes, ...]) -> bytes:
-        """Run one of Slurm's commands. Raises HostLost where the controller does not answer."""
+        """Run one of Slurm's commands. Raises HostLost if the controller does not answer."""
         environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         command = Command(argv=argv, environment=environment, timeout_s=_ASK_TIMEOUT_S)
         program = show(argv[0])
@@ -359,22 +352,16 @@ class SlurmQueue:
 
 
 def _user() -> str:
-    """By the effective user, as Slurm sees it: not what the environment says."""
+    """The effective user, as Slurm sees it: not the one of the environment."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         return str(os.geteuid())
 
 
-# ---
-# Nodes of a Slurm cluster as hosts: one job each, asked for when it is needed.
-
-
-_log = logging.getLogger(__name__)
-
 _NAME = "slurm-{number}"
 _NO_LIMIT_S = 10.0 * 365 * 86400
-"""A job may wait in the queue for as long as it likes; `patience_s` is how long a caller waits for it."""
+"""A job may wait in the queue without limit; `patience_s` is how long a caller waits for it."""
 _STARTED_WITHIN_S = 60.0
 _LEASE_MARGIN_S = 15.0
 _FIRST_BACKOFF_S = 1.0
@@ -386,17 +373,16 @@ class SlurmHost(RemoteHost):
     """The `Host` port in one job. It is lost for good when the job ends."""
 
     node = ""
-    """As Slurm names it; known after `facts`."""
+    """Slurm's name of the node; known after `facts`."""
 
     async def facts(self) -> HostFacts:
-        """With the job."""
         found = await super().facts()
         variables = await self._variables(found.process_id)
         self.node = os.fsdecode(variables.get(b"SLURMD_NODENAME", b""))
         return replace(found, job=os.fsdecode(variables.get(b"SLURM_JOB_ID", b"")))
 
     async def _variables(self, process_id: int) -> dict[bytes, bytes]:
-        """What Slurm gave the far end: known without the controller."""
+        """The environment that Slurm gave the far end; it needs no answer of the controller."""
         content = await self._read_head(b"/proc/%d/environ" % process_id, _CONNECTED_ENVIRONMENT_BYTES)
         pairs = (entry.partition(b"=") for entry in content.split(b"\0"))
         return {name: value for name, _, value in pairs}
@@ -404,7 +390,7 @@ class SlurmHost(RemoteHost):
 
 @dataclass(slots=True, kw_only=True)
 class _Mover:
-    """One of the nodes. `job_name` is that of the latest job, which is `settled` once nothing can run in it any more."""
+    """One node. `job_name` is that of the latest job, which is `settled` once nothing can run in it any more."""
 
     name: str
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -423,9 +409,9 @@ class _Mover:
 class SlurmHosts:
     """The `Hosts` port: `slurm-1`, `slurm-2` and so on, each a node with a job of its own.
 
-    A job that has ended is followed by another one, on the same node or not, and not before Slurm has said that it has
-    ended: whoever reaches a host after a loss knows that nothing of what ran there is left. So it is with jobs that an
-    earlier program of the same site has left, when that was killed. Jobs of a program that still lives are left alone.
+    An ended job is followed by a new one, perhaps on another node, but only after Slurm has confirmed the end. So once a host
+    is reached again after a loss, nothing old runs there. The same holds for jobs that a killed program of the same site has
+    left. Jobs of a living program are left alone.
     """
 
     def __init__(
@@ -441,8 +427,8 @@ class SlurmHosts:
         grace_s: float = 5.0,
         patience_s: float = 20.0,
     ) -> None:
-        """`processes` are this machine's, for Slurm's commands. `patience_s`: how long `reach` waits for a node before
-        it says that the job waits in the queue.
+        """`processes` are this machine's, for Slurm's commands. `patience_s`: how long `reach` waits for a node before it
+        raises HostLost.
         """
         self._queue = SlurmQueue(processes)
         self._options = tuple(options)
@@ -461,11 +447,10 @@ class SlurmHosts:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them."""
         return tuple(self._movers)
 
     async def reach(self, name: str) -> Host:
-        """The node, its far end connected. Raises HostLost while its job waits in the queue, too; UsageError."""
+        """The node with its far end connected. Raises UsageError, and HostLost, also while its job waits in the queue."""
         mover = self._mover(name)
         async with mover.lock:
             if await self._is_connected(mover) and mover.host is not None:
@@ -488,8 +473,8 @@ class SlurmHosts:
             return host
 
     async def end_orphans(self, name: str, tokens: Sequence[str]) -> Sequence[str]:
-        """The tokens of what cannot be ended of earlier attempts on this host. Where its job has ended nothing is left
-        of them, and no other job is asked for. Raises HostLost where Slurm does not say so; UsageError.
+        """End earlier attempts on this host; returns the tokens that cannot be ended. If its job has ended, nothing is left of
+        them, and no new job is requested. Raises UsageError, and HostLost if Slurm does not confirm the end.
         """
         mover = self._mover(name)
         async with mover.lock:
@@ -512,7 +497,7 @@ class SlurmHosts:
         return mover
 
     async def _is_connected(self, mover: _Mover) -> bool:
-        """Also sees the loss of a connection that was there."""
+        """Whether the connection stands; records its loss."""
         if mover.host is None or mover.opening is not None:
             return False
         try:
@@ -524,11 +509,9 @@ class SlurmHosts:
         return True
 
     async def _open(self, mover: _Mover) -> SlurmHost:
-        """Ask for a job, or wait on for the one that was asked for. Raises HostLost; then `opening` says whether it
-        still waits.
-        """
+        """Request a job, or continue to wait for it. Raises HostLost; if `opening` is set then, the job still waits."""
         if mover.opening is None:
-            # One after the other, so that each knows where the others are.
+            # One after the other, so that each avoids the nodes of the others.
             async with self._placing:
                 self._ask(mover)
                 return await self._opened(mover)
@@ -569,7 +552,7 @@ class SlurmHosts:
         mover.opening = asyncio.create_task(mover.host.connected(), name=f"open-{mover.name}")
 
     async def _still_waiting(self, mover: _Mover) -> HostLost:
-        """Why; a far end that does not speak although its job runs is given up."""
+        """Why it still waits. A job that runs without an answer from its far end is given up."""
         job = await self._queue.job(mover.job_name)
         now_s = asyncio.get_running_loop().time()
         if job.state is not JobState.RUNNING:
@@ -596,12 +579,12 @@ class SlurmHosts:
         )
 
     async def _settle(self, mover: _Mover) -> None:
-        """Return when nothing can run any more in the mover's job. Raises HostLost where that is not known."""
+        """Return when nothing can run in the mover's job any more. Raises HostLost if that is not certain."""
         if mover.settled:
             return
         await self._queue.end(mover.job_name)
         job = await self._queue.job(mover.job_name)
-        # A node that failed may only have been cut off, and a job that Slurm does not know says nothing.
+        # A failed node may only be cut off, and a job that Slurm no longer knows proves nothing.
         if job.state in (JobState.NODE_FAILED, JobState.GONE) and mover.lost_at_s is not None:
             self._require_lease_over(mover.lost_at_s, f"the job of {mover.name}")
         mover.settled, mover.node = True, ""
@@ -616,7 +599,7 @@ class SlurmHosts:
             )
 
     async def _clear_leftovers(self) -> None:
-        """End what an earlier program of this site has left: its jobs may hold streams. Raises HostLost."""
+        """End the jobs that an earlier program of this site has left: they may run streams. Raises HostLost."""
         async with self._clearing:
             loop = asyncio.get_running_loop()
             if self._began_s is None:
@@ -636,7 +619,7 @@ class SlurmHosts:
             self._cleared = True
 
     async def _give_up(self, mover: _Mover) -> None:
-        """Of a job that was asked for: without a word to a far end that does not listen."""
+        """Cancel a requested job, without closing the connection in order."""
         try:
             await self._queue.cancel(mover.job_name)
         except HostLost as error:
@@ -644,8 +627,7 @@ class SlurmHosts:
         if mover.opening is not None:
             mover.opening.cancel()
             await asyncio.wait([mover.opening])
-            if not mover.opening.cancelled():
-                mover.opening.exception()
+            drop_error(mover.opening)
         mover.opening, mover.host = None, None
 
     async def _close(self, mover: _Mover) -> None:
@@ -667,8 +649,8 @@ def _myself() -> str:
 
 
 def _owner_lives(comment: str) -> bool:
-    """Whether the program that asked for a job is still there. On another machine it counts as gone: there is one run
-    of a site at a time, and its directory is locked.
+    """Whether the program that requested a job still lives. One on another machine counts as dead: the lock of the site's
+    directory admits one run at a time.
     """
     fields = comment.split(":")
     if len(fields) != 5 or not (fields[3].isdigit() and fields[4].isdigit()):

@@ -1,4 +1,4 @@
-"""Hosts over OpenSSH's `ssh`, and what it says when it fails."""
+"""The transport over OpenSSH's `ssh`, and explanations of its failures."""
 
 import os
 import re
@@ -21,14 +21,14 @@ _FIXED = (
     "PermitLocalCommand=no",
     "EscapeChar=none",
 )
-"""Not to be changed by options: one connection of our own, without a terminal, that asks nothing."""
+"""Options of the site cannot override these: a connection of our own, without a terminal and without prompts."""
 _SAID_BYTES = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ssh:
-    """One host. `destination` as ssh takes it (`root@gl1`, `ssh://root@gl1:2222`), `options` before everything else,
-    so that they win over what is set here.
+    """The `Transport` of one host. `destination` is as ssh takes it (`root@gl1`, `ssh://root@gl1:2222`). `options` override
+    all but the fixed ones.
     """
 
     host: str
@@ -40,11 +40,11 @@ class Ssh:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The user's keys, agent and configuration."""
+        """The variables with which ssh finds keys, agent and configuration."""
         return {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
 
     def argv(self, arguments: tuple[str, ...]) -> tuple[bytes, ...]:
-        """`ssh` with all its options. StrictHostKeyChecking is as the administrator has it."""
+        """The command. StrictHostKeyChecking stays as the administrator has set it."""
         alive_s = max(1, int(self.lease_s / 3))
         ours = (
             f"ConnectTimeout={self.connect_timeout_s}",
@@ -65,7 +65,7 @@ class Ssh:
         return tuple(os.fsencode(word) for word in words)
 
     def explain(self, stderr: bytes, exit_code: int | None, *, connected: bool) -> HostLost:
-        """What ssh said, in words that help."""
+        """The error for what ssh printed."""
         said = stderr.decode("utf-8", "replace")
         missing = not connected and exit_code in (126, 127)
         for pattern, what, cause, hint in _FAILURES:
