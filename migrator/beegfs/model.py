@@ -3,12 +3,9 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-# ---
-# What is known of the storage and metadata targets that a target's file system is made of.
-
 
 class TargetKind(StrEnum):
-    """What lies on it: contents of files, or their inodes."""
+    """What a target stores: contents of files, or their inodes."""
 
     METADATA = "metadata"
     STORAGE = "storage"
@@ -42,8 +39,8 @@ class CapacityPool(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageTarget:
-    """One of them. None stands for what was not told. `answers` is False where its server was asked and did not answer;
-    `last_contact_s` is how long ago the management service heard of it; `storage_pool` is the number of its pool.
+    """A storage or metadata target. None means not known. `answers` is False if its server did not answer a question;
+    `last_contact_s` is the time since its last contact with the management service; `storage_pool` is the number of its pool.
     """
 
     kind: TargetKind
@@ -63,13 +60,13 @@ class StorageTarget:
 
     @property
     def shown(self) -> str:
-        """As people are told of it."""
+        """The target for people."""
         return f"{self.kind.value} target {self.name} ({self.number}, on {self.node})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StripeSettings:
-    """How new files below a directory are spread: over so many targets, in pieces of so many bytes; None: as it is."""
+    """How new files in a directory are striped: the number of targets, and the chunk size; None: unchanged."""
 
     targets: int | None = None
     chunk_bytes: int | None = None
@@ -77,7 +74,7 @@ class StripeSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryFacts:
-    """What new files in a directory get: `storage_pool` is the number of the pool whose targets they may lie on."""
+    """The settings for new files in a directory; `storage_pool` is the number of the pool of their targets."""
 
     stripe: StripeSettings
     storage_pool: int | None = None
@@ -85,8 +82,8 @@ class DirectoryFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageSeen:
-    """One look: every target, and the pool that user trees get theirs from, where that is known. `unanswered` are the kinds
-    of which some server does not answer while it is not known which one.
+    """A snapshot: every target, and the storage pool of the user trees, if known. `unanswered` are the kinds of targets of
+    which an unknown server does not answer.
     """
 
     targets: tuple[StorageTarget, ...]
@@ -94,15 +91,13 @@ class StorageSeen:
     unanswered: tuple[TargetKind, ...] = ()
 
 
-# ---
-# Quotas of the target: what a user takes up there, and may.
+# Quotas: what a user has on the target, and may have.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserQuota:
-    """Of one user, by his number. `limit_` None: there is none. BeeGFS counts *chunk files*: a file with content has at least
-    one, and one on each of the storage targets that it is spread over; directories and empty files have none. `used_chunk_files`
-    None: nobody counts them.
+    """The quota of one user, by uid. `limit_` None: no limit. BeeGFS counts *chunk files*: a file with content has one on each
+    storage target that it is striped over; directories and empty files have none. `used_chunk_files` None: not counted.
     """
 
     uid: int
@@ -113,14 +108,14 @@ class UserQuota:
 
     @property
     def limited(self) -> bool:
-        """Whether he has a limit at all."""
+        """Whether there is any limit."""
         return self.limit_bytes is not None or self.limit_chunk_files is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeOwner:
-    """What one user owns in one user tree of the source. Only files with content count, each inode once; bytes are those that
-    are surely taken up: of a file with holes, what is allocated.
+    """The files of one owner in one user tree of the source. Only files with content count, each inode once; of a sparse file,
+    only the allocated bytes count.
     """
 
     tree: bytes

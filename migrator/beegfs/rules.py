@@ -21,12 +21,11 @@ from migrator.fs.model import Capacity, Need
 from migrator.plan.model import TreeUsage
 from migrator.reap.model import PlanReap, ReapAction
 
-# ---
-# How BeeGFS fills its storage targets with new files, and what room follows. Guards and schedules go by this alike. Pure.
+# The room for new files, for guards and schedules.
 #
-# A new file is put on targets of the best capacity pool that is not empty (normal, low, emergency), chosen at random, so all of
-# them take alike. A target leaves the normal pool when no more than the low limit is free on it; from then on the others take
-# all. Nobody's tool tells that limit. One that is not online is in no pool (BeeGFS 7 and 8, the sources of its management
+# BeeGFS puts a new file on random targets of the best capacity pool that is not empty (normal, low, emergency), so all targets of
+# that pool fill alike. A target leaves the normal pool when its free space falls to the low limit; the others then take
+# all new files. No tool reports that limit. Targets that are not online are in no pool (BeeGFS 7 and 8, sources of the management
 # service).
 
 
@@ -37,12 +36,12 @@ _GONE = frozenset({Reachability.OFFLINE, Reachability.PROBABLY_OFFLINE})
 
 
 def there(targets: Sequence[StorageTarget]) -> Sequence[StorageTarget]:
-    """Those that can be written to at all; where none can, all of them: whoever asks has other reasons to refuse then."""
+    """The writable targets; all targets if none is writable: other checks refuse then."""
     return [one for one in targets if one.reachability not in _GONE] or targets
 
 
 def best_pool(targets: Sequence[StorageTarget]) -> Sequence[StorageTarget]:
-    """Those that take new files now. A target whose pool is not known counts as normal: its room then counts too."""
+    """The targets that take new files now. A target whose pool is not known counts as normal, with its room."""
     found = there(targets)
     best = min((_rank(one) for one in found), default=0)
     return [one for one in found if _rank(one) == best]
@@ -53,9 +52,9 @@ def _rank(target: StorageTarget) -> int:
 
 
 def low_limit(targets: Sequence[StorageTarget]) -> int:
-    """With so much free a target is passed over, as long as others are normal; 0 where that cannot be told.
+    """The free bytes at which a target leaves the normal pool; 0 if not known.
 
-    It is told by targets that are passed over already; otherwise a default of BeeGFS, where no normal target has less free.
+    Derived from targets that have left it already; otherwise a default of BeeGFS, if no normal target has less free.
     """
     found = there(targets)
     normal = [one.free_bytes for one in found if one.pool is CapacityPool.NORMAL]
@@ -72,20 +71,20 @@ def low_limit(targets: Sequence[StorageTarget]) -> int:
 
 
 def even_room(free: Sequence[float], low_bytes: float) -> float:
-    """What new files may take, in bytes, of targets with so many bytes free. Where the low limit is known all of it counts but for that limit
-    on each. Where it is not (0) the first that is full is the end: the fullest one's room, times their number.
+    """The room for new files, in bytes, on targets with this much free. With a known low limit, all free bytes above it count.
+    Otherwise (0) the first full target ends it: the room of the fullest, times the number of targets.
     """
     if not free:
         return 0
     evenly = max(min(free), 0) * len(free)
     if low_bytes <= 0:
         return evenly
-    # Shortly before all of them are low they are still filled evenly.
+    # Shortly before all of them are low, they still fill evenly.
     return max(evenly, sum(max(one - low_bytes, 0) for one in free))
 
 
 def filled(free: Sequence[float], taken: float, low_bytes: float) -> list[float]:
-    """What is free on each, in bytes, when new files have taken so many, which is no more than there is room for."""
+    """The free bytes of each target after new files have taken this much, which must not exceed the room."""
     left = list(free)
     while taken > 0.0 and left:
         best = [place for place, one in enumerate(left) if one > low_bytes] if low_bytes > 0 else []
@@ -103,8 +102,7 @@ def filled(free: Sequence[float], taken: float, low_bytes: float) -> list[float]
     return left
 
 
-# ---
-# What follows from the states and the room of a target's storage and metadata targets. Pure.
+# Problems of storage and metadata targets.
 
 
 SILENT_AFTER_S = 40.0
@@ -112,15 +110,15 @@ SILENT_AFTER_S = 40.0
 another minute and more after it has gone.
 """
 _TOLD_IN_S = 1.0
-"""The tool tells whole seconds since it heard of a server."""
+"""The tool reports whole seconds since the last contact with a server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookTimes:
-    """What bounds how soon an outage is told, in seconds. A stream is seen to stand still after `quiet_s`; looks begin
-    `every_s` apart, when the one before has ended, and are begun by a watch that comes round every `tick_s`. A call that
-    gets no answer within its time is ended within `ending_s`. `list_s` is the one question of version 8, `room_s` the
-    first of version 7, `states_s` what is asked there when that has no answer.
+    """The intervals and timeouts, in seconds, that bound how soon an outage is detected. A stream counts as stalled after
+    `quiet_s`. Polls begin at least `every_s` apart, each after the end of the one before, from a loop with the interval
+    `tick_s`. A call that times out is ended within `ending_s`. `list_s` is the timeout of the only call of version 8, `room_s`
+    of the first one of version 7, `states_s` of the second one there, after the first has failed.
     """
 
     quiet_s: float
@@ -133,12 +131,11 @@ class LookTimes:
 
 
 def told_within_s(times: LookTimes) -> tuple[float, float]:
-    """How long after a server is off at most it is told, by version 8 and by version 7, where the management service answers
-    the look that counts.
+    """The longest time until an outage is detected, with version 8 and with version 7, if the management service answers.
 
-    Version 8 tells since when a server is silent: the server was heard just before it went, and a look that has begun just
-    before the silence is long enough gets no answer. Version 7 tells it by a look that begins after the streams stand still:
-    a look that has begun just before the server went uses up all its time.
+    Version 8 reports how long a server has been silent. At worst, its last contact was just before the outage, and a poll
+    begun just before the silence is long enough times out. Version 7 detects it with a poll after the streams stall. At
+    worst, a poll begun just before the outage uses up its timeouts first.
     """
     missed_8 = max(times.every_s, times.list_s + times.ending_s)
     silent_s = max(SILENT_AFTER_S + _TOLD_IN_S, times.quiet_s)
@@ -149,10 +146,9 @@ def told_within_s(times: LookTimes) -> tuple[float, float]:
 
 
 def target_problems(seen: StorageSeen) -> tuple[str, ...]:
-    """Why what lies on the target may not be readable; none where every storage and metadata target is online, good, and
-    was heard of.
+    """Why files on the target may be unreadable; none if every storage and metadata target is online, good, and in contact.
 
-    What is not known counts as a problem, and so does an answer that leaves out either kind.
+    Unknown states count as problems, and so does an answer without targets of either kind.
     """
     problems = [
         f"BeeGFS names no {kind.value} target, so nothing is known of them"
@@ -276,8 +272,7 @@ def _spread(free: Sequence[int | None]) -> int | None:
     return min(known) * len(known) if known else None
 
 
-# ---
-# What `doctor` says of the target's storage and metadata targets. Pure: from one look to findings.
+# Findings of `doctor` about storage and metadata targets.
 
 
 _CHECK = "storage targets"
@@ -289,7 +284,7 @@ _NOT_KNOWN = (
 
 
 def check_storage_targets(seen: StorageSeen | None, failure_words: str = "", hint: str = "") -> list[Finding]:
-    """`seen` is None where the tool could not be asked, for the reason `failure_words`."""
+    """`seen` is None if the tool failed, for the reason `failure_words`."""
     if seen is None:
         fix = hint or "install BeeGFS's command (beegfs-tools; beegfs-utils of BeeGFS 7), or name it in [target] beegfs"
         return [warning(_CHECK, f"{failure_words}: {_NOT_KNOWN}", fix)]
@@ -342,7 +337,7 @@ def check_stripe(stripe: StripeSettings | None, seen: StorageSeen | None) -> lis
 
 
 def check_quota(limits: int, problem: str | None) -> list[Finding]:
-    """Where the source limits directories: can what users take up be asked on the target?"""
+    """If the source has limits on directories: whether the target can report the usage of users."""
     if not limits:
         return []
     told = f"the source limits {several(limits, 'directory', 'directories')} (`migrator plan` lists them by user)"
@@ -384,21 +379,20 @@ def _check(target: StorageTarget) -> Finding | None:
     return None
 
 
-# ---
-# Whether what is to come fits within the users' limits on the target. Pure.
+# Whether planned files fit within the users' limits on the target.
 #
-# Files are copied as root, so that no limit stops them; but what has arrived is its owner's. One who is then beyond his hard
-# limit can write nothing any more, on the day on which he is moved.
+# Files are copied as root, so no limit stops the copy; but they then count for their owner. A user beyond the hard limit could not
+# write any more on the day of the move.
 
 
 NEARLY = 0.9
-"""Of a limit: with more than this share of it he has little room to work."""
+"""A user above this share of a limit gets a warning."""
 _NAMED_USERS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerNeed:
-    """What is to come of one user's: bytes, and files with content (`inodes`); `users` are those whose trees it is in."""
+    """The planned files of one owner: bytes, and files with content (`inodes`). `users` are the users of their trees."""
 
     uid: int
     need: Need = field(default_factory=Need)
@@ -406,7 +400,7 @@ class OwnerNeed:
 
     @property
     def shown(self) -> str:
-        """As people are told of him."""
+        """The owner for people."""
         named = ", ".join(self.users[:_NAMED_USERS])
         more = f" and {len(self.users) - _NAMED_USERS} others" if len(self.users) > _NAMED_USERS else ""
         return f"uid {self.uid} (tree of {named}{more})"
@@ -414,7 +408,7 @@ class OwnerNeed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaWords:
-    """What does not fit, and what hardly does; sentences."""
+    """Sentences: `problems` about limits that would be exceeded, `warnings` about limits that are nearly reached."""
 
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -465,7 +459,7 @@ def quota_words(needs: Iterable[OwnerNeed], quotas: Mapping[int, UserQuota], *, 
 
 
 def room_to_work(owners: Collection[OwnerNeed], quotas: Mapping[int, UserQuota]) -> QuotaWords:
-    """Whether users who are to work on the target can: one at his limit cannot write."""
+    """Whether these owners can work on the target: a user at the limit cannot write."""
     problems: list[str] = []
     warnings: list[str] = []
     for one in owners:
@@ -492,7 +486,7 @@ def _bytes(one: OwnerNeed, quota: UserQuota, problems: list[str], warnings: list
     after = quota.used_bytes + one.need.size_bytes
     words = f"{_size_words(quota)}, and {format_size(one.need.size_bytes)} are to come"
     if after > limit:
-        problems.append(f"{one.shown} would be beyond his hard limit on the target: {words}")
+        problems.append(f"{one.shown} would be beyond the user's hard limit on the target: {words}")
     elif after > NEARLY * limit:
         warnings.append(f"{one.shown} will have little room on the target: {words}")
 
@@ -503,10 +497,10 @@ def _chunk_files(one: OwnerNeed, quota: UserQuota, spread: int, problems: list[s
         return
     words = f"{_count_words(quota)}, and {format_count(one.need.inodes)} files are to come"
     if used + one.need.inodes > limit:
-        problems.append(f"{one.shown} would be beyond his hard limit on the target: {words}")
+        problems.append(f"{one.shown} would be beyond the user's hard limit on the target: {words}")
     elif used + one.need.inodes * spread > NEARLY * limit:
         warnings.append(
-            f"{one.shown} may come to his hard limit on the target: {words}, of up to {spread} chunk files each"
+            f"{one.shown} may come to the user's hard limit on the target: {words}, of up to {spread} chunk files each"
         )
 
 

@@ -1,4 +1,4 @@
-"""Storage targets and quotas, asked by whichever BeeGFS tool is installed."""
+"""Storage targets and quotas of a BeeGFS target, by the installed tool of either version."""
 
 import asyncio
 import os
@@ -26,65 +26,51 @@ from migrator.core.paths import show
 from migrator.fs.model import Capacity
 from migrator.hosts.ports import Command, Completed, Processes
 
-# ---
-# The storage and metadata targets of the target's file system, as its own tool tells of them.
-
 
 class StorageTargets(Protocol):
-    """Asks the tool of the file system. Every question has a timeout, and starts a program of its own."""
+    """Questions to the file system's tool. Every question has a timeout, and starts a program."""
 
     async def look(self) -> StorageSeen:
-        """Every target with its states and its room. Room lags by 40 to 80 s, states by more. May be called at any time,
-        also by several at once. Raises ToolFailed: no tool, no answer, or one that cannot be read.
+        """Every target with its states and its room. Room lags by 40 to 80 s, states by more. Calls may overlap. Raises
+        ToolFailed without a tool, without an answer, or for a malformed one.
         """
 
     async def problems(self) -> tuple[str, ...]:
-        """Why what lies on the target may not be readable, as sentences. What cannot be asked is a problem."""
+        """Sentences: why files on the target may be unreadable. A failed question is a problem."""
 
     async def directory(self, path: bytes) -> DirectoryFacts:
-        """What new files in a directory get; an absolute path. Raises ToolFailed."""
+        """The settings for new files in a directory, by its absolute path. Raises ToolFailed."""
 
     async def set_stripe(self, path: bytes, stripe: StripeSettings) -> None:
-        """Give a directory these settings, for what is made in it from now on, and look whether it has them. May be
-        called again. Raises ToolFailed.
-        """
+        """Set and verify the settings for new files in a directory. May be called again. Raises ToolFailed."""
 
     async def quota_problem(self) -> str | None:
-        """Why nobody can say what users take up by BeeGFS's own accounting; None where it can be asked."""
+        """Why BeeGFS cannot report the usage of users; None if it can."""
 
     async def quotas(self, uids: Collection[int]) -> Mapping[int, UserQuota]:
-        """What these users take up on the target, and may. Whoever is not told of is left out; everybody is where the file system
-        has no quotas. Use lags by minutes. Raises ToolFailed.
+        """Usage and limits of these users on the target, without users that BeeGFS does not list; empty without quotas. Usage
+        lags by minutes. Raises ToolFailed.
         """
-
-
-# ---
-# The storage targets of a file system that has none of its own.
 
 
 class NoStorageTargets:
-    """The `StorageTargets` port of a purge for a file system whose mount is all there is to look at."""
+    """The `StorageTargets` port of a purge for file systems without storage targets."""
 
     async def problems(self) -> tuple[str, ...]:
         """None."""
         return ()
 
 
-# ---
-# The `StorageTargets` port of BeeGFS, by the tool that is installed on this machine, of either version.
-
-
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/beegfs/sbin"
-"""The last is where BeeGFS's own packages put it."""
+"""The last one is the directory of BeeGFS's own packages."""
 _NAMES = ("beegfs", "beegfs-ctl")
 _VERSION_7 = "beegfs-ctl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallTimes:
-    """How long one question is waited for, in seconds: `list_s` is the list of targets of version 8, `room_s` that of version
-    7 with what every server has to tell, `states_s` what follows where that has no answer. These bound how soon an outage
-    is told (`decide.storage_targets.told_within_s`).
+    """The timeouts of questions: `list_s` for the target list of version 8, `room_s` for that of version 7, which asks every
+    server, `states_s` for the one after it has failed. They bound how soon an outage is detected (`rules.told_within_s`).
     """
 
     list_s: float = 6.0
@@ -95,11 +81,11 @@ class CallTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeegfsTargets:
-    """Asks for the file system that is mounted at `mount`. `root` is where user trees go, below it; `command` is what
-    site.toml names, None: what is found on this machine. A name that begins with `beegfs-ctl` is asked as version 7.
+    """The `StorageTargets` port for the file system mounted at `mount`. `root` is the directory of the user trees below it.
+    `command` is that of site.toml; None: the tool found on this machine. A name that begins with `beegfs-ctl` means version 7.
 
-    The management service is found by the tool itself: it refuses where file systems of several are mounted (`command` is
-    then a script that names the right one).
+    The tool finds the management service itself, and refuses if file systems of several are mounted (`command` is then a
+    script that names the right one).
     """
 
     processes: Processes
@@ -112,7 +98,6 @@ class BeegfsTargets:
 
     @property
     def tool(self) -> str:
-        """As the port says."""
         for name in (self.command,) if self.command is not None else _NAMES:
             if found := shutil.which(name, path=self.path):
                 return found
@@ -124,7 +109,6 @@ class BeegfsTargets:
         )
 
     async def look(self) -> StorageSeen:
-        """As the port says."""
         tool = self.tool
         if _is_7(tool):
             metadata, storage = await asyncio.gather(
@@ -139,14 +123,12 @@ class BeegfsTargets:
         return replace(found, storage_pool=await self._storage_pool(found))
 
     async def problems(self) -> tuple[str, ...]:
-        """As the port says."""
         try:
             return target_problems(await self.look())
         except ToolFailed as error:
             return (f"the states of the target's storage targets are not known: {error.message}",)
 
     async def directory(self, path: bytes) -> DirectoryFacts:
-        """As the port says."""
         tool = self.tool
         if _is_7(tool):
             answer = await self._ask(tool, "--getentryinfo", self._mount_word, path)
@@ -154,7 +136,6 @@ class BeegfsTargets:
         return version8.parse_directory(await self._answer_8(tool, ("entry", "info", *version8.AS_LINES), path))
 
     async def set_stripe(self, path: bytes, stripe: StripeSettings) -> None:
-        """As the port says."""
         tool = self.tool
         if _is_7(tool):
             words = ["--setpattern"]
@@ -177,7 +158,6 @@ class BeegfsTargets:
             )
 
     async def quota_problem(self) -> str | None:
-        """As the port says."""
         try:
             tool = self.tool
             if _is_7(tool):
@@ -310,13 +290,12 @@ def _shown(argv: tuple[bytes, ...]) -> str:
     return " ".join(show(word) for word in (os.path.basename(argv[0]), *argv[1:]))
 
 
-# ---
-# One look at the target's storage targets, as guards and `doctor` need it: what could not be asked is told, not raised.
+# One look at the storage targets, for guards and `doctor`: failures are part of the result, not raised.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageLook:
-    """What was seen, or why nothing was (`failure`). A target that has none of its own (`asked` False) tells nothing."""
+    """The snapshot, or why there is none (`failure`). `asked` False: the target has no storage targets."""
 
     seen: StorageSeen | None = None
     failure: str = ""
@@ -330,35 +309,35 @@ class StorageLook:
     @overload
     def room(self, capacity: Capacity | None) -> Capacity | None: ...
     def room(self, capacity: Capacity | None) -> Capacity | None:
-        """What statfs told, cut to what new files really have."""
+        """The capacity by statfs, reduced to the room that new files really have."""
         return capacity if capacity is None or self.seen is None else room_of(capacity, self.seen)
 
     @property
     def targets(self) -> tuple[StorageTarget, ...]:
-        """What was seen; none where nothing is known."""
+        """The targets; none if not known."""
         return () if self.seen is None else self.seen.targets
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why nothing should be written there now; none where nothing is known."""
+        """Why nothing should be written there now; none if not known."""
         if self.seen is None:
             return ()
         return (*self.lost, *emergency_problems(self.seen))
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """What does not answer; nothing where nothing is known."""
+        """The targets that do not answer; none if not known."""
         return () if self.seen is None else lost_targets(self.seen)
 
 
 async def words_for_full(storage: StorageTargets | None) -> str:
-    """After a write found no room: the storage targets that are full, or the fullest; empty where nobody can say."""
+    """For a write that failed for lack of room: the full storage targets, or the fullest; empty if not known."""
     targets = (await look_at_storage(storage)).targets
     return fullest_words(targets) if targets else ""
 
 
 async def look_at_storage(storage: StorageTargets | None) -> StorageLook:
-    """Ask once; `storage` None: there is nothing to ask, and no program is started."""
+    """Ask once; `storage` None: no question, and no program is started."""
     if storage is None:
         return StorageLook(asked=False)
     try:
@@ -367,14 +346,13 @@ async def look_at_storage(storage: StorageTargets | None) -> StorageLook:
         return StorageLook(failure=error.message, hint=error.hint)
 
 
-# ---
-# The users' limits on the target, as guards and `plan` need them: what could not be asked is told, not raised.
+# The users' limits on the target, for guards and `plan`: failures are part of the result, not raised.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaLook:
-    """By number the users who have limits; `failure` why that is not known. `spread` is over how many storage targets new
-    files lie at most.
+    """The users with limits, by uid; `failure` says why they are not known. `spread` is the largest number of storage targets
+    of a new file.
     """
 
     quotas: Mapping[int, UserQuota] = field(default_factory=dict)
@@ -383,7 +361,7 @@ class QuotaLook:
 
 
 async def look_at_quotas(storage: StorageTargets | None, root: bytes, uids: Collection[int]) -> QuotaLook:
-    """Ask once for these users; `root` is where their trees go. `storage` None: there is nothing to ask."""
+    """Ask once for these users; `root` is the directory of their trees. `storage` None: no question."""
     if storage is None or not uids:
         return QuotaLook()
     try:

@@ -15,11 +15,10 @@ from migrator.beegfs.model import (
 )
 from migrator.core.errors import ToolFailed
 
-# ---
-# `beegfs-ctl`, the tool of BeeGFS 7: its questions, and its tables for people, since it has nothing else.
+# The questions, and the tables for people, since version 7 has no other output.
 #
-# Their columns are those of BeeGFS 7's documentation and sources; a table with other columns is refused. Room is rounded to
-# a tenth of a GiB and of a million inodes, so it is taken half a step lower.
+# The columns are those of BeeGFS 7's documentation and sources; a table with other columns is refused. Room is rounded to a tenth
+# of a GiB and of a million inodes, so half a step is subtracted.
 
 
 ROOM = ("--pools", "--spaceinfo")
@@ -27,7 +26,7 @@ STORAGE_POOLS = "--storagepools"
 REACHABLE = "--reachable"
 """With `--listnodes`: whether each server answers one datagram, for 3 s by default, however many do not."""
 SERVER_DOWN = b"[ERROR from"
-"""On standard error where a server did not answer; its target then has 0.0GiB, and the exit code is not 0."""
+"""On standard error if a server did not answer; its target then has 0.0GiB, and the exit code is not 0."""
 
 _REACHED = re.compile(rb"^\S+ \[ID: (\d+)\]$|^ *Reachable: <(yes|no)>$", re.MULTILINE)
 _STATE_HEAD = ("TargetID", "Reachability", "Consistency")
@@ -152,8 +151,7 @@ def _lower(text: str, unit: int) -> int:
     return max((2 * tenths - 1) * unit // 20, 0)
 
 
-# ---
-# Quotas by `beegfs-ctl --getquota --csv` of version 7, whose form is that of its sources.
+# Quotas by `beegfs-ctl --getquota --csv`. The format is taken from its sources.
 
 
 AT_ONCE = 500
@@ -166,7 +164,7 @@ _UNLIMITED = (1 << 64) - 1
 
 
 def words(uids: Collection[int], pool: int | None) -> tuple[str, ...]:
-    """What is asked; `pool` None: the only storage pool."""
+    """The command; `pool` None: the only storage pool."""
     listed = ",".join(str(uid) for uid in sorted(uids))
     # The list is found as the word that is no option.
     of_pool = () if pool is None else (f"--storagepoolid={pool}",)

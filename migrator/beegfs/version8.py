@@ -18,8 +18,7 @@ from migrator.beegfs.model import (
 )
 from migrator.core.errors import ToolFailed
 
-# ---
-# `beegfs`, the tool of BeeGFS 8: its questions, and its answers as lines of JSON (read by recordings of 8.2.2 and 8.3.1).
+# The questions, and the answers as lines of JSON (tested with recordings of 8.2.2 and 8.3.1).
 
 
 # In pieces of more than --page-size rows `json` becomes several lists; ndjson stays what it is.
@@ -27,7 +26,7 @@ AS_LINES = ("--output", "ndjson")
 LIST = ("target", "list", "--state", "--capacity", "--raw", "--columns", "all", *AS_LINES)
 QUOTA = ("quota", "list-usage", "--uids", "0", *AS_LINES)
 UNLICENSED = b"unable to verify licensed status"
-"""8.3.1 ends with 1 after a whole answer where the management service has no licence library."""
+"""8.3.1 ends with 1 after a complete answer if the management service has no licence library."""
 
 _KINDS = {2: TargetKind.METADATA, 3: TargetKind.STORAGE}
 _POOLS = {pool.value: pool for pool in CapacityPool}
@@ -42,7 +41,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def parse_targets(output: bytes) -> tuple[StorageTarget, ...]:
-    """Every target of `target list`. Raises ToolFailed where it is not what that says."""
+    """Every target of `target list`. Raises ToolFailed if the answer is malformed."""
     return tuple(_target(row) for row in parse_rows(output))
 
 
@@ -63,7 +62,7 @@ def parse_directory(output: bytes) -> DirectoryFacts:
 
 
 def parse_rows(output: bytes) -> list[dict[str, Any]]:
-    """The objects, one a line. Raises ToolFailed, also where there are none."""
+    """The objects, one per line. Raises ToolFailed, also if there are none."""
     found: list[dict[str, Any]] = []
     for line in output.split(b"\n"):
         if not line.strip():
@@ -112,7 +111,7 @@ def _text(row: dict[str, Any], key: str) -> str:
 
 
 def _count(row: dict[str, Any], key: str) -> int | None:
-    """A number in digits (`--raw`). What holds no digit is not known; what holds more than digits was rounded."""
+    """A number in digits (`--raw`). A text without digits means not known; one with more than digits was rounded."""
     value = _text(row, key)
     if _DIGITS.fullmatch(value):
         return int(value)
@@ -130,19 +129,18 @@ def _ago_s(text: str) -> float | None:
     return None
 
 
-# ---
-# Quotas by `beegfs quota` of version 8. The answers' form is that of its sources: none but refusals were recorded, since
-# quotas need a licence.
+# Quotas by `beegfs quota`. The format of the answers is taken from its sources: only refusals were recorded, since quotas need a
+# licence.
 #
-# Users whose use was never counted are not in `list-usage`, which alone knows the effective limits: their limits are those that
-# were set for them, or else the pool's.
+# `list-usage` alone knows the effective limits, but omits users without recorded usage: for them the limits that were set count,
+# or else the defaults of the pool.
 
 
 USAGE = ("quota", "list-usage", "--uids", "all", "--raw", *AS_LINES)
 LIMITS = ("quota", "list-limits", "--uids", "all", "--raw", *AS_LINES)
 DEFAULTS = ("quota", "list-defaults", "--raw", *AS_LINES)
 ABSENT = (b"Feature Quota unavailable", b"Quota support is not enabled")
-"""On standard error where there are no quotas: no licence, or they are not turned on."""
+"""On standard error without quotas: no licence, or they are not enabled."""
 
 _UNLIMITED = (1 << 63) - 1
 _NONE = frozenset(("", "-", "?", "∞"))
@@ -150,7 +148,7 @@ _NONE = frozenset(("", "-", "?", "∞"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What a pool lets users have that have no limits of their own."""
+    """The pool's limits for users without limits of their own."""
 
     pool: str
     bytes: int | None
@@ -193,7 +191,7 @@ def _users(output: bytes, pool: str) -> list[tuple[int, dict[str, Any]]]:
 
 
 def _limited(quota: UserQuota, row: dict[str, Any]) -> UserQuota:
-    """With the limits that were set for him; `-` leaves the pool's."""
+    """With the limits that were set for the user; `-` leaves the pool's."""
     space, chunk_files = _word(row, "space"), _word(row, "inode")
     if space != "-":
         quota = replace(quota, limit_bytes=_limit(row, "space"))
@@ -201,7 +199,7 @@ def _limited(quota: UserQuota, row: dict[str, Any]) -> UserQuota:
 
 
 def _used(quota: UserQuota, row: dict[str, Any]) -> UserQuota:
-    """With what is used; a limit that is not told there is as it was set."""
+    """With the usage; a limit that is not listed there stays as it was set."""
     space_used, _, space_limit = _word(row, "space").partition("/")
     inodes_used, _, inodes_limit = _word(row, "inode").partition("/")
     return replace(
@@ -218,7 +216,7 @@ def _limit(row: dict[str, Any], key: str) -> int | None:
 
 
 def _parsed(word: str) -> int | None:
-    """A number in digits (`--raw`); None where there is none."""
+    """A number in digits (`--raw`); None if there is none."""
     if word in _NONE:
         return None
     if not word.isascii() or not word.isdigit():

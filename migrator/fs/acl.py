@@ -1,4 +1,4 @@
-"""POSIX ACLs as their extended attribute holds them (linux/posix_acl_xattr.h), and what they make of a file's mode."""
+"""POSIX ACLs in their extended attributes (linux/posix_acl_xattr.h), and their effect on a file's mode."""
 
 import hashlib
 import struct
@@ -21,7 +21,7 @@ _SHOWN_ENTRIES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class AclEntry:
-    """One entry: `tag` as in the kernel's header, `id` 0 where the tag has none, `permissions` 0 to 7."""
+    """One entry: `tag` as in the kernel's header, `id` 0 if the tag has none, `permissions` 0 to 7."""
 
     tag: int
     id: int
@@ -29,7 +29,7 @@ class AclEntry:
 
 
 def parse_acl(value: bytes) -> tuple[AclEntry, ...] | None:
-    """The entries in order of tag and id; None where the bytes are no ACL that this program knows."""
+    """The entries in order of tag and id; None if the format is not known."""
     if len(value) < _HEADER.size or (len(value) - _HEADER.size) % _ENTRY.size:
         return None
     if _HEADER.unpack_from(value)[0] != _VERSION:
@@ -42,7 +42,7 @@ def parse_acl(value: bytes) -> tuple[AclEntry, ...] | None:
 
 
 def build_acl(entries: tuple[AclEntry, ...]) -> bytes:
-    """The attribute's bytes; the kernel wants the entries in order of tag and id."""
+    """The attribute's bytes, with the entries in order of tag and id, as the kernel requires."""
     body = b"".join(
         _ENTRY.pack(entry.tag, entry.permissions, entry.id if entry.tag in _NAMED else 0xFFFFFFFF)
         for entry in sorted(entries)
@@ -51,13 +51,13 @@ def build_acl(entries: tuple[AclEntry, ...]) -> bytes:
 
 
 def is_minimal(entries: tuple[AclEntry, ...]) -> bool:
-    """Whether an access ACL says no more than a mode can: no named user or group. `rsync -A` counts it as no ACL."""
+    """Whether an access ACL has no named user or group, so that a mode can express it. `rsync -A` counts it as no ACL."""
     return not any(entry.tag in _NAMED for entry in entries)
 
 
 def owning_group_bits(entries: tuple[AclEntry, ...]) -> int | None:
-    """What the owning group may do really: its entry under the mask. The mode of a file with an ACL shows the mask
-    in the group's place. None where there is no such entry.
+    """The effective rights of the owning group: its entry under the mask; None without such an entry. The mode of a file with
+    an ACL shows the mask instead.
     """
     group = next((entry.permissions for entry in entries if entry.tag == GROUP_OBJ), None)
     mask = next((entry.permissions for entry in entries if entry.tag == MASK), 7)
@@ -65,7 +65,7 @@ def owning_group_bits(entries: tuple[AclEntry, ...]) -> int | None:
 
 
 def show_acl(entries: tuple[AclEntry, ...]) -> str:
-    """An ACL for people, short: `u::rw-,u:1001:r--,g::r--,m::rw-,o::---`. Distinct ones are shown differently."""
+    """A short form for people: `u::rw-,u:1001:r--,g::r--,m::rw-,o::---`. Distinct ACLs look different."""
     shown = [
         f"{_WORDS.get(entry.tag, '?')}:{entry.id if entry.tag in _NAMED else ''}:{_letters(entry.permissions)}"
         for entry in entries[:_SHOWN_ENTRIES]

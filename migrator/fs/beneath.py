@@ -1,4 +1,4 @@
-"""Opening, noting and emptying paths beneath a root by descriptor, never through a symlink."""
+"""Opening paths and removing trees beneath a root by descriptor, never through a symlink, and recording the way to a path."""
 
 import ctypes
 import errno
@@ -14,12 +14,10 @@ from migrator.core.entry import EntryType
 from migrator.core.paths import join, show
 from migrator.hooks.model import FileLook
 
-# ---
-# Opening paths beneath a root without ever following a symlink, whatever their length.
+# Opening paths of any length beneath a root.
 #
-# One `openat2(2)` with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS per piece of at most PATH_MAX (Linux 5.6 and later);
-# component by component with O_NOFOLLOW where the kernel does not know the call. Either way a directory that somebody
-# swaps for a symlink in the middle of the work gives ELOOP or ENOTDIR, and leads nowhere.
+# One `openat2(2)` with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS for each piece of at most PATH_MAX (Linux 5.6 and later), otherwise
+# component by component with O_NOFOLLOW. Either way a directory that is swapped for a symlink meanwhile gives ELOOP or ENOTDIR.
 
 
 _SYS_OPENAT2 = 437
@@ -90,7 +88,7 @@ def _pieces(path: bytes) -> Iterator[bytes]:
 class Root:
     """The root of a file system, held open. Thread-safe; close it, or use it as a context manager.
 
-    A new mount over the root's path is not seen by a root that is held open: open a new one for every pass.
+    An open root does not see a new mount over its path: open a new one for every pass.
     """
 
     def __init__(self, path: bytes) -> None:
@@ -151,14 +149,13 @@ class Root:
 
 
 def entry_path(directory_fd: int, name: bytes) -> bytes:
-    """A path for calls that know no `dir_fd` (the xattr calls): through the descriptor, so nothing on the way can be
-    swapped; use it with `follow_symlinks=False`.
+    """A path for calls without `dir_fd` (the xattr calls): through the descriptor, so that nothing on the way can be swapped.
+    Use it with `follow_symlinks=False`.
     """
     return b"/proc/self/fd/%d/%s" % (directory_fd, name)
 
 
-# ---
-# The way to a directory, gone by descriptor: every step is noted, and only root's symlinks are followed.
+# The way to a directory: every step is recorded, and only symlinks of root are followed.
 
 
 _PATH = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -167,7 +164,7 @@ _SYMLINKS_LIMIT = 40  # as many as the kernel follows (path_resolution(7))
 
 @dataclass(slots=True)
 class Way:
-    """What was passed, and where it leads, without symlinks."""
+    """The steps of a walk, and the real path of its end, without symlinks."""
 
     looks: list[FileLook] = field(default_factory=list)
     real: bytes = b"/"
@@ -175,9 +172,9 @@ class Way:
 
 @contextmanager
 def walk(directory: bytes, way: Way) -> Iterator[int]:
-    """The directory, open (O_PATH), with all that was passed on the way. Symlinks are followed by hand, and only root's.
+    """Open a directory (O_PATH) and record all steps in `way`. Only symlinks of root or of this user are followed.
 
-    Raises OSError; ELOOP where a symlink on the way is somebody else's, which then is the last look.
+    Raises OSError; ELOOP for a symlink of another user, which is then the last step.
     """
     pending = [part for part in directory.split(b"/") if part]
     fd = os.open(b"/", _PATH | os.O_DIRECTORY)
@@ -228,17 +225,16 @@ def _note(way: Way, fd: int) -> FileLook:
     return look
 
 
-# ---
-# Removing a directory with all that is in it, beneath a root, without following a symlink or entering a mount.
+# Removing a directory with everything in it, without following a symlink or entering a mount.
 
 
 _PROBLEMS = 10
-"""How many problems are told; the others are alike."""
+"""At most this many problems are recorded."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Removed:
-    """How many names went, and why the others stay."""
+    """The number of removed names, and the reasons for the others."""
 
     names: int = 0
     problems: list[str] = field(default_factory=list)
@@ -250,10 +246,10 @@ class Removed:
 
 
 def remove_tree(root: Root, path: bytes, mount_points: Collection[bytes]) -> Removed:
-    """Remove a directory beneath the root; what cannot be removed stays, with the directories above it.
+    """Remove a directory beneath the root; entries that cannot be removed stay, with the directories above them.
 
-    Directories on another file system than the root's are not entered, nor are `mount_points` (relative to the root),
-    which may show another place of the same file system. May be called again. Never raises OSError.
+    Directories on other file systems are not entered, nor are `mount_points` (relative to the root), which may show another
+    part of the same file system. May be called again. Never raises OSError.
     """
     removed = Removed()
     try:
@@ -265,8 +261,8 @@ def remove_tree(root: Root, path: bytes, mount_points: Collection[bytes]) -> Rem
     except OSError as error:
         removed.note(path, error.strerror or str(error))
         return removed
-    # Each directory twice: to take out its files and list its directories, and, when those are gone, to be removed. By
-    # its path each time, so that neither depth nor the number of directories costs descriptors.
+    # Each directory comes twice: first its files are removed and its directories listed, then it is removed itself. It is
+    # opened by path each time, so that no descriptors stay open.
     stack = [(path, False)]
     while stack:
         directory, emptied = stack.pop()
@@ -284,18 +280,18 @@ def remove_tree(root: Root, path: bytes, mount_points: Collection[bytes]) -> Rem
         except FileNotFoundError:
             continue
         except OSError as error:
-            # A directory that is not empty has had its problem told already.
+            # The reason why a directory is not empty has been recorded already.
             if not (emptied and error.errno == errno.ENOTEMPTY and removed.problems):
                 removed.note(directory, error.strerror or str(error))
     return removed
 
 
 def _take_out(root: Root, path: bytes, device: int, removed: Removed) -> list[bytes]:
-    """Remove what is no directory; returns the names of the directories. Raises OSError."""
+    """Remove everything except directories; returns their names. Raises OSError."""
     with root.directory(path) as fd:
         if os.fstat(fd).st_dev != device:
             raise OSError(errno.EXDEV, "another file system is mounted on it", path)
-        # Some file systems leave names out of a listing while others are removed: until nothing is found to remove.
+        # Some file systems omit names from a listing while others are removed: repeat until nothing is removed.
         while True:
             before = removed.names
             directories = _take_out_listed(fd, path, removed)
@@ -305,7 +301,7 @@ def _take_out(root: Root, path: bytes, device: int, removed: Removed) -> list[by
 
 def _take_out_listed(fd: int, path: bytes, removed: Removed) -> list[bytes]:
     directories: list[bytes] = []
-    # By its descriptor's path, because that gives names as bytes; a descriptor would give decoded names.
+    # By the descriptor's path, which gives names as bytes; a descriptor would give decoded names.
     with os.scandir(b"/proc/self/fd/%d" % fd) as listing:
         for listed in listing:
             try:

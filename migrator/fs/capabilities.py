@@ -169,7 +169,7 @@ def _devices(fd: int) -> tuple[bool, bool]:
 
 
 def _makes_node(fd: int, kind: int, number: int) -> int | None:
-    """The device number of a node that was made; None where it cannot be made."""
+    """The device number of a new node; None if it cannot be made."""
     name, rdev = b"node", None
     try:
         with _trial():
@@ -245,7 +245,7 @@ def _takes_name(fd: int, name: bytes) -> bool:
 
 
 def _largest(limit: int, works: Callable[[int], bool]) -> int:
-    """The largest number up to the limit that works, where smaller ones work too; 0 where none does."""
+    """The largest number up to the limit that works, assuming that smaller ones work, too; 0 if none does."""
     if works(limit):
         return limit
     low, high = 0, limit
@@ -259,7 +259,7 @@ def _largest(limit: int, works: Callable[[int], bool]) -> int:
 
 
 def _first(ladder: Sequence[int], works: Callable[[int], bool]) -> int:
-    """The first of a falling ladder that works; 0 where none does."""
+    """The first of a falling series that works; 0 if none does."""
     return next((step for step in ladder if works(step)), 0)
 
 

@@ -1,4 +1,4 @@
-"""A file system as this program knows it: identity, mounts, room, what it keeps of a file, trash. Pure."""
+"""A file system as this program sees it: mounts, identity, room, capabilities, trash. Pure."""
 
 import hashlib
 import re
@@ -9,8 +9,7 @@ from enum import StrEnum
 
 from migrator.core.paths import is_beneath
 
-# ---
-# What is mounted where, as the kernel's mountinfo tells it (proc_pid_mountinfo(5)).
+# Mounts, from the kernel's mountinfo (proc_pid_mountinfo(5)).
 
 
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
@@ -18,9 +17,7 @@ _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """One line: where it is mounted, the type of the file system (`fuse.glusterfs`), what was mounted, and whether the
-    times of reading are left alone there (`noatime`).
-    """
+    """One line of mountinfo: mount point, type (`fuse.glusterfs`), source, and whether it is mounted with `noatime`."""
 
     point: bytes
     filesystem: str
@@ -29,10 +26,7 @@ class Mount:
 
 
 def parse_mountinfo(text: bytes) -> tuple[Mount, ...]:
-    r"""Every mount, in the order in which the kernel lists them; lines that cannot be read are left out.
-
-    Blanks, tabs, newlines and backslashes in names come as `\ooo` and are turned back.
-    """
+    r"""Every mount, in the kernel's order; malformed lines are left out. Escapes (`\ooo`) in names are decoded."""
     mounts: list[Mount] = []
     for line in text.split(b"\n"):
         before, separator, after = line.partition(b" - ")
@@ -51,7 +45,7 @@ def parse_mountinfo(text: bytes) -> tuple[Mount, ...]:
 
 
 def mount_of(mounts: Sequence[Mount], path: bytes) -> Mount | None:
-    """The mount that shows an absolute path without symlinks: the deepest, and of several at one place the last."""
+    """The mount of an absolute path without symlinks: the deepest one, and the last of several at one mount point."""
     found: Mount | None = None
     for mount in mounts:
         if _shows(mount.point, path) and (found is None or len(mount.point) >= len(found.point)):
@@ -60,7 +54,7 @@ def mount_of(mounts: Sequence[Mount], path: bytes) -> Mount | None:
 
 
 def mounts_beneath(mounts: Sequence[Mount], path: bytes) -> frozenset[bytes]:
-    """Mount points below an absolute path, relative to it; the path itself is not among them."""
+    """Mount points below an absolute path, relative to it, without the path itself."""
     return frozenset(
         mount.point[len(path.rstrip(b"/")) + 1 :]
         for mount in mounts
@@ -69,7 +63,7 @@ def mounts_beneath(mounts: Sequence[Mount], path: bytes) -> frozenset[bytes]:
 
 
 def _shows(directory: bytes, path: bytes) -> bool:
-    # The root of all lies at "/", which as a directory of a path without its slash is b"".
+    # Without its slash, the mount point "/" is b"".
     return is_beneath(path, directory.rstrip(b"/"))
 
 
@@ -77,52 +71,46 @@ def _plain(escaped: bytes) -> bytes:
     return _ESCAPED.sub(lambda found: bytes((int(found.group(1), 8) & 0xFF,)), escaped)
 
 
-# ---
-# Types of file systems, as `/proc/self/mountinfo` names them.
+# Types of file systems, as in `/proc/self/mountinfo`.
 
 
 LOCAL_FILESYSTEMS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "jfs", "tmpfs", "bcachefs"})
-"""Those that one machine alone mounts. Any other may have clients elsewhere."""
-
-
-# ---
-# Whether one call puts a whole file system on its disks. Pure.
+"""Types that only one machine mounts. All others may have clients elsewhere."""
 
 
 _REACHING = LOCAL_FILESYSTEMS | {"overlay", "ceph", "gfs2", "gpfs", "lustre", "nfs", "nfs4", "ocfs2"}
-"""Local ones, and those whose clients pass `syncfs(2)` on, or write back and commit what they hold (NFS). BeeGFS is none of them
-(8.3: its client has no `sync_fs`, and what it writes back then stays in the memory of the servers), nor is anything in FUSE
-(Linux passes it on for virtiofs alone): seen with GlusterFS 10.3, whose bricks are not synced by it."""
+"""Local types, and those whose clients forward `syncfs(2)`, or write back and commit (NFS). Not BeeGFS (8.3: its client has no
+`sync_fs`, and written data stays in the memory of the servers), and not FUSE (Linux forwards it only for virtiofs; with
+GlusterFS 10.3 the bricks are not synced)."""
 
 
 def syncfs_reaches_disks(filesystem: str) -> bool:
-    """Whether `syncfs(2)` on a mount of this type (as `/proc/self/mountinfo` has it) returns when all is on the disks of its
-    servers. A type that is not known counts as one where it does not: syncing files one by one costs time and loses nothing.
+    """Whether `syncfs(2)` on a mount of this type returns only when all data is on the disks of its servers. False for unknown
+    types: syncing files one by one costs time, but loses nothing.
     """
     return filesystem in _REACHING
 
 
-# ---
-# The trash of the target: where delta passes put what they take away, for some days.
+# The trash of the target, where delta passes move what they remove, for some days.
 
 
 TRASH_NAME = b".migrator-trash"
-"""The directory in the target's root. It is root's alone, and no data: nothing scans or compares it."""
+"""The directory in the target's root. Only root can enter it, and nothing scans or compares it."""
 
 STAGED_NAME = b".migrator-staged"
-"""In a place of the trash: where renamed paths wait for their new names."""
+"""The directory in a place of the trash where renamed paths wait for their new names."""
 
 _FORM = "%Y%m%dT%H%M%SZ"
 _PLACE = re.compile(r"([0-9]{8}T[0-9]{6}Z)-[a-z0-9-]{1,100}", re.ASCII)
 
 
 def trash_place(at_s: float, batch: int, kind: str, number: int) -> str:
-    """The place of one pass: `20260314T150926Z-batch-0001-delta-0002`. A pass keeps the place that it began with."""
+    """The place of one pass: `20260314T150926Z-batch-0001-delta-0002`. A resumed pass keeps its place."""
     return f"{datetime.fromtimestamp(at_s, UTC).strftime(_FORM)}-batch-{batch:04d}-{kind}-{number:04d}"
 
 
 def place_time_s(place: str) -> float | None:
-    """When a place was begun, by its name; None where it is no name of a place."""
+    """When a place was created, by its name; None if it is not the name of a place."""
     found = _PLACE.fullmatch(place)
     if found is None:
         return None
@@ -132,20 +120,19 @@ def place_time_s(place: str) -> float | None:
         return None
 
 
-# ---
-# What is known of the two file systems: identity, room, and what the target keeps of a file.
+# Identity and room of both file systems, and what the target keeps of a file.
 
 
 SENTINEL_NAME = b".migrator-sentinel"
-"""The file that `init` leaves in the root of both file systems. It is no data: no scan lists it, nothing copies it."""
+"""The file that `init` leaves in the root of both file systems. No scan lists it, and nothing copies it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MountIdentity:
-    """What was mounted at `init`, so that an empty directory in its place is noticed.
+    """The file system mounted at `init`, for the detection of an unmounted or different one.
 
-    `device` and `fsid` are None where they change with every mount (FUSE, network file systems); `sentinel` is the
-    content of the file that `init` left in the root, None where it could not be written.
+    `device` and `fsid` are None if they change with every mount (FUSE, network file systems). `sentinel` is the content of the
+    sentinel file, None if it could not be written.
     """
 
     filesystem: str
@@ -158,7 +145,7 @@ class MountIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """Room on a file system. Inodes are None where statfs knows none (`files = 0`): unknown, not full.
+    """Room on a file system. Inodes are None if statfs reports none (`files = 0`): unknown, not full.
 
     `read_only` is the mount's flag (`ST_RDONLY`).
     """
@@ -172,7 +159,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """What something takes of a file system. Bytes as the files show them: a sparse file may take less."""
+    """The room that files need. Bytes are file sizes: a sparse file may need less."""
 
     size_bytes: int = 0
     inodes: int = 0
@@ -180,7 +167,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetCapabilities:
-    """What the target keeps of a file, as probed by `doctor`. The defaults are a local XFS's."""
+    """What the target keeps of a file, as probed by `doctor`. The defaults are those of a local XFS."""
 
     time_granularity_ns: int = 1
     keeps_acls: bool = True
@@ -201,11 +188,11 @@ class TargetCapabilities:
     max_name_bytes: int = 255
     reserved_names: tuple[bytes, ...] = ()
     syncfs_reaches_disks: bool = True
-    """Whether `syncfs(2)` on a client has its servers write to their disks. Where not, files are synced one by one."""
+    """Whether `syncfs(2)` on a client makes its servers write to their disks. If not, files are synced one by one."""
 
 
 def mount_fingerprint(identity: MountIdentity) -> str:
-    """For a source without bricks: changes when something else is mounted."""
+    """The fingerprint of a source without bricks: it changes if another file system is mounted."""
     digest = hashlib.blake2b(digest_size=16)
     facts = (
         identity.filesystem,
@@ -219,8 +206,7 @@ def mount_fingerprint(identity: MountIdentity) -> str:
     return digest.hexdigest()
 
 
-# ---
-# How full both file systems were, over time.
+# Usage of both file systems over time.
 
 
 class Side(StrEnum):
@@ -232,7 +218,7 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacitySample:
-    """What one side showed at one time (seconds since the epoch). Inodes are None where the file system tells none."""
+    """The usage of one side at one time. Inodes are None if the file system does not report them."""
 
     side: Side
     at_s: float
@@ -243,12 +229,12 @@ class CapacitySample:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes that are taken."""
+        """Bytes in use."""
         return self.total_bytes - self.free_bytes
 
     @property
     def used_inodes(self) -> int | None:
-        """Inodes that are taken; None where the file system tells none."""
+        """Inodes in use; None if not known."""
         if self.total_inodes is None or self.free_inodes is None:
             return None
         return self.total_inodes - self.free_inodes
@@ -256,9 +242,7 @@ class CapacitySample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityOutlook:
-    """How full one side will be when everything that is planned is copied, and nobody frees anything: `full` where it has not
-    the room. What users add is not in it.
-    """
+    """The predicted usage of one side after all planned copies, if no files are deleted. New files of users are not included."""
 
     side: Side
     at_s: float
@@ -269,7 +253,7 @@ class CapacityOutlook:
 
     @property
     def full(self) -> bool:
-        """Whether it has not the room."""
+        """Whether the room is not enough."""
         too_many = (
             self.used_inodes is not None and self.total_inodes is not None and self.used_inodes > self.total_inodes
         )

@@ -8,7 +8,7 @@ _MOUNTINFO = b"/proc/self/mountinfo"
 
 
 def read_mounts() -> tuple[Mount, ...]:
-    """The mounts of this process's namespace, now. Raises OSError."""
+    """Raises OSError."""
     fd = os.open(_MOUNTINFO, os.O_RDONLY | os.O_CLOEXEC)
     with open(fd, "rb") as stream:
         return parse_mountinfo(stream.read())

@@ -19,13 +19,10 @@ from migrator.fs.mountinfo import read_mounts
 from migrator.fs.rules import CLOSED_MODE
 from migrator.fs.writing import descriptor_path, open_own, remove_acls
 
-# ---
-# Renaming on the target, and its trash.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What stands under a name of the target."""
+    """The entry under a name of the target."""
 
     type: EntryType
     size_bytes: int
@@ -34,8 +31,8 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expired:
-    """What was removed from the trash: whole places, and the names in them. `problems` are sentences about what stays
-    there although it should go; it is tried again the next time.
+    """The places removed from the trash, and the number of names in them. `problems` are sentences about entries that could not
+    be removed; the next call retries them.
     """
 
     places: int = 0
@@ -51,13 +48,13 @@ class TargetMoves(Protocol):
     """
 
     def open_place(self, place: str) -> None:
-        """Make a place in the trash, where it is missing, and make sure of the trash. May be called again.
+        """Make a place in the trash if it is missing, and check the trash itself. May be called again.
 
         Raises Refused where the trash is not a directory of this user's alone on the target's own file system.
         """
 
     def look(self, path: bytes) -> Standing | None:
-        """What stands under a name; None for nothing, also where what should be a directory above it is none."""
+        """The entry under a name; None if there is none, or if a part of the path above it is no directory."""
 
     def move(self, old: bytes, new: bytes) -> None:
         """Rename, a directory with all that is in it. Missing directories above `new` are made, root's with mode 0700.
@@ -77,10 +74,6 @@ class TargetMoves(Protocol):
         """Remove the places that were begun before a time, except for those of passes that are under way (`keep`).
         Names that are none of places stay. May be called again. Raises Refused as `open_place` does.
         """
-
-
-# ---
-# Renaming below the target's root, by descriptor, without following symlinks, and the trash there.
 
 
 _RENAME_NOREPLACE = 1
@@ -120,7 +113,7 @@ class MovingTarget:
             os.close(_open_own(trash_fd, _place_name(place), make=True))
 
     def look(self, path: bytes) -> Standing | None:
-        """As the port says. A root that was itself removed shows nothing: that is ESTALE, and no answer."""
+        """As the port. A root that was itself removed raises ESTALE, since its emptiness proves nothing."""
         try:
             with self._parent(path) as (fd, name):
                 facts = os.stat(name, dir_fd=fd, follow_symlinks=False)
@@ -132,7 +125,7 @@ class MovingTarget:
         return Standing(type=EntryType.of_mode(facts.st_mode), size_bytes=facts.st_size, mtime_ns=facts.st_mtime_ns)
 
     def move(self, old: bytes, new: bytes) -> None:
-        """As the port says. ENOTDIR or ELOOP where what should be a directory above either name is none."""
+        """As the port. ENOTDIR or ELOOP if a part of the path above either name is no directory."""
         with self._parent(old) as (old_fd, old_name), self._made_parent(new) as (new_fd, new_name):
             _rename(old_fd, old_name, new_fd, new_name)
 
@@ -166,7 +159,7 @@ class MovingTarget:
         raise OSError(errno.EEXIST, "no free name in the trash", path)
 
     def expire(self, before_s: float, *, keep: Collection[str] = ()) -> Expired:
-        """As the port says. What lies on another file system, or is a mount point, is not entered, and stays."""
+        """As the port. Mount points and directories on other file systems are not entered, and stay."""
         try:
             with self._trash_directory(make=False) as trash_fd:
                 listed = sorted(os.fsencode(name) for name in os.listdir(trash_fd))
@@ -229,7 +222,7 @@ class MovingTarget:
 
     @contextmanager
     def _trash_directory(self, *, make: bool) -> Iterator[int]:
-        """The trash, made sure of. Raises FileNotFoundError where there is none and none is to be made."""
+        """The checked trash. Raises FileNotFoundError if it is missing and not to be made."""
         root_fd = self._root.open(b"", os.O_PATH | os.O_DIRECTORY)
         try:
             fd = _open_own(root_fd, TRASH_NAME, make=make)

@@ -19,15 +19,12 @@ from migrator.core.tasks import Blocking
 from migrator.fs.model import SENTINEL_NAME
 from migrator.ledger.locks import Locks
 
-# ---
-# What probing asks of a file system and of the ledger. Times in seconds since the epoch.
-
 
 class Prober(Protocol):
     """Small operations on one file system, through its mount. Blocking: any call may hang with the file system."""
 
     def probe(self, number: int) -> ProbeTimes:
-        """One probe; `number` chooses the names, which repeat. What a killed process has left is taken over.
+        """One probe; `number` selects the names, which repeat. Files left by a killed process are reused.
 
         Raises OSError, also where the root is not the file system that was set up, or something that is not the program's
         own stands in the place of its directory.
@@ -37,8 +34,7 @@ class Prober(Protocol):
         """Remove everything that probes make, also what a killed process has left. May be called again; raises OSError."""
 
 
-# ---
-# Probing a mounted file system with small operations in a directory of its own.
+# Probing one file system.
 
 
 T = TypeVar("T")
@@ -200,8 +196,7 @@ def _is_there(fd: int, name: bytes) -> bool:
     return True
 
 
-# ---
-# Probing both sides again and again, while something else goes on.
+# Probing both file systems at intervals, beside other work.
 
 
 LOG = logging.getLogger("migrator.probing")
@@ -255,7 +250,7 @@ class _Probing:
             await asyncio.gather(*(self._clean(side) for side in world.probers))
 
     async def _probe(self, side: ProbeSide, number: int) -> None:
-        """One probe; where the one before hangs still, that is what is told of this round."""
+        """One probe; if the previous one still hangs, this round reports that."""
         world, at_s = self.world, self.world.clock.now_s()
         hanging = self._under_way.get(side)
         if hanging is None:

@@ -24,7 +24,6 @@ from migrator.fs.ports import Block, Digest
 from migrator.gluster.model import SourceHealth
 from migrator.purge.model import PURGE_NAME
 
-# ---
 # Extended attributes of an entry: one call to list them, one more for each that is kept.
 
 
@@ -48,8 +47,8 @@ _NO_SUCH_ATTRIBUTE = (errno.ENODATA, errno.EOPNOTSUPP)
 
 
 def is_carried(name: bytes) -> bool:
-    """Whether an attribute is somebody's data: not a file system's internal one, and not the SELinux label, which
-    belongs to the policy of a machine.
+    """Whether an attribute is user data: not a file system's internal one, and not the SELinux label, which belongs to the
+    policy of a machine.
     """
     if name.startswith(b"user.") or name in (ACL_ACCESS, ACL_DEFAULT):
         return True
@@ -83,8 +82,7 @@ def read_xattrs(directory_fd: int, name: bytes) -> Mapping[bytes, bytes]:
     return xattrs
 
 
-# ---
-# What one name in a directory is, by the descriptor of the directory.
+# One entry of a directory, by the descriptor of the directory.
 
 
 INO_MASK = 0xFFFF_FFFF_FFFF_FFFF
@@ -131,7 +129,7 @@ def read_entry(fd: int, name: bytes, path: bytes, facts: os.stat_result, problem
 def _read_symlink(
     fd: int, name: bytes, path: bytes, facts: os.stat_result, problems: list[ScanProblem]
 ) -> tuple[os.stat_result, bytes | None]:
-    """The target, or newer facts and None where it is no symlink any more."""
+    """The symlink's target, or newer facts and None if it is no symlink any more."""
     for _ in range(_LOOKS):
         try:
             return facts, os.readlink(name, dir_fd=fd)
@@ -149,12 +147,11 @@ def _read_symlink(
 
 
 def problem_of(path: bytes, operation: str, error: OSError) -> ScanProblem:
-    """What the kernel said of an operation on a path."""
+    """The problem for a failed operation on a path."""
     return ScanProblem(path=path, operation=operation, errno=error.errno, reason=error.strerror or str(error))
 
 
-# ---
-# Digests of the content of files.
+# Digests of file contents.
 
 
 _READ_BYTES = 4 * 1024 * 1024
@@ -171,7 +168,7 @@ DIGEST_ALGORITHMS: Mapping[str, Callable[[], _Hash]] = {
     "blake2b": hashlib.blake2b,
     "sha256": hashlib.sha256,
 }
-"""What `digest` can do. xxh3_128 finds every accident; the others withstand somebody who makes collisions too."""
+"""The algorithms of `digest`. xxh3_128 detects accidental changes; the others also resist deliberate collisions."""
 
 
 def require_algorithm(algorithm: str) -> None:
@@ -208,11 +205,10 @@ def _content_facts(facts: os.stat_result) -> tuple[int, int, int]:
     return facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
 
 
-# ---
-# Reading a file system beneath a root: the part that source and target have in common.
+# Reading a file system beneath a root: what source and target have in common.
 #
-# Every path is opened beneath the root without following a symlink (`beneath`), and every look at an entry goes through
-# the descriptor of its directory, so that nothing that is swapped in the middle of the work leads elsewhere.
+# Every path is opened beneath the root without following a symlink, and every entry is read through the descriptor of its
+# directory, so that nothing that is swapped meanwhile leads outside.
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -251,7 +247,7 @@ class ReadingFileSystem:
 
     @property
     def beneath(self) -> Root:
-        """The root, held open; opened by the first call. Raises OSError where it is missing."""
+        """The root, opened by the first call and kept open. Raises OSError if it is missing."""
         if self._beneath is None:
             with self._opening:
                 if self._beneath is None:
@@ -286,7 +282,7 @@ class ReadingFileSystem:
             os.close(fd)
 
     def look(self, path: bytes) -> Entry | None:
-        """One entry; None where the kernel says that it, or a directory above it, does not exist. Raises OSError."""
+        """One entry; None if the kernel reports that it, or a directory above it, does not exist. Raises OSError."""
         problems: list[ScanProblem] = []
         try:
             if not path:
@@ -330,7 +326,7 @@ class ReadingFileSystem:
                 raise OSError(code, os.strerror(code), self.root)
 
     def identity(self) -> MountIdentity:
-        """What is mounted at the root's path now, whatever the held root is. Raises OSError."""
+        """The file system mounted at the root's path now, which may differ from the open root. Raises OSError."""
         with Root(self._path) as fresh:
             fd = fresh.open(b"", os.O_RDONLY | os.O_DIRECTORY)
             try:
@@ -466,10 +462,6 @@ def _read_sentinel(root: Root) -> str | None:
         return os.read(fd, _SENTINEL_LIMIT_BYTES).decode("utf-8", "backslashreplace").strip()
     finally:
         os.close(fd)
-
-
-# ---
-# A plain mounted directory as the source.
 
 
 class PosixSource(ReadingFileSystem):

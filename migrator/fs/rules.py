@@ -1,4 +1,4 @@
-"""What a target of given capabilities will show of a copied file, and the comparison of one path of both sides. Pure."""
+"""What a target with given capabilities shows of a copied file, and the comparison of one path of both sides. Pure."""
 
 import hashlib
 from collections.abc import Mapping
@@ -12,11 +12,10 @@ from migrator.fs.model import TargetCapabilities
 from migrator.plan.model import SurpriseKind
 from migrator.verify.model import Difference, DifferenceKind, DigestPolicy
 
-# ---
-# What a target of given capabilities will show of a file that was copied to it as well as can be.
+# What the target shows of a perfect copy.
 #
-# The planner asks it before anything moves, the copy by descriptor while it moves, the verification afterwards: one
-# answer for all three, so that what was announced is what is expected.
+# The planner uses it before the copy, the copy by descriptor while it runs, and the verification afterwards, so that announced
+# and expected losses are the same.
 
 
 TEMPORARY_PREFIX = b".migrator-tmp-"
@@ -45,7 +44,7 @@ def floored_time_ns(time_ns: int, capabilities: TargetCapabilities) -> int:
 
 
 def xattr_loss(name: bytes, value: bytes, capabilities: TargetCapabilities) -> SurpriseKind | None:
-    """Why the target cannot keep one extended attribute; None where it can.
+    """Why the target cannot keep one extended attribute; None if it can.
 
     `trusted.*` is the file system's own and is never carried, whatever the target could keep; of `system.*` only the
     two POSIX ACLs are.
@@ -72,7 +71,7 @@ def kept_xattrs(xattrs: Mapping[bytes, bytes], capabilities: TargetCapabilities)
 
 
 def absence(source: Entry, capabilities: TargetCapabilities) -> Loss | None:
-    """Why a path cannot be on the target at all (or cannot be read back there); None where it must be there."""
+    """Why a path cannot be on the target at all (or cannot be read back there); None if it must be there."""
     for component in source.path.split(b"/"):
         if len(component) > capabilities.max_name_bytes:
             detail = f"a name of {len(component)} bytes, where the target allows {capabilities.max_name_bytes}"
@@ -108,11 +107,10 @@ def is_sampled(path: bytes, policy: DigestPolicy) -> bool:
     return value < policy.share * _SAMPLE_RANGE
 
 
-# ---
-# Comparing one path of both sides, under what the target is known to keep.
+# The comparison of one path.
 #
-# What differs and should not is a difference. What differs because the target cannot keep it is an expected loss, and
-# is counted: nothing is lost in silence, and nothing is reported for ever.
+# An unexpected difference is reported as a difference. A difference that the target's limits explain is counted as an expected
+# loss.
 
 
 BLOCK_BYTES = 512
@@ -131,7 +129,7 @@ _ALL_BITS = 0o7777
 
 @dataclass(slots=True, kw_only=True)
 class Comparison:
-    """What the comparison of one path found."""
+    """The result of comparing one path."""
 
     differences: list[Difference] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
@@ -291,7 +289,7 @@ def _compare_xattrs(found: _Findings, source: Entry, target: Entry, capabilities
 
 
 def _access_acl(entry: Entry) -> tuple[AclEntry, ...] | bytes | None:
-    """The access ACL where it says more than the mode; the raw bytes where they cannot be read."""
+    """The access ACL if it says more than the mode; the raw bytes if they cannot be parsed."""
     value = entry.xattrs.get(ACL_ACCESS)
     entries = _entries(value)
     return None if isinstance(entries, tuple) and is_minimal(entries) else entries
@@ -346,7 +344,7 @@ def _xattr_words(name: bytes, value: bytes | None) -> str:
 
 
 def _bytes_words(value: bytes) -> str:
-    """Length and digest: two values of one length are told apart, and nobody's data gets into reports."""
+    """Length and digest: enough to distinguish values, without user data in reports."""
     return f"{len(value)} bytes ({hashlib.blake2b(value, digest_size=4).hexdigest()})"
 
 

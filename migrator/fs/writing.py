@@ -19,12 +19,11 @@ from migrator.fs.model import TargetCapabilities
 from migrator.fs.reading import ReadingFileSystem, read_xattrs
 from migrator.fs.rules import CLOSED_MODE, TEMPORARY_PREFIX, kept_xattrs, opened_mode
 
-# ---
-# Copying one path by descriptor, whatever its length and kind.
+# Copying one path.
 #
-# The source is pinned with O_PATH before anything is asked of it, so that what is checked is what is read, and a device
-# or a FIFO in a file's place is never opened. The copy is made under a temporary name in the directory of its final one,
-# reached by descriptor, flushed, and renamed: a name on the target has either its old content or its whole new one.
+# The source is pinned with O_PATH before anything else, so that the checked file is the one that is read, and a device or a FIFO
+# in a file's place is never opened. The copy gets a temporary name in the directory of its final one, is flushed, and renamed:
+# a name on the target has either its old content or its complete new content.
 
 
 TRIES = 3
@@ -32,7 +31,7 @@ TRIES = 3
 
 _COPY_BYTES = MIB
 _HOLE_BYTES = 64 * 1024
-"""Runs of zeros are left out in steps of this size, where a sparse file's system cannot tell its holes."""
+"""If the file system cannot report holes, runs of zeros are skipped in steps of this size."""
 _TEMPORARY_RANDOM_BYTES = 8
 _CREATED_MODE = 0o600
 _CAPABILITY = b"security.capability"
@@ -46,7 +45,7 @@ _NODES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Facts:
-    """What is carried over besides content."""
+    """The facts that are copied besides content."""
 
     stat: os.stat_result
     xattrs: Mapping[bytes, bytes]
@@ -125,7 +124,7 @@ def _pinned(directory_fd: int, name: bytes) -> Iterator[int]:
 
 @contextmanager
 def _temporary_name(directory_fd: int, name: bytes) -> Iterator[bytes]:
-    """A name to work under, renamed to the final one at the end of the block and removed where it fails."""
+    """A temporary name, renamed to the final one at the end of the block, or removed if the block fails."""
     temporary = TEMPORARY_PREFIX + secrets.token_hex(_TEMPORARY_RANDOM_BYTES).encode()
     try:
         yield temporary
@@ -138,7 +137,7 @@ def _temporary_name(directory_fd: int, name: bytes) -> Iterator[bytes]:
 
 
 def _facts(directory_fd: int, name: bytes, pinned: int, capabilities: TargetCapabilities) -> _Facts:
-    """Attributes of what is pinned. Raises OSError (ESTALE) where the name leads to something else by now."""
+    """Attributes of the pinned file. Raises OSError (ESTALE) if the name leads to another file by now."""
     facts = _Facts(stat=os.fstat(pinned), xattrs=kept_xattrs(read_xattrs(directory_fd, name), capabilities))
     now = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
     if (now.st_dev, now.st_ino) != (facts.stat.st_dev, facts.stat.st_ino):
@@ -167,7 +166,7 @@ def _copy_file(pinned: int, read_facts: Callable[[], _Facts], target_fd: int, ta
 
 
 def _open_pinned(pinned: int) -> int:
-    """Open what is pinned for reading, its access time left alone where the kernel allows that."""
+    """Open the pinned file for reading, without changing its access time if the kernel allows that."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     path = descriptor_path(pinned)
     try:
@@ -197,7 +196,7 @@ def _copy_content(reading: int, writing: int, facts: os.stat_result) -> None:
 
 
 def _data_ranges(fd: int, size_bytes: int) -> Iterator[tuple[int, int]]:
-    """Where data lies, by SEEK_DATA; all of it where the file system does not know."""
+    """The data ranges, by SEEK_DATA; the whole file if the file system does not report holes."""
     position = 0
     while position < size_bytes:
         try:
@@ -295,8 +294,7 @@ def set_capability(path: bytes, xattrs: Mapping[bytes, bytes]) -> None:
         os.setxattr(path, _CAPABILITY, xattrs[_CAPABILITY])
 
 
-# ---
-# A mounted directory that is filled: what the target needs besides reading.
+# The target.
 
 
 _PARENT_MODE = 0o755
@@ -458,8 +456,7 @@ def _remove_if_there(directory_fd: int, name: bytes) -> None:
         return
 
 
-# ---
-# Directories on source and target that are this user's alone, so that nobody else can change names in them.
+# Directories on source and target that only this user can enter, so that nobody else can change names in them.
 
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -1,4 +1,4 @@
-"""The compiled program: where the installation has it, and how it comes to a host."""
+"""The compiled program: its path in the installation, and its placement on hosts."""
 
 import asyncio
 import os
@@ -16,11 +16,11 @@ PROGRAM_NAME = "migrator-native"
 _INSTALL = "install migrator from its wheel, or from its sources with gcc and libc6-dev"
 _ELF_HEAD_BYTES = 20
 _MACHINES = {3: "i686", 21: "ppc64le", 40: "armv7l", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
-"""ELF's numbers of machines, in the words of `uname -m`; big-endian machines are not among them."""
+"""ELF machine numbers and their names in `uname -m`; little-endian machines only."""
 
 
 class NativeProgram:
-    """`architecture` is what `uname -m` says on machines that can run it."""
+    """The program for machines whose `uname -m` is `architecture`."""
 
     def __init__(self, path: bytes, architecture: str) -> None:
         self.path = path
@@ -28,7 +28,7 @@ class NativeProgram:
         self._content = b""
 
     async def place(self, host: Host) -> bytes:
-        """Its path on a host, where it stays as long as the connection. May be called before every use.
+        """Place it on a host for the length of the connection, and return its path there. May be called before every use.
 
         Raises HostLost, and ToolFailed if the host cannot run it or has no room for it.
         """
