@@ -8,26 +8,26 @@ from migrator.core.entry import EntryType, UserTree
 from migrator.core.states import PassKind
 
 CONTRACT_VERSION = 1
-"""Of the document and the variables that a hook gets. Keys may be added to a version; one that changes makes a new one."""
+"""The version of a hook's document and variables. A version may gain keys; a changed key is a new version."""
 
 SKIP_EXIT_CODE = 62
-"""A `pre` hook that ends with it stops its step, and the run goes on."""
+"""A `pre` hook that exits with it skips its step, and the run continues."""
 
 """Names the file that holds the text for a user."""
 
 OUTPUT_LIMIT_BYTES = 16 << 10
-"""How much of what a hook prints is kept: the end."""
+"""How much of a hook's output is kept, from its end."""
 
 
 class HookEvent(StrEnum):
-    """On which side of a step."""
+    """The side of a step."""
 
     PRE = "pre"
     POST = "post"
 
 
 class HookStep(StrEnum):
-    """What hooks are called around."""
+    """The steps with hooks."""
 
     BATCH = "batch"
     PASS = "pass"
@@ -49,11 +49,11 @@ class HookStep(StrEnum):
 
 
 WITHOUT_PRE = frozenset({HookStep.FAIL})
-"""What happens and is not begun: nobody can be asked before it."""
+"""Steps that are events, so that nothing can be called before them."""
 
 
 class HookState(StrEnum):
-    """How a step ended, as its `post` hooks are told."""
+    """The outcome of a step, for its `post` hooks."""
 
     DONE = "done"
     STOPPED = "stopped"
@@ -64,24 +64,22 @@ class HookState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class HookStage:
-    """One side of one step, as `pre-batch`; its hooks lie in the directory `pre-batch.d`."""
+    """One side of one step, as `pre-batch`; its hooks lie in `pre-batch.d`."""
 
     step: HookStep
     event: HookEvent
 
     @property
     def name(self) -> str:
-        """As a hook is told it."""
         return f"{self.event.value}-{self.step.value}"
 
     @property
     def directory(self) -> bytes:
-        """The name of the directory that holds the hooks."""
         return self.name.encode("ascii") + b".d"
 
 
 def all_stages() -> Iterator[HookStage]:
-    """Every stage, in the order in which a migration comes to them."""
+    """Every stage, in the order of a migration."""
     for step in HookStep:
         for event in HookEvent:
             if event is HookEvent.POST or step not in WITHOUT_PRE:
@@ -90,7 +88,7 @@ def all_stages() -> Iterator[HookStage]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileLook:
-    """One look at a path, never through a symlink. `mode` holds the permission bits, with the sticky one."""
+    """The metadata of a path, never through a symlink. `mode` holds the permission bits, with the sticky one."""
 
     path: bytes
     type: EntryType
@@ -100,7 +98,7 @@ class FileLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageLook:
-    """What lies in a directory `STAGE.d`; `unread` says why that is not known, empty where it is."""
+    """The content of a directory `STAGE.d`; `unread` says why it could not be read, and is empty otherwise."""
 
     directory: FileLook
     entries: tuple[FileLook, ...] = ()
@@ -109,8 +107,8 @@ class StageLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HooksLook:
-    """What lies at `hooks_dir`: the directories from the root of the file system down to it, and those in it whose name
-    ends in `.d`. `above` is empty where there is no such directory.
+    """The content of `hooks_dir`: the directories from the root of the file system down to it, and its subdirectories
+    whose name ends in `.d`. `above` is empty if there is no such directory.
     """
 
     above: tuple[FileLook, ...] = ()
@@ -120,7 +118,7 @@ class HooksLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hook:
-    """One executable that may be called. `name` is that of the file, `path` absolute."""
+    """One executable that may be called. `name` is that of the file, `path` is absolute."""
 
     stage: HookStage
     name: bytes
@@ -129,7 +127,7 @@ class Hook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookProblem:
-    """Why a hook is refused, and how to mend it."""
+    """Why a hook is refused, and how to fix it."""
 
     path: bytes
     message: str
@@ -138,7 +136,7 @@ class HookProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HooksFound:
-    """All hooks, in no particular order, and all that speaks against calling any."""
+    """All hooks, unordered, and all problems."""
 
     hooks: tuple[Hook, ...] = ()
     problems: tuple[HookProblem, ...] = ()
@@ -146,7 +144,7 @@ class HooksFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookSite:
-    """What every hook is told of the site. `file` is site.toml; trees lie below the two roots. All absolute."""
+    """The site, for every hook. `file` is site.toml; trees lie below the two roots. All are absolute."""
 
     site_id: str
     name: str
@@ -157,21 +155,21 @@ class HookSite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookFacts:
-    """What a hook is told of its step; None is what has no meaning there, or is not known yet.
+    """The facts of a step; None if a fact has no meaning there, or is not known yet.
 
-    Of a step about one user (announcement, freeze, switch, thaw), `user` is his name, `link` the path that he works by (None where a hook
-    makes the switch), `old_path` and `new_path` where it leads before the switch and after it, absolute. `back`: it is a rollback. `freeze_s` is
-    predicted, `frozen_s` measured. `moved` is known around a thaw: False where the user stays where they were, for `reason`.
+    In steps of one user (announcement, freeze, switch, thaw), `user` is their name, `link` the path that they use
+    (None if a hook makes the switch), `old_path` and `new_path` are the absolute paths to which it leads before and
+    after the switch. `back`: the step belongs to a rollback. `freeze_s` is predicted, `frozen_s` measured. `moved` is
+    known around a thaw: False if the user stays where they were, for `reason`.
 
-    `report` is the directory that holds a report that is sent, absolute.
+    `report` is the absolute directory of a report that is sent.
 
-    `side` is `source` or `target`: to which file system bricks are given.
+    `side` is the file system that gets the bricks, `source` or `target`.
 
-    `failed` is what has failed, where that is told; `reason` says why, also of an audit that found something.
+    `failed` is the step that failed; `reason` says why, also for an audit with findings.
 
-    `state` is empty before the step, afterwards a `HookState`. `files` and
-    `size_bytes` are planned, the `copied_` ones what this run brought. `begins_at_s` is
-    when a move that is announced begins. Times are seconds since the epoch.
+    `state` is empty before the step, and a `HookState` afterwards. `files` and `size_bytes` are planned, the
+    `copied_` ones are of this run. `begins_at_s` is when an announced move begins. Times are seconds since the epoch.
     """
 
     run_id: int
@@ -206,8 +204,8 @@ class HookFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookCall:
-    """One call: `document` goes to standard input, `environment` beside the usual variables. Every process of the hook
-    carries the token.
+    """One call: `document` is its standard input, `environment` is added to the usual variables. All processes of the
+    hook carry the token.
     """
 
     hook: Hook
@@ -218,8 +216,8 @@ class HookCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookResult:
-    """How a call ended. `exit_code` is minus the signal's number where a signal ended it, None where the hook could not
-    be started (`problem` says why). `output` is the end of both its outputs, as they came.
+    """How a call ended. `exit_code` is minus the number of the signal that ended it, None if the hook could not be
+    started (`problem` says why). `output` is the end of standard output and standard error, interleaved.
     """
 
     exit_code: int | None
@@ -229,8 +227,8 @@ class HookResult:
 
 
 class HookOutcome(StrEnum):
-    """What a call means: `skip` and `refuse` only come from `pre` hooks, `warn` only from `post` ones; `interrupted` ones
-    were ended by this program, or nobody saw their end.
+    """The meaning of a call: only `pre` hooks `skip` and `refuse`, only `post` hooks `warn`; `interrupted` calls were
+    ended by this program, or their end is unknown.
     """
 
     GO_ON = "go-on"

@@ -1,4 +1,4 @@
-"""Which hooks run in what order, what they are given, and what their exit codes mean. Pure."""
+"""Which hooks are called in which order, their input, and the meaning of their exit codes. Pure."""
 
 import difflib
 import json
@@ -34,11 +34,11 @@ _STICKY = 0o1000
 _EXECUTABLE = 0o100
 _SHOWN_OUTPUT_BYTES = 500
 MOST_REASON_CHARACTERS = 1000
-"""Of a variable: the document has all of it."""
+"""Of the variable; the document has the whole reason."""
 
 
 def in_order(found: Iterable[Hook], stage: HookStage) -> tuple[Hook, ...]:
-    """The hooks of a stage as they are called: by the bytes of their names, `post` ones the other way round."""
+    """The hooks of a stage in the order of their calls: by the bytes of their names, `post` hooks in reverse."""
     return tuple(
         sorted(
             (hook for hook in found if hook.stage == stage),
@@ -49,14 +49,14 @@ def in_order(found: Iterable[Hook], stage: HookStage) -> tuple[Hook, ...]:
 
 
 def counterparts(post: Iterable[Hook], went_on: Collection[bytes]) -> tuple[Hook, ...]:
-    """The `post` hooks that are called after a step that a `pre` hook stopped: those that have the name of a `pre` hook
-    that had let it go on, so that each takes back what it did. The order is kept.
+    """The `post` hooks to call after a `pre` hook stopped the step: those with the name of a `pre` hook that
+    succeeded, so that each undoes its counterpart. Keeps the order.
     """
     return tuple(hook for hook in post if hook.name in went_on)
 
 
 def judge(event: HookEvent, result: HookResult) -> HookOutcome:
-    """What the end of a hook means. A step that is over cannot be stopped: 62 is no failure of a `post` hook."""
+    """The meaning of an exit. `post` hooks cannot stop a step that is over: 62 is no failure there."""
     good = result.exit_code == 0 and not result.timed_out
     skip = result.exit_code == SKIP_EXIT_CODE and not result.timed_out
     match event:
@@ -67,7 +67,7 @@ def judge(event: HookEvent, result: HookResult) -> HookOutcome:
 
 
 def end_of(result: HookResult, timeout_s: float) -> str:
-    """How a hook ended, in words, with the end of what it said."""
+    """How a hook ended, with the end of its output, for people."""
     if result.timed_out:
         words = f"ended after its time limit of {format_duration(timeout_s)}"
     elif result.exit_code is None:
@@ -83,12 +83,12 @@ def end_of(result: HookResult, timeout_s: float) -> str:
 
 
 def shown(hook: Hook) -> str:
-    """A hook for people, as it lies in `hooks_dir`."""
+    """A hook by its path below `hooks_dir`."""
     return f"{hook.stage.name}.d/{show(hook.name)}"
 
 
 def document(stage: HookStage, site: HookSite, facts: HookFacts) -> bytes:
-    """What a hook reads from its standard input: one JSON document in ASCII."""
+    """The standard input of a hook: one JSON document in ASCII."""
     return json.dumps(
         {
             "version": CONTRACT_VERSION,
@@ -131,7 +131,7 @@ def document(stage: HookStage, site: HookSite, facts: HookFacts) -> bytes:
 
 
 def environment(stage: HookStage, site: HookSite, facts: HookFacts) -> tuple[tuple[str, str], ...]:
-    """The main facts as variables, empty where there is nothing to say."""
+    """The main facts as variables, empty if there is no value."""
 
     def text(value: object) -> str:
         return "" if value is None else str(value)
@@ -164,8 +164,8 @@ def environment(stage: HookStage, site: HookSite, facts: HookFacts) -> tuple[tup
 
 
 def examine_hooks(look: HooksLook, euid: int) -> HooksFound:
-    """Which executables are hooks, and what speaks against them. Whoever can change a hook, or put another in its place,
-    is as mighty as the user that runs this program: that may be root and that user alone.
+    """Which executables are hooks, and the problems. A user who can change a hook, or put another in its place, has
+    the rights of the user that runs this program: only root and that user may.
     """
     if look.unread:
         path = look.above[-1].path if look.above else b""
@@ -200,12 +200,12 @@ def examine_hooks(look: HooksLook, euid: int) -> HooksFound:
 
 
 def problem_words(found: HooksFound) -> tuple[str, ...]:
-    """Each problem in one sentence, with what to do."""
+    """Each problem with its fix, in one sentence."""
     return tuple(f"the hook {show(one.path)} {one.message}: {one.fix}" for one in found.problems)
 
 
 def check_hooks(found: HooksFound, directory: bytes) -> list[Finding]:
-    """For `doctor`: what is called, or why nothing is."""
+    """For `doctor`: the hooks, or the problems that prevent any call."""
     if found.problems:
         return [failure("hooks", f"{show(one.path)} {one.message}", one.fix) for one in found.problems]
     if not found.hooks:
@@ -215,20 +215,20 @@ def check_hooks(found: HooksFound, directory: bytes) -> list[Finding]:
 
 
 def would_be_called(hooks: Collection[Hook], steps: tuple[HookStep, ...]) -> tuple[str, ...]:
-    """The names of the hooks around steps of which each lies in the one before it, as they are called."""
+    """The hooks around nested steps, the outermost first, in the order of their calls."""
     before = [HookStage(step=step, event=HookEvent.PRE) for step in steps]
     after = [HookStage(step=step, event=HookEvent.POST) for step in reversed(steps)]
     return tuple(shown(hook) for stage in (*before, *after) for hook in in_order(hooks, stage))
 
 
 def _is_left_alone(entry: bytes) -> bool:
-    """What editors and package managers leave, and what an admin has put out of use."""
+    """Files that editors and package managers leave, or that an administrator disabled."""
     return entry.startswith(b".") or entry.endswith(b"~")
 
 
 def _of_directory(look: FileLook, owners: frozenset[int], *, sticky: bool) -> Iterator[HookProblem]:
-    """`sticky`: whether others may make entries in it, where they cannot exchange those that are there (as in /tmp). They
-    may not where hooks are looked for.
+    """`sticky`: others may create entries in it if they cannot replace existing ones (as in /tmp). They may not in
+    directories of hooks.
     """
     if look.type is not EntryType.DIRECTORY:
         yield _problem(look.path, f"is a {look.type.value}, not a directory", "put a real directory in its place")
@@ -271,7 +271,7 @@ def _writable(look: FileLook) -> HookProblem:
 
 def _unknown(path: bytes, directories: Iterable[bytes]) -> HookProblem:
     known, found = [directory.decode("ascii") for directory in directories], name(path).decode("ascii", "replace")
-    # What only happens has no `pre` side: whoever looked for one means the other.
+    # Some steps have no `pre` side: suggest `post`.
     other = found.replace(f"{HookEvent.PRE}-", f"{HookEvent.POST}-", 1)
     near = [other] if other in known else difflib.get_close_matches(found, known, n=1)
     meant = f"rename it to {near[0]}" if near else "rename it to a stage of docs/hooks.md, or so that it ends otherwise"
@@ -283,7 +283,7 @@ def _problem(path: bytes, message: str, fix: str) -> HookProblem:
 
 
 def _quoted(path: bytes) -> str:
-    """For pasting where that is possible."""
+    """For pasting into a shell, if possible."""
     text = show(path)
     return text if re.fullmatch(r"[\w@%+=:,./-]+", text) else f"'{text}'"
 

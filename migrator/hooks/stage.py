@@ -50,47 +50,43 @@ from migrator.ledger.model import HookStepRecord, SiteRecord
 if TYPE_CHECKING:
     from migrator.ledger.calls import HookRecords
 
-# ---
-# Finding hooks and calling them, and what the ledger keeps of both.
-
 
 class Hooks(Protocol):
     """The hooks of a site."""
 
     @property
     def directory(self) -> bytes:
-        """Where they are looked for."""
+        """The directory of hooks."""
 
     @property
     def site_file(self) -> bytes:
-        """The site.toml that they belong to, absolute: with it a hook can ask this program."""
+        """The absolute path of site.toml, with which a hook can run this program."""
 
     @property
     def timeout_s(self) -> float:
-        """How long a call may take."""
+        """The time limit of a call."""
 
     def find(self) -> HooksFound:
-        """All hooks as they lie there now, and what speaks against them. Blocking; starts nothing."""
+        """All hooks now, with their problems. Blocking; starts nothing."""
 
     async def call(self, call: HookCall) -> HookResult:
-        """Call one, to its end or to its time limit: then everything that it started is ended. So it is on cancellation,
-        before that is raised on. A hook that cannot be started is a value.
+        """Call one hook, and end everything that it started at its time limit or on cancellation. A hook that cannot
+        be started is a value.
         """
 
     async def end(self, token: str) -> bool:
-        """End what is left of a call; False where something of it cannot be ended (in D state)."""
+        """End the rest of a call; False if a process of it cannot be ended (in D state)."""
 
 
-# ---
-# Looking at `hooks_dir`: nothing is followed, nothing is judged.
+# Reading `hooks_dir`
 
 
 _SUFFIX = b".d"
 
 
 def look_at_hooks(directory: bytes) -> HooksLook:
-    """What lies there, one look at each path. The way to the directory is resolved as it is now; the directory itself,
-    and all below it, is looked at without following a symlink. Blocking.
+    """Read the directory and its stages, each path once. Symlinks are resolved in its parent path only; the directory
+    itself and everything below are read without following any. Blocking.
     """
     parent, own = os.path.split(directory.rstrip(b"/"))
     real = os.path.realpath(parent)
@@ -132,15 +128,14 @@ def _look(path: bytes) -> FileLook:
     )
 
 
-# ---
-# Calling hooks as programs of this machine.
+# Running hooks
 
 
 _GRACE_S = 5.0
 
 
 class HookPrograms:
-    """The `Hooks` port. No shell: a hook is started as it lies there, and the kernel reads its first line."""
+    """The `Hooks` port. Hooks are executed directly, without a shell."""
 
     def __init__(self, processes: Processes, *, directory: bytes, site_file: bytes, timeout_s: float) -> None:
         self._processes = processes
@@ -150,21 +145,17 @@ class HookPrograms:
 
     @property
     def directory(self) -> bytes:
-        """Where they are looked for."""
         return self._directory
 
     @property
     def site_file(self) -> bytes:
-        """The site.toml that they belong to."""
         return self._site_file
 
     @property
     def timeout_s(self) -> float:
-        """How long a call may take."""
         return self._timeout_s
 
     def find(self) -> HooksFound:
-        """All hooks as they lie there now, and what speaks against them."""
         try:
             look = look_at_hooks(self._directory)
         except FileNotFoundError:  # something was removed between two looks
@@ -172,7 +163,6 @@ class HookPrograms:
         return examine_hooks(look, os.geteuid())
 
     async def call(self, call: HookCall) -> HookResult:
-        """Call one, to its end or to its time limit. A hook that cannot be started is a value."""
         output = _End(OUTPUT_LIMIT_BYTES)
         command = Command(
             argv=(call.hook.path,),
@@ -190,12 +180,11 @@ class HookPrograms:
         return HookResult(exit_code=completed.exit_code, timed_out=completed.timed_out, output=output.content)
 
     async def end(self, token: str) -> bool:
-        """End what is left of a call; False where something of it cannot be ended."""
         return await self._processes.end(token, grace_s=_GRACE_S)
 
 
 class _End:
-    """The end of what a program says, however much that is."""
+    """The last bytes of a program's output."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
@@ -219,30 +208,29 @@ def _why_not_started(error: ToolFailed) -> str:
 
 
 def _nobody_asks(_: ProcessIdentity) -> None:
-    """The token finds a hook again, and its pid nobody needs."""
+    """The token identifies the processes of a hook; the pid is not needed."""
 
 
-# ---
-# What calling hooks works with: its ports, the steps that hooks are called around, and how a `pre` hook stops one.
+# Ports of the calls, hooked steps, and their refusals
 
 
 class HookSkipped(Refused):
-    """A `pre` hook wants its step left out for now: what is around it may go on."""
+    """A `pre` hook skips its step for now; the steps around it may continue."""
 
 
 class HookRefused(Refused):
-    """A `pre` hook has said itself that its step cannot be: by its contract it has left all as it was."""
+    """A `pre` hook refused its step by its exit code; by contract it changed nothing."""
 
 
 class Say(Protocol):
-    """Tells an event to whom it may concern, and keeps it."""
+    """Emits and records an event."""
 
     def __call__(self, kind: EventKind, severity: Severity, subject: str, message: str, /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookWorld:
-    """What hooks are called with, by one run of one verb. `tokens` gives a random token for every call."""
+    """The ports for the calls of one run of one verb. `tokens` returns a new random token for each call."""
 
     hooks: Hooks
     records: "HookRecords"
@@ -255,14 +243,14 @@ class HookWorld:
 
 
 class LedgerOfHooks(Protocol):
-    """What of the ledger a call of hooks takes."""
+    """The part of the ledger that calls need."""
 
     @property
     def hooks(self) -> "HookRecords": ...
 
 
 class HookPorts(Protocol):
-    """The ports of a verb that it takes."""
+    """The part of a verb's ports that calls need."""
 
     @property
     def ledger(self) -> LedgerOfHooks: ...
@@ -277,7 +265,7 @@ class HookPorts(Protocol):
 def hook_world(
     ports: HookPorts, hooks: Hooks, site: SiteRecord, *, source_root: bytes, target_root: bytes, run_id: int, say: Say
 ) -> HookWorld:
-    """What one run of a verb calls hooks with."""
+    """The ports for one run of a verb."""
     return HookWorld(
         hooks=hooks,
         records=ports.ledger.hooks,
@@ -298,8 +286,8 @@ def hook_world(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookedStep:
-    """A step that hooks are called around. `key` is its name in the ledger, `subject` that of its events; `words` are for
-    people, as `the seed pass over batch 1`.
+    """A step with hooks. `key` is its name in the ledger, `subject` that of its events; `words` name it for people,
+    as `the seed pass over batch 1`.
     """
 
     step: HookStep
@@ -308,19 +296,17 @@ class HookedStep:
     words: str
 
     def stage(self, event: HookEvent) -> HookStage:
-        """One side of it."""
         return HookStage(step=self.step, event=event)
 
 
-# ---
-# Which hooks there are, and which of them were called.
+# Hooks on disk, and hooks in the ledger
 
 
 _LOOK_TIMEOUT_S = 30.0
 
 
 async def find_hooks(hooks: Hooks, blocking: Blocking) -> HooksFound:
-    """The hooks as they lie there now, with what speaks against them. Raises Refused where nobody can tell."""
+    """The hooks now, with their problems. Raises Refused if they cannot be read."""
     try:
         return await blocking(hooks.find, timeout_s=_LOOK_TIMEOUT_S)
     except (OSError, TimeoutError) as error:
@@ -333,7 +319,7 @@ async def find_hooks(hooks: Hooks, blocking: Blocking) -> HooksFound:
 
 
 def refuse_hooks(found: HooksFound) -> None:
-    """Raises Refused where anything speaks against calling hooks, with every reason."""
+    """Raise Refused with every problem, if there is any."""
     if found.problems:
         raise Refused(
             "; ".join(problem_words(found)),
@@ -343,7 +329,7 @@ def refuse_hooks(found: HooksFound) -> None:
 
 
 def called_hooks(records: "HookRecords", stage: HookStage, step: HookStepRecord) -> frozenset[bytes]:
-    """The hooks of one side of a step that have come to their end."""
+    """The hooks of one side of a step that have ended."""
     return frozenset(
         call.name
         for call in records.of_step(step.id)
@@ -351,8 +337,7 @@ def called_hooks(records: "HookRecords", stage: HookStage, step: HookStepRecord)
     )
 
 
-# ---
-# Calling the hooks around one step after the other.
+# Hooks around steps
 
 
 _LOG = logging.getLogger("migrator.hooks")
@@ -362,14 +347,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Open:
-    """A step that hooks are called around, now."""
+    """A step in progress."""
 
     step: HookedStep
     record: HookStepRecord
     facts: HookFacts
 
     def ended(self, state: HookState) -> "_Open":
-        """It ended early."""
         return replace(self, facts=replace(self.facts, state=state))
 
 
@@ -380,10 +364,10 @@ class StepHooks:
     world: HookWorld
 
     async def begin(self, steps: Collection[HookStep]) -> None:
-        """Before anything is started: look at all hooks, and end what calls around these steps, of a run that was killed,
-        have left. Those around other steps are for the verbs that make them.
+        """Check all hooks before anything is started, and end what killed runs left of calls around these steps.
+        Calls around other steps are left to their own verbs.
 
-        Raises Refused where a hook is not as it has to be, or the remains of one cannot be ended.
+        Raises Refused if there is a problem with a hook, or if a process of an earlier call cannot be ended.
         """
         found = await self._find()
         for problem in problem_words(found):
@@ -417,13 +401,12 @@ class StepHooks:
         after: Callable[[HookFacts, T], Awaitable[HookFacts]],
         stoppable: bool = True,
     ) -> T:
-        """The work, with the hooks of its step before and after it. `facts` are those before it, `after` makes those after it
-        and must not raise.
+        """Do the work between the `pre` and `post` hooks of its step. `facts` are those before it; `after` returns
+        those after it, and must not raise.
 
-        Raises HookSkipped where a `pre` hook skips the step, Refused where one refuses it or hooks are not as they have to
-        be; nothing was done then. With `stoppable` False the work is done whatever hooks say, and what is wrong with
-        them is a warning. What the work raises is raised on, after the `post` hooks, except for a cancellation: the
-        step then stays open.
+        Raises HookSkipped if a `pre` hook skips the step, Refused if one refuses it or if there is a problem with a
+        hook; nothing was done then. With `stoppable` False the work is done in any case, and problems are warnings.
+        Errors of the work are raised after the `post` hooks, except a cancellation: the step then stays open.
         """
         found = await self._found(step, stoppable=stoppable)
         before = in_order(found.hooks, step.stage(HookEvent.PRE)) if found else ()
@@ -441,8 +424,8 @@ class StepHooks:
         return result
 
     async def tell(self, step: HookedStep, facts: HookFacts) -> bool:
-        """A step that is nothing but its hooks: the `pre` ones may stop it, the `post` ones do it. Whether all of these did
-        it; what a killed run had called of them is not called again. Raises as `around`.
+        """A step that consists of its hooks: the `pre` ones may stop it, the `post` ones do it. Returns whether all
+        `post` hooks succeeded; those that a killed run has called are not called again. Raises as `around`.
         """
         found = await self._found(step, stoppable=True)
         before = in_order(found.hooks, step.stage(HookEvent.PRE)) if found else ()
@@ -455,16 +438,16 @@ class StepHooks:
         return await self._finish(done, but=called, otherwise=HookState.FAILED)
 
     async def before(self, step: HookedStep, facts: HookFacts) -> None:
-        """The `pre` hooks of a step that takes longer than this run may: it stays open, and `catch_up` calls its `post` ones
-        when it is over. Raises as `around`.
+        """The `pre` hooks of a step that outlasts this run: it stays open, and `catch_up` calls its `post` hooks when
+        it is over. Raises as `around`.
         """
         found = await self._found(step, stoppable=True)
         hooks = in_order(found.hooks, step.stage(HookEvent.PRE)) if found else ()
         await self._call_before(self._open(step, facts), hooks, stoppable=True)
 
     async def catch_up(self, step: HookedStep, facts: HookFacts) -> None:
-        """Call the `post` hooks that an earlier run still owes: the step was done, and the run was killed before all of
-        them had come to their end. `facts` are those after the step. May be called again; mostly there is nothing to do.
+        """Call pending `post` hooks: the step was done, and the run was killed before all of them had ended. `facts`
+        are those after the step. May be called again; without pending hooks it does nothing.
         """
         record = self.world.records.open_since(step.step, step.key)
         if record is not None:
@@ -473,8 +456,8 @@ class StepHooks:
             await self._finish(_Open(step=step, record=record, facts=facts), but=called)
 
     async def once(self, step: HookedStep, facts: HookFacts) -> None:
-        """The `post` hooks of what nothing comes before, once for the key of the step; what a killed run had called of them is
-        not called again. May be called again.
+        """The `post` hooks of an event, once for its key; those that a killed run has called are not called again.
+        May be called again.
         """
         known = self.world.records.latest(step.step, step.key)
         if known is None:
@@ -485,7 +468,7 @@ class StepHooks:
         return await find_hooks(self.world.hooks, self.world.blocking)
 
     async def _found(self, step: HookedStep, *, stoppable: bool) -> HooksFound | None:
-        """The hooks as they lie there now; None where they cannot be called and the step is made all the same."""
+        """The hooks now; None if there is a problem with them and the step must not be stopped."""
         try:
             found = await self._find()
             refuse_hooks(found)
@@ -516,7 +499,7 @@ class StepHooks:
     async def _stop(
         self, opened: _Open, went_on: Collection[bytes], hook: Hook, result: HookResult, *, skips: bool
     ) -> None:
-        """A `pre` hook stops its step. Those that had let it go on may have done something: they hear of it."""
+        """A `pre` hook stops its step. The `post` counterparts of those that had succeeded are called."""
         step, end = opened.step, end_of(result, self.world.hooks.timeout_s)
         message = f"{step.words} is {'skipped' if skips else 'not begun'}: the hook {shown(hook)} "
         message += f"said so ({end})" if skips else f"refused it ({end})"
@@ -543,8 +526,8 @@ class StepHooks:
         but: Collection[bytes] = (),
         otherwise: HookState | None = None,
     ) -> bool:
-        """Call the `post` hooks of a step and close it; whether all went well. Where they are not as they have to be, it
-        stays open, and the next run calls them. `otherwise` is what the ledger says of the step where a hook failed.
+        """Call the `post` hooks of a step and close it; returns whether all succeeded. If there is a problem with the
+        hooks, the step stays open, and the next run calls them. `otherwise` is the state to record if a hook failed.
         """
         step = opened.step
         opened = replace(opened, facts=replace(opened.facts, finished_at_s=self.world.clock.now_s()))
@@ -601,13 +584,12 @@ def _kept(result: HookResult) -> bytes:
     return result.output or result.problem.encode("utf-8", "backslashreplace")
 
 
-# ---
-# The steps of a cutover that hooks are called around.
+# Steps of a cutover
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverPlace:
-    """One step (freeze, switch, thaw or purge) of one attempt to cut a tree over; `back`: of its rollback."""
+    """One step (freeze, switch, thaw or purge) of one cutover attempt; `back`: of its rollback."""
 
     step: HookStep
     record: CutoverRecord
@@ -615,7 +597,7 @@ class CutoverPlace:
 
     @property
     def hooked(self) -> HookedStep:
-        """As hooks are called around it. A rollback that begins again has the steps of the one before."""
+        """The step for its hooks. A repeated rollback has the steps of the one before."""
         user, number = self.record.tree.user, self.record.id
         return HookedStep(
             step=self.step,

@@ -1,4 +1,4 @@
-"""Taking a user tree apart on the source, by descriptor, in a directory that only root can enter."""
+"""Removing a user tree from the source by descriptor, in a directory that only root can enter."""
 
 import ctypes
 import errno
@@ -33,11 +33,9 @@ class MountedPlaces:
             self._device = os.fstat(fd).st_dev
 
     def close(self) -> None:
-        """Release the root."""
         self._root.close()
 
     def stands(self, path: bytes) -> bool:
-        """As the port says."""
         try:
             with self._root.parent(path) as (fd, name):
                 os.stat(name, dir_fd=fd, follow_symlinks=False)
@@ -49,8 +47,7 @@ class MountedPlaces:
         return True
 
     def put(self, tree: bytes, place: bytes, *, ino: int) -> None:
-        """As the port says."""
-        # Open for reading, so that it can be flushed.
+        # Opened for reading, because fsync needs it.
         with (
             self._made_place(place) as place_fd,
             self._open(parent(tree), _DIRECTORY) as above_fd,
@@ -59,7 +56,7 @@ class MountedPlaces:
             facts = os.stat(name, dir_fd=above_fd, follow_symlinks=False)
             if facts.st_ino & INO_MASK != ino or facts.st_dev != self._device or not stat.S_ISDIR(facts.st_mode):
                 raise OSError(errno.ESTALE, "another directory stands in its place", tree)
-            # An empty directory in its way would be replaced; what is in the place is this program's alone.
+            # A rename replaces an empty directory; only this program puts anything into the place.
             os.rename(name, TREE_NAME, src_dir_fd=above_fd, dst_dir_fd=place_fd)
             moved = os.stat(TREE_NAME, dir_fd=place_fd, follow_symlinks=False)
             if moved.st_ino & INO_MASK != ino:
@@ -69,7 +66,6 @@ class MountedPlaces:
             os.fsync(above_fd)
 
     def close_directory(self, path: bytes, expected: Entry) -> None:
-        """As the port says."""
         with self._open(path, _DIRECTORY) as fd:
             facts = os.fstat(fd)
             closed = (os.geteuid(), CLOSED_MODE)
@@ -80,12 +76,11 @@ class MountedPlaces:
                 return
             if now != (expected.uid, expected.mode):
                 raise OSError(errno.ESTALE, "its owner or mode was changed just now", path)
-            # Whoever has it open is kept out by the mode, and its owner, who could open it again, is so no more.
+            # The mode locks out processes that have it open; the former owner can no longer change the mode back.
             os.fchown(fd, os.geteuid(), -1)
             os.fchmod(fd, CLOSED_MODE)
 
     def raise_up(self, path: bytes, place: bytes, *, ino: int, known_as: bytes) -> bytes:
-        """As the port says."""
         name = b"%s%016x" % (_RAISED, ino)
         with (
             self._open(place, _DIRECTORY) as place_fd,
@@ -102,7 +97,6 @@ class MountedPlaces:
         return join(place, name)
 
     def raised(self, place: bytes) -> Mapping[bytes, bytes]:
-        """As the port says."""
         found: dict[bytes, bytes] = {}
         with self._open(place, _DIRECTORY) as place_fd:
             for name in map(os.fsencode, os.listdir(place_fd)):
@@ -112,25 +106,22 @@ class MountedPlaces:
         return found
 
     def remove(self, path: bytes, expected: Entry) -> bool:
-        """As the port says."""
         with self._root.parent(path) as (above_fd, name):
             fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above_fd)
             try:
                 if not _is(os.fstat(fd), expected):
                     return False
-                # Nobody else can put something under this name: the directory is root's and closed.
+                # The directory is closed and belongs to root, so no other user can replace the entry.
                 os.unlink(name, dir_fd=above_fd)
             finally:
                 os.close(fd)
         return True
 
     def remove_directory(self, path: bytes) -> None:
-        """As the port says."""
         with suppress(FileNotFoundError), self._root.parent(path) as (fd, name):
             os.rmdir(name, dir_fd=fd)
 
     def flush(self) -> None:
-        """As the port says."""
         with self._open(b"", _DIRECTORY) as fd:
             if _libc.syncfs(fd) != 0:
                 code = ctypes.get_errno()
@@ -151,7 +142,7 @@ class MountedPlaces:
 
     @contextmanager
     def _made_place(self, place: bytes) -> Iterator[int]:
-        """The place, made with the directory above it, and made sure of."""
+        """The place, created with its parent if needed, and checked."""
         above, _, name = place.rpartition(b"/")
         if above != PURGE_NAME or not name:
             raise OSError(errno.EINVAL, "not a place of the purge", place)
@@ -168,7 +159,7 @@ class MountedPlaces:
 
 
 def _is(facts: os.stat_result, expected: Entry) -> bool:
-    """Whether it is what was seen; the number of names alone may have changed, and is no fact of one of them."""
+    """Whether the file is the one that was read. The link count may differ: it changes with the file's other names."""
     return (
         facts.st_dev == expected.dev
         and facts.st_ino & INO_MASK == expected.ino

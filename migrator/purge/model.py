@@ -7,33 +7,30 @@ from migrator.core.entry import EntryType, UserTree
 from migrator.core.errors import ExitCode
 from migrator.cutover.model import CutoverRecord, PurgeSum
 
-# ---
-# Purging: freeing the source of user trees whose users work on the target.
-
-
 PURGE_NAME = b".migrator-purge"
-"""The directory in the source's root where trees lie while they are purged. It is root's alone, and no data: no scan
-lists it."""
+"""The directory in the source's root that holds trees while they are purged. Only root can enter it; scans skip it."""
 
 TREE_NAME = b"tree"
-"""What a tree is called in its place there."""
+"""The name of a tree in its place there."""
 
 CONFIRM_CHARACTERS = 12
-"""How much of a plan's checksum has to be given."""
+"""The least number of characters of the checksum that confirm a plan."""
 
 FINDINGS_KEPT = 1000
-"""How many findings of a tree are listed; the others are counted."""
+"""The most findings that are listed for a tree; the others are only counted."""
 
 
 def purge_place(cutover: CutoverRecord) -> bytes:
-    """The place of one attempt, relative to the source's root. After a crash it says whose tree lies in it; no attempt of
-    another ledger has the same.
+    """The place of one attempt, relative to the source's root. After a crash it identifies the tree in it: attempts
+    of other ledgers have other places.
     """
     return b"%s/cutover-%s" % (PURGE_NAME, cutover.own_name.encode("ascii"))
 
 
 class Choice(StrEnum):
-    """What is done with a tree: `later` has to be kept longer, `not-moved` has a user who does not work on the target."""
+    """What a purge does with a tree. `later`: its source is retained for longer; `not-moved`: the user does not work
+    on the target.
+    """
 
     PURGE = "purge"
     GO_ON = "go-on"
@@ -44,7 +41,7 @@ class Choice(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """What is done with one tree, and why. `due_at_s`: from then on its source may be freed."""
+    """What a purge does with one tree, and why. `due_at_s`: when its retention ends."""
 
     tree: UserTree
     choice: Choice
@@ -62,7 +59,7 @@ class Position(StrEnum):
 
 
 class LeadsTo(StrEnum):
-    """Where the path of the user leads; `untold` where a hook switches it, and nothing here can tell."""
+    """Where the path of the user leads; `untold` if a hook switches it, so that this program cannot know."""
 
     TARGET = "target"
     SOURCE = "source"
@@ -71,8 +68,8 @@ class LeadsTo(StrEnum):
 
 
 class Judgement(StrEnum):
-    """What is known of a path of the source: the target has it (`covered`), it has where the content is read again and found
-    to be the one that was verified (`read`), or it is not known to have it.
+    """Whether the target has a path of the source: `covered`: yes; `read`: yes, and its content was read again and
+    has the verified digest; `open`: not known.
     """
 
     COVERED = "covered"
@@ -82,7 +79,7 @@ class Judgement(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A judgement, with a sentence where the path stays."""
+    """A judgement, and the reason if the path stays."""
 
     judgement: Judgement
     words: str = ""
@@ -93,14 +90,14 @@ COVERED = Verdict(judgement=Judgement.COVERED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeFinding:
-    """A path of the source that has to stay, and why. Relative to the source's root, as the user knew it."""
+    """A path of the source that stays, and why. The path is relative to the source's root, as the user knew it."""
 
     path: bytes
     words: str
 
 
 class TreeOutcome(StrEnum):
-    """How a tree fared: `kept`: something of it stays in the closed directory."""
+    """The outcome of one tree. `kept`: some of its paths stay in the closed directory."""
 
     PURGED = "purged"
     WOULD_PURGE = "would-purge"
@@ -112,12 +109,13 @@ class TreeOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreePurge:
-    """What became of one tree.
+    """The result of one tree.
 
-    `sum` is what it holds, or held. `read_again` counts files whose content was read on the source, because their ctime or
-    inode is another one or because that was asked for. `changed` and `gone` count names that the user has changed or
-    removed on the target since. `outside` are files that have names outside the tree: these stay. `findings` are the first
-    of `open_paths` paths that are not known to be on the target; `kept_in` is where they lie, None where nothing was moved.
+    `sum` is what it holds or held. `read_again` counts files whose content was read on the source, because their
+    ctime or inode changed or on request. `changed` and `gone` count names that the user changed or removed on the
+    target after the move. `outside` counts files with names outside the tree, which stay. `findings` lists the first
+    of `open_paths` paths that are not known to be on the target; `kept_in` is the directory that holds them, None if
+    nothing was moved.
     """
 
     tree: UserTree
@@ -138,7 +136,7 @@ class TreePurge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeSummary:
-    """What a purge did, or would do. `checksum` is that of the plan: of what is to be freed and by which proofs."""
+    """The result of a purge or of its dry run. `checksum` covers the trees to be freed and their proofs."""
 
     run_id: int | None
     dry_run: bool
@@ -147,21 +145,20 @@ class PurgeSummary:
 
     @property
     def exit_code(self) -> ExitCode:
-        """What the shell sees: a refusal counts more than what is kept."""
+        """A refusal outranks kept paths."""
         outcomes = {tree.outcome for tree in self.trees}
         if TreeOutcome.REFUSED in outcomes:
             return ExitCode.REFUSED
         return ExitCode.ATTENTION if TreeOutcome.KEPT in outcomes else ExitCode.DONE
 
 
-# ---
-# What proves that a path of the source is on the target.
+# Proofs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
-    """A file of the target that holds the content of others; `path` is relative to the target's root. `size_bytes` is what
-    it had when it was read back, None where the ledger does not have it as one that counts.
+    """A file of the target that holds the content of other files; `path` is relative to the target's root.
+    `size_bytes` is its size when it was read back, None if the ledger does not have it as proven.
     """
 
     path: bytes
@@ -170,11 +167,11 @@ class Archive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """A path that was verified: the facts of the source then, and the digest that its content had on both sides (None where
-    it was not read). `ino` is None where the manifest does not have it.
+    """A verified path: the metadata of the source at that time, and the digest of its content on both sides (None if
+    it was not read). `ino` is None if the manifest lacks it.
 
-    `archive`: the content lies in there, and not under its own path on the target. `later`: it was verified after a rollback
-    had begun that was given up, and not by the cutover.
+    `archive`: the archive with the content, which is then not at the path itself on the target. `later`: the proof
+    does not come from the cutover but from a verification after the start of a rollback that was given up.
     """
 
     path: bytes
@@ -197,7 +194,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestSum:
-    """What a manifest says of one tree: names, regular files, and how many of these have no digest."""
+    """Totals of one tree in a manifest: names, regular files, and regular files without a digest."""
 
     names: int
     files: int

@@ -1,4 +1,4 @@
-"""What a purge needs: the proofs of what is on the target, and the place on the source where trees are taken apart."""
+"""The interfaces of a purge: proofs, the place on the source in which trees are removed, storage targets."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -14,29 +14,29 @@ NO_ARCHIVES: Mapping[int, int] = MappingProxyType({})
 
 
 class Proofs(Protocol):
-    """Says of paths where their content lies on the target, and by which proof."""
+    """Proofs by path: where the content of a path lies on the target."""
 
     def of_block(self, paths: Sequence[bytes]) -> Mapping[bytes, Proof]:
-        """The proofs of some paths; those without any are left out. Thread-safe."""
+        """The proofs of some paths, without those that have none. Thread-safe."""
 
 
 class TreeProofs(Proofs, Protocol):
-    """The proofs of one tree, with what a purge notes beside them for its own time. Thread-safe."""
+    """The proofs of one tree, and the notes of one purge beside them. Thread-safe."""
 
     def skipped(self, path: bytes) -> ReapRow | None:
-        """What the plan's reap list says of a path that it skips."""
+        """The row of the plan's reap list, if the plan skips the path."""
 
     def total(self) -> ManifestSum:
-        """What the manifest says of the tree."""
+        """Totals of the tree in the manifest."""
 
     def note_read(self, path: bytes, ino: int, ctime_ns: int) -> None:
-        """The content of a path was read and is the one that was verified: from now on these facts are those of its proof."""
+        """Note that the content was read and matches: from now on the proof has this inode and ctime."""
 
     def note_links(self, files: Sequence[Entry]) -> None:
-        """Names of files that have several. Each name once."""
+        """Note names of hard-linked files. Each name once."""
 
     def link_sum(self) -> tuple[PurgeSum, int]:
-        """Of the files that were noted: what frees them all (no inodes and bytes of those with other names), and how many
+        """Of the noted files: what removing them frees (no inodes and bytes of files with other names), and how many
         have other names.
         """
 
@@ -53,52 +53,54 @@ class Manifest(Protocol):
         skipped: Iterable[Sequence[ReapRow]] = (),
         newer: Sequence[str] = (),
     ) -> AbstractContextManager[TreeProofs]:
-        """The proofs of one tree, for the length of the block. What the manifests `newer` have counts instead, the last of them
-        the most. `archives` are the sizes of its proven archives, by number; `skipped` the rows of the plan's reap list that it skips. Raises Refused where the manifest is missing or cannot be
-        read. Blocking.
+        """The proofs of one tree, for the length of the block. Manifests in `newer` take precedence, the last one
+        most. `archives` has the sizes of the tree's proven archives by number; `skipped` has the rows of the plan's
+        reap list that it skips. Raises Refused if the manifest is missing or unreadable. Blocking.
         """
 
 
 class ClosedPlaces(Protocol):
-    """The source's `.migrator-purge`. Paths are relative to the source's root; no symlink is ever followed, no mount point
-    entered. Blocking and thread-safe. All raise OSError, and Refused where the directory is not root's alone.
+    """The source's `.migrator-purge`. Paths are relative to the source's root; symlinks are never followed, mount
+    points never entered. Blocking and thread-safe. All raise OSError, and Refused if others than root can change the
+    directory.
     """
 
     def stands(self, path: bytes) -> bool:
-        """Whether something has this name. A root that was itself removed is no answer: ESTALE."""
+        """Whether the path exists. Raises OSError (ESTALE) if the root itself was removed."""
 
     def put(self, tree: bytes, place: bytes, *, ino: int) -> None:
-        """Move a tree into its place, which is made: one rename, and on the disks when this returns. Raises OSError
-        (ESTALE), with nothing moved, where the tree is not the directory with this inode number.
+        """Create the place and move a tree into it with one rename, durable on return. Raises OSError (ESTALE) and
+        moves nothing if the tree is not the directory with this inode number.
         """
 
     def close_directory(self, path: bytes, expected: Entry) -> None:
-        """Make a directory of a place root's with mode 0700: from now on nobody who has it open can put a name into it or
-        take one away. ESTALE where it is another one, or owner or mode are others. May be called again.
+        """Give a directory of a place to root with mode 0700, so that processes that have it open can neither add nor
+        remove names. Raises OSError (ESTALE) if inode, owner or mode are not as expected. May be called again.
         """
 
     def raise_up(self, path: bytes, place: bytes, *, ino: int, known_as: bytes) -> bytes:
-        """Move a directory of a place, which is closed, up into the place itself, and note on it what it is known as: no
-        path below it is too long for the file system then. Returns its path. ESTALE where it is another one.
+        """Move a closed directory of a place up into the place itself, so that no path below it is too long for the
+        file system, and store its known path in an attribute. Returns its new path. Raises OSError (ESTALE) for
+        another inode.
         """
 
     def raised(self, place: bytes) -> Mapping[bytes, bytes]:
-        """What was moved up in a place: by its path what it is known as."""
+        """Directories that were moved up in a place: new path to known path."""
 
     def remove(self, path: bytes, expected: Entry) -> bool:
-        """Unlink what is no directory, where by descriptor it still is what was seen, to the ctime. False where it is not:
-        then it stays.
+        """Unlink a file whose metadata, ctime included, still match by descriptor. Returns False, and leaves the
+        file, if they do not.
         """
 
     def remove_directory(self, path: bytes) -> None:
-        """Remove an empty directory. One that is not there is none too many."""
+        """Remove an empty directory; a missing one is no error."""
 
     def flush(self) -> None:
-        """Return when what was removed is removed on the disks too."""
+        """Return when removals are durable."""
 
 
 class StorageTargets(Protocol):
     """The storage targets of the target's file system."""
 
     async def problems(self) -> tuple[str, ...]:
-        """Why what lies on the target may not be readable, as sentences. What cannot be asked is a problem."""
+        """Why data on the target may not be readable, as sentences. A failed query is a problem too."""

@@ -1,4 +1,4 @@
-"""The proofs of one tree out of a manifest: an index on disk, asked by path, so that memory is flat in the tree's size."""
+"""The proofs of one tree from a manifest, in an index on disk: memory does not grow with the tree."""
 
 import shutil
 import sqlite3
@@ -40,11 +40,11 @@ _NEEDED = (
     "algorithm",
 )
 _OPTIONAL = ("ino", "archive")
-"""Earlier manifests do not have them."""
+"""Older manifests lack these."""
 
 _COLUMNS = (*_NEEDED, *_OPTIONAL)
 _UNSIGNED = ("rdev", "ino")
-"""64 bits without a sign, which SQLite does not know: kept as the signed number of the same bits."""
+"""Unsigned 64-bit numbers. SQLite has none, so the index stores the signed number with the same bits."""
 _SIGN = 1 << 63
 _SKIPPED = tuple(field.name for field in fields(ReapRow))
 _ALL = 1 << 64
@@ -62,7 +62,7 @@ _SCHEMA = f"""
 
 
 class ManifestFiles:
-    """The `Manifest` port over manifests in Parquet; the index lies in `temp_dir` and is removed at the end."""
+    """The `Manifest` port over Parquet manifests. The index lies in `temp_dir` and is removed at the end."""
 
     def __init__(self, *, temp_dir: Path) -> None:
         self._temp_dir = temp_dir
@@ -77,7 +77,6 @@ class ManifestFiles:
         skipped: Iterable[Sequence[ReapRow]] = (),
         newer: Sequence[str] = (),
     ) -> "Iterator[IndexedProofs]":
-        """As the port says."""
         self._temp_dir.mkdir(parents=True, exist_ok=True)
         directory = Path(tempfile.mkdtemp(prefix="purge-", dir=self._temp_dir))
         try:
@@ -96,7 +95,7 @@ class ManifestFiles:
 
 
 class IndexedProofs:
-    """The `TreeProofs` port over the index. What is noted is of no use after a crash: it is found out again."""
+    """The `TreeProofs` port over the index. Notes need not survive a crash: the next run collects them again."""
 
     def __init__(self, database: sqlite3.Connection, tree: bytes, archives: Mapping[int, int] = NO_ARCHIVES) -> None:
         self._database = database
@@ -105,11 +104,10 @@ class IndexedProofs:
         self._lock = threading.Lock()
 
     def of_block(self, paths: Sequence[bytes]) -> Mapping[bytes, Proof]:
-        """As the port says."""
         found: dict[bytes, Proof] = {}
         for start in range(0, len(paths), _ASKED_AT_ONCE):
             asked = paths[start : start + _ASKED_AT_ONCE]
-            # Only placeholders are put together here: every path is a parameter.
+            # Only placeholders are joined here; every path is a parameter.
             query = f"SELECT {', '.join(_COLUMNS)}, later FROM proofs WHERE path IN ({', '.join('?' * len(asked))})"  # noqa: S608
             with self._lock:
                 rows = self._database.execute(query, asked).fetchall()
@@ -117,7 +115,6 @@ class IndexedProofs:
         return found
 
     def skipped(self, path: bytes) -> ReapRow | None:
-        """As the port says."""
         query = f"SELECT {', '.join(_SKIPPED)} FROM skipped WHERE path = ?"  # noqa: S608 (constant names)
         with self._lock:
             row = self._database.execute(query, (path,)).fetchone()
@@ -128,21 +125,18 @@ class IndexedProofs:
         return ReapRow(**facts)
 
     def total(self) -> ManifestSum:
-        """As the port says."""
         query = "SELECT count(*), coalesce(sum(type = ?), 0), coalesce(sum(type = ? AND digest IS NULL), 0) FROM proofs"
         with self._lock:
             names, files, without = self._database.execute(query, [EntryType.FILE.value] * 2).fetchone()
         return ManifestSum(names=names, files=files, without_digest=without)
 
     def note_read(self, path: bytes, ino: int, ctime_ns: int) -> None:
-        """As the port says."""
         with self._lock:
             self._database.execute(
                 "UPDATE proofs SET ctime_ns = ?, ino = ? WHERE path = ?", (ctime_ns, _signed(ino), path)
             )
 
     def note_links(self, files: Sequence[Entry]) -> None:
-        """As the port says."""
         rows = [(_signed(one.ino), one.nlink, one.size_bytes, one.type is EntryType.FILE) for one in files]
         with self._lock:
             self._database.executemany(
@@ -152,7 +146,6 @@ class IndexedProofs:
             )
 
     def link_sum(self) -> tuple[PurgeSum, int]:
-        """As the port says."""
         query = """
             SELECT coalesce(sum(seen), 0), coalesce(sum(seen >= nlink), 0),
                 coalesce(sum(CASE WHEN seen >= nlink AND is_file THEN size ELSE 0 END), 0), coalesce(sum(seen < nlink), 0)
@@ -185,14 +178,16 @@ def _fill_skipped(database: sqlite3.Connection, skipped: Iterable[Sequence[ReapR
 
 
 def _prepare(database: sqlite3.Connection) -> None:
-    # It is made anew after a crash, so nothing of it has to reach the disk.
+    # A crash discards the index, so it need not reach the disk.
     for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE_KIB}"):
         database.execute(f"PRAGMA {pragma}")
     database.executescript(_SCHEMA)
 
 
 def _fill_newer(database: sqlite3.Connection, manifest: Path, tree: bytes) -> None:
-    """By way of a table of its own: a path that a manifest has twice is a mistake, and one that both have is none."""
+    """Read a newer manifest through a table of its own. A path twice in one manifest is an error; the same path in
+    both is not.
+    """
     database.execute("ALTER TABLE proofs RENAME TO earlier")
     database.executescript(_PROOFS)
     _fill(database, manifest, tree)

@@ -50,9 +50,6 @@ if TYPE_CHECKING:
     from migrator.ledger.measures import ControlRecords, ProbeRecords
     from migrator.ledger.plans import ReleaseRecords
 
-# ---
-# What a purge works with, and what it is asked to do.
-
 
 LOG = logging.getLogger("migrator.purge")
 
@@ -61,15 +58,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeWorld:
-    """The ports. `link` says where the path of a user leads, given his tree (blocking; raises OSError where that cannot be
-    seen); `backup` whether the backup of the target is recorded that the site asks for; `back_up` copies the ledger, with a name for the copy, before anything is freed (blocking); `hooks` None: none
-    are called.
+    """The ports.
 
-    `carried` gives the verifications of what rollbacks of a cutover have carried to the source, oldest first; None where nothing
-    was carried (blocking; raises MigratorError).
+    `link` returns where the path of a tree's user leads (blocking; raises OSError). `backup` returns whether the
+    required backup of the target is recorded. `back_up` copies the ledger under a name before anything is freed
+    (blocking). Without `hooks` none are called.
 
-    `archived` is what proven archives hold, as it is now. `skipped` are the rows of the reap list of the tree's plan that it skips; it raises
-    Refused where plan or list cannot be read (blocking).
+    `carried` returns the verifications of what rollbacks of a cutover carried to the source, oldest first; None if
+    nothing was carried (blocking; raises MigratorError).
+
+    `archived` returns the current content of proven archives. `skipped` returns the rows of the reap list of the
+    tree's plan that it skips (blocking; raises Refused if plan or list cannot be read).
     """
 
     source: SourceFileSystem
@@ -97,11 +96,11 @@ class PurgeWorld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeRequest:
-    """What to purge: trees of a plan, by batch. `confirm` is the checksum that was given; `named`: the user was named, so a
-    tree that may not be purged is a refusal, not something to be left for later.
+    """What to purge: trees of a plan, by batch. `confirm` is the checksum as given. `named`: the user was named, so a
+    tree that may not be purged is a refusal and is not left for later.
 
-    `vouched`: the freeze hook answers for who writes where that cannot be seen. `names_per_s` bounds what is removed, and less
-    goes while probes pass `max_latency_s` (None: no limit).
+    `vouched`: the freeze hook vouches for writers that cannot be seen. `names_per_s` limits removals; fewer are
+    removed while probes exceed `max_latency_s` (None: no limit).
     """
 
     plan: str
@@ -129,34 +128,33 @@ class Call:
     run_id: int | None
 
     def say(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
-        """An event: onto the screen, into the log, and, unless it is a dry run, into the ledger."""
+        """Emit an event: shown, logged, and recorded in the ledger except in a dry run."""
         say(self.world, kind, severity, subject, message, run_id=self.run_id, log=LOG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A tree and where it lies now: `at` is its path, or its name in its place of the purge."""
+    """A tree and its location: `at` is its path, or its name in its place of the purge."""
 
     tree: bytes
     at: bytes
 
     @property
     def moved(self) -> bool:
-        """Whether it lies in its place of the purge."""
+        """Whether the tree is in its place of the purge."""
         return self.at != self.tree
 
     def known_as(self, path: bytes) -> bytes:
-        """What the user knew a path by that lies there now."""
+        """The path by which the user knew a path below `at`."""
         return join(self.tree, path[len(self.at) + 1 :]) if len(path) > len(self.at) else self.tree
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Blocking work beside the event loop."""
+    """Run blocking work beside the event loop."""
     return await asyncio.to_thread(work)
 
 
-# ---
-# Slowing a purge down where users feel it.
+# The rate: slower while probes exceed the latency limit
 
 
 LOOK_EVERY_S = 2.0
@@ -164,10 +162,10 @@ LOOK_EVERY_S = 2.0
 
 @dataclass(slots=True, kw_only=True)
 class RemovalBrake:
-    """Reads new probes, whichever process has made them, and says how many names per second may go: never more than `most`.
+    """Reads new probes, of whichever process, and limits the rate: at most `most` names per second.
 
-    `max_latency_s` is what site.toml says (None: no limit); what was tuned since comes in its place. `say` tells people
-    (whether it is a warning, and what).
+    `max_latency_s` is the limit of site.toml (None: no limit); a tuned limit replaces it. `say` gets whether a
+    message is a warning, and the message.
     """
 
     probes: "ProbeRecords"
@@ -183,12 +181,12 @@ class RemovalBrake:
     _taken: int = 0
 
     def __post_init__(self) -> None:
-        """Probes from before it say nothing about this purge."""
+        """Ignore probes from before this purge."""
         self._probed = self.probes.last()
         self._looked_s = self._read_s = self.clock.monotonic_s()
 
     def names_per_s(self, names: int) -> int:
-        """How many names per second may go now; so many are about to."""
+        """The current limit; the caller is about to remove `names`."""
         self._taken += names
         now_s = self.clock.monotonic_s()
         if now_s - self._looked_s >= LOOK_EVERY_S:
@@ -214,12 +212,12 @@ class RemovalBrake:
         return given or self.max_latency_s
 
     def _read(self, now_s: float, limit_s: float | None) -> None:
-        """Those that were kept since the last look, by their numbers: a clock that was set back must not hide them. Without a
-        limit they are passed over: one that is tuned later is not held against what was then.
+        """Read the probes since the last call by number, so that a clock that was set back hides none. Without a
+        limit they are skipped: a limit that is tuned later does not apply to them.
         """
         removing = self._taken / max(now_s - self._read_s, LOOK_EVERY_S)
         for number, probe in self.probes.after(self._probed):
-            # What goes is counted from one probe to the next.
+            # Removals are counted from one probe to the next.
             self._probed, self._taken, self._read_s = number, 0, now_s
             if limit_s is not None and probe.latency_s is not None:
                 self._rate = after_probe(
@@ -227,15 +225,8 @@ class RemovalBrake:
                 )
 
 
-# ---
-# Removing no more than so many names per second.
-
-
 class Pace:
-    """Hands out names; whoever asks waits until they are due. At most a second's worth goes at once.
-
-    `names_per_s` is asked whenever names are taken, with how many these are.
-    """
+    """A rate limit. `names_per_s` returns the rate, and gets the number of names at each call."""
 
     def __init__(self, clock: Clock, names_per_s: Callable[[int], float]) -> None:
         self._clock = clock
@@ -243,17 +234,16 @@ class Pace:
         self._due_s = clock.monotonic_s()
 
     async def take(self, names: int) -> None:
-        """Wait until so many names may go."""
+        """Wait until so many names may be removed."""
         now_s = self._clock.monotonic_s()
-        # What was not used is not saved up: a rate is a rate after a pause too.
+        # Unused names are not saved up, so there is no burst after a pause.
         begin_s = max(self._due_s, now_s)
         self._due_s = begin_s + names / self._names_per_s(names)
         if begin_s > now_s:
             await self._clock.sleep(begin_s - now_s)
 
 
-# ---
-# What a plan has reaped: archives have to be whole, and what was skipped goes only where it was given up by name.
+# Reaped files: archives have to be whole, and skipped files have to be released by name
 
 
 _KEPT = Verdict(
@@ -262,8 +252,8 @@ _KEPT = Verdict(
 
 
 class Skipped:
-    """Judges the skipped paths of one tree. `row_of` is what the reap list says of a path that it skips; `closed`: the tree
-    lies where nobody else can change it. Thread-safe.
+    """Judges skipped paths of one tree. `row_of` returns the reap list's row of a path that the plan skips; `closed`:
+    the tree is in its place, where no other user can change it. Thread-safe.
     """
 
     def __init__(
@@ -275,11 +265,11 @@ class Skipped:
         self._closed = closed
 
     def verdict(self, entry: Entry, path: bytes) -> Verdict | None:
-        """Whether a path of which there is no proof may go. None: it is nothing that was skipped, or it changed since."""
+        """Whether a path without a proof may be removed. None: the plan does not skip it, or it has changed."""
         if entry.type is not EntryType.FILE:
             return None
         row = self._row_of(path)
-        # Every name of a file that is removed gives the others another ctime. The whole tree was judged before it was closed.
+        # Removing one name of a file changes the ctime of the others. The whole tree was judged before it was closed.
         ctime_ns = row.ctime_ns if row is not None and self._closed and row.ino == entry.ino else entry.ctime_ns
         found = standing(
             row,
@@ -295,19 +285,19 @@ class Skipped:
 
 
 def archive_sizes(ledger: "Ledger", tree: UserTree) -> Mapping[int, int]:
-    """The sizes of the archives that count, by their numbers."""
+    """The sizes of proven archives, by number."""
     records = ledger.archives.of_tree(tree.path)
     return {one.number: one.written.archive_bytes for one in records if one.state is ArchiveState.PROVEN}
 
 
 def archive_problems(archived: ProvenArchives, tree: UserTree) -> tuple[str, ...]:
-    """What is wrong with the archives of a tree: each is read whole. A tree without any costs nothing."""
+    """Problems of the archives of a tree; each is read completely."""
     return tuple(f"{one}: bring it back from a backup of the target" for one in archived.problems(tree.path))
 
 
 def open_words(tree: UserTree, lacking: int, skipped: int, *, carried: bool, verified: bool) -> tuple[str, ...]:
-    """Why a tree may not be freed in which so many paths have no proof, and so many more were skipped and not released.
-    `carried`: a rollback that was given up brought files to the source; `verified`: something proves some of them.
+    """Why a tree may not be freed: `lacking` paths have no proof, and `skipped` more were skipped and not released.
+    `carried`: a rollback that was given up brought files to the source; `verified`: some of these are proven.
     """
     found: list[str] = []
     if lacking:
@@ -332,25 +322,24 @@ def open_words(tree: UserTree, lacking: int, skipped: int, *, carried: bool, ver
 
 
 def released_words(released: int) -> str:
-    """What goes without being anywhere else."""
+    """Mentions released files, which exist nowhere else."""
     return f"; with {several(released, 'file')} that the plan skipped and that were released" if released else ""
 
 
-# ---
-# Judging one path by its proof and by looks at both sides. Blocking; thread-safe.
+# Judging one path by its proof and both sides. Blocking; thread-safe.
 
 
 _REMEMBERED = 100_000
 _NO_DIRECTORY = (errno.ENOTDIR, errno.ELOOP)
 
 _Content = tuple[int, int, int, bytes]
-"""Inode, size, mtime and digest: of which file it is known that its content is the one that was verified."""
+"""Inode, size, mtime and digest of a file whose content is known to be the verified one."""
 
 
 class Judge:
-    """Judges the paths of one tree. `reread`: the content of every file is read, on the target too where it stands as it was
-    verified. `closed_uid` is the owner of directories that this program closes. `let_in_s`: when the user was let in after the
-    cutover, `let_in_again_s` when it was after a rollback that was given up.
+    """Judges the paths of one tree. `reread`: read the content of every file, on the target too if it is as verified.
+    `closed_uid` owns directories that this program closes. `let_in_s` is when the user was let in after the cutover,
+    `let_in_again_s` when they were let in after a rollback that was given up.
     """
 
     def __init__(
@@ -378,9 +367,7 @@ class Judge:
         self._above: OrderedDict[bytes, int | None] = OrderedDict()
 
     def on_source(self, entry: Entry, proof: Proof | None) -> Verdict:
-        """Whether the source's path is what was verified; its content is read where that takes it. `entry` is where it lies
-        now.
-        """
+        """Whether the source's path is as verified; reads its content if necessary. `entry` has its current path."""
         verdict = judge_source(entry, proof, top=entry.path == self._placed.at, closed_uid=self._closed_uid)
         if verdict.judgement is Judgement.OPEN or proof is None or entry.type is not EntryType.FILE:
             return verdict
@@ -393,13 +380,12 @@ class Judge:
             verdict = self._read(self._source, entry.path, proof, "the source")
             if verdict.judgement is Judgement.OPEN:
                 return verdict
-        # Each name that is removed gives the others of its group another ctime.
+        # Removing one name of a file changes the ctime of the others.
         if entry.nlink > 1:
             self._keep(known)
         return verdict
 
     def on_target(self, proof: Proof) -> TargetVerdict:
-        """How a path stands on the target."""
         try:
             if proof.archive is not None:
                 return judge_archive(proof, self._target.look(proof.archive.path))
@@ -435,13 +421,13 @@ class Judge:
         try:
             return self._target.look(path)
         except OSError as error:
-            # What should be a directory above it is none: the path is not there, and what is in its way says since when.
+            # A path component is no directory, so the path is missing; the ctime of that component tells since when.
             if error.errno in _NO_DIRECTORY:
                 return None
             raise
 
     def _changed_above(self, path: bytes) -> int | None:
-        """When the nearest thing above a path that is there was changed. Raises OSError."""
+        """The ctime of the nearest existing path above; None if there is none in the tree. Raises OSError."""
         above = parent(path)
         missing: list[bytes] = []
         while is_beneath(above, self._placed.tree):
@@ -480,8 +466,7 @@ def _reason(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-# ---
-# Looking at every path of a tree before anything of it is touched: is the target known to have it?
+# The survey: judging every path of a tree before any of it is changed
 
 
 _BLOCK_ENTRIES = 512
@@ -490,7 +475,7 @@ SHOW_EVERY_S = 0.5
 
 @dataclass(slots=True, kw_only=True)
 class Found:
-    """What was found of a tree. Thread-safe where it is changed through its methods."""
+    """Counts and findings of a tree. Its methods are thread-safe."""
 
     names: int = 0
     inodes: int = 0
@@ -507,18 +492,16 @@ class Found:
 
     @property
     def listed(self) -> tuple[PurgeFinding, ...]:
-        """The findings, in order of path."""
         return tuple(sorted(self.findings, key=lambda finding: finding.path))
 
     def keep(self, path: bytes, words: str) -> None:
-        """A path that has to stay."""
         with self._lock:
             self.open_paths += 1
             if len(self.findings) < FINDINGS_KEPT:
                 self.findings.append(PurgeFinding(path=path, words=words))
 
     def left(self, verdict: Verdict, path: bytes) -> bool:
-        """A path that the plan skipped: given up by name, or it has to stay. Whether it was given up."""
+        """Count a path that the plan skipped; returns whether it was released."""
         if verdict.judgement is Judgement.OPEN:
             with self._lock:
                 self.skipped += 1
@@ -529,7 +512,7 @@ class Found:
         return True
 
     def see(self, entry: Entry) -> None:
-        """A path that is there. Names of files that have several are counted elsewhere."""
+        """Count an existing path. `Proofs` counts the names of hard-linked files."""
         with self._lock:
             if entry.type is EntryType.DIRECTORY or entry.nlink <= 1:
                 self.names += 1
@@ -537,23 +520,20 @@ class Found:
                 self.size_bytes += entry.size_bytes if entry.type is EntryType.FILE else 0
 
     def stand(self, stand: Stand) -> None:
-        """How a path stands on the target."""
         with self._lock:
             self.changed += stand is Stand.CHANGED
             self.gone += stand is Stand.GONE
 
     def read(self) -> None:
-        """A file whose content was read."""
         with self._lock:
             self.read_again += 1
 
     def remove(self) -> None:
-        """A name that was removed."""
         with self._lock:
             self.removed += 1
 
     def sum(self, proofs: TreeProofs) -> tuple[PurgeSum, int]:
-        """What the tree holds, and how many files of it have names elsewhere."""
+        """What the tree holds, and how many of its files have names elsewhere."""
         links, outside = proofs.link_sum()
         whole = PurgeSum(
             names=self.names + links.names,
@@ -564,7 +544,7 @@ class Found:
 
 
 class Survey:
-    """Judges a whole tree, where it lies now. Changes nothing."""
+    """Judges a whole tree at its current location. Changes nothing."""
 
     def __init__(
         self, call: Call, placed: Placed, source: FileSystem, proofs: TreeProofs, *, judge: Judge, skipped: Skipped
@@ -582,7 +562,7 @@ class Survey:
         )
 
     async def run(self, top: Entry, *, user: str, total: int) -> Found:
-        """Look at everything. May be called once."""
+        """Judge every path. May be called once."""
         self._judge_block((top,))
         self._pool.put_wide(self._placed.at)
         began_s = self._call.world.clock.monotonic_s()
@@ -650,24 +630,23 @@ class Survey:
         self._proofs.note_links(linked)
 
 
-# ---
-# Taking a tree apart in its place of the purge: every path is judged again, by descriptor, and then removed.
+# The removal: every path is judged again by descriptor, and then removed
 
 
 _PART_NAMES = 64
-"""How many names a thread takes at a time: what is under way when the purge is stopped."""
+"""Names that a thread takes at a time; so many are in flight when the purge is stopped."""
 _WATCH_EVERY_S = 30.0
 _TRIES = 3
-"""How often a path is looked at again that changed between its look and its removal; how often a directory is read again
-that still holds something."""
+"""How often a path that changed before its removal is judged again, and a directory that is not empty is read again."""
 DEEP_BYTES = 2048
-"""Directories with longer paths are moved up first: a place's path is longer than the tree's was, and GlusterFS, which takes
-paths of some 4,080 bytes, says of longer ones that they are removed, and they are not (seen on 10.3)."""
+"""Directories with longer paths are moved up first, since a place's path is longer than the tree's. GlusterFS 10.3
+takes paths of about 4,080 bytes; for longer ones it reports success and removes nothing.
+"""
 
 
 @dataclass(slots=True, eq=False)
 class _Directory:
-    """A directory on its way out: how many directories in it are not done yet, and whether something in it stays."""
+    """A directory to be removed: its number of unfinished subdirectories, and whether something in it stays."""
 
     path: bytes
     above: "_Directory | None"
@@ -678,7 +657,7 @@ class _Directory:
 
 @dataclass(slots=True)
 class _Work:
-    """Directories that wait, the deepest first, and how many are being worked on."""
+    """Waiting directories, the deepest last, and the number in progress."""
 
     waiting: list[_Directory] = field(default_factory=list)
     busy: int = 0
@@ -686,7 +665,7 @@ class _Work:
 
 
 class Removal:
-    """Removes a tree from its place. What is not as it was verified stays where it is, with the directories above it."""
+    """Removes a tree from its place. Paths that are not as verified stay, with the directories above them."""
 
     def __init__(
         self,
@@ -719,8 +698,8 @@ class Removal:
         self.found = Found()
 
     async def run(self, *, user: str, total: int) -> Found:
-        """Remove all that may go. `watch` is asked now and then, and raises where nothing may be removed any more. May be
-        called once; another one goes on where it was stopped or killed.
+        """Remove every path that may be removed. `watch` is called at intervals, and raises if nothing may be removed
+        any more. May be called once; a new one resumes after a stop or a crash.
         """
         clock = self._call.world.clock
         began_s = clock.monotonic_s()
@@ -773,11 +752,11 @@ class Removal:
                     work.changed.notify_all()
 
     async def _empty(self, directory: _Directory) -> bool:
-        """Close a directory and remove the files in it; whether there are directories in it to be removed first."""
+        """Close a directory and remove the files in it; returns whether subdirectories have to be removed first."""
         if not await in_thread(lambda: self._close(directory)):
             return False
         listing = self._source.read_directory(directory.path)
-        # What was moved up out of the tree goes before its top.
+        # Directories that were moved up are removed before the top of the tree.
         inner = [_Directory(path, directory) for path in self._raised] if directory.above is None else []
         while (block := await in_thread(lambda: next(listing, None))) is not None:
             for problem in block.problems:
@@ -797,13 +776,15 @@ class Removal:
         return True
 
     async def _leave(self, directory: _Directory) -> None:
-        """A directory is done: remove it where nothing in it stays, and so those above it whose last one it was."""
+        """A directory is done: remove it unless something in it stays, and each parent that has no other subdirectory
+        left.
+        """
         left: _Directory | None = directory
         while left is not None:
             if not left.keeps:
                 await self._pace.take(1)
                 if not await in_thread(partial(self._remove_directory, left)) and left.rounds < _TRIES:
-                    # Some file systems leave names out of a listing while others are removed.
+                    # Some file systems omit names from a listing while others are removed.
                     left.rounds += 1
                     async with self._work.changed:
                         self._work.waiting.append(left)
@@ -829,7 +810,7 @@ class Removal:
                 await self._watch()
 
     def _close(self, directory: _Directory) -> bool:
-        """Judge a directory and close it; False where it stays as it is, with all that is in it."""
+        """Judge a directory and close it; False if it stays with everything in it."""
         try:
             entry = self._source.look(directory.path)
             if entry is None:
@@ -849,13 +830,13 @@ class Removal:
 
     def _raise_up(self, directory: _Directory, entry: Entry) -> None:
         known_as = self._known_as(directory.path)
-        # Some file systems have no room for a long attribute: these have no bound on paths either.
+        # File systems without room for a long attribute have no limit on paths either.
         with contextlib.suppress(OSError):
             directory.path = self._places.raise_up(directory.path, self._place, ino=entry.ino, known_as=known_as)
             self._raised[directory.path] = known_as
 
     def _known_as(self, path: bytes) -> bytes:
-        """What the user knew a path by, also below what was moved up."""
+        """The path by which the user knew it, also below directories that were moved up."""
         name, _, rest = path[len(self._place) + 1 :].partition(b"/")
         above = self._raised.get(join(self._place, name))
         if above is None:
@@ -904,7 +885,7 @@ class Removal:
         return True
 
     def _remove_directory(self, directory: _Directory) -> bool:
-        """Whether it is gone, or is not to be tried again."""
+        """Whether the directory is removed."""
         try:
             self._places.remove_directory(directory.path)
         except OSError as error:
@@ -921,13 +902,13 @@ class Removal:
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What happened first: the group has ended everything else."""
+    """The error that came first; it cancelled the group."""
     error = errors.exceptions[0]
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 def kept_words(found: Found, placed: Placed) -> str:
-    """What is said of a tree of which something stays."""
+    """The summary of a tree of which some paths stay."""
     return (
         f"{found.open_paths:,} of its paths {'is' if found.open_paths == 1 else 'are'} not known to be on the target, and "
         f"{'stays' if found.open_paths == 1 else 'stay'} in {show(placed.at)} of the source"

@@ -39,10 +39,7 @@ from migrator.purge.model import (
 from migrator.transfer.rules_governor import Brake, braked
 from migrator.verify.model import VerificationRecord
 
-# ---
-# Which trees are purged, and what speaks against it. Pure.
-#
-# What is not known speaks against it too: nothing that is purged comes back.
+# Which trees are purged, and the guards. Unknown facts count against a purge: it cannot be undone.
 
 
 _OTHERS = 0o077
@@ -51,7 +48,7 @@ NOTHING_CARRIED: Mapping[int, str] = MappingProxyType({})
 
 
 def choose(tree: UserTree, record: CutoverRecord | None, *, now_s: float, retain_s: float) -> Chosen:
-    """What a purge does with a tree, by its newest cutover: a look at the ledger alone."""
+    """What a purge does with a tree, by its newest cutover in the ledger."""
     if record is None:
         return Chosen(tree=tree, choice=Choice.NOT_MOVED, words=f"{tree.user} was not cut over: see `migrator status`")
     if record.state is CutoverState.PURGED:
@@ -81,8 +78,8 @@ def plan_checksum(
     *,
     carried: Mapping[int, str] = NOTHING_CARRIED,
 ) -> str:
-    """The checksum of a purge: which trees of which site, and by which proofs. It is the same for one that goes on. `carried`
-    are, by cutover, the digests of manifests of rollbacks that were given up.
+    """The checksum of a purge: the site, its trees and their proofs. A resumed purge has the same one. `carried` maps
+    cutovers to the digests of manifests of rollbacks that were given up.
     """
     document = {
         "site": site_id,
@@ -106,9 +103,10 @@ def plan_checksum(
 
 
 def counts_as_proof(found: VerificationRecord, *, newer_than: int | None) -> bool:
-    """Whether a verification proves what a rollback that was given up has carried back: it is of that rollback or newer (than
-    what its ledger had before), whole, and has read all content. What it found to differ is not in its manifest, and is not proven by it: that of a
-    user who works meanwhile is his work. Its digests are looked at with all others.
+    """Whether a verification proves what a rollback carried back before it was given up. It has to be newer than
+    `newer_than` (the last one before that rollback), whole, and must have read all content. Paths that it found to
+    differ are not in its manifest, so they stay unproven: they may be newer work of the user. The caller checks the
+    manifest's digest.
     """
     if newer_than is None or found.id <= newer_than or found.finished_at_s is None:
         return False
@@ -116,7 +114,7 @@ def counts_as_proof(found: VerificationRecord, *, newer_than: int | None) -> boo
 
 
 def confirmation_problem(given: str | None, checksum: str) -> str | None:
-    """Why a confirmation is none for the plan with this checksum; None where it is."""
+    """Why a confirmation does not confirm the plan with this checksum; None if it does."""
     if given is None:
         return "it was not confirmed"
     if len(given) < CONFIRM_CHARACTERS:
@@ -127,7 +125,7 @@ def confirmation_problem(given: str | None, checksum: str) -> str | None:
 
 
 def purge_act() -> CutoverAct:
-    """What is written before the source is touched, and after the last of it is gone."""
+    """The intent that is written before the source is changed, and the result after the last removal."""
     return CutoverAct(step=CutoverStep.PURGE, intent=CutoverState.PURGING, result=CutoverState.PURGED)
 
 
@@ -150,14 +148,14 @@ def purge_problems(
     writers: Sequence[str] | None,
     backup: BackupSeen,
 ) -> tuple[str, ...]:
-    """Every reason against freeing the source of a tree, with what to do next; none where it may begin, or go on.
+    """Every reason against freeing the source of a tree, or resuming that, with what to do next.
 
-    `top` is the tree's own directory on the source, where it stands at its path, `target_top` that on the target;
-    `target_names` how many names the latter holds. `verification` is the one of the cutover, `manifest_digest` that of
-    the manifest's file now, `without_digest` how many regular files in it have no digest, `manifest_names` how many
-    names of the tree. `scan_whole`: the scan of the final pass was. `mounts` are the problems of both mounts, `health`
-    those of the source, `storage` those of the target's storage targets, `writers` what can still write below the tree.
-    None everywhere stands for what is not known.
+    `top` is the tree's own directory on the source if it is at its path, `target_top` that on the target;
+    `target_names` is the number of names in the latter. `verification` is that of the cutover, `manifest_digest` the
+    digest of the manifest's file now, `without_digest` its number of regular files without a digest, `manifest_names`
+    its number of names of the tree. `scan_whole`: whether the scan of the final pass was whole. `mounts` are problems
+    of both mounts, `health` of the source, `storage` of the target's storage targets, `writers` what can still write
+    below the tree. None always means unknown.
     """
     return (
         *_position(record, position),
@@ -286,7 +284,7 @@ def _backup(backup: BackupSeen) -> Iterable[str]:
 
 
 def shrink_problem(tree: UserTree, *, gone: int, names: int, max_shrink: float) -> str | None:
-    """Why so many names may not be missing on the target, although users remove files; None where they may."""
+    """Why too many names are missing on the target, although users remove files; None if not too many."""
     if not 0 <= max_shrink <= 1:
         return f"how much of a tree may be gone is not known: [transfer] max_shrink is {max_shrink}"
     if gone <= max_shrink * names:
@@ -297,29 +295,28 @@ def shrink_problem(tree: UserTree, *, gone: int, names: int, max_shrink: float) 
     )
 
 
-# ---
-# Whether a path of the source may go, by its proof and by looks at both sides. Pure.
+# Whether a path of the source may be removed, by its proof and the current metadata on both sides.
 #
-# On the source everything has to be as it was verified. On the target the user has worked since: there a path may be changed
-# or gone, where the kernel's own times (ctime, which nobody can set) say that this came after he was let in. What differs
-# without that was lost, and then the source is the only copy.
+# On the source, everything has to be as verified. On the target the user has worked since: a path may have changed or
+# gone if the kernel's ctime shows that this happened after the user was let in. Any other difference is a loss, and
+# the source may then be the only copy.
 
 
 CLOSED_MODE = 0o700
-"""Of a directory in its place of the purge."""
+"""The mode of a directory in its place of the purge."""
 
 CLOCK_SLACK_NS = 2 * NS_PER_S
-"""How much earlier than the user was let in a change on the target may seem to be: granularity of times, and clocks."""
+"""How much earlier than the user was let in a change on the target may appear: clocks differ, and times are coarse."""
 
 _READ = Verdict(judgement=Judgement.READ)
 
 
 def judge_source(entry: Entry, proof: Proof | None, *, top: bool = False, closed_uid: int | None = None) -> Verdict:
-    """Whether a path of the source is what was verified. `read`: only if its content has the digest of the proof, since its
-    ctime or inode is another one (a name of it in another tree was removed, or a brick was drained).
+    """Whether a path of the source is as verified. `read`: yes, if its content has the digest of the proof; its ctime
+    or inode differ, because a name of it in another tree was removed or a brick was drained.
 
-    Of a directory what it holds counts, not its times. The `top` of a tree is frozen, and `closed_uid` is the owner of
-    directories that a purge has closed: of both owner, mode and attributes do not count.
+    Of a directory the times do not count. The `top` of a tree is frozen, and `closed_uid` owns directories that a
+    purge has closed: their owner, mode and attributes do not count either.
     """
     if proof is None:
         return _open("is not in the manifest: it was made after the verification, or the target cannot keep it")
@@ -357,7 +354,7 @@ def _judge_file(entry: Entry, proof: Proof) -> Verdict:
 
 
 class Stand(StrEnum):
-    """How a path stands on the target: as it was verified, changed or removed by its user, or lost."""
+    """The state of a path on the target: as verified, changed or removed by its user, or lost."""
 
     SAME = "same"
     CHANGED = "changed"
@@ -367,7 +364,7 @@ class Stand(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetVerdict:
-    """The stand of a path, with a sentence where it is lost."""
+    """The state of a path, and the reason if it is lost."""
 
     stand: Stand
     words: str = ""
@@ -384,8 +381,8 @@ def judge_target(
     let_in_ns: int,
     capabilities: TargetCapabilities,
 ) -> TargetVerdict:
-    """How a path stands on the target. `above_ctime_ns` is the ctime of the nearest directory above it that is there,
-    `let_in_ns` when the user was let in.
+    """The state of a path on the target. `above_ctime_ns` is the ctime of the nearest existing directory above it,
+    `let_in_ns` the time at which the user was let in.
     """
     earliest_ns = let_in_ns - CLOCK_SLACK_NS
     if target is None:
@@ -411,7 +408,7 @@ def _same(proof: Proof, target: Entry, capabilities: TargetCapabilities) -> bool
 
 
 def judge_archive(proof: Proof, archive: Entry | None) -> TargetVerdict:
-    """The same of a path whose content was packed: the archive has to be there, whole."""
+    """As `judge_target`, for a path in an archive: the archive has to be there with its proven size."""
     if proof.archive is None or archive is None:
         return _lost("lies in an archive that is not on the target any more")
     if proof.archive.size_bytes is None:
@@ -429,15 +426,12 @@ def _lost(words: str) -> TargetVerdict:
     return TargetVerdict(stand=Stand.LOST, words=words)
 
 
-# ---
-# How many names per second a purge removes, by what users feel. Pure.
-#
-# The rule is the one that takes streams away from a run: in the place of streams there are names per second.
+# The removal rate. The rule is the governor's, with names per second in place of streams.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovalRate:
-    """What the probes so far have made of it."""
+    """The latency brake of each probed side."""
 
     latencies: Mapping[ProbeSide, Brake] = field(default_factory=dict)
 
@@ -445,13 +439,13 @@ class RemovalRate:
 def after_probe(
     rate: RemovalRate, side: ProbeSide, latency_s: float, *, limit_s: float, removing: float, ceiling: int
 ) -> RemovalRate:
-    """After one more probe that says something; `removing` is how many names per second go now, however many may."""
+    """The rate after one more probe with a result; `removing` is the current rate, which may be below the limit."""
     now = max(min(names_per_s(rate, ceiling), int(removing)), 1)
     brake = braked(rate.latencies.get(side, Brake()), latency_s, limit=limit_s, streams=now, ceiling=ceiling)
     return replace(rate, latencies={**rate.latencies, side: brake})
 
 
 def names_per_s(rate: RemovalRate, ceiling: int) -> int:
-    """How many may go; never more than `ceiling`, never less than 1."""
+    """The most names per second; at most `ceiling`, at least 1."""
     caps = [brake.cap for brake in rate.latencies.values() if brake.cap is not None]
     return max(min((ceiling, *caps)), 1)

@@ -68,8 +68,7 @@ from migrator.verify.model import VerificationRecord
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
-# ---
-# Gathering what speaks against freeing the source of a tree. What cannot be seen is None, and counts as tripped.
+# Facts for the guards of one tree. None means unknown, and fails its guard.
 
 
 LOOK_TIMEOUT_S = 120.0
@@ -78,7 +77,7 @@ T = TypeVar("T")
 
 
 def where_it_lies(record: CutoverRecord, position: Position | None) -> Placed:
-    """A tree and its place now."""
+    """The current location of a tree."""
     at = record.tree.path
     if position is Position.CLOSED:
         at = purge_place(record) + b"/" + TREE_NAME
@@ -86,14 +85,14 @@ def where_it_lies(record: CutoverRecord, position: Position | None) -> Placed:
 
 
 def verification_of(ledger: "Ledger", record: CutoverRecord) -> VerificationRecord | None:
-    """The verification that the cutover rests on."""
+    """The verification that the cutover is based on."""
     wanted = record.notes.verification_id
     return next((one for one in ledger.verifications.of_plan(record.plan) if one.id == wanted), None)
 
 
 def carried_proofs(world: PurgeWorld, record: CutoverRecord) -> tuple[VerificationRecord, ...] | None:
-    """What proves paths that a rollback carried to the source before it was given up, oldest first; None where nothing was
-    carried. What cannot be read proves nothing.
+    """The proofs of paths that a rollback carried to the source before it was given up, oldest first; None if nothing
+    was carried. Unreadable manifests prove nothing.
     """
     try:
         found = world.carried(record)
@@ -113,7 +112,7 @@ def _is_as_written(world: PurgeWorld, found: VerificationRecord) -> bool:
 
 
 class Examination:
-    """Looks at everything that a guard is about, for one tree."""
+    """Collects the facts for all guards of one tree."""
 
     def __init__(self, call: Call, site: SiteRecord, record: CutoverRecord, proof: VerificationRecord | None) -> None:
         self._call = call
@@ -123,7 +122,7 @@ class Examination:
         self._proof = proof
 
     async def position(self) -> Position | None:
-        """Where the tree lies; None where that cannot be seen."""
+        """Where the tree lies; None if unknown."""
         closed = purge_place(self._record) + b"/" + TREE_NAME
         places = self._world.places
         stands = await self._seen(lambda: (places.stands(self._record.tree.path), places.stands(closed)))
@@ -137,11 +136,10 @@ class Examination:
         }[stands]
 
     async def health(self) -> SourceHealth:
-        """The source, now."""
         return await self._world.source.health()
 
     async def outside_problems(self, before: SourceHealth | None = None) -> tuple[str, ...]:
-        """What speaks against removing anything at all, now: mounts, bricks, tasks."""
+        """Problems of mounts, bricks and tasks that forbid any removal now."""
         now = await self._world.source.health()
         return (*await self._mounts(), *health_problems(before or now, now))
 
@@ -153,7 +151,7 @@ class Examination:
     async def problems(
         self, position: Position | None, placed: Placed, total: ManifestSum | None, before: SourceHealth
     ) -> tuple[str, ...]:
-        """Every reason against. `total` is None where the manifest cannot be read."""
+        """Every reason against freeing the tree. `total` is None if the manifest cannot be read."""
         record, world = self._record, self._world
         tree = record.tree
         return purge_problems(
@@ -218,7 +216,7 @@ class Examination:
 
 
 def _count(target: FileSystem, tree: bytes) -> int:
-    """Whether the tree holds anything: how many names the first block has. Raises OSError."""
+    """The number of names in the first block of the tree: 0 if it is empty. Raises OSError."""
     for block in target.read_directory(tree, block_entries=1):
         if block.problems:
             raise OSError(block.problems[0].errno or 0, block.problems[0].reason, tree)
@@ -226,12 +224,11 @@ def _count(target: FileSystem, tree: bytes) -> int:
     return 0
 
 
-# ---
-# Freeing the source of one tree: guards, a look at everything, and then its end.
+# Freeing the source of one tree
 
 
 class PurgeOfTree:
-    """One tree. Every step may be stopped or killed: another one goes on from what it finds."""
+    """One tree. A new one resumes after a stop or a crash at any step."""
 
     def __init__(
         self,
@@ -256,7 +253,7 @@ class PurgeOfTree:
         self._examination = Examination(call, site, record, proof)
 
     async def run(self) -> TreePurge:
-        """Free it, or say what speaks against it. Raises what stops the whole purge."""
+        """Free the tree, or return the reasons against it. Raises errors that stop the whole purge."""
         position = await self._examination.position()
         if position is Position.GONE and self._record.state is CutoverState.PURGING:
             return await self._finish_gone()
@@ -286,7 +283,7 @@ class PurgeOfTree:
         return self._refused(await self._examination.problems(position, placed, None, before))
 
     async def _finish_gone(self) -> TreePurge:
-        """A purge that was killed when nothing was left but to say so. What is on another mount would look the same."""
+        """Finish a purge that was killed before its result was recorded. A missing mount would look the same."""
         if reasons := await self._examination.outside_problems():
             return self._refused(reasons)
         if self._call.request.dry_run:
@@ -393,7 +390,7 @@ class PurgeOfTree:
         )
 
     async def _put(self, placed: Placed) -> Placed:
-        """Move the tree to where only root gets to, and look for whoever has something of it open once more."""
+        """Move the tree into its place, and search for processes with open files in it once more."""
         tree, place = self._record.tree.path, purge_place(self._record)
         closed = Placed(tree=tree, at=join(place, TREE_NAME))
         if not placed.moved:
@@ -437,7 +434,7 @@ class PurgeOfTree:
                 raise self._stopped(f"{show(closed.at)} is still there, although everything in it is gone")
             await in_thread(lambda: places.remove_directory(purge_place(self._record)))
             await in_thread(places.flush)
-            # That of all places goes with the last of them.
+            # Fails until the last place is removed.
             with suppress(OSError):
                 await in_thread(lambda: places.remove_directory(PURGE_NAME))
         except OSError as error:
@@ -453,7 +450,7 @@ class PurgeOfTree:
         return self._result(TreeOutcome.PURGED, words=message, sum=self._record.notes.purge)
 
     async def catch_up(self) -> None:
-        """Call the hooks that a killed purge still owes after a tree that is purged."""
+        """Call the pending post hooks of a tree that is purged already."""
         if self._hooking is not None:
             facts = replace(self._facts(), state=HookState.DONE)
             await self._hooking.catch_up(self._step.hooked, facts)
@@ -546,16 +543,15 @@ async def _after(facts: HookFacts, result: TreePurge) -> HookFacts:
     return replace(facts, state=state, files=whole.names, size_bytes=whole.size_bytes)
 
 
-# ---
-# The entry of the stage: which trees, confirmed or not, one after the other.
+# The verb
 
 
 VERB = "purge"
 LOCK = "run"
-"""Of everything that writes to either side."""
+"""Held by every verb that writes to either side."""
 
 _PURGED = (Choice.PURGE, Choice.GO_ON, Choice.PURGED)
-"""Trees that make the plan: one that goes on has the checksum that it began with."""
+"""The trees of a plan. A resumed one counts, so that the checksum stays the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -567,11 +563,11 @@ class _Item:
 
 
 async def purge(request: PurgeRequest, world: PurgeWorld) -> PurgeSummary:
-    """Free the source of user trees whose users work on the target. The same call goes on after any crash.
+    """Free the source of user trees whose users work on the target. The same call resumes after any crash.
 
-    The caller gives file systems that were opened for this call. A dry run takes the very decisions, and changes nothing.
-    Raises UsageError, Refused (no tree may be purged, or it was not confirmed), LockHeld, Interrupted, MigratorError; what
-    speaks against single trees is in the summary.
+    The caller passes file systems that were opened for this call. A dry run takes the same decisions, and changes
+    nothing. Raises UsageError, Refused (no tree may be purged, or it was not confirmed), LockHeld, Interrupted,
+    MigratorError; refusals of single trees are in the summary.
     """
     if request.dry_run:
         return await _purge(Call(world=world, request=request, run_id=None))
@@ -598,7 +594,7 @@ async def purge(request: PurgeRequest, world: PurgeWorld) -> PurgeSummary:
 
 
 def _check(request: PurgeRequest, world: PurgeWorld) -> None:
-    """Whether it was confirmed; before anything is written down."""
+    """Raise Refused without a valid confirmation, before anything is recorded."""
     site, _ = _site(world)
     checksum = _checksum(world, site, _items(request, world))
     if problem := confirmation_problem(request.confirm, checksum):
@@ -610,7 +606,7 @@ def _check(request: PurgeRequest, world: PurgeWorld) -> None:
 
 
 def _items(request: PurgeRequest, world: PurgeWorld) -> tuple[_Item, ...]:
-    """Every tree that was asked for. Raises Refused where none can be purged."""
+    """The trees of the request. Raises Refused if none can be purged."""
     items: list[_Item] = []
     for tree in (tree for _, trees in sorted(request.trees.items()) for tree in trees):
         record = world.ledger.cutovers.latest(tree.path)
@@ -689,7 +685,6 @@ async def _purge(call: Call) -> PurgeSummary:
 
 
 def _brake(call: Call) -> RemovalBrake:
-    """What the probes beside it make of the rate."""
     world, request = call.world, call.request
 
     def say(warning: bool, message: str) -> None:

@@ -1,4 +1,4 @@
-"""What a purge did, or would do."""
+"""The document of a purge."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ _OUTCOMES = {
 
 
 def purge_document(summary: PurgeSummary) -> Document:
-    """The whole of it."""
+    """The result of a purge or of its dry run."""
     title = "Purge, dry run" if summary.dry_run else "Purge"
     return Document(title=title, subtitle="", sections=(Section(title="", blocks=tuple(_blocks(summary))),))
 

@@ -7,7 +7,7 @@ from migrator.site.rules_guards import mount_problems
 
 
 def look_at_mount(filesystem: FileSystem) -> MountIdentity | None:
-    """What is mounted; None where that cannot be told. Blocks."""
+    """The current identity; None if it cannot be read. Blocks."""
     try:
         return filesystem.identity()
     except OSError:
@@ -15,7 +15,7 @@ def look_at_mount(filesystem: FileSystem) -> MountIdentity | None:
 
 
 def mounts_not_recorded(site: SiteRecord, source: FileSystem, target: FileSystem) -> tuple[str, ...]:
-    """Why source or target is not the recorded mount; nothing where both are. Blocks."""
+    """Why source or target differs from the recorded mount; empty if neither does. Blocks."""
     return (
         *mount_problems(site.source, look_at_mount(source), where="the source"),
         *mount_problems(site.target, look_at_mount(target), where="the target"),

@@ -30,8 +30,7 @@ from migrator.site.rules_guards import (
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
-# ---
-# What a new site.toml says, from what is mounted on this machine and what the user named.
+# The proposal for a new site.toml, from the mounts of this machine and the options
 
 
 _GLUSTER = ("fuse.glusterfs",)
@@ -40,7 +39,7 @@ _BEEGFS = ("beegfs",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedSite:
-    """Source and target by kind and place. `target_path` is what lies below the target's mount."""
+    """Kind and mount of source and target. `target_path` is relative to the target's mount."""
 
     name: str
     source_kind: str
@@ -54,7 +53,7 @@ class ProposedSite:
 def propose_site(mounts: Sequence[Mount], *, source: bytes | None = None, target: bytes | None = None) -> ProposedSite:
     """Source and target as named (absolute, without symlinks), or else the only Gluster and BeeGFS mounts.
 
-    Raises UsageError where one is not named and nothing, or more than one thing, offers itself.
+    Raises UsageError if a side is not named and has no candidate, or several.
     """
     source_mount = source or _only(mounts, _GLUSTER, "source", "GlusterFS")
     target_place = target or _only(mounts, _BEEGFS, "target", "BeeGFS")
@@ -103,12 +102,11 @@ def _name(source: str, target_kind: str) -> str:
     return plain or f"to-{target_kind}"
 
 
-# ---
-# The one file that the program leaves in the root of each file system, so that nothing else is taken for it.
+# Sentinels: the file in the root of each file system that identifies it
 
 
 def leave_sentinel(root: bytes, site_id: str) -> None:
-    """Write the sentinel, on the disk when this returns. Raises OSError: FileExistsError where one is there."""
+    """Write the sentinel, durable on return. Raises OSError; FileExistsError if there is one."""
     directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -124,7 +122,7 @@ def leave_sentinel(root: bytes, site_id: str) -> None:
 
 
 def remove_unfinished_sentinel(root: bytes) -> None:
-    """Remove a sentinel of this site that a crash left half written. Raises OSError."""
+    """Remove a sentinel of this site that a crash left incomplete. Raises OSError."""
     directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.unlink(SENTINEL_NAME, dir_fd=directory)
@@ -132,13 +130,12 @@ def remove_unfinished_sentinel(root: bytes) -> None:
         os.close(directory)
 
 
-# ---
-# What `init` refuses, before it has written anything: a refused `init` leaves nothing behind.
+# Refusals, before anything is written: a refused `init` leaves no trace
 
 
 def refuse_misplaced(site: Site) -> None:
-    """Raise UsageError where the state or the plans would lie in what is migrated, or in what it is migrated to."""
-    # Of a plain file system the program has its root; of one that is shared by others, nothing of it is its own.
+    """Raise UsageError if the state or the plans would be on the source or on the target."""
+    # On a plain file system only the root of the trees is reserved; on BeeGFS the state must not be anywhere on the mount.
     target = site.target.root if site.target.kind == "posix" else site.target.mount
     roots = [
         (side, os.path.realpath(os.fsencode(root)))
@@ -158,8 +155,8 @@ def refuse_misplaced(site: Site) -> None:
 
 
 def check_new_site(site: Site, *, source: FileSystem, target: FileSystem, mounts: Sequence[Mount]) -> None:
-    """Everything that a first `init` refuses, looked at without a trace. Raises Refused, or MigratorError for a target
-    that cannot be written.
+    """Check all that a first `init` requires, without changing anything. Raises Refused, or MigratorError if the
+    target is read-only.
     """
     source_now = look(source, site.source.kind, "the source")
     refuse_empty_source(source)
@@ -177,7 +174,7 @@ def check_new_site(site: Site, *, source: FileSystem, target: FileSystem, mounts
 def notes_on_places(
     site: Site, mounts: Sequence[Mount], *, source: MountIdentity, target: MountIdentity
 ) -> tuple[str, ...]:
-    """Sentences about a side that is no mount of its own, and about two sides on one file system."""
+    """Sentences about sides that are not mount points, and about two sides on one file system."""
     sides = (("the source", site.source.kind, site.source.mount), ("the target", site.target.kind, site.target.mount))
     problems = [
         unmounted_problem(where, kind, os.path.realpath(os.fsencode(root)), mounts) for where, kind, root in sides
@@ -186,7 +183,7 @@ def notes_on_places(
 
 
 def _look_at_mount(site: Site, mounts: Sequence[Mount]) -> None:
-    """`init` makes [target] path, but only on the file system that it belongs to."""
+    """`init` creates [target] path, but only on a file system of the right kind."""
     place = os.path.realpath(os.fsencode(site.target.mount))
     mount = mount_of(mounts, place)
     if not Path(os.fsdecode(place)).is_dir() or mount is None:
@@ -208,7 +205,7 @@ def _look_at_mount(site: Site, mounts: Sequence[Mount]) -> None:
 
 
 def look(filesystem: FileSystem, kind: str, where: str) -> MountIdentity:
-    """What is mounted there. Raises Refused where it cannot be read, or is of another kind than site.toml names."""
+    """The identity of a mounted file system. Raises Refused if it cannot be read, or is not of the kind in site.toml."""
     try:
         identity = filesystem.identity()
     except OSError as error:
@@ -223,7 +220,7 @@ def look(filesystem: FileSystem, kind: str, where: str) -> MountIdentity:
 
 
 def refuse_foreign_target(target: FileSystem, identity: MountIdentity) -> None:
-    """Raise Refused where the target carries a sentinel."""
+    """Raise Refused if the target has a sentinel."""
     if identity.sentinel is None:
         return
     raise Refused(
@@ -235,7 +232,7 @@ def refuse_foreign_target(target: FileSystem, identity: MountIdentity) -> None:
 
 
 def refuse_empty_source(source: FileSystem) -> None:
-    """Raise Refused where the source shows nothing at all."""
+    """Raise Refused if the source's root is empty."""
     for block in source.read_directory(b"", block_entries=1):
         if block.entries or block.problems:
             return
@@ -247,7 +244,7 @@ def refuse_empty_source(source: FileSystem) -> None:
 
 
 def target_not_writable(root: bytes, error: OSError) -> MigratorError:
-    """The error of a target that does not let itself be written."""
+    """The error of a target that cannot be written."""
     return MigratorError(
         f"the target cannot be written: {show(root)}: {error.strerror}",
         cause="it is mounted read-only, or this user may not write there",
@@ -255,11 +252,10 @@ def target_not_writable(root: bytes, error: OSError) -> MigratorError:
     )
 
 
-# ---
-# `init`: a commented site.toml, and then the record of both file systems that every later guard compares with.
+# The steps of `init`
 #
-# The intent goes into the ledger before a sentinel is written, so that a crash at any point leaves something that the
-# same command completes, and never a sentinel that nobody knows.
+# The intent is in the ledger before a sentinel is written. After a crash at any point the same command completes, and
+# no sentinel is unknown to the ledger.
 
 
 _NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
@@ -268,7 +264,7 @@ _SITE_ID = re.compile(r"[0-9a-zA-Z._-]{8,64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitRequest:
-    """What the user named on the command line; None: find out."""
+    """The options of the command line; None: to be detected."""
 
     source_mount: Path | None = None
     target_mount: Path | None = None
@@ -281,13 +277,12 @@ class InitRequest:
 
     @property
     def names_anything(self) -> bool:
-        """Whether anything was named."""
         return self != InitRequest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitResult:
-    """What `init` did. `created` is True the first time; `done` and `notes` are sentences."""
+    """The result of `init`. `created` is True the first time; `done` and `notes` are sentences."""
 
     site_id: str
     created: bool
@@ -298,7 +293,7 @@ class InitResult:
 
 
 def draft_site(request: InitRequest, mounts: Sequence[Mount]) -> SiteDraft:
-    """The content of a new site.toml, from what was named and what is mounted. Raises UsageError."""
+    """The content of a new site.toml, from options and mounts. Raises UsageError."""
     proposed = propose_site(mounts, source=_real(request.source_mount), target=_real(request.target_mount))
     _refuse_other_volume(request, proposed)
     return SiteDraft(
@@ -317,8 +312,8 @@ def draft_site(request: InitRequest, mounts: Sequence[Mount]) -> SiteDraft:
 
 
 def site_of(draft: SiteDraft, file: Path) -> Site:
-    """The site that a draft describes, before it is written. Raises UsageError for mistakes (source and target in one
-    another, a state directory in either).
+    """The site of a draft, before it is written. Raises UsageError for mistakes (source and target within each other,
+    a state directory in either).
     """
     site = parse_site(render_site(draft), file)
     refuse_misplaced(site)
@@ -326,7 +321,7 @@ def site_of(draft: SiteDraft, file: Path) -> Site:
 
 
 def write_site_file(file: Path, draft: SiteDraft) -> None:
-    """Write a new site.toml; one that is there is never overwritten. Raises UsageError, also for a draft with mistakes,
+    """Write a new site.toml; an existing one is never overwritten. Raises UsageError, for mistakes in the draft
     before anything is written.
     """
     site_of(draft, file)
@@ -347,8 +342,8 @@ def write_site_file(file: Path, draft: SiteDraft) -> None:
 
 
 def make_state_directory(site: Site) -> None:
-    """Make the state directory, root's alone; before the ledger is opened. May be called again. Raises UsageError, also
-    for one that lies on the source or on the target.
+    """Create the state directory, accessible to root only, before the ledger is opened. May be called again. Raises
+    UsageError, also if it is on the source or the target.
     """
     refuse_misplaced(site)
     try:
@@ -371,11 +366,11 @@ def record_site(
     new_site_id: Callable[[], str],
     mounts: Sequence[Mount] = (),
 ) -> InitResult:
-    """Record both file systems and leave the sentinels; called again, it completes what is missing.
+    """Record both file systems and leave the sentinels; a repeated call completes what is missing.
 
-    Called again after a device got another number (a reboot), it records that, as long as the sentinel is right.
-    `new_site_id` gives a random id of 8 to 64 letters, digits, `.`, `_`, `-`; `mounts` are this machine's, for the notes. Raises Refused where a file system is
-    not the one that it should be, and MigratorError where the target cannot be written.
+    If a device number changed (after a reboot) and the sentinel is right, the new number is recorded. `new_site_id`
+    returns a random id of 8 to 64 letters, digits, `.`, `_`, `-`; `mounts` are this machine's, for the notes. Raises
+    Refused for another file system than expected, and MigratorError if the target cannot be written.
     """
     done: list[str] = []
     source_now = look(source, site.source.kind, "the source")
@@ -428,7 +423,7 @@ def _real(path: Path | None) -> bytes | None:
 
 
 def _refuse_other_volume(request: InitRequest, proposed: ProposedSite) -> None:
-    """A volume that was named and is not what is mounted: most likely nothing is mounted there."""
+    """The named volume is not the mounted one: most likely nothing is mounted there."""
     if request.volume is None or request.volume == proposed.volume:
         return
     found = f"volume {proposed.volume} is mounted there" if proposed.volume else "no GlusterFS volume is mounted there"
@@ -461,7 +456,7 @@ def _intend(name: str, site_id: str, at_s: float, *, source: MountIdentity, targ
         site_id=site_id,
         name=name,
         created_at_s=at_s,
-        # A source may carry the sentinel of another migration: then that one is the mark it is known by.
+        # A source may carry the sentinel of another migration, which then identifies it.
         source=source if source.sentinel is not None else replace(source, sentinel=site_id),
         target=replace(target, sentinel=site_id),
         capabilities=None,
@@ -470,8 +465,8 @@ def _intend(name: str, site_id: str, at_s: float, *, source: MountIdentity, targ
 
 
 def _refuse_other(recorded: MountIdentity, current: MountIdentity, site_id: str, where: str) -> None:
-    """Refuse what is not the recorded file system. The right sentinel proves it, whatever numbers changed; without one,
-    everything else must be the same, or an empty directory would be recorded in the place of the data.
+    """Refuse another file system than the recorded one. The right sentinel identifies it, whatever numbers changed;
+    without a sentinel all else must be equal, or an empty directory could be recorded as the data.
     """
     if current.sentinel is not None and current.sentinel == recorded.sentinel:
         return
@@ -490,12 +485,12 @@ def _refuse_other(recorded: MountIdentity, current: MountIdentity, site_id: str,
 
 
 def _is_unfinished(sentinel: str | None, site_id: str) -> bool:
-    """A crash in the middle of its one write left it empty, or cut short."""
+    """Whether a crash during its only write left it empty or truncated."""
     return sentinel is not None and sentinel != site_id and site_id.startswith(sentinel)
 
 
 def _complete(filesystem: FileSystem, identity: MountIdentity, site_id: str) -> bool:
-    """Leave the sentinel where it is missing; False where it was there. Raises MigratorError where it cannot be."""
+    """Leave the sentinel if it is missing; False if it was there. Raises MigratorError if it cannot be written."""
     try:
         return _leave(filesystem, identity, site_id)
     except OSError as error:

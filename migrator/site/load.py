@@ -1,4 +1,4 @@
-"""Reading site.toml: every mistake at once, each with its line and what was probably meant."""
+"""Reading site.toml: all mistakes at once, each with its line and a suggestion."""
 
 import os
 import re
@@ -32,16 +32,16 @@ _TYPE = re.compile("`((?:[| ]*(?:" + "|".join(_TYPES) + "))+)`")
 
 
 def load_site(file: Path) -> Site:
-    """The site that site.toml describes, with every default filled in. Paths come out absolute.
+    """The site of a site.toml, with defaults filled in and absolute paths.
 
-    Raises one UsageError that lists every mistake: unknown sections and keys, wrong types, units and choices, missing keys,
-    and settings that exclude each other.
+    Raises one UsageError that lists every mistake: unknown sections and keys, wrong types, units and choices, missing
+    keys, and conflicting settings.
     """
     return parse_site(_read(file), file)
 
 
 def parse_site(text: str, file: Path) -> Site:
-    """As `load_site`, from the text; `file` is where it lies, or would lie."""
+    """As `load_site`, from text; `file` is its present or future path."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -63,8 +63,8 @@ def parse_site(text: str, file: Path) -> Site:
 
 
 class _Reading:
-    """One reading of a document: the valid `values` of each section by their fields, and the `mistakes`, by the dotted name
-    of what each is about; the empty name is the file itself.
+    """One reading of a document: the valid `values` of each section by field, and the `mistakes` by the dotted name
+    of their key; the empty name is the file itself.
     """
 
     def __init__(self, document: Mapping[str, Any], directory: Path) -> None:
@@ -121,7 +121,7 @@ class _Reading:
         mistyped: list[str | None] = []
         for name, given in table.items():
             if (key := known.get(name)) is None:
-                # A key of another section is no typing error, however near a key of this one is.
+                # A key of another section is misplaced, not mistyped, however similar a key of this one is.
                 near = None if _owners(name) else _nearest(name, known)
                 meant = f"; did you mean {near}?" if near else _owners(name) or f"; valid keys: {', '.join(known)}"
                 self.mistakes.append(((*where, name), f"unknown key {name} in {shown}{meant}"))
@@ -135,7 +135,7 @@ class _Reading:
             else:
                 values[key.field] = self._directory / value if isinstance(value, Path) else value
         for key in section.keys:
-            # A key that is only mistyped is one mistake, not two.
+            # A mistyped key is one mistake, not a missing key too.
             if key.required and key.name not in {*table, *mistyped}:
                 self.mistakes.append((where, f"{shown} {key.name} is missing"))
         return values
@@ -158,7 +158,7 @@ def _value(key: Key, given: object) -> Any:  # noqa: ANN401
 
 
 def _conflicts(values: Mapping[str, Values], document: Mapping[str, Any]) -> Iterator[tuple[Name, str]]:
-    """Settings that are wrong together, as far as they are right alone."""
+    """Settings that are valid alone and conflict together."""
     source, target = values["source"], values["target"]
     if source.get("kind") == "gluster" and "volume" not in document["source"]:
         yield ("source", "kind"), '[source] volume is missing: kind "gluster" needs it'
@@ -197,15 +197,14 @@ def _nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def _owners(name: str) -> str:
-    """Where a key of that name belongs; empty where there is no such key."""
+    """The sections with a key of that name."""
     owners = [section.header for section in SECTIONS if any(key.name == name for key in section.keys)]
     return f"; it belongs in {' or '.join(owners)}" if owners else ""
 
 
 def _lines(text: str) -> Mapping[Name, int]:
-    """The line of each table header and key, from 1, by its dotted name; `tomllib` does not keep them.
-
-    Each line is parsed by itself, so a line of a multi-line text that looks like a key counts as one.
+    """The line of each table header and key, from 1, by dotted name; `tomllib` does not keep them. Lines are parsed
+    one by one, so a line of a multi-line text that looks like a key counts as one.
     """
     found: dict[Name, int] = {}
     table: Name = ()
@@ -225,7 +224,7 @@ def _lines(text: str) -> Mapping[Name, int]:
 
 
 def _line_of(lines: Mapping[Name, int], name: Name) -> int:
-    """The line of a name, or of what is around it; 0 where there is none."""
+    """The line of a name or of its nearest parent; 0 if there is none."""
     return next((lines[name[:length]] for length in range(len(name), 0, -1) if name[:length] in lines), 0)
 
 
@@ -260,7 +259,7 @@ def _syntax_error(error: tomllib.TOMLDecodeError, text: str, file: Path) -> Usag
 
 
 def _without_symlinks(path: Path) -> Path:
-    """The real path; the path as it is given if its file system does not answer: `status` must not wait for it."""
+    """The real path, or the given path if its file system does not answer: `status` must not wait for it."""
     found: list[str] = []
     thread = threading.Thread(target=lambda: found.append(os.path.realpath(path)), daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""Sizes, durations, rates, shares and windows of time in words, to and from values. The only place that parses them."""
+"""Parsing and writing sizes, durations, rates, shares and windows of time. No other module parses them."""
 
 import re
 from collections.abc import Mapping
@@ -92,7 +92,7 @@ def parse_share(text: str | float) -> float:
 
 
 def parse_window(text: str) -> Window:
-    """A window: `"Mon-Fri 19:00-07:00"`; without days it holds every day. Raises UsageError."""
+    """A window: `"Mon-Fri 19:00-07:00"`; without days, every day. Raises UsageError."""
     found = _WINDOW.fullmatch(text.strip())
     if found is None:
         raise UsageError(f'"{text}" is no window', hint=_WINDOW_HINT)

@@ -28,7 +28,7 @@ _FIRST: Mapping[str, tuple[str, ...]] = {
     "drain": ("throttle",),
     "capacity": ("growth",),
 }
-"""What every site has to look at: `init` writes these."""
+"""Keys that every site has to look at: `init` writes these."""
 
 _ADVANCED: Mapping[str, tuple[str, ...]] = {
     "site": ("plans_dir",),
@@ -42,12 +42,14 @@ _ADVANCED: Mapping[str, tuple[str, ...]] = {
     "drain": ("stall", "poll"),
     "governor": ("streams", "probe_interval"),
 }
-"""Keys with defaults that hardly any site has a reason to change."""
+"""Keys whose defaults hardly any site has a reason to change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteDraft:
-    """What a new site.toml sets. `inodes_free` is None if the target reports them; `volume` if the source is no Gluster."""
+    """The settings of a new site.toml. `inodes_free` is None if the target reports them; `volume` if the source is
+    not Gluster.
+    """
 
     name: str
     source_kind: str
@@ -63,9 +65,9 @@ class SiteDraft:
 
 
 def render_site(draft: SiteDraft) -> str:
-    """The commented site.toml. Reading it gives the draft back, and defaults for everything else.
+    """The commented site.toml. Parsing it returns the draft, with defaults for all else.
 
-    Raises UsageError if a path cannot be written in TOML, which is text.
+    Raises UsageError for a path that is not text, which TOML cannot hold.
     """
     given: Mapping[tuple[str, str], object] = {
         ("site", "name"): draft.name,
@@ -86,7 +88,7 @@ def render_site(draft: SiteDraft) -> str:
     ]
     texts = _descriptions()
     for section in SECTIONS:
-        # An example of a host or a user stays a comment: it names one that does not exist.
+        # Examples of hosts and users stay comments: those do not exist.
         header = f"# {section.header}" if section.parent else section.header
         keys = [(key, given.get((section.name, key.name))) for key in section.keys]
         chosen = [
@@ -105,7 +107,7 @@ def render_site(draft: SiteDraft) -> str:
 
 
 def render_reference() -> str:
-    """docs/configuration.md, from the classes by which the program reads site.toml."""
+    """docs/configuration.md, from the classes that define site.toml."""
     texts = _descriptions()
     forms = dict.fromkeys(key.form for section in SECTIONS for key in section.keys)
     lines = [
@@ -142,8 +144,8 @@ def render_reference() -> str:
 
 
 def _descriptions() -> Mapping[str, str]:
-    """The docstrings of sections, by the class, and of keys, by `Class.field`, from the source: Python keeps no docstrings
-    of fields.
+    """The docstrings of sections by class, and of keys by `Class.field`, from the source code: Python keeps no
+    docstrings of fields.
     """
     found: dict[str, str] = {}
     for kind in ast.parse(inspect.getsource(site)).body:
@@ -156,7 +158,7 @@ def _descriptions() -> Mapping[str, str]:
 
 
 def _split(description: str) -> tuple[str, str]:
-    """The description and its example in TOML, which is empty if it has none."""
+    """The description, and its example in TOML or an empty text."""
     found = _EXAMPLE.search(description)
     return (description[: found.start()], found[1]) if found else (description, "")
 
@@ -176,7 +178,7 @@ def _cell(text: str) -> str:
 
 
 def _toml(value: object) -> str:
-    """A text, a number or a list of texts: JSON's form of these is TOML's too, but for the character 0x7f."""
+    """A text, a number or a list of texts: JSON notation is valid TOML for these, except for the character 0x7f."""
     text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     try:
         text.encode("utf-8")

@@ -8,22 +8,20 @@ from migrator.core.units import format_count, format_size, several
 from migrator.fs.model import LOCAL_FILESYSTEMS, Capacity, Mount, MountIdentity, mount_of
 from migrator.gluster.model import SourceHealth, VolumeState
 
-# ---
-# Guards over the two file systems: is this what `init` recorded, does the source show everything, is there room.
-#
-# Each returns problems as sentences, none when all is well. What cannot be evaluated is a problem too.
+# Identity, completeness and room. Each guard returns problems as sentences; a fact that is unknown is a problem too.
 
 
 _IN_ITS_PLACE = LOCAL_FILESYSTEMS | {"overlay"}
-"""What is seen at a mount point where nothing is mounted."""
+"""File systems that appear at a mount point when nothing is mounted there."""
 
 
 def mount_problems(
     recorded: MountIdentity | None, current: MountIdentity | None, *, where: str = "the mount"
 ) -> tuple[str, ...]:
-    """Why what is mounted now is not what `init` recorded; `where` begins each sentence (`the source`).
+    """Differences between the mounted file system and the one that `init` recorded; `where` begins each sentence
+    (`the source`).
 
-    `recorded` is None before `init`, `current` where the look at the mount failed.
+    `recorded` is None before `init`, `current` if the mount could not be read.
     """
     if recorded is None:
         return (f"{where} was never recorded: there is nothing to compare it with",)
@@ -46,12 +44,12 @@ def mount_problems(
 
 
 def same_mount_kind(recorded: MountIdentity, current: MountIdentity) -> bool:
-    """Whether both are the same kind of file system."""
+    """Whether both have the same, known type of file system."""
     return bool(current.filesystem) and recorded.filesystem == current.filesystem
 
 
 def volume_of(identity: MountIdentity) -> str:
-    """What was mounted, without the server it was asked of: any server of a Gluster pool gives the same volume."""
+    """The mounted volume, without the server: all servers of a Gluster pool provide the same volume."""
     if identity.filesystem == "fuse.glusterfs":
         return identity.mounted_from.rpartition(":")[2].strip("/")
     return identity.mounted_from
@@ -60,11 +58,11 @@ def volume_of(identity: MountIdentity) -> str:
 def health_problems(
     before: SourceHealth | None, after: SourceHealth | None, *, tasks_count: bool = True
 ) -> tuple[str, ...]:
-    """Why what the source showed between two looks may not be everything; None stands for a look that failed.
+    """Why the source may have been incomplete between two observations; None is one that failed.
 
-    Every problem of either look counts, and any change between them. A task that moves files (a rebalance, a brick
-    being drained) counts whenever it was there: files move under the reader then, so nothing may be decided to be
-    gone. Whoever only copies what is listed may go on meanwhile: `tasks_count` False.
+    Problems of either observation count, and every change between them. A task that moves files (a rebalance, a
+    drain) counts in either: a missing file may then just be moving, so nothing may be deleted. `tasks_count` False:
+    ignore tasks, for verbs that only copy listed files.
     """
     if before is None or after is None:
         missing = "before" if before is None else "after"
@@ -87,10 +85,10 @@ def capacity_problems(
     inodes_free_override: int | None = None,
     reserve_bytes: int = 0,
 ) -> tuple[str, ...]:
-    """Why the target has no room for that many bytes and inodes; `capacity` is None where the look failed.
+    """Why the target has no room for so many bytes and inodes; `capacity` is None if it could not be read.
 
-    `inodes_free_override` (`[target] inodes_free`) is believed only where the file system itself cannot tell.
-    `reserve_bytes` stay free in any case.
+    `inodes_free_override` (`[target] inodes_free`) counts only if the file system does not report inodes.
+    `reserve_bytes` always stay free.
     """
     if capacity is None:
         return ("the room on the target is not known",)
@@ -159,7 +157,7 @@ def _each_once(sentences: Iterable[str]) -> tuple[str, ...]:
 
 
 def same_place_problem(source: MountIdentity, target: MountIdentity) -> str | None:
-    """A sentence where both are one directory that is mounted twice; two paths alone cannot show that."""
+    """A sentence if both are one directory that is mounted twice, which paths cannot show."""
     if source.root_ino != target.root_ino or source.filesystem != target.filesystem:
         return None
     if source.device is not None or target.device is not None:
@@ -172,7 +170,7 @@ def same_place_problem(source: MountIdentity, target: MountIdentity) -> str | No
 
 
 def kind_problem(identity: MountIdentity, kind: str, *, where: str) -> str | None:
-    """A sentence where what is mounted is not of the kind that site.toml names; `posix` is any file system."""
+    """A sentence if the mounted file system is not of the kind in site.toml; `posix` accepts any."""
     expected = {"gluster": ("fuse.glusterfs",), "beegfs": ("beegfs",)}.get(kind)
     if expected is None or identity.filesystem in expected:
         return None
@@ -180,8 +178,7 @@ def kind_problem(identity: MountIdentity, kind: str, *, where: str) -> str | Non
     return f"{where} is no {kind} file system but {found}: it is not mounted, or the path is wrong"
 
 
-# ---
-# Whether the places that a site names are what they are taken for. Pure: from facts to findings and sentences.
+# Places that site.toml names
 
 
 _GLUSTER = "fuse.glusterfs"
@@ -189,8 +186,8 @@ _SHOWN = 3
 
 
 def misplaced(directories: Iterable[tuple[str, bytes]], roots: Iterable[tuple[str, bytes]]) -> str | None:
-    """A sentence where a directory of the program (by its key) lies in one of the file systems (by side) that it reads
-    or writes. All paths are absolute and without symlinks.
+    """A sentence if a directory of the program (by key) is on one of the file systems (by side) that it reads or
+    writes. All paths are absolute and without symlinks.
     """
     sides = tuple(roots)
     for key, directory in directories:
@@ -201,9 +198,10 @@ def misplaced(directories: Iterable[tuple[str, bytes]], roots: Iterable[tuple[st
 
 
 def unmounted_problem(where: str, kind: str, root: bytes, mounts: Sequence[Mount]) -> str | None:
-    """A sentence where a place of kind `posix` is a plain directory: then nothing shows whether anything is mounted.
+    """A sentence if a place of kind `posix` is a plain directory: then nothing shows whether its file system is
+    mounted.
 
-    For the other kinds the type of the file system tells. `root` is absolute and without symlinks.
+    Other kinds are recognized by their type. `root` is absolute and without symlinks.
     """
     mount = mount_of(mounts, root)
     if kind != "posix" or mount is None or mount.point == root:
@@ -216,7 +214,7 @@ def unmounted_problem(where: str, kind: str, root: bytes, mounts: Sequence[Mount
 
 
 def one_device_problem(source: MountIdentity, target: MountIdentity) -> str | None:
-    """A sentence where both sides lie on one local file system."""
+    """A sentence if both sides are on one local file system."""
     if source.device is None or source.device != target.device:
         return None
     return f"source and target are on one file system ({target.filesystem} from {target.mounted_from})"
@@ -228,7 +226,7 @@ def check_places(
     source: MountIdentity | None,
     target: MountIdentity | None,
 ) -> list[Finding]:
-    """Are source and target mounts, and not one file system? `sides`: name, kind, root."""
+    """Whether source and target are mount points of two file systems. `sides`: name, kind, root."""
     findings = [
         warning(f"{side} place", problem, "mount it; where a plain directory is meant, as in a lab, all is well")
         for side, kind, root in sides
@@ -242,9 +240,9 @@ def check_places(
 
 
 def unusable_source(kind: str, volume: str | None, identity: MountIdentity | None) -> Finding | None:
-    """Why the health of the source is not asked for: it is not mounted, or another volume is than site.toml names.
+    """Why the health of the source is not queried: it is not mounted, or the mounted volume is not that of site.toml.
 
-    The health of a volume says nothing about what another one, or a bare directory, shows.
+    The health of a volume says nothing about another volume or a plain directory.
     """
     check = "source health"
     if identity is None:
@@ -270,8 +268,8 @@ def mounted_volume(mounted_from: str) -> str:
 
 
 def check_globs(matches: Iterable[tuple[str, int]], problem: str, fix: str, trees: int) -> list[Finding]:
-    """Does every glob of [users] trees match a directory, and do they make user trees? `problem` says why they do not,
-    with its fix; empty where they do. `trees` counts the user trees.
+    """Whether every glob of [users] trees matches a directory, and the matches are valid user trees. `problem` and
+    `fix` say why they are not, and are empty otherwise. `trees` is the number of user trees.
     """
     check = "user trees"
     findings = [
@@ -291,7 +289,7 @@ def check_globs(matches: Iterable[tuple[str, int]], problem: str, fix: str, tree
 
 
 def check_catalog_trees(catalog: str, scanned: Collection[bytes], now: Collection[bytes]) -> Finding | None:
-    """Has the latest catalog the user trees that [users] makes now? Plans are made from catalogs."""
+    """Whether the latest catalog, from which plans are made, has the user trees that [users] gives now."""
     lacking, gone = sorted(set(now) - set(scanned)), sorted(set(scanned) - set(now))
     if not lacking and not gone:
         return None

@@ -1,4 +1,4 @@
-"""Which of the users' links can be switched, and what prevents it. Pure."""
+"""Which links of users can be switched, and the reasons against it. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,8 +22,8 @@ _BY_HOOK = 'or set [cutover] switch = "hook" and let a hook make the switch (doc
 
 
 def user_problem(user: str) -> str | None:
-    """Why the name of a user cannot be part of a path; None where it can. A backslash is how names that are no text are
-    shown, so it never stands for itself.
+    """Why the name of a user cannot be part of a path; None if it can. A backslash appears only in escaped names, so
+    it never stands for itself.
     """
     if not user:
         return "it is empty"
@@ -37,16 +37,16 @@ def user_problem(user: str) -> str | None:
 
 
 def link_path(link: str, user: str) -> bytes:
-    """The path of a user's link. Raises ValueError where the name cannot be part of one (`user_problem` says why)."""
+    """The path of a user's link. Raises ValueError if the name cannot be part of a path (`user_problem` says why)."""
     if problem := user_problem(user):
         raise ValueError(problem)
     return link.replace("{user}", user).encode("utf-8", "surrogateescape")
 
 
 def way_problem(way: Sequence[FileLook], euid: int, *, reached: bool) -> LinkProblem | None:
-    """The first thing on the way to a link by which somebody other than root could lead astray. Where the way was gone to
-    its end (`reached`), the last directory holds the link: there not even the sticky bit helps, since it lets everybody
-    make new names.
+    """The first path component that lets a user other than root redirect the link. If the path was resolved
+    completely (`reached`), the last directory holds the link: there a sticky bit does not help, because every user
+    may still create names.
     """
     owners = (0, euid)
     for position, look in enumerate(way):
@@ -65,7 +65,7 @@ def way_problem(way: Sequence[FileLook], euid: int, *, reached: bool) -> LinkPro
 
 
 def place_problem(look: LinkLook, place: LinkPlace) -> LinkProblem | None:
-    """Whether a link lies in one of the file systems that are moved from and to: there it would be one of the files."""
+    """Whether a link is on the source or the target, where it would be one of the files."""
     if look.directory is None:
         return None
     for side, root in (("source", place.source_root), ("target", place.target_root)):
@@ -75,7 +75,7 @@ def place_problem(look: LinkLook, place: LinkPlace) -> LinkProblem | None:
 
 
 def link_problem(look: LinkLook, place: LinkPlace, euid: int) -> LinkProblem | None:
-    """What speaks against switching a link, whatever it leads to."""
+    """Why a link cannot be switched, wherever it leads."""
     shown = show(look.path)
     if (problem := way_problem(look.way, euid, reached=look.directory is not None)) or (
         problem := place_problem(look, place)
@@ -121,10 +121,10 @@ def check_links(
     real: Mapping[bytes, tuple[bytes, bytes]],
     euid: int,
 ) -> list[Finding]:
-    """For `doctor`: a finding for each link that could not be switched now. `looks` are those of users whose names can be
-    part of a path; `real` says where each tree lies really, on the source and on the target.
+    """For `doctor`: a finding for each link that cannot be switched now. `looks` has users whose names can be part of
+    a path; `real` has the real paths of each tree on the source and on the target.
     """
-    problems: dict[str, str] = {}  # what is wrong with a directory is wrong for all links in it, and told once
+    problems: dict[str, str] = {}  # a problem of a directory affects all links in it, and is reported once
     for tree, look in looks:
         problem = link_problem(look, place, euid) or leads_elsewhere(look, real[tree.path])
         if problem is not None:
@@ -138,7 +138,7 @@ def check_links(
 
 
 def check_switch_hooks(found: HooksFound) -> list[Finding]:
-    """For `doctor`, where a hook makes the switch: is there one?"""
+    """For `doctor`: whether there is a hook, if a hook makes the switch."""
     stage = HookStage(step=HookStep.SWITCH, event=HookEvent.PRE)
     if any(hook.stage == stage for hook in found.hooks):
         return [ok(_CHECK, f"hooks of {stage.name} make the switch")]
@@ -147,7 +147,7 @@ def check_switch_hooks(found: HooksFound) -> list[Finding]:
 
 
 def check_link_users(trees: Collection[UserTree]) -> Iterator[Finding]:
-    """For `doctor`: users of whom no link can be named, or one for several trees."""
+    """For `doctor`: users without a valid link, or with one link for several trees."""
     for user in sorted({tree.user for tree in trees}):
         if problem := user_problem(user):
             message = f"no link can be named for the user {show(user.encode('utf-8', 'surrogateescape'))}: {problem}"
@@ -159,8 +159,8 @@ def check_link_users(trees: Collection[UserTree]) -> Iterator[Finding]:
 
 
 def top_before(seen: Entry, frozen: FrozenTop) -> Entry:
-    """The top directory of a tree as it was before it was frozen, from a look at the frozen one and what was written down:
-    freezing changes owner, mode and ACLs, and neither times nor other attributes. The tree on the target is opened so.
+    """The top directory of a tree before the freeze, from its current entry and the record of the freeze, which
+    changes owner, mode and ACLs but neither times nor other attributes. The target's tree is opened with it.
     """
     acls = {ACL_ACCESS: frozen.acl_access, ACL_DEFAULT: frozen.acl_default}
     kept = {name: value for name, value in seen.xattrs.items() if name not in acls}
@@ -176,7 +176,7 @@ def _inside(look: LinkLook, side: str) -> LinkProblem:
 
 
 def _shows(mount: Mount, volume: str | None) -> bool:
-    """Whether a mount shows the volume, by whichever server: `gl1:/vol1`, or a directory of it (`gl1:/vol1/home`)."""
+    """Whether a mount shows the volume, from any server: `gl1:/vol1`, or a directory of it (`gl1:/vol1/home`)."""
     if volume is None or mount.filesystem != _GLUSTER:
         return False
     below = mount.source.rpartition(b":")[2].lstrip(b"/")
