@@ -1,4 +1,4 @@
-"""The only place that knows every adapter: from a site to the ports that the stages ask for."""
+"""The wiring: creates every implementation for a site and hands it to the stages as ports."""
 
 import asyncio
 import os
@@ -52,33 +52,32 @@ def processes() -> Processes:
 
 
 def let_no_thread_hold(loop: asyncio.AbstractEventLoop) -> None:
-    """What hangs on a file system that does not answer must not keep the program from ending."""
+    """Keep threads that hang on a file system from blocking the end of the program."""
     loop.set_default_executor(DaemonExecutor())
 
 
 def mounts() -> tuple[Mount, ...]:
-    """What is mounted on this machine, now. Raises OSError."""
+    """The current mounts of this machine. Raises OSError."""
     from migrator.fs.mountinfo import read_mounts
 
     return read_mounts()
 
 
 def process_is_gone(pid: int, at_s: float) -> bool:
-    """Whether the process that had this pid at that time is not on this machine any more."""
+    """Whether the process with this pid and start time has ended on this machine."""
     from migrator.hosts.proc import was_at_work
 
     return not was_at_work(pid, at_s)
 
 
 def new_token() -> str:
-    """A random token for one attempt."""
+    """A random token."""
     return secrets.token_hex(16)
 
 
 class Wiring:
-    """The implementations for one site, made when they are asked for. File systems are opened anew for every call.
-
-    They are also loaded then, with their libraries: no verb waits for those of others.
+    """The implementations for one site, created and imported on demand, so that no verb waits for libraries of
+    others. File systems are opened anew for every call.
     """
 
     def __init__(self, site: Site) -> None:
@@ -92,27 +91,24 @@ class Wiring:
 
     @property
     def source_root(self) -> bytes:
-        """Where the source is mounted."""
         return os.fsencode(self.site.source.mount)
 
     @property
     def target_root(self) -> bytes:
-        """Where the trees go."""
         return os.fsencode(self.site.target.root)
 
     @property
     def temp_dir(self) -> Path:
-        """Where queries spill what does not fit into memory."""
+        """For queries that exceed their memory."""
         return self.site.site.state_dir / "tmp"
 
     def ledger(self, *, create: bool = False, read_only: bool = False) -> "Ledger":
-        """The ledger; the caller closes it. Raises UsageError where there is none."""
+        """The ledger; the caller closes it. Raises UsageError if there is none."""
         from migrator.ledger.ledger import open_ledger
 
         return open_ledger(self.site.ledger_file, create=create, read_only=read_only)
 
     def locks(self) -> FlockLocks:
-        """The locks of the site."""
         return FlockLocks(self.site.site.state_dir / "locks", self.clock)
 
     @contextmanager
@@ -147,7 +143,7 @@ class Wiring:
 
     @contextmanager
     def target(self, capabilities: TargetCapabilities | None = None) -> "Iterator[MountedTarget]":
-        """The target, for the length of the block; `capabilities` as the ledger has them."""
+        """The target, for the length of the block; `capabilities` are those in the ledger."""
         from migrator.fs.writing import MountedTarget
 
         filesystem = MountedTarget(self.target_root, capabilities)
@@ -157,7 +153,7 @@ class Wiring:
             filesystem.close()
 
     def storage_targets(self) -> "BeegfsTargets | None":
-        """The storage targets of the target; None where it is no BeeGFS: then no tool is ever started."""
+        """The storage targets of the target; None, without running any tool, if it is not BeeGFS."""
         section = self.site.target
         if section.kind != "beegfs":
             return None
@@ -171,31 +167,30 @@ class Wiring:
         )
 
     def catalogs(self) -> "CatalogDirectories":
-        """The catalogs, for writing."""
+        """For writing."""
         from migrator.catalog.writer import CatalogDirectories
 
         return CatalogDirectories(self.site.catalogs_dir, temp_dir=self.temp_dir)
 
     def catalog_queries(self) -> "CatalogQueryFiles":
-        """The catalogs, for planning."""
+        """For planning."""
         from migrator.plan.store import CatalogQueryFiles
 
         return CatalogQueryFiles(self.site.catalogs_dir, temp_dir=self.temp_dir)
 
     def manifests(self) -> "ManifestDirectories":
-        """The manifests."""
         from migrator.catalog.manifest import ManifestDirectories
 
         return ManifestDirectories(self.site.manifests_dir, catalogs_dir=self.site.catalogs_dir, temp_dir=self.temp_dir)
 
     def plans(self, site_id: str | None) -> "PlanFiles":
-        """The plan documents; `site_id` None: of any site, for looking at them."""
+        """The plan documents; `site_id` None: of any site, to read only."""
         from migrator.plan.document import PlanFiles
 
         return PlanFiles(self.site.site.plans_dir, site_id=site_id)
 
     def chunk_lists(self) -> "ChunkListFiles":
-        """The chunk lists beside the plans, those of later passes, and those of split chunks."""
+        """The chunk lists of plans, of later passes, and of split chunks."""
         from migrator.plan.chunk_lists import ChunkListFiles
 
         site = self.site.site
@@ -204,13 +199,12 @@ class Wiring:
         )
 
     def reap_lists(self) -> "ReapListFiles":
-        """The reap lists beside the plans."""
         from migrator.reap.store import ReapListFiles
 
         return ReapListFiles(self.site.site.plans_dir)
 
     async def atime_problem(self, source: SourceFileSystem) -> str | None:
-        """Why the source does not tell when files were read; None where it does, and where no rule of [reap] asks."""
+        """Why the source does not keep access times; None if it does, or if no rule of [reap] uses them."""
         policy = self.site.reap.policy
         if not any(rule.needs_atime for rule in (policy.rule, *policy.by_name.values())):
             return None
@@ -222,13 +216,13 @@ class Wiring:
         return mount_of(mounts(), os.path.realpath(self.source_root))
 
     def comparisons(self) -> "ComparisonFiles":
-        """Catalogs, for comparing two of them."""
+        """For comparing two catalogs."""
         from migrator.delta.store import ComparisonFiles
 
         return ComparisonFiles(self.site.catalogs_dir, temp_dir=self.temp_dir)
 
     def move_lists(self) -> "MoveListFiles":
-        """The move lists of delta passes."""
+        """Of delta passes."""
         from migrator.delta.store import MoveListFiles
 
         return MoveListFiles(self.site.site.state_dir / "moves")
@@ -245,13 +239,11 @@ class Wiring:
             moving.close()
 
     def run_files(self) -> "DirectoryRunFiles":
-        """Run directories."""
         from migrator.transfer.run_files import DirectoryRunFiles
 
         return DirectoryRunFiles(self.site.runs_dir)
 
     def hooks(self) -> "HookPrograms":
-        """The hooks of the site."""
         from migrator.hooks.stage import HookPrograms
         from migrator.hosts.process import LocalProcesses
 
@@ -263,7 +255,7 @@ class Wiring:
         )
 
     def activity(self) -> "ProcActivity":
-        """Whether streams still do something."""
+        """Whether streams are still active."""
         from migrator.hosts.proc import ProcActivity
 
         return ProcActivity()
@@ -273,7 +265,6 @@ class Wiring:
         return DaemonThreads()
 
     def executor(self) -> "LocalExecutor":
-        """Streams on this machine."""
         from migrator.native.program import native_program
         from migrator.transfer.executors import LocalExecutor
 

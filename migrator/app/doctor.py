@@ -1,4 +1,4 @@
-"""What `doctor` and `bench` are made of."""
+"""Wiring of `doctor` and `bench`."""
 
 import asyncio
 import os
@@ -36,12 +36,9 @@ from migrator.transfer.engines.drivers import locate_fpsync, locate_parsyncfp2
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
-# ---
-# What `doctor` looks at beyond this machine: the hosts of site.toml, and the programs that are sent there.
-
 
 def host_world(site: Site, source: PosixSource | GlusterSource) -> HostWorld:
-    """The hosts of the site; who examines them closes them. Raises UsageError."""
+    """The hosts of the site; the caller closes them. Raises UsageError."""
 
     async def place_native(host: Host) -> bytes:
         return await native_program().place(host)
@@ -57,7 +54,7 @@ def host_world(site: Site, source: PosixSource | GlusterSource) -> HostWorld:
 
 
 def link_world(wiring: Wiring) -> LinkWorld | None:
-    """The links of the users, where they are to be switched."""
+    """The links of the users, if a cutover switches them."""
     place = link_place(wiring.site)
     if place is None:
         return None
@@ -69,7 +66,7 @@ def link_world(wiring: Wiring) -> LinkWorld | None:
 
 
 def link_place(site: Site) -> LinkPlace | None:
-    """Which links a cutover switches; None where a hook does it, or site.toml names none."""
+    """The links that a cutover switches; None if a hook does it, or site.toml names none."""
     if site.cutover.switch != "symlink" or site.cutover.link is None:
         return None
     return LinkPlace(
@@ -81,12 +78,11 @@ def link_place(site: Site) -> LinkPlace | None:
 
 
 def find_driver(engine: str) -> object:
-    """What an engine that is a driver needs. Raises ToolFailed."""
+    """The programs of an engine that is a driver. Raises ToolFailed."""
     return locate_fpsync() if engine == "fpsync" else locate_parsyncfp2()
 
 
-# ---
-# What benchmarks are made of.
+# Benchmarks
 
 
 THIS_HOST = "localhost"
@@ -94,7 +90,7 @@ SOURCE, TARGET = "source", "target"
 
 
 class _Hosts:
-    """The hosts of the site, and this machine without being named in site.toml."""
+    """The hosts of the site, and this machine even if site.toml does not name it."""
 
     def __init__(self, site: SiteHosts, local: LocalHost) -> None:
         self._site = site
@@ -113,7 +109,7 @@ class _Hosts:
 
 @cache
 def benchmark_script(python: bytes) -> tuple[bytes, ...]:
-    """What the script of benchmarks is called by on a host with this Python."""
+    """The command of the benchmark script on a host with this Python."""
     return far_argv(python, far_source("migrator.bench", ("far_bench",)))
 
 
@@ -138,7 +134,7 @@ async def benchmark_world(wiring: Wiring, ledger: "Ledger", progress: Progress) 
 
 
 def place_of(wiring: Wiring, word: str) -> Place:
-    """What `--on` names: `source`, `target`, or a directory, which must not be one of the users'. Raises UsageError."""
+    """A value of `--on`: `source`, `target`, or a directory that is not a user's. Raises UsageError."""
     roots = {SOURCE: wiring.source_root, TARGET: wiring.target_root}
     if word in roots:
         return Place(label=word, root=roots[word])
@@ -150,7 +146,7 @@ def place_of(wiring: Wiring, word: str) -> Place:
         )
     root = os.path.normpath(root)
     for label, known in roots.items():
-        # The root itself is not looked at: it may be a mount that does not answer, and nobody has named it.
+        # The root itself is not accessed: it may be a mount that does not answer, and it was not named.
         there = _with_real_parent(os.path.normpath(known))
         relative = os.path.relpath(os.path.realpath(root), there)
         if relative == b".":
@@ -169,13 +165,13 @@ def _with_real_parent(path: bytes) -> bytes:
 
 
 def host_names(words: Sequence[str]) -> tuple[str, ...]:
-    """The hosts that `--hosts` names, each once, as ClusterShell reads them; this machine without any. Raises UsageError."""
+    """The hosts of `--hosts` in ClusterShell's notation, each once; this machine by default. Raises UsageError."""
     found = [name for word in words for name in ([word] if word.isalnum() else names(word))]
     return tuple(dict.fromkeys(found)) or (THIS_HOST,)
 
 
 def _not_expected(wiring: Wiring, ledger: "Ledger", place: Place) -> tuple[str, ...]:
-    """Why what is mounted is not what `init` recorded. Of other directories nothing was recorded."""
+    """Why the mounted file system is not the one that `init` recorded. Of other directories there is no record."""
     known = ledger.site.read()
     if place.label not in (SOURCE, TARGET):
         return ()
@@ -186,7 +182,7 @@ def _not_expected(wiring: Wiring, ledger: "Ledger", place: Place) -> tuple[str, 
 
 
 async def _not_there(hosts: _Hosts, ledger: "Ledger", name: str, place: Place) -> str | None:
-    """Why another host does not have the source, or the target, at the same path. This machine was looked at already."""
+    """Why another host does not have the source, or the target, at the same path. This machine was checked before."""
     known = ledger.site.read()
     if place.label not in (SOURCE, TARGET) or known is None or name == THIS_HOST:
         return None

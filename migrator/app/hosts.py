@@ -1,4 +1,4 @@
-"""Hosts of a site, probes, and what schedules are computed from."""
+"""Wiring of hosts, probes and the facts for schedules."""
 
 import time
 from collections.abc import AsyncIterator, Coroutine
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
 
-# ---
-# The time of day on this machine, as windows are written.
-
-
 def local_time(at_s: float) -> tuple[int, int]:
     """Weekday (0 is Monday) and minute of the day on this machine."""
     found = time.localtime(at_s)
@@ -32,27 +28,26 @@ def local_time(at_s: float) -> tuple[int, int]:
 
 
 def in_words(at_s: float) -> str:
-    """A time for people, on this machine's clock: `Mon 2030-01-31 19:00`."""
+    """A local time for people: `Mon 2030-01-31 19:00`."""
     return time.strftime("%a %Y-%m-%d %H:%M", time.localtime(at_s))
 
 
 def window_standings(site: Site, at_s: float) -> tuple[WindowStanding, ...]:
-    """The windows of [transfer] at a time, by this machine's clock."""
+    """The windows of [transfer] at a local time."""
     return standings(site.transfer.windows, at_s, local_time, in_words)
 
 
-# ---
-# The hosts that site.toml names.
+# Hosts
 
 
 def site_hosts(site: Site) -> SiteHosts:
-    """The hosts of site.toml, each reached at first use; the caller closes them. Raises UsageError."""
+    """The hosts of site.toml, connected at first use; the caller closes them. Raises UsageError."""
     return SiteHosts(host_specs(site), local=lambda name: LocalHost(name=name), lease_s=site.transfer.lease_s)
 
 
 @asynccontextmanager
 async def reached(site: Site) -> AsyncIterator[SiteHosts]:
-    """The same, closed at the end of the block."""
+    """As `site_hosts`, closed at the end of the block."""
     hosts = site_hosts(site)
     try:
         yield hosts
@@ -61,7 +56,7 @@ async def reached(site: Site) -> AsyncIterator[SiteHosts]:
 
 
 def host_specs(site: Site) -> dict[str, HostSpec]:
-    """How each host is reached. Raises UsageError."""
+    """How to reach each host. Raises UsageError."""
     return expand(
         {
             section.name: HostSpec(ssh=section.ssh, options=section.options, python=section.python)
@@ -70,8 +65,7 @@ def host_specs(site: Site) -> dict[str, HostSpec]:
     )
 
 
-# ---
-# What probing both file systems is made of.
+# Probes
 
 
 Result = TypeVar("Result")
@@ -94,20 +88,18 @@ def probe_world(wiring: Wiring, ledger: "Ledger") -> ProbeWorld:
 
 
 async def beside_probes(wiring: Wiring, ledger: "Ledger", work: Coroutine[Any, Any, Result]) -> Result:
-    """Do some work with both file systems probed beside it, as `run` does, unless another process of the site probes.
-
-    For verbs that load the users' file systems without a part of their own for it.
+    """Do some work while both file systems are probed, unless another process of the site probes. For verbs that load
+    the users' file systems and have no probing of their own.
     """
     async with probing(probe_world(wiring, ledger)):
         return await work
 
 
-# ---
-# What `plan` asks for its conversion schedule.
+# The volume, for the schedule
 
 
 async def look_for_schedule(source: "PosixSource | GlusterSource", *, kind: str) -> PlanScheduling | None:
-    """The volume as it is now; None where the source (`[source] kind`) has no bricks."""
+    """The current volume; None if the source (`[source] kind`) has no bricks."""
     if kind != "gluster":
         return None
     from migrator.gluster.volume import GlusterSource

@@ -1,4 +1,4 @@
-"""What reports, pages and schedules are made of."""
+"""Wiring of `report`."""
 
 import asyncio
 import os
@@ -21,12 +21,12 @@ def make_pdf(page: Path, pdf: Path) -> None:
 
 
 def require_hooks(wiring: Wiring) -> None:
-    """Raises Refused where nobody would send a report."""
+    """Raise Refused if no hook would send a report."""
     asyncio.run(require_report_hooks(wiring.hooks(), wiring.blocking()))
 
 
 async def send(wiring: Wiring, ledger: "Ledger", progress: Progress, directory: Path, plan: str | None) -> ReportSent:
-    """Hand a report, by its absolute directory, to the hooks. Raises as `send_report`."""
+    """Pass a report, by its absolute directory, to the hooks. Raises as `send_report`."""
     request = SendRequest(
         directory=os.fsencode(directory),
         plan=plan,

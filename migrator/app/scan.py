@@ -1,4 +1,4 @@
-"""What a scan of bricks is made of: the volume, and the walkers on the hosts that site.toml names."""
+"""Wiring of scans of bricks: the volume, and the walkers on the hosts in site.toml."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 async def bricks(
     site: Site, source: PosixSource | GlusterSource, *, via: str = "auto", hosts: SiteHosts | None = None
 ) -> AsyncIterator[Bricks | None]:
-    """The bricks of the source, for the length of the block; None where it has none. Their hosts are connected to from
-    the beginning, unless `via` says that the mount is read; with `hosts` those of the caller are used, and stay open.
-    Raises UsageError.
+    """The bricks of the source, for the length of the block; None if it has none. Connects to their hosts at once,
+    unless `via` is the mount; `hosts` of the caller are used instead, and stay open. Raises UsageError.
     """
     if not isinstance(source, GlusterSource):
         yield None
@@ -50,7 +49,7 @@ async def bricks(
 
 
 def user_map(site: Site) -> dict[bytes, str]:
-    """The owner map, where there is one. Raises UsageError."""
+    """The user map, if there is one. Raises UsageError."""
     if site.users.map is None:
         return {}
     try:
@@ -65,7 +64,7 @@ def user_map(site: Site) -> dict[bytes, str]:
 def whole_scan(
     wiring: Wiring, source: GlusterSource, ledger: "Ledger", progress: Progress, found: Bricks | None, *, via: str
 ) -> Callable[[], Awaitable[CatalogRecord]]:
-    """Scans everything from the beginning, as a step of another verb. Raises MigratorError when it is called."""
+    """A complete new scan, as a step of another verb. The call raises MigratorError."""
     users = wiring.site.users
 
     async def scanned() -> CatalogRecord:

@@ -1,4 +1,4 @@
-"""What runs and their lanes are made of."""
+"""Wiring of runs and their lanes."""
 
 import asyncio
 import os
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
 
-# ---
-# Where streams run: lanes over this machine, over the brick servers, over the nodes of a batch system.
+# Lanes: on this machine, on the brick servers, on nodes of a batch system
 
 
 OWN_HOST = "localhost"
@@ -51,7 +50,7 @@ Volume = Callable[[], Awaitable[VolumeState]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """What streams of one host read (but for bricks) and write there."""
+    """The paths that streams of one host read (except bricks) and write."""
 
     source: bytes
     target: bytes
@@ -59,7 +58,7 @@ class Places:
 
 
 class WayMaker:
-    """Makes the ways of hosts: proves what lies at their roots, and finds the engines that each has."""
+    """Makes the ways of hosts: checks the file systems at their roots, and finds the engines of each host."""
 
     def __init__(self, site: Site, *, known: SiteRecord | None, volume: Volume) -> None:
         self._site = site
@@ -101,7 +100,7 @@ class WayMaker:
         )
 
     async def _prove(self, host: Host, brick: str | None, places: Places) -> None:
-        """An empty directory is no target, and not every directory is a brick."""
+        """An empty directory is not the target, and not every directory is a brick."""
         python = (await host.identity()).python
         roots = await look_at_roots(
             host.processes, python=python, target=places.target, brick=b"" if brick is None else _path_of(brick)
@@ -116,7 +115,7 @@ class WayMaker:
             raise BrickRefused(problem, hint="see `migrator doctor`")
 
     async def _rsync_of(self, host: Host, facts: HostFacts) -> tuple[bytes, RsyncFeatures] | None:
-        """Asked once for each connection; None where the host has none."""
+        """Queried once for each connection; None if the host has none."""
         key = (host.name, facts.boot_id, facts.process_id)
         if key not in self._rsyncs:
             rsync = await host.find("rsync")
@@ -131,15 +130,15 @@ class WayMaker:
 
 
 def brick_guard(source: PosixSource | GlusterSource) -> VolumeGuard | None:
-    """Who judges whether bricks may be read; None where the source has none."""
+    """Decides whether bricks may be read; None if the source has none."""
     return VolumeGuard(source) if isinstance(source, GlusterSource) else None
 
 
 def driving(site: Site, engine: str) -> Driving | None:
-    """The driver that was asked for; None for engines that copy chunks. Raises ToolFailed where it is missing."""
+    """The requested driver; None for engines that copy chunks. Raises ToolFailed if it is missing."""
     if engine not in DRIVERS:
         return None
-    # Few runs have a driver, and all others would wait for them.
+    # Few runs use a driver; the others need not wait for this import.
     from migrator.transfer.engines.drivers import (
         DriverDirectories,
         Fpsync,
@@ -182,11 +181,11 @@ async def lanes_of(
     ahead: bool = False,
     hosts: SiteHosts | None = None,
 ) -> AsyncIterator[LaneSet]:
-    """The lanes of a run: the mount's first, then one for each brick server that has the target. `jobs` as asked for on
-    the command line counts for every host. `known` is the site as the ledger has it. `ahead`: connect the brick servers
-    at once, since they will be needed; with `hosts` those of the caller are used, and stay open.
+    """The lanes of a run: the mount's first, then one for each brick server that has the target. `jobs` from the
+    command line applies to every host. `known` is the site in the ledger. `ahead`: connect to the brick servers at
+    once, because they will be needed; `hosts` of the caller are used instead, and stay open.
 
-    After a driver everything is compared through the mount: times on a brick are not those that the driver has set.
+    After a driver all is compared through the mount: the times on a brick are not those that the driver set.
     """
     own, borrowed = LocalHost(name=OWN_HOST), hosts is not None
     hosts = hosts or site_hosts(site)
@@ -203,7 +202,7 @@ async def lanes_of(
     found = [
         HostLane(
             OWN_HOST,
-            # Where nodes are there to move data, this machine only watches.
+            # If nodes move the data, this machine only watches.
             jobs=0 if movers else jobs or site.transfer.jobs,
             reads_mount=True,
             hosts=OneHost(own),
@@ -273,7 +272,7 @@ def _make(maker: WayMaker, places: Places) -> MakeWay:
 
 
 def _compiled(host: Host, *, own: bool) -> PlaceCompiled:
-    """Gives the path of the compiled program on a host. Raises ToolFailed."""
+    """The path of the compiled program on a host. Raises ToolFailed."""
     native = native_program()
 
     async def place() -> bytes:
@@ -289,7 +288,6 @@ class OneHost:
         self._host = host
 
     async def reach(self, name: str) -> Host:  # noqa: ARG002 - there is only one
-        """The host."""
         return self._host
 
     async def close(self) -> None:
@@ -300,8 +298,7 @@ def _path_of(brick: str) -> bytes:
     return b"/" + os.fsencode(brick.partition(":/")[2])
 
 
-# ---
-# What governing the streams of a run is made of.
+# The governor
 
 
 def governing_of(wiring: Wiring, ledger: "Ledger", hosts: SiteHosts) -> Governing:
@@ -326,8 +323,7 @@ def governing_of(wiring: Wiring, ledger: "Ledger", hosts: SiteHosts) -> Governin
     )
 
 
-# ---
-# What delta passes are made of.
+# Delta passes
 
 
 SCAN_WORKERS = 8
@@ -344,11 +340,11 @@ def deltas_of(
     engine: str,
     at_most: int,
 ) -> Deltas | None:
-    """None where no delta pass is wanted, or a driver copies: it takes whole trees."""
+    """None if no delta pass is requested, or if a driver copies: it takes whole trees."""
     site = wiring.site
     if at_most == 0 or engine in DRIVERS:
         return None
-    # What a scan is made of is loaded when there is to be one.
+    # Imports for scans, only if there is one.
     from migrator.app.scan import bricks, user_map
     from migrator.delta.store import ExtraFiles
     from migrator.scan.session import ScanRequest

@@ -1,4 +1,4 @@
-"""What `doctor` makes of the facts: programs, hosts, both file systems, places. Pure."""
+"""Findings of `doctor` from collected facts: programs, hosts, both file systems, places. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,24 +16,24 @@ from migrator.scan.rules import REMEDY, BrickWay, strange_words
 from migrator.site.rules_guards import health_problems, kind_problem, mount_problems
 from migrator.transfer.engines.rules_rsync import FSYNC_VERSION, MINIMUM_VERSION, dotted, parse_features
 
-# ---
-# Whether the two file systems and the state directory are fit for the migration. Pure: from facts to findings.
+# File systems, state directory and clock
 
 
 NETWORK_FILESYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "afs", "9p", "glusterfs", "ocfs2", "gfs2"}
 )
-"""SQLite's promises need locks and flushes that these do not keep, or not always (sqlite.org/howtocorrupt.html). Every
-FUSE file system counts too."""
+"""SQLite requires locks and flushes that these do not provide, or not always (sqlite.org/howtocorrupt.html). All FUSE
+file systems count too.
+"""
 
 _STATE_LEAST_BYTES = GIB
 _CLOCK_LEAST_S = 1_735_689_600
-"""2025-01-01: a clock that shows less has lost its battery."""
+"""2025-01-01: an earlier time means that the clock was reset."""
 _BACKWARDS_S = 60
 _NEARLY_FULL = 0.9
 _XFS_SYMLINK_BYTES = 1023
 _XFS_ACL_ENTRIES = 5461
-"""As probed on XFS, Linux 6.1."""
+"""Probed on XFS, Linux 6.1."""
 _EACH_SYNCED = ok(
     "target sync",
     "its clients do not have the servers write everything to their disks at once: each file is synced by itself (rsync before "
@@ -44,7 +44,9 @@ _EACH_SYNCED = ok(
 def check_mount(
     where: str, kind: str, recorded: MountIdentity | None, current: MountIdentity | None, error: str = ""
 ) -> Finding:
-    """Is mounted what `init` recorded? `current` is None where the look failed, for the reason `error`."""
+    """Whether the mounted file system is the one that `init` recorded. `current` is None if it could not be read
+    because of `error`.
+    """
     check, side = f"{where} mount", f"the {where}"
     if current is None:
         return failure(check, f"{side} cannot be read: {error}", "mount it, or put site.toml right")
@@ -69,7 +71,7 @@ def check_mount(
 
 
 def check_health(health: SourceHealth | None, error: str = "") -> list[Finding]:
-    """Does the source show everything? `health` is None where the look failed, for the reason `error`."""
+    """Whether the source is complete. `health` is None if it could not be read because of `error`."""
     check = "source health"
     if health is None:
         return [failure(check, f"not known: {error}", "look at the volume: `gluster volume status`")]
@@ -95,8 +97,8 @@ def check_health(health: SourceHealth | None, error: str = "") -> list[Finding]:
 
 
 def check_lookups(state: VolumeState, *, moved: bool) -> list[Finding]:
-    """Do clients find every file by its name? `moved`: the ledger knows a drain of the volume, or bricks that were added. Where
-    somebody drained or rebalanced by hand before, nothing tells so but a task that is listed.
+    """Whether clients find every file by its name. `moved`: the ledger has a drain of the volume or an addition of
+    bricks. Drains and rebalances by hand are only known while their task is listed.
     """
     on = is_on(dict(state.options), LOOKUP_OPTION, default=True)
     if on is False:
@@ -113,7 +115,7 @@ def check_lookups(state: VolumeState, *, moved: bool) -> list[Finding]:
 
 
 def check_strange_files(found: Sequence[StrangeFiles]) -> list[Finding]:
-    """Does anything lie on the bricks that was put there past Gluster? By the newest scan of the bricks."""
+    """Whether files on the bricks were created outside Gluster, by the newest scan of the bricks."""
     return [
         warning(
             "files without a gfid",
@@ -125,7 +127,7 @@ def check_strange_files(found: Sequence[StrangeFiles]) -> list[Finding]:
 
 
 def check_source_acls(*, shown: bool | None) -> Finding:
-    """Does the mount show ACLs? None where that is not known."""
+    """Whether the mount shows ACLs; None if unknown."""
     if shown:
         return ok("source ACLs", "the mount shows ACLs")
     return warning(
@@ -145,7 +147,7 @@ def check_target_room(
     reserve_bytes: int,
     error: str = "",
 ) -> list[Finding]:
-    """Bytes, inodes and whether it can be written; `inodes_free` is what site.toml gives."""
+    """Bytes, inodes, and whether the target is writable; `inodes_free` is from site.toml."""
     if target is None:
         return [failure("target room", f"not known: {error}", "mount the target")]
     findings = []
@@ -161,7 +163,7 @@ def check_target_room(
 def check_capabilities(
     probed: TargetCapabilities | None, recorded: TargetCapabilities | None, error: str
 ) -> list[Finding]:
-    """What the target keeps of a file. `probed` is None where it could not be found out, for the reason `error`."""
+    """What the target keeps of a file. `probed` is None if it could not be probed because of `error`."""
     check = "target keeps"
     if probed is None:
         return [failure(check, f"not known: {error}", "mend what is told above, then run this again")]
@@ -212,7 +214,7 @@ def check_state_directory(
     free_bytes: int | None,
     roots: Iterable[tuple[str, bytes]],
 ) -> list[Finding]:
-    """Is the state directory on a local disk with room, and outside both file systems (`roots`, by side)?"""
+    """Whether the state directory is on a local disk with room, and outside both file systems (`roots`, by side)."""
     check, fix = (
         "state directory",
         "let [site] state_dir name a directory on a local disk, and move what is in it there",
@@ -240,7 +242,7 @@ def check_state_directory(
 
 
 def check_clock(now_s: float, last_event_s: float | None) -> Finding:
-    """Is the clock set, and does it go forwards?"""
+    """Whether the clock is set, and does not go backwards."""
     if now_s < _CLOCK_LEAST_S:
         return failure("clock", "this machine's clock is not set", "set it: `timedatectl set-ntp true`")
     if last_event_s is not None and now_s < last_event_s - _BACKWARDS_S:
@@ -254,8 +256,8 @@ def check_clock(now_s: float, last_event_s: float | None) -> Finding:
 
 
 def _with_limits_of(probed: TargetCapabilities) -> TargetCapabilities:
-    """A local file system that keeps everything, with the probed limits where they are no less than XFS's: those bind
-    files on the source too, or next to none.
+    """A local file system that keeps everything, with the probed limits where they are at least XFS's: those apply to
+    source files too, or to hardly any file.
     """
     return TargetCapabilities(
         max_symlink_target_bytes=max(probed.max_symlink_target_bytes, _XFS_SYMLINK_BYTES),
@@ -303,16 +305,15 @@ def _check_inodes(target: Capacity, given: int | None) -> Finding:
     return ok(check, free)
 
 
-# ---
-# Whether the programs that the migration needs are there and new enough. Pure: from their output to findings.
+# Programs
 
 
 _INSTALL_RSYNC = f"install rsync {dotted(MINIMUM_VERSION)} or later (Debian: `apt install rsync`)"
 
 
 def check_rsync(program: str | None, output: bytes | None) -> Finding:
-    """`program` is where rsync was found, None where it is missing; `output` what `--version` gave, None where it could
-    not be run.
+    """`program` is the path of rsync, None if it is missing; `output` is that of `--version`, None if it could not be
+    run.
     """
     if program is None:
         return failure("rsync", "rsync is missing", _INSTALL_RSYNC)
@@ -327,14 +328,14 @@ def check_rsync(program: str | None, output: bytes | None) -> Finding:
 
 
 def check_syncing(filesystem: str, output: bytes | None) -> Finding | None:
-    """Can rsync put on the disks what it copies to a target of this type? None where it can, and where it is judged otherwise."""
+    """Whether rsync can sync its copies on a target of this type. None if it can, or if another check covers it."""
     features = None if output is None else parse_features(output)
     problem = None if features is None else features.syncing_problem(filesystem)
     return None if problem is None else warning("rsync", problem, f"install rsync {dotted(FSYNC_VERSION)} or later")
 
 
 def check_gluster(kind: str, command: str, program: str | None) -> Finding | None:
-    """Where the source is a Gluster volume: is the command there that asks it? None for another source."""
+    """For a Gluster source: whether the command that queries the volume is installed. None for other sources."""
     if kind != "gluster":
         return None
     if program is None:
@@ -347,7 +348,7 @@ def check_gluster(kind: str, command: str, program: str | None) -> Finding | Non
 
 
 def check_user(euid: int) -> Finding:
-    """Only root can carry everything over."""
+    """Whether the user is root: others cannot copy all metadata."""
     if euid == 0:
         return ok("user", "root")
     return warning(
@@ -358,7 +359,7 @@ def check_user(euid: int) -> Finding:
 
 
 def check_confinement(euid: int, problem: str | None) -> Finding:
-    """`problem` is why a stream cannot be confined to its tree, None where it can."""
+    """`problem` is why a stream cannot be confined to its tree, None if it can."""
     if euid != 0:
         return ok("confinement", "streams of a user that is not root can do no more than that user")
     if problem is None:
@@ -371,15 +372,15 @@ def check_confinement(euid: int, problem: str | None) -> Finding:
 
 
 def check_python(version: tuple[int, int, int]) -> Finding:
-    """The interpreter that runs this."""
+    """The interpreter of this process."""
     if version < (3, 11):
         return failure("python", f"Python {dotted(version)} is too old", "use Python 3.11 or later")
     return ok("python", f"Python {dotted(version)}")
 
 
 def check_engine(engine: str, driver_problem: tuple[str, str] | None) -> list[Finding]:
-    """Is there what `[transfer] engine` names? `driver_problem` is why fpsync or parsyncfp2 cannot be used, and what to
-    do.
+    """Whether the engine of `[transfer] engine` is available. `driver_problem` is why fpsync or parsyncfp2 cannot be
+    used, with a fix.
     """
     check = "engine"
     if driver_problem is not None:
@@ -388,7 +389,7 @@ def check_engine(engine: str, driver_problem: tuple[str, str] | None) -> list[Fi
 
 
 def check_slurm_programs(missing: Sequence[str]) -> Finding | None:
-    """`missing` are programs of Slurm that are not found here; None where all are there."""
+    """`missing` are programs of Slurm that are not installed here; None if all are."""
     if not missing:
         return None
     return failure(
@@ -399,7 +400,7 @@ def check_slurm_programs(missing: Sequence[str]) -> Finding | None:
 
 
 def check_slurm_controller(exit_code: int, said: str) -> Finding | None:
-    """What `scontrol ping` gave; None where a controller answers. A second one that is down does not matter."""
+    """The output of `scontrol ping`; None if a controller answers. A second one that is down does not matter."""
     if exit_code == 0 and " UP" in said:
         return None
     return failure(
@@ -410,7 +411,9 @@ def check_slurm_controller(exit_code: int, said: str) -> Finding | None:
 
 
 def check_slurm_nodes(listed: str, wanted: int) -> Finding:
-    """Are there as many nodes as [slurm] nodes asks for? `listed` is what `sinfo --Node --format=%N|%t` gave."""
+    """Whether there are as many nodes as [slurm] nodes requires. `listed` is the output of `sinfo --Node
+    --format=%N|%t`.
+    """
     states = dict(line.strip().split("|", 1) for line in listed.split("\n") if "|" in line)
     usable = [name for name, state in states.items() if _takes_jobs(state)]
     if len(usable) >= wanted:
@@ -425,18 +428,17 @@ _TAKES_JOBS = frozenset({"idle", "mix", "alloc", "comp", "plnd"})
 
 
 def _takes_jobs(state: str) -> bool:
-    """In the words of `sinfo`; a mark behind them means that the node does not answer (`*`), or will not (`$`, `@`, ...),
-    but `~`, `#` and `-`: it sleeps and can be woken, wakes up, or is kept free for a job of somebody's.
+    """A state of `sinfo`. A suffix means that the node does not respond (`*`) or is unavailable (`$`, `@`, ...),
+    except `~`, `#` and `-`: powered down and available, powering up, or planned for another job.
     """
     return state.strip().rstrip("~#-") in _TAKES_JOBS
 
 
-# ---
-# Whether the hosts that read their own bricks are fit for it. Pure: from what each shows to findings.
+# Hosts that read their own bricks
 
 
 LEAST_PYTHON = (3, 9)
-"""What the part of the program that runs on hosts is written for."""
+"""The oldest version that the scripts for hosts support."""
 _CLOCK_WARN_S = 1.0
 _CLOCK_FIX = (
     "set it there (chrony, `timedatectl set-ntp true`). Reading the bricks is not harmed: times of files are compared as "
@@ -447,9 +449,9 @@ _CLOCK_FIX = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSight:
-    """What a host that was reached shows. `bricks` has for every brick there that glusterd names what is wrong with it,
-    None for nothing. `target` is None where site.toml gives the host none; `target_problem` None where it is the
-    recorded one, `target_error` why its room is not known. `rsync_output` is what `--version` gave.
+    """The facts of a reached host. `bricks` maps each brick of the host in the volume to its problem, or None.
+    `target` is None if site.toml gives the host none; `target_problem` is None if it is the recorded one,
+    `target_error` says why its room is unknown. `rsync_output` is the output of `--version`.
     """
 
     name: str
@@ -467,7 +469,7 @@ class HostSight:
 
 
 def host_lost(name: str, message: str, cause: str, hint: str) -> Finding:
-    """A host that was not reached, in the words of who tried."""
+    """A host that could not be reached, with the error."""
     said = f"{message} ({cause})" if cause else message
     fix = (
         hint or f"see to it, or take [source.hosts] {name} out of site.toml: its bricks are read through the mount then"
@@ -476,9 +478,8 @@ def host_lost(name: str, message: str, cause: str, hint: str) -> Finding:
 
 
 def check_host(sight: HostSight, *, target_filesystem: str | None, reserve_bytes: int) -> list[Finding]:
-    """All that is wrong with a host; where that is nothing, one finding that says what there is.
-
-    `target_filesystem` is the type of the recorded target's file system, None before `init`.
+    """All problems of a host, or one finding with its facts. `target_filesystem` is the type of the recorded target's
+    file system, None before `init`.
     """
     check = _check(sight.name)
     findings: list[Finding] = []
@@ -523,7 +524,7 @@ def check_host(sight: HostSight, *, target_filesystem: str | None, reserve_bytes
 
 
 def check_host_clocks(offsets: Mapping[str, tuple[float, float]]) -> list[Finding]:
-    """`offsets`, by host: its clock minus this machine's, and how far that may be wrong, in seconds."""
+    """`offsets`, by host: its clock minus this machine's, and the uncertainty, in seconds."""
     findings = [
         warning(
             _check(name),
@@ -544,8 +545,8 @@ def check_host_clocks(offsets: Mapping[str, tuple[float, float]]) -> list[Findin
 
 
 def check_brick_hosts(via: str, state: VolumeState, sections: Collection[str], way: BrickWay | None) -> list[Finding]:
-    """How a scan would read the volume now. `sections` are the hosts that site.toml names; `way` is None where that was
-    not asked.
+    """How a scan would read the volume now. `sections` are the hosts in site.toml; `way` is None if it was not
+    determined.
     """
     check = "bricks"
     if via == "mount":

@@ -1,4 +1,8 @@
-"""`doctor`: collect the facts of this machine, both sides and all hosts; each finding with its fix."""
+"""`doctor`: all preflight checks, each finding with its fix.
+
+It changes one thing only: if the target is the recorded one, it probes in a directory of its own what the target
+keeps of a file, and records the result in the ledger.
+"""
 
 import asyncio
 import errno
@@ -78,22 +82,21 @@ from migrator.site.rules_links import check_link_users, check_links, check_switc
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
-# ---
-# The part of `doctor` that looks at the hosts of site.toml: each is reached, asked, and judged.
+# Hosts in site.toml
 
 
 _AT_ONCE = 32
 
 
 class LookAtRoots(Protocol):
-    """What lies at the target's root and at a brick's on a host."""
+    """Reads the target's root and a brick's on a host."""
 
     def __call__(self, processes: Processes, *, python: bytes, target: bytes, brick: bytes) -> Awaitable[HostRoots]:
         """Raises HostLost, ToolFailed."""
 
 
 class LookAtRoom(Protocol):
-    """The file system at a path of a host."""
+    """Reads the room of the file system at a path of a host."""
 
     def __call__(self, processes: Processes, *, python: bytes, path: bytes) -> Awaitable[HostRoom]:
         """Raises HostLost, ToolFailed."""
@@ -101,8 +104,9 @@ class LookAtRoom(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostWorld:
-    """`sections` by the host's name, one entry for each of a section that stands for several. `place_native` puts the
-    compiled program on a host; it raises HostLost and ToolFailed. `volume` is None where the source is no Gluster volume.
+    """`sections` has one entry by host for each section, also if a section stands for several hosts. `place_native`
+    copies the compiled program to a host; it raises HostLost and ToolFailed. `volume` is None if the source is no
+    Gluster volume.
     """
 
     hosts: Hosts
@@ -116,8 +120,8 @@ class HostWorld:
 async def examine_hosts(
     world: HostWorld, site: Site, *, target: MountIdentity | None, state: VolumeState | None
 ) -> list[Finding]:
-    """All findings about hosts, and whether the bricks could be read now. `target` is the recorded one, `state` the
-    volume as it was just seen. Closes the connections.
+    """All findings about hosts, and whether the bricks can be read now. `target` is the recorded one, `state` the
+    current state of the volume. Closes the connections.
     """
     try:
         gate = asyncio.Semaphore(_AT_ONCE)
@@ -167,7 +171,7 @@ async def _look(
     target: MountIdentity | None,
     state: VolumeState | None,
 ) -> HostSight | MigratorError:
-    """What a host shows, or why it cannot be told."""
+    """The facts of a host, or why they are unknown."""
     async with gate:
         try:
             host = await world.hosts.reach(name)
@@ -235,7 +239,7 @@ async def _version(host: Host, program: bytes) -> bytes | None:
 
 
 async def _native_problem(world: HostWorld, host: Host) -> str | None:
-    """Why the compiled program does not run there; None where it does, which is tried."""
+    """Why the compiled program does not run there; None if it does. Runs it."""
     try:
         placed = await world.place_native(host)
         completed = await host.processes.run(Command(argv=(placed, b"--version"), timeout_s=_VERSION_TIMEOUT_S))
@@ -249,8 +253,7 @@ async def _native_problem(world: HostWorld, host: Host) -> str | None:
     return None
 
 
-# ---
-# The part of `doctor` that looks at the links by which users reach their trees, where a cutover is to switch them.
+# Links by which users reach their trees, if a cutover switches them
 
 
 _TIMEOUT_S = 300.0
@@ -258,7 +261,7 @@ _TIMEOUT_S = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkWorld:
-    """What the links are looked at with. `plans` gives the documents of one site, by its id."""
+    """The ports for checking links. `plans` returns the documents of one site, by its id."""
 
     links: Links
     place: LinkPlace
@@ -268,7 +271,7 @@ class LinkWorld:
 async def examine_links(
     world: LinkWorld | None, site: Site, ledger: "Ledger | None", blocking: Blocking, hooks: Hooks | None
 ) -> list[Finding]:
-    """A finding for every link of the latest plan that could not be switched now. Nothing where no cutover is set up."""
+    """A finding for every link of the latest plan that cannot be switched now; none if no cutover is configured."""
     if site.cutover.switch == "hook":
         return await _by_hook(hooks, blocking)
     if world is None:
@@ -306,7 +309,7 @@ async def _by_hook(hooks: Hooks | None, blocking: Blocking) -> list[Finding]:
     try:
         found = await blocking(hooks.find, timeout_s=_TIMEOUT_S)
     except (OSError, TimeoutError):
-        return []  # the check of the hooks tells it
+        return []  # the check of the hooks reports it
     return check_switch_hooks(found)
 
 
@@ -314,8 +317,7 @@ def _trees(plan: Plan) -> tuple[UserTree, ...]:
     return tuple(tree for batch in plan.batches for tree in batch.trees)
 
 
-# ---
-# What `doctor` looks at, and how it asks file systems.
+# Ports, and queries of file systems
 
 
 Answer = TypeVar("Answer")
@@ -326,12 +328,10 @@ PROBE_TIMEOUT_S = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorWorld:
-    """What `doctor` looks at. `ledger` is None before `init`; `mounts` are this machine's, now.
-
-    `confinement_problem` says of a program why no stream of it could be confined here, None where it can. `hosts` is
-    what is looked at on the hosts of site.toml, None: nothing. `find_driver` raises ToolFailed where an engine that is a
-    driver cannot be used. `hooks` None: nobody looks at them. `links` None: no path
-    of a user is to be switched. `storage` None: the target has no storage targets.
+    """The ports of `doctor`. `ledger` is None before `init`; `mounts` are the current ones of this machine.
+    `confinement_problem` returns why streams of a program cannot be confined here, None if they can. `find_driver`
+    raises ToolFailed if the driver cannot be used. Checks are left out if `hosts`, `hooks` or `links` is None, or if
+    `storage` is (the target has no storage targets).
     """
 
     site: Site
@@ -355,7 +355,7 @@ class DoctorWorld:
 async def ask(
     world: DoctorWorld, question: Callable[[], Answer], *, timeout_s: float = LOOK_TIMEOUT_S
 ) -> tuple[Answer | None, str]:
-    """The answer of a file system, or None and the reason why there is none."""
+    """The answer of a file system, or None and the reason."""
     try:
         return await world.blocking(question, timeout_s=timeout_s), ""
     except TimeoutError:
@@ -365,12 +365,11 @@ async def ask(
 
 
 def real_path(path: bytes) -> bytes:
-    """Where a path leads, symlinks followed. Only to be asked of what answered: it may hang with its mount."""
+    """The path with symlinks resolved. Only for file systems that answered before: it may hang with its mount."""
     return os.path.realpath(path)
 
 
-# ---
-# What `doctor` looks at on this machine: programs, hooks, the state directory, the clock.
+# This machine: programs, hooks, state directory, clock
 
 
 _VERSION_TIMEOUT_S = 30.0
@@ -378,7 +377,7 @@ _DRIVERS = ("fpsync", "parsyncfp2")
 
 
 async def examine_machine(world: DoctorWorld) -> list[Finding]:
-    """The programs of this machine, site.toml with what it names, the state directory, and the clock."""
+    """The programs of this machine, site.toml with the paths in it, the state directory, and the clock."""
     findings = [*await _tools(world), *_users_map(world.site)]
     findings += _state_directory(world)
     findings += await _hooks(world)
@@ -401,7 +400,7 @@ async def _tools(world: DoctorWorld) -> list[Finding]:
 
 
 async def examine_syncing(world: DoctorWorld, target: MountIdentity | None) -> list[Finding]:
-    """Whether the rsync of this machine can put on the disks what it copies to the target that answers."""
+    """Whether the rsync of this machine can sync its copies on the target."""
     if target is None:
         return []
     finding = check_syncing(target.filesystem, await _version_output(world, world.find_program("rsync")))
@@ -458,7 +457,7 @@ def _state_directory(world: DoctorWorld) -> list[Finding]:
         free_bytes = room.f_bavail * room.f_frsize
     except OSError:
         free_bytes = None
-    # By their names alone: a mount that hangs must not hang this check.
+    # Compares names only: a mount that hangs must not hang this check.
     roots = (("source", world.source.root), ("target", world.target.root))
     return check_state_directory(
         directory, filesystem=mount.filesystem if mount else None, free_bytes=free_bytes, roots=roots
@@ -466,7 +465,7 @@ def _state_directory(world: DoctorWorld) -> list[Finding]:
 
 
 def _existing(directory: bytes) -> bytes:
-    """The directory, or the one above it that is there: the state directory is made by `init`."""
+    """The directory or its nearest existing parent: `init` creates the state directory."""
     path = Path(os.fsdecode(directory))
     return os.fsencode(next(place for place in (path, *path.parents) if place.exists()))
 
@@ -476,15 +475,12 @@ def _last_event_s(ledger: "Ledger | None") -> float | None:
     return events[0].at_s if events else None
 
 
-# ---
-# What `doctor` looks at on the source: the mount, the volume, user trees.
+# The source: mount, volume, user trees
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceExamined:
-    """The findings about the source; what is mounted; its room, which says what it has in use, where that can be told; and
-    the volume, where it is one.
-    """
+    """The findings about the source; its mount; its room including use, if known; and the volume, if it is one."""
 
     findings: Sequence[Finding]
     identity: MountIdentity | None
@@ -493,7 +489,7 @@ class SourceExamined:
 
 
 async def examine_source(world: DoctorWorld, record: SiteRecord | None) -> SourceExamined:
-    """Look at the source. `record` is what `init` recorded, None before it."""
+    """Check the source. `record` is what `init` recorded, None before it."""
     identity, error = await ask(world, world.source.identity)
     kind = world.site.source.kind
     findings = [check_mount("source", kind, record.source if record else None, identity, error)]
@@ -522,13 +518,13 @@ async def _room(world: DoctorWorld) -> Capacity | None:
     root = real_path(world.source.root)
     mount = mount_of(world.mounts, root)
     if mount is None or mount.point != root:
-        return None  # a plain directory: what its disk has in use says nothing
+        return None  # a plain directory: the use of its disk says nothing
     room, _ = await ask(world, world.source.capacity)
     return room
 
 
 def _bricks_moved(ledger: "Ledger | None", state: VolumeState) -> bool:
-    """Whether a drain or an addition has given directories of the volume another layout."""
+    """Whether a drain or an addition changed the layout of the volume's directories."""
     if ledger is None:
         return False
     drained = (one.volume_id for one in ledger.drains.all() if one.state not in UNTOUCHED_STATES)
@@ -542,7 +538,7 @@ def _strange(ledger: "Ledger | None") -> Sequence[StrangeFiles]:
 
 
 async def _user_trees(world: DoctorWorld) -> list[Finding]:
-    """Which directories [users] trees makes user trees, as a scan would find them."""
+    """The directories that [users] trees makes user trees, as in a scan."""
     users = world.site.users
     chosen: set[bytes] = set()
 
@@ -578,7 +574,7 @@ async def _health(world: DoctorWorld) -> tuple[SourceHealth | None, str]:
 
 
 async def _shows_acls(world: DoctorWorld, filesystem: FileSystem) -> bool | None:
-    """A mount without ACLs answers a question for one with ENOTSUP, one with ACLs that there is none (ENODATA)."""
+    """A query for an ACL fails with ENOTSUP on a mount without ACLs, and with ENODATA on one with ACLs."""
 
     def look() -> bool | None:
         try:
@@ -591,20 +587,19 @@ async def _shows_acls(world: DoctorWorld, filesystem: FileSystem) -> bool | None
     return shown
 
 
-# ---
-# What `doctor` looks at on the target: the mount, storage targets, room, what it keeps of a file.
+# The target: mount, storage targets, room, what it keeps of a file
 
 
 async def examine_target(
     world: DoctorWorld, record: SiteRecord | None, source_room: Capacity | None
 ) -> tuple[list[Finding], MountIdentity | None]:
-    """The findings about the target, and what is mounted. `record` is what `init` recorded, None before it. Where the
-    recorded target is mounted, what it keeps of a file is tried out and written into the ledger.
+    """The findings about the target, and its mount. `record` is what `init` recorded, None before it. If the recorded
+    target is mounted, this probes what it keeps of a file and records that in the ledger.
     """
     identity, error = await ask(world, world.target.identity)
     kind = world.site.target.kind
     findings = [check_mount("target", kind, record.target if record else None, identity, error)]
-    # Asked also where the mount does not answer: this may be why.
+    # Queried even if the mount does not answer: this may be the reason.
     storage = await look_at_storage(world.storage)
     if world.storage is not None:
         findings += check_storage_targets(storage.seen, storage.failure, storage.hint)
@@ -631,7 +626,7 @@ async def _quota(world: DoctorWorld, storage: StorageTargets) -> list[Finding]:
     try:
         limits = len(await world.source.quotas())
     except (OSError, ToolFailed):
-        return []  # what the source cannot tell is told of the source
+        return []  # unknown room of the source is a finding of the source
     return check_quota(limits, await storage.quota_problem() if limits else None)
 
 
@@ -663,8 +658,7 @@ def _record(world: DoctorWorld, ledger: "Ledger", record: SiteRecord, probed: Ta
     )
 
 
-# ---
-# The part of `doctor` that asks Slurm, where its nodes move the data.
+# Slurm, if its nodes move the data
 
 
 _PROGRAMS = ("srun", "squeue", "scancel", "scontrol", "sinfo")
@@ -676,7 +670,7 @@ _SAID_LINES = 3
 async def examine_slurm(
     processes: Processes, find_program: Callable[[str], str | None], section: SlurmSection
 ) -> list[Finding]:
-    """Are its programs here, does a controller answer, and are there enough nodes?"""
+    """Whether its programs are installed, a controller answers, and there are enough nodes."""
     found = {name: find_program(name) for name in _PROGRAMS}
     if lacking := check_slurm_programs([name for name, path in found.items() if path is None]):
         return [lacking]
@@ -700,13 +694,13 @@ async def _ask(processes: Processes, program: str | None, *words: str) -> Comple
 
 
 def _lines(said: bytes) -> str:
-    """The last of what was said, in one line, without the banner that Slurm puts below it."""
+    """The end of the output in one line, without the banner that Slurm appends."""
     lines = [line for line in said.strip().split(b"\n") if line and not line.startswith(b"**")]
     return "; ".join(show(line) for line in lines[-_SAID_LINES:])
 
 
 def _partition(section: SlurmSection) -> tuple[str, ...]:
-    """Of the options for `srun` those that choose among the nodes, in any of the ways in which they can be written."""
+    """The options for `srun` that select nodes, in each of their notations."""
     found: list[str] = []
     options = list(section.options)
     for option, following in zip(options, [*options, ""][1:], strict=True):
@@ -719,17 +713,12 @@ def _partition(section: SlurmSection) -> tuple[str, ...]:
     return tuple(found[-1:])
 
 
-# ---
-# `doctor`: everything that should be known before a migration begins, each finding with its fix.
-#
-# It changes nothing but this: where the target is the recorded one, it tries out in a directory of its own what the target
-# keeps of a file, and writes that into the ledger.
+# The verb
 
 
 async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
-    """All findings, in the order in which they are best mended. May be called at any time, also while a run goes on.
-
-    A file system that does not answer is a finding after half a minute. Raises LedgerCorrupt and what the ledger raises.
+    """All findings, in the order in which they are best fixed. May be called at any time, also during a run. A file
+    system that does not answer is a finding after 30 seconds. Raises LedgerCorrupt and other errors of the ledger.
     """
     record = world.ledger.site.read() if world.ledger is not None else None
     findings = await examine_machine(world)
@@ -742,7 +731,7 @@ async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
         ("source", world.site.source.kind, world.source.root, source.identity),
         ("target", world.site.target.kind, os.fsencode(world.site.target.mount), target),
     )
-    # Only what answered is asked for its real path: a mount that hangs must not hang this check.
+    # Resolve only paths of file systems that answered: a mount that hangs must not hang this check.
     answered = [(side, kind, real_path(root)) for side, kind, root, identity in sides if identity is not None]
     findings += check_places(answered, world.mounts, source.identity, target)
     findings += _reaping(world, source)
@@ -756,7 +745,7 @@ async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
 
 
 def _reaping(world: DoctorWorld, source: SourceExamined) -> list[Finding]:
-    """Whether the source tells when files were read, where a rule of [reap] asks; what did not answer tells nothing."""
+    """Whether the source keeps access times, if a rule of [reap] uses them; nothing for a source that did not answer."""
     policy = world.site.reap.policy
     needed = source.identity is not None and any(rule.needs_atime for rule in (policy.rule, *policy.by_name.values()))
     mount = mount_of(world.mounts, real_path(world.source.root)) if needed else None
