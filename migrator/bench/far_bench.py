@@ -1,7 +1,7 @@
-"""What `bench` sends to a host: one question as JSON on standard input, one answer as JSON on standard output.
+"""The script of `bench` for hosts: one question as JSON on standard input, one answer as JSON on standard output.
 
-Standard library of Python 3.9 alone. Works in the directory of benchmarks, which is this user's alone, by descriptors and relative
-names: its own name may be exchanged at any time by whoever may write in the root above it.
+Standard library of Python 3.9 only. Works by descriptors and relative names in the directory of benchmarks, which
+only this user can change: users who can write to the root above may rename it at any time.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _KEPT_BYTES = 1 << 20
 _STDERR_BYTES = 2000
 _BLOCK_BYTES = 1 << 20
 _RARE = b"zyzzyva\n"
-"""What is searched for: one file has it."""
+"""The text to search for: one file contains it."""
 _BUCKETS = 32
-"""Of latencies, in each doubling: a percentile is right to 2 %."""
+"""Buckets of latencies in each doubling: percentiles are exact to 2 %."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> None:
-    """Answer. What the file system refuses is an answer too."""
+    """Answer the question. An error of the file system is an answer too."""
     request = json.loads(sys.stdin.buffer.read())
     os.umask(0o077)
-    # What programs print is for this script: not in anybody's language.
+    # This script parses the output of programs, so it must not be translated.
     os.environ.update(LC_ALL="C", PATH=os.environ.get("PATH") or _PATH)
     if request.get("dies_with") is not None:
         _die_with(request["dies_with"])
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def _die_with(parent: int) -> None:
-    """End when the process that started this one ends."""
+    """End when the parent process ends."""
     _libc.prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
@@ -70,9 +70,9 @@ def _die_with(parent: int) -> None:
 
 
 def look(request: dict[str, Any]) -> dict[str, Any]:
-    """What the file system is, what room it has, what was left in it, and which programs the host has."""
+    """The file system, its room, leftovers in it, and which programs the host has."""
     root = _root(request)
-    # A file would do for statvfs, and fail in the middle.
+    # statvfs accepts a file too, and later steps would fail.
     if not os.path.isdir(root):
         raise ValueError(f"there is no directory {os.fsdecode(root)}; name one of a file system that is mounted there")
     found = os.statvfs(root)
@@ -112,7 +112,7 @@ def _own_path(request: dict[str, Any]) -> bytes:
 
 
 def _opened_own(request: dict[str, Any]) -> int | None:
-    """The directory of benchmarks, opened; None where there is none. Raises ValueError for one that others can change."""
+    """The directory of benchmarks, opened; None if there is none. Raises ValueError if others can change it."""
     own = _own_path(request)
     problem = f"{os.fsdecode(own)} is not a directory that only this user can enter: move it away"
     try:
@@ -131,7 +131,7 @@ def _opened_own(request: dict[str, Any]) -> int | None:
 
 
 def _enter(request: dict[str, Any], *names: str) -> None:
-    """Be in the directory of benchmarks, or in one below it."""
+    """Change to the directory of benchmarks, or to one below it."""
     descriptor = _opened_own(request)
     if descriptor is None:
         raise ValueError(f"{os.fsdecode(_own_path(request))} is not there any more")
@@ -144,8 +144,8 @@ def _enter(request: dict[str, Any], *names: str) -> None:
 
 
 def make(request: dict[str, Any]) -> dict[str, Any]:
-    """The work directory."""
-    # Another host may make it at the same time.
+    """Make the work directory."""
+    # Another host may create it at the same time.
     with contextlib.suppress(FileExistsError):
         os.mkdir(_own_path(request), 0o700)
     _enter(request)
@@ -154,13 +154,13 @@ def make(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def remove(request: dict[str, Any]) -> dict[str, Any]:
-    """The work directory with everything in it, and the one above where it is empty then."""
+    """Remove the work directory with everything in it, and its parent if that is empty then."""
     if not os.path.lexists(_own_path(request)):
         return {}
     _enter(request)
     if os.path.lexists(request["name"]):
         shutil.rmtree(request["name"])
-    # Others may be at work in it, or have left something.
+    # Other hosts may work in it, or have left something.
     with contextlib.suppress(OSError):
         os.rmdir(_own_path(request))
     return {}
@@ -170,7 +170,7 @@ def remove(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def background(request: dict[str, Any]) -> dict[str, Any]:
-    """What disks, network and processors do while this waits."""
+    """The load of disks, network and processors during this time."""
     before, begin = _moved(), time.monotonic()
     time.sleep(request["span_s"])
     span = max(time.monotonic() - begin, 1e-9)
@@ -179,8 +179,8 @@ def background(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _moved() -> tuple[int, int]:
-    """Bytes that disks and network devices have moved since the host started. Of real devices alone: what goes through partitions,
-    arrays, bonds or bridges would count twice.
+    """Bytes that disks and network devices have moved since the host started. Only real devices: traffic through
+    partitions, arrays, bonds or bridges would count twice.
     """
     disks = [_fields(f"{at}/../stat") for at in glob.glob("/sys/block/*/device")]
     ways = [f"{at}/../statistics/{way}_bytes" for at in glob.glob("/sys/class/net/*/device") for way in ("rx", "tx")]
@@ -188,7 +188,7 @@ def _moved() -> tuple[int, int]:
 
 
 def _fields(path: str) -> list[int]:
-    # Of the name as it is: what lies behind `device` is another directory.
+    # By the name itself: `device` leads to another directory.
     try:
         with open(os.path.normpath(path)) as file:
             return [int(word) for word in file.read().split()]
@@ -197,8 +197,8 @@ def _fields(path: str) -> list[int]:
 
 
 def drop(request: dict[str, Any]) -> dict[str, Any]:
-    """Everything written out, and pages, names and inodes out of this host's memory, if this process may; then what is measured
-    next is loaded again, as how long programs take to load is not the question.
+    """Sync, and drop pages, names and inodes from this host's memory, if permitted; then load the programs of the
+    step, so that loading them is not measured.
     """
     _enter(request, request["name"])
     _sync()
@@ -214,7 +214,7 @@ def drop(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sync() -> None:
-    """Everything that was written to the file system of this directory is on its disks. Raises OSError."""
+    """Return when all data of this directory's file system are on its disks. Raises OSError."""
     descriptor = os.open(".", os.O_RDONLY)
     try:
         if _libc.syncfs(descriptor) != 0:
@@ -228,7 +228,7 @@ def _sync() -> None:
 
 
 def perform(request: dict[str, Any]) -> dict[str, Any]:
-    """One step: all its lanes at once."""
+    """Run all lanes of one step at once."""
     _enter(request, request["name"], request["part"])
     began_at, begin, lanes = _lanes(request["lanes"], request["seed"], request["start_at"])
     if request["synced"]:
@@ -245,14 +245,14 @@ def perform(request: dict[str, Any]) -> dict[str, Any]:
 def _lanes(
     argvs: Sequence[Sequence[str]], seed: int, start_at: float | None
 ) -> tuple[float, float, list[tuple[str, str]]]:
-    """Processes that begin together at a time of this host's clock (None: now), and die with this one. When they began, by that clock
-    and by the monotonic one; why each failed, empty where it did not, and what it has written.
+    """Processes that start together at a time of this host's clock (None: now), and end with this one. Returns their
+    start by that clock and by the monotonic one; why each failed (empty if it did not), and its output.
     """
     parent = os.getpid()
     go_read, go_write = os.pipe()
     started = []
     for argv in argvs:
-        # A file of nothing will not do: grep ends at the first match when it sees that nobody reads.
+        # Not /dev/null: grep would then stop at the first match.
         out_read, out_write = os.pipe()
         error_read, error_write = os.pipe()
         pid = os.fork()
@@ -314,14 +314,14 @@ def _ended(argv: Sequence[str], pid: int, out: int, error: int, written: dict[in
 
 
 def _text(seed: int) -> bytes:
-    """Lines of words, from which the files of trees are cut."""
+    """Lines of words, the content of the files of trees."""
     source = random.Random(seed)
     words = ["".join(source.choices("etaoinshrdlucmfwpvbgkj", k=source.randint(2, 9))) for _ in range(2000)]
     return "".join(" ".join(source.choices(words, k=9)) + "\n" for _ in range(5000)).encode("ascii")
 
 
 def _files(seed: int, count: int, directories: int, mean: int) -> Iterator[tuple[str, bytes]]:
-    """The files of a tree: pairs of a path relative to it and of its content."""
+    """The files of a tree: pairs of relative path and content."""
     source, text = random.Random(f"tree {seed}"), _text(seed)
     for number in range(count):
         size, begin = source.randrange(2 * mean + 1), source.randrange(len(text))
@@ -330,7 +330,7 @@ def _files(seed: int, count: int, directories: int, mean: int) -> Iterator[tuple
 
 
 def _directory(number: int) -> str:
-    """Directories lie in one another, eight in each, as in a tree of sources."""
+    """Nested directories, eight in each, as in a source tree."""
     return f"{_directory((number - 1) // 8)}/d{number}" if number else "d0"
 
 
@@ -348,7 +348,7 @@ def tree(seed: int, path: str, count: int, directories: int, mean: int) -> None:
 
 
 def archive(seed: int, path: str, count: int, directories: int, mean: int) -> None:
-    """The same as a tar, packed where its name ends with `.tgz`."""
+    """The same as a tar, compressed if its name ends in `.tgz`."""
     packed: Any = {"mode": "w:gz", "compresslevel": 6} if path.endswith(".tgz") else {"mode": "w"}
     with tarfile.open(path, **packed) as made:
         for name, content in _files(seed, count, directories, mean):
@@ -385,8 +385,8 @@ def sources(seed: int, path: str, count: int) -> None:
 
 
 def write(_seed: int, path: str, size: int, record: int) -> None:
-    """So many bytes of text in records, synced: through a buffer of 8 KiB, as Perl's and about that of C, where they are smaller.
-    Zeros would be less work where a file system compresses, or leaves holes.
+    """Write so many bytes of text in records, and sync: smaller records through a buffer of 8 KiB, as Perl's and
+    about C's. Not zeros: file systems may compress them or leave holes.
     """
     line = bytes(range(33, 127)) + b"abcde\n"
     text = (line * (record // len(line) + 1))[:record]
@@ -399,7 +399,7 @@ def write(_seed: int, path: str, size: int, record: int) -> None:
 
 
 def each(act: Callable[[str], None]) -> Callable[[int, str, int], None]:
-    """One act on every name in a directory, which is made before the first or removed after the last."""
+    """One operation on every name in a directory, which is created before the first or removed after the last."""
 
     def work(_seed: int, path: str, count: int) -> None:
         if act is os.mkdir:
@@ -429,8 +429,8 @@ def create(seed: int, path: str, count: int, most: int) -> None:
 
 
 def _blocks(seed: int, count: int, size: int) -> Iterator[Iterator[memoryview]]:
-    """The content of the files of a transfer, block by block: no two blocks are the same, and each costs next to no time, which is
-    measured together with what is done with it. A block is good until the next one is asked for.
+    """The content of the files of a transfer, block by block. No two blocks are equal, and creating one costs hardly
+    any time, which is part of the measured time. A block is valid until the next one is requested.
     """
     block = bytearray(random.Random(seed).getrandbits(8 * _BLOCK_BYTES).to_bytes(_BLOCK_BYTES, "big"))
 
@@ -444,7 +444,7 @@ def _blocks(seed: int, count: int, size: int) -> Iterator[Iterator[memoryview]]:
 
 
 def upload(seed: int, path: str, count: int, size: int) -> None:
-    """Files from memory, each synced."""
+    """Write files from memory, and sync each."""
     os.mkdir(path)
     for number, blocks in enumerate(_blocks(seed, count, size)):
         with open(f"{path}/{number:06d}", "xb") as file:
@@ -455,7 +455,7 @@ def upload(seed: int, path: str, count: int, size: int) -> None:
 
 
 def download(_seed: int, path: str, count: int, _size: int) -> None:
-    """The same files into memory, as fast as they come."""
+    """Read the same files into memory, as fast as possible."""
     buffer = bytearray(_BLOCK_BYTES)
     for number in range(count):
         with open(f"{path}/{number:06d}", "rb", buffering=0) as file:
@@ -464,7 +464,7 @@ def download(_seed: int, path: str, count: int, _size: int) -> None:
 
 
 def compare(seed: int, path: str, count: int, size: int) -> None:
-    """Their content. Raises ValueError where it is another one than was written."""
+    """Compare their content. Raises ValueError for other content than was written."""
     for number, blocks in enumerate(_blocks(seed, count, size)):
         with open(f"{path}/{number:06d}", "rb") as file:
             if not all(file.read(len(block)) == block for block in blocks) or file.read(1):
@@ -472,7 +472,7 @@ def compare(seed: int, path: str, count: int, size: int) -> None:
 
 
 def read_again(_seed: int, path: str, milliseconds: int) -> dict[str, float]:
-    """Open, read and close one file until the time is over: how long each took."""
+    """Open, read and close one file until the time is over; returns each latency."""
     buckets: Counter[int] = Counter()
     total = largest = 0.0
     end = time.monotonic() + milliseconds / 1000

@@ -1,8 +1,8 @@
-"""The script that measures one user's tree: `ls -lR`, `du -s` and a read of some of its files, in rounds.
+"""The script that times `ls -lR`, `du -s` and reading some files in one user's tree, in rounds.
 
-Standard library only, Python 3.9 or later. It is run confined to the tree, so nothing that it names can lead elsewhere. It
-reads one question as JSON on standard input and writes a line of JSON for every answer as soon as it is there, so that what
-was measured is not lost where the next one hangs. Names are texts in which a character is a byte.
+Standard library only, Python 3.9 or later. It runs confined to the tree, so no name in its input leads elsewhere. It
+reads one question as JSON from standard input and writes each answer as a line of JSON at once, so that no
+measurement is lost if the next one hangs. Names are texts in which a character is a byte.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Any
 
 MOST_ROUNDS = 6
 _LISTING_SHARE = 0.3
-"""Of the time that there is, in the first round, for `ls` and again for `du`; then the rest is for reading."""
+"""The share of the time limit for `ls`, and again for `du`, in the first round; the rest is for reading."""
 _READ_SHARE = 0.2
 _BLOCK_BYTES = 1 << 20
 _AGAIN = 1.2
-"""Another round is begun where so many times the last one still fits."""
+"""Another round starts if so many times the duration of the last one remain."""
 
 
 def main() -> None:
-    """Answer."""
+    """Answer the question."""
     request = json.loads(sys.stdin.buffer.read())
     os.environ.update(LC_ALL="C", PATH="/usr/local/bin:/usr/bin:/bin")
     began = time.monotonic()
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _round(tree: bytes, files: list[bytes], number: int, ends: float, request: dict[str, Any]) -> bool:
-    """One of each; whether all of them came to their ends."""
+    """One of each; returns whether all finished."""
     share = request["limit_s"] * _LISTING_SHARE if number == 1 else request["limit_s"]
     whole = True
     for test, argv in (("list", [b"ls", b"-lR", tree]), ("usage", [b"du", b"-s", tree])):
@@ -61,7 +61,7 @@ def _round(tree: bytes, files: list[bytes], number: int, ends: float, request: d
 
 
 def chosen(tree: bytes, other: bytes, files: list[bytes], request: dict[str, Any], ends: float) -> list[bytes]:
-    """Those files that are there on both sides and equally large, until there are bytes enough."""
+    """The files that exist with equal sizes on both sides, up to the byte limit."""
     found, left = [], request["most_bytes"]
     for name in files:
         if left <= 0 or time.monotonic() > ends:
@@ -74,7 +74,7 @@ def chosen(tree: bytes, other: bytes, files: list[bytes], request: dict[str, Any
 
 
 def _size(path: bytes) -> int:
-    """Of a regular file; 0 for anything else."""
+    """The size of a regular file; 0 for anything else."""
     try:
         seen = os.lstat(path)
     except OSError:
@@ -83,7 +83,7 @@ def _size(path: bytes) -> int:
 
 
 def run(argv: list[bytes], ends: float, *, counted: bool) -> dict[str, Any]:
-    """A command with its output read and thrown away, and its lines counted; ended when the time is over."""
+    """Run a command, discard its output and count the lines; end it at the time limit."""
     name = argv[0].decode()
     reading, writing = os.pipe()
     null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
@@ -103,7 +103,7 @@ def run(argv: list[bytes], ends: float, *, counted: bool) -> dict[str, Any]:
     if not complete:
         os.kill(program, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(program, 0)[1])
-    # ls says 1, and du too, where single names could not be read: others may change the tree meanwhile.
+    # ls and du exit with 1 if single names could not be read: others may change the tree meanwhile.
     failure = f"{name} ended with {code}" if complete and code not in (0, 1) else ""
     return _answer(seconds, lines if counted else 0, complete=complete and not failure, failure=failure)
 
@@ -122,7 +122,7 @@ def _lines(fd: int, ends: float) -> tuple[int, bool]:
 
 
 def read(tree: bytes, files: list[bytes], ends: float, file_bytes: int) -> dict[str, Any]:
-    """Open, read from the beginning, and close each file; before the clock starts, their pages are dropped."""
+    """Open, read from the beginning, and close each file; its pages are dropped before the clock starts."""
     dropped = [_drop(os.path.join(tree, name)) for name in files]
     cold = all(dropped)
     began, size_bytes = time.monotonic(), 0
@@ -140,7 +140,7 @@ def read(tree: bytes, files: list[bytes], ends: float, file_bytes: int) -> dict[
                     break
                 size_bytes, left = size_bytes + len(piece), left - len(piece)
         except OSError:
-            continue  # one file that cannot be read is for `verify` to tell, not for this
+            continue  # an unreadable file is a finding of `verify`, not of this script
         finally:
             os.close(fd)
     seconds = time.monotonic() - began
@@ -149,7 +149,7 @@ def read(tree: bytes, files: list[bytes], ends: float, file_bytes: int) -> dict[
 
 
 def _drop(path: bytes) -> bool:
-    """Let this machine forget the pages of one file; no others. One that is gone has none."""
+    """Drop the cached pages of one file on this machine. A missing file has none."""
     fd = _opened(path)
     if fd is None:
         return True
@@ -163,7 +163,7 @@ def _drop(path: bytes) -> bool:
 
 
 def _opened(path: bytes) -> int | None:
-    # Pipes and devices must not be waited for, and a look must not change times.
+    # Do not wait for pipes and devices, and do not change access times.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     for more in (os.O_NOATIME, 0):
         try:

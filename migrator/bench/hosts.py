@@ -1,4 +1,4 @@
-"""Running steps of a suite on hosts."""
+"""Benchmarks on hosts: a script is sent to each host, and answers one question at a time."""
 
 import json
 import os
@@ -15,10 +15,6 @@ from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
 from migrator.hosts.ports import Command, Host, Hosts
 
-# ---
-# Benchmarks on hosts: a script is sent to each host, and asked one question at a time.
-
-
 _ASK_TIMEOUT_S = 600.0
 _GRACE_S = 5.0
 
@@ -26,10 +22,9 @@ _Answer = TypeVar("_Answer")
 
 
 class RootSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """A file system as a host sees it: its type, and the room for whoever is not root. `free_inodes` None: it does not tell.
-    `device` is its number there as long as it is mounted.
-
-    `left` are the names in its directory of benchmarks; `programs` those that the host has of the ones that were asked for.
+    """A file system on a host: its type, and the room for users other than root. `free_inodes` is None if it does not
+    report them. `device` is its number there until it is unmounted. `left` are the names in its directory of
+    benchmarks; `programs` are the requested ones that the host has.
     """
 
     device: int
@@ -42,7 +37,7 @@ class RootSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkDirectory:
-    """Where one host works: `part` in the directory `name` in the directory of benchmarks of a file system."""
+    """The work directory of one host: `part` in the directory `name` in the directory of benchmarks of a file system."""
 
     host: str
     place: Place
@@ -50,7 +45,7 @@ class WorkDirectory:
 
     @property
     def part(self) -> str:
-        """Each host's own. Names of hosts may hold what names of files may not."""
+        """One for each host. A host name may contain characters that a file name must not."""
         return "host-" + self.host.encode("utf-8", "surrogateescape").hex()
 
 
@@ -80,9 +75,8 @@ class _Performed(msgspec.Struct, frozen=True):
 
 
 class HostWorkloads:
-    """Over the hosts of a site. Every call raises HostLost, ToolFailed (also for what the file system refuses), UsageError.
-
-    `script` is what the script is called by, given the Python of a host.
+    """The hosts of a site. Every call raises HostLost, ToolFailed (also for errors of the file system), UsageError.
+    `script` returns the command of the script for the Python of a host.
     """
 
     def __init__(self, hosts: Hosts, script: Callable[[bytes], tuple[bytes, ...]]) -> None:
@@ -91,26 +85,26 @@ class HostWorkloads:
         self._clock_offsets_s: dict[str, float] = {}
 
     async def look(self, host: str, root: bytes, programs: Collection[str]) -> RootSeen:
-        """What a file system is, what room it has, what was left in it, and which of the programs the host has."""
+        """The file system, its room, leftovers in it, and which of the programs the host has."""
         question = {"do": "look", "root": root.decode("latin-1"), "programs": sorted(programs)}
         return await self._ask(host, question, RootSeen)
 
     async def make(self, directory: WorkDirectory) -> None:
-        """Make the directory, which only this user can enter. May be called again."""
+        """Make the directory, accessible to this user only. May be called again."""
         await self._ask(directory.host, {"do": "make", **_where(directory)}, _Problem)
 
     async def remove(self, directory: WorkDirectory) -> None:
-        """Remove everything of `name`, all parts. Nothing being there is no error. Trees are large: there is no timeout."""
+        """Remove all parts of `name`; a missing one is no error. Trees are large, so there is no timeout."""
         await self._ask(directory.host, {"do": "remove", **_where(directory)}, _Problem, timeout_s=None)
 
     async def background(self, host: str, span_s: float) -> Background:
-        """What the host does by itself, watched for so long."""
+        """The load of the host without the benchmark, over this time."""
         question = {"do": "background", "span_s": span_s}
         seen = await self._ask(host, question, _Load, timeout_s=span_s + _ASK_TIMEOUT_S)
         return Background(host=host, **msgspec.structs.asdict(seen))
 
     async def drop_caches(self, directory: WorkDirectory, step: Step) -> bool:
-        """Write everything out and empty the host's caches, of all but the programs of the step; False where that is not allowed."""
+        """Sync, and drop the host's caches, except the programs of the step; False if that is not permitted."""
         warm = [[program, "--version"] for program in step.programs] + ([step.warm] if step.warm else [])
         question = {"do": "drop", **_where(directory), "warm": warm}
         return (await self._ask(directory.host, question, _Dropped, timeout_s=None)).dropped
@@ -118,9 +112,9 @@ class HostWorkloads:
     async def perform(
         self, directory: WorkDirectory, step: Step, *, seed: int, start_at_s: float | None, token: str
     ) -> HostRun:
-        """All lanes of a step, beginning at a time of this machine's clock (None: at once). On cancellation all is ended."""
+        """Run all lanes of a step, at a time of this machine's clock (None: at once). On cancellation all are ended."""
         facts = await (await self._hosts.reach(directory.host)).identity()
-        # What the clock was when the host was reached says little hours later.
+        # The clock offset from the time of the connection is inaccurate hours later.
         offset_s = self._clock_offsets_s.get(directory.host, facts.clock_offset_s)
         question = {
             "do": "perform",
@@ -140,13 +134,13 @@ class HostWorkloads:
         )
 
     async def round_trip_s(self, host: str) -> float:
-        """How long a question takes. The host's clock is read, too: agreed times are converted by that until the next call."""
+        """The time of one question. It also reads the host's clock, to convert agreed times until the next call."""
         facts = await (await self._hosts.reach(host)).facts()
         self._clock_offsets_s[host] = facts.clock_offset_s
         return facts.round_trip_s
 
     async def end(self, host: str, token: str) -> bool:
-        """End what still carries the token; False where something is left."""
+        """End the processes with the token; False if one remains."""
         return await (await self._hosts.reach(host)).processes.end(token, grace_s=_GRACE_S)
 
     async def _ask(
@@ -181,7 +175,7 @@ class HostWorkloads:
 
 
 async def _parent(host: Host) -> int | None:
-    """The process whose end takes the script along, where it is this one. Elsewhere the far end sees to that."""
+    """The process whose end ends the script, if it is this one. On other hosts the far end does that."""
     facts = await host.identity()
     own = facts.process_id == os.getpid() and facts.node_name == platform.node()
     return facts.process_id if own else None

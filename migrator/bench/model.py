@@ -8,7 +8,7 @@ from migrator.core.errors import ExitCode
 from migrator.core.paths import show
 
 BENCH_NAME = b".migrator-bench"
-"""The directory in the root of a file system that benchmarks work in, root's alone; scans leave it out."""
+"""The directory in the root of a file system in which benchmarks work. It belongs to root; scans skip it."""
 
 DEFAULT_RUNS = 5
 DEFAULT_SCALE = 0.01
@@ -16,7 +16,7 @@ DEFAULT_WATCH_S = 10.0
 
 
 class SuiteName(StrEnum):
-    """The suites, in the order in which they are listed."""
+    """The suites, in the order of their list."""
 
     STREAMING = "streaming"
     UNTAR = "untar"
@@ -30,7 +30,7 @@ class SuiteName(StrEnum):
 
 
 class Unit(StrEnum):
-    """What a figure counts."""
+    """The unit of a figure."""
 
     SECONDS = "s"
     BYTES_PER_S = "bytes/s"
@@ -39,13 +39,13 @@ class Unit(StrEnum):
 
     @property
     def more_is_better(self) -> bool:
-        """Rates are better when they are higher, times when they are shorter."""
+        """Rates are better when higher, times when shorter."""
         return self in (Unit.BYTES_PER_S, Unit.OPERATIONS_PER_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """Who measured, when, and on what."""
+    """Who measured, when, and on which systems."""
 
     key: str
     title: str
@@ -54,8 +54,8 @@ class Publication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """One published test: `figures` by system, as they were printed, in the unit of the step (rates in MB/s); several are repeated
-    runs. `work` is what was done there, at scale 1; `hosts` how many clients worked at once.
+    """One published test: `figures` by system as printed, in the unit of the step (rates in MB/s); several are
+    repeated runs. `work` describes the test, at scale 1; `hosts` is the number of concurrent clients.
     """
 
     publication: str
@@ -66,13 +66,13 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Commands (`lanes`) that begin together in the work directory of every host, measured as a whole. Without a `unit` the step
-    only prepares, and has no name.
+    """Commands (`lanes`) that start together in the work directory of every host, measured as a whole.
 
-    A command whose first word begins with `@` is a function of the script that is sent to the hosts. `size_bytes` is what all lanes
-    of one host move. `synced`: the time ends when what was written is on the disks. `programs` must be on the host, or the step is
-    left out. `warm` runs before, beside each program once, after the caches were dropped: loading programs is not measured.
-    `report` says whose report the output is: `fio`, `mdtest`, `ior`.
+    Without a `unit` the step only prepares, and has no name. A command that starts with `@` is a function of the
+    script for hosts. `size_bytes` is moved by all lanes of one host. `synced`: the time includes the sync to the
+    disks. `programs` must be on the host, or the step is left out. `warm` runs each program once after the caches
+    were dropped and before the step, so that loading it is not measured. `report` is the program whose report the
+    output is: `fio`, `mdtest`, `ior`.
     """
 
     name: str
@@ -89,7 +89,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """What one suite does on one file system, at a scale. `need_bytes` and `need_inodes` are what one host needs at most."""
+    """The steps of a suite on one file system, at a scale. `need_bytes` and `need_inodes` are the most that one host
+    needs.
+    """
 
     name: SuiteName
     title: str
@@ -102,7 +104,7 @@ class Suite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A file system that is measured: `label` is `source`, `target` or the path; `root` the directory on every host."""
+    """A measured file system: `label` is `source`, `target` or the path; `root` is the directory on every host."""
 
     label: str
     root: bytes
@@ -110,13 +112,12 @@ class Place:
 
     @property
     def shown(self) -> str:
-        """For people."""
         path = show(self.root)
         return path if self.label == path else f"{self.label} ({path})"
 
 
 class BenchmarkState(StrEnum):
-    """How far a benchmark came."""
+    """The state of a benchmark."""
 
     RUNNING = "running"
     DONE = "done"
@@ -126,7 +127,7 @@ class BenchmarkState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkRecord:
-    """One suite, run on some file systems in turn. Processes of it carry the `token`."""
+    """One suite, run on file systems in turn. Its processes carry the `token`."""
 
     id: int
     suite: SuiteName
@@ -143,13 +144,13 @@ class BenchmarkRecord:
 
     @property
     def directory(self) -> str:
-        """The name of its work directory in `.migrator-bench`. The token tells those of several sites apart."""
+        """Its work directory in `.migrator-bench`; the token separates those of several sites."""
         return f"{self.token[:8]}-{self.id:06d}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Background:
-    """What a host did just before a run: the load average of a minute; bytes per second of its disks and network devices."""
+    """The load of a host before a run: load average of a minute; bytes per second of disks and network devices."""
 
     host: str
     load_average: float
@@ -159,8 +160,8 @@ class Background:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostRun:
-    """A step on one host, which began at a time of this machine's clock. `lanes` are what each of them reported, by names with
-    their unit at the end.
+    """A step on one host, started at a time of this machine's clock. `lanes` are their reports, by names that end in
+    the unit.
     """
 
     host: str
@@ -171,10 +172,9 @@ class HostRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """One step, measured once. `value` is the mean over hosts of a time, and all of them together of a rate; `by_host` has the parts.
-
-    `run` counts from 1. `details` have what else was measured, by name with the unit at its end (`p99_ms`). `cold`: caches could
-    be dropped before it on every host. `skew_s` is how far apart the hosts began.
+    """One measurement of one step. `value` is the mean over hosts of a time, the sum of a rate; `by_host` has the
+    parts. `run` counts from 1. `details` are other measurements, by names that end in the unit (`p99_ms`). `cold`:
+    caches were dropped before it on every host. `skew_s` is the time between the first and the last start.
     """
 
     place: str
@@ -192,8 +192,8 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkRequest:
-    """`hosts` begin together. `watch_s` is how long each host is watched before a run. `inodes_free` is believed, by the
-    label of the place, where the file system itself does not tell; `accept_unknown_inodes`: then without it, too.
+    """`hosts` start together. `watch_s` is how long each host's load is watched before a run. `inodes_free`, by label
+    of the place, counts if the file system does not report inodes; `accept_unknown_inodes`: continue without.
     """
 
     suites: tuple[SuiteName, ...]
@@ -210,7 +210,7 @@ class BenchmarkRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceRoom:
-    """What one file system has, and what the largest of the suites needs, on all hosts together. None: it does not tell."""
+    """The room of one file system, and the need of the largest suite on all hosts together. None: not reported."""
 
     place: Place
     need_bytes: int
@@ -229,8 +229,8 @@ class BenchmarkResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkSummary:
-    """How a call ended. `suites` are those of a dry run, without the steps that would be left out; `notes` say which, and why a real
-    run would be refused. `removed` are work directories of killed calls.
+    """The result of a call. In a dry run `suites` lacks steps that would be left out; `notes` lists these, and why a
+    real run would be refused. `removed` are work directories of killed calls.
     """
 
     scale: float
@@ -244,26 +244,26 @@ class BenchmarkSummary:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Failed where a suite did not come to its end."""
+        """Failed if a suite did not finish."""
         return ExitCode.FAILED if self.failures else ExitCode.DONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleaning:
-    """What `bench clean` did: `removed` work directories; `left` are those of other sites, and what could not be reached."""
+    """The result of `bench clean`: `removed` work directories; `left` are those of other sites, or not reachable."""
 
     removed: tuple[str, ...]
     left: tuple[str, ...]
 
     @property
     def exit_code(self) -> ExitCode:
-        """What is left needs attention."""
+        """Leftovers need attention."""
         return ExitCode.ATTENTION if self.left else ExitCode.DONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkListing:
-    """The suites, and what was run, oldest first."""
+    """The suites, and the recorded benchmarks, oldest first."""
 
     scale: float
     suites: tuple[Suite, ...]

@@ -1,4 +1,4 @@
-"""From measurements to figures, comparisons and cautions. Pure."""
+"""Figures, comparisons and cautions from measurements. Pure."""
 
 import json
 import math
@@ -16,20 +16,19 @@ from migrator.core.statistics import Factor, Series, paired_factor, series, unpa
 from migrator.core.units import format_factor, several
 from migrator.fs.model import syncfs_reaches_disks
 
-# ---
-# What benchmarks say of file systems beside each other, and beside what others have published. Pure.
+# Comparison of file systems with each other and with published figures
 
 
 _SHORT_S = 0.1
-"""Programs begin in some milliseconds: of what is over within this, that is a few percent at least."""
+"""Programs start in some milliseconds, which is at least a few percent of such a step."""
 _APART_S = 0.1
-"""Hosts that began so far apart did not begin together."""
+"""Hosts whose starts are further apart did not start together."""
 _UNCOMPRESSED = frozenset({"xfs", "ext2", "ext3", "ext4", "tmpfs"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One file system's figures of a step: `details` are the medians of what else was measured."""
+    """One file system's figures of a step: `details` are medians of the other measurements."""
 
     label: str
     figures: Series
@@ -39,7 +38,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """How many times as fast `other` is as `base`: above 1, `other` is the faster one, whatever the unit counts."""
+    """How many times as fast `other` is as `base`: above 1, `other` is faster, in any unit."""
 
     base: str
     other: str
@@ -47,7 +46,7 @@ class Contrast:
 
     @property
     def verdict(self) -> str:
-        """Whether that is more than noise, as a sentence."""
+        """Whether that is beyond the noise, as a sentence."""
         speed = self.speed
         turned = speed.factor < 1
         faster, slower = (self.base, self.other) if turned else (self.other, self.base)
@@ -65,8 +64,8 @@ class Contrast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepComparison:
-    """One step on every side. `contrasts` are between any two that were measured together; between benchmarks, of what has the
-    same label in both, and of what was never measured together.
+    """One step on every side. `contrasts` are between any two sides that were measured together; between benchmarks,
+    of sides with the same label, and of sides that were never measured together.
     """
 
     step: str
@@ -79,7 +78,7 @@ class StepComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Busy:
-    """What hosts did just before the runs on one side: load average and bytes per second of disks and network."""
+    """The load of hosts before the runs on one side: load average, and bytes per second of disks and network."""
 
     label: str
     load: Series
@@ -89,8 +88,8 @@ class Busy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteComparison:
-    """A suite. `benchmarks` are the numbers of what is compared; `cautions` are what weakens it, `notes` what else was
-    written down, above all what was left out.
+    """A suite. `benchmarks` are the numbers of the compared benchmarks; `cautions` weaken the comparison, `notes` are
+    other remarks, mainly what was left out.
     """
 
     suite: SuiteName
@@ -109,7 +108,7 @@ class SuiteComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Measured:
-    """A side with what it is of: which of the benchmarks, which place, and the value of each run."""
+    """A side with its benchmark, its place, and the value of each run."""
 
     number: int
     place: str
@@ -118,9 +117,8 @@ class _Measured:
 
 
 def compare(results: Sequence[BenchmarkResult]) -> tuple[SuiteComparison, ...]:
-    """Suite by suite and scale by scale: what was measured together is paired run by run, what was not is not.
-
-    Of several benchmarks at the same suite and scale, each side carries its benchmark's number.
+    """Each suite at each scale. Sides that were measured together are paired run by run, others are not. If several
+    benchmarks have the same suite and scale, each side carries its benchmark's number.
     """
     groups: dict[tuple[SuiteName, float], list[BenchmarkResult]] = {}
     for result in results:
@@ -129,7 +127,7 @@ def compare(results: Sequence[BenchmarkResult]) -> tuple[SuiteComparison, ...]:
 
 
 def statements(comparison: SuiteComparison) -> tuple[str, ...]:
-    """A sentence for every pair: in which tests they differ beyond the noise, and of how many that cannot be said."""
+    """A sentence for every pair: the tests with differences beyond the noise, and the number of undecided ones."""
     pairs: dict[tuple[str, str], list[tuple[str, Factor]]] = {}
     for step in comparison.steps:
         for one in step.contrasts:
@@ -205,7 +203,7 @@ def _contrasts(unit: Unit, sides: Sequence[_Measured]) -> Iterator[Contrast]:
         paired = base.number == other.number
         if not paired and base.place != other.place and frozenset((base.place, other.place)) in together:
             continue
-        # Speed goes with a rate, and against a time.
+        # Speed is proportional to a rate, and inversely proportional to a time.
         ones, twos = (base.values, other.values) if unit.more_is_better else (other.values, base.values)
         if paired:
             runs = sorted(ones.keys() & twos.keys())
@@ -234,7 +232,7 @@ def _background(result: BenchmarkResult, *, several: bool) -> Iterator[Busy]:
 
 
 def _cautions(group: Sequence[BenchmarkResult], planned: Suite, steps: Sequence[StepComparison]) -> Iterator[str]:
-    """What weakens benchmarks of one suite, at one scale, as sentences without their full stops."""
+    """Cautions about benchmarks of one suite at one scale, as sentences without their full stops."""
     if not all(side.cold for step in steps for side in step.sides):
         yield "caches could not be dropped, which needs root: reads may have come from memory"
     measured = [step for step in planned.steps if any(one.step == step.name for one in steps)]
@@ -270,24 +268,21 @@ def _cautions(group: Sequence[BenchmarkResult], planned: Suite, steps: Sequence[
 
 
 def _seconds(unit: Unit, value: float, size_bytes: int) -> float:
-    """How long a step took, where its figure says it."""
+    """The duration of a step, if its figure shows it."""
     if unit is Unit.SECONDS:
         return value
     return size_bytes / value if unit is Unit.BYTES_PER_S else math.inf
 
 
 def _named(group: Iterable[BenchmarkResult], chosen: Callable[[str], bool]) -> str:
-    """The places whose kind of file system is known and chosen."""
+    """The places whose type of file system is known."""
     places = {place for result in group for place in result.record.places}
     return ", ".join(
         sorted({f"{one.label} ({one.filesystem})" for one in places if one.filesystem and chosen(one.filesystem)})
     )
 
 
-# ---
-# From what the lanes of a step reported to its figure. Pure.
-#
-# Formats of reports: fio 3.33 `--output-format=json`; mdtest 1.9.3 to 4.0; IOR 3 and 4.
+# Figures from the reports of lanes: fio 3.33 `--output-format=json`, mdtest 1.9.3 to 4.0, IOR 3 and 4
 
 
 _MIB = 1 << 20
@@ -298,7 +293,7 @@ _IOR_RATE = re.compile(r"^Max (?:Write|Read):\s+([\d.]+) MiB/sec", re.MULTILINE)
 
 
 def read_report(kind: str, text: str) -> Mapping[str, float]:
-    """What a program reported, by names with their unit. Raises ValueError where it is none of its reports."""
+    """The values in a program's report, by names with their unit. Raises ValueError for other output."""
     match kind:
         case "fio":
             return _fio(text)
@@ -308,7 +303,7 @@ def read_report(kind: str, text: str) -> Mapping[str, float]:
                 raise ValueError("mdtest's report has no rate of file creation")
             return {"operations_per_s": float(found[1])}
         case _:
-            # What was not asked for has a line too, with a rate of 0.
+            # Tests that were not run have a line too, with a rate of 0.
             rates = [rate for rate in map(float, _IOR_RATE.findall(text)) if rate]
             if len(rates) != 1:
                 raise ValueError("IOR's report does not have exactly one rate")
@@ -317,7 +312,7 @@ def read_report(kind: str, text: str) -> Mapping[str, float]:
 
 def _fio(text: str) -> Mapping[str, float]:
     try:
-        # Warnings may stand before the document.
+        # Warnings may precede the document.
         (job,) = json.loads(text[max(text.find("{"), 0) :])["jobs"]
         failed = job["error"]
         (one,) = (job[direction] for direction in ("read", "write") if job[direction]["total_ios"])
@@ -342,10 +337,11 @@ def _fio_direction(one: Mapping[str, Any]) -> Mapping[str, float]:
 
 
 def figure(step: Step, hosts: Sequence[HostRun]) -> tuple[float, Mapping[str, float], Mapping[str, float]]:
-    """The figure of a step over all hosts, each host's own, and what else was measured. Raises ValueError where it was not measured.
+    """The figure of a step over all hosts, each host's own, and the other measurements. Raises ValueError if it is
+    missing.
 
-    Times are the mean over the hosts. Rates of bytes are all bytes over the longest time, or the sum of what programs
-    reported; rates of operations are sums. Latencies are the mean over all reads.
+    Times are means over the hosts. Rates of bytes are all bytes over the longest time, or the sum of the programs'
+    reports; rates of operations are sums. Latencies are means over all reads.
     """
     lanes = [lane for host in hosts for lane in host.lanes]
     details = _together(lanes)
@@ -373,7 +369,7 @@ def figure(step: Step, hosts: Sequence[HostRun]) -> tuple[float, Mapping[str, fl
 
 
 def _together(lanes: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Percentiles and maxima of the slowest, the mean over all reads, counts and rates as sums."""
+    """Percentiles and maxima of the slowest, means over all reads, sums of counts and rates."""
     found = {}
     for name in sorted({name for lane in lanes for name in lane}):
         values = [(lane[name], lane.get("reads", 1.0)) for lane in lanes if name in lane]

@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     from migrator.ledger.measures import BenchmarkRecords
 
 LOCK = "bench"
-"""One call at a time measures: two would measure each other."""
+"""One measuring call at a time: two would measure each other."""
 _LEAD_S = 0.5
 _ROUND_TRIPS = 4
-"""The agreed time lies so far ahead: the script has to be sent and started on every host until then."""
+"""The agreed start is so many round trips ahead: until then the script has to be sent and started on every host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkWorld:
-    """`not_expected` says why what is mounted at a place is not what was recorded of it: nothing is written there then.
-    `not_there` says the same of a host, None where it is; it raises HostLost, ToolFailed, UsageError.
+    """The ports. `not_expected` says why the file system at a place is not the recorded one: nothing is written then.
+    `not_there` does so for a host, and returns None if it is; it raises HostLost, ToolFailed, UsageError.
     """
 
     workloads: HostWorkloads
@@ -59,17 +59,16 @@ class BenchmarkWorld:
     tokens: Callable[[], str]
 
     def report(self, kind: EventKind, subject: str, message: str, severity: Severity = Severity.INFO) -> None:
-        """Emit an event."""
         self.progress.event(
             Event(at_s=self.clock.now_s(), kind=kind, severity=severity, subject=subject, message=message)
         )
 
 
 async def run_benchmarks(request: BenchmarkRequest, world: BenchmarkWorld) -> BenchmarkSummary:
-    """Run suites on file systems, A B A B, and record every figure; a dry run only looks.
+    """Run suites on file systems, A B A B, and record every figure; a dry run only checks.
 
-    What killed calls have left is removed first. A suite that fails does not keep the others from being run; it is in the
-    summary. Raises UsageError, Refused (no room; not the file system that was recorded), LockHeld, HostLost, ToolFailed.
+    Leftovers of killed calls are removed first. A failed suite does not prevent the others; it is in the summary.
+    Raises UsageError, Refused (no room; not the recorded file system), LockHeld, HostLost, ToolFailed.
     """
     if request.runs < 1 or not request.places or not request.suites or not request.hosts:
         raise UsageError("nothing to run", hint="name a suite and a file system, and at least one run")
@@ -133,16 +132,15 @@ async def run_benchmarks(request: BenchmarkRequest, world: BenchmarkWorld) -> Be
 
 
 async def clean_up(places: Sequence[Place], host: str, world: BenchmarkWorld) -> Cleaning:
-    """Remove what killed calls of this site have left: on these file systems, and wherever the ledger knows of one.
-
-    `host` looks at the places. May be called again. Raises LockHeld.
+    """Remove leftovers of killed calls of this site from these file systems, and from all that the ledger has. `host`
+    reads the places. May be called again. Raises LockHeld.
     """
     with world.locks.hold(LOCK, "remove what benchmarks have left"):
         return await _clean(places, host, world)
 
 
 async def _require_recorded(request: BenchmarkRequest, world: BenchmarkWorld) -> None:
-    """An empty mount point would be filled in the place of the file system, and measured. Raises Refused."""
+    """Without its file system, the directory below the mount point would be filled and measured. Raises Refused."""
     for place in request.places:
         there = {host: await world.not_there(host, place) for host in request.hosts}
         found = [*world.not_expected(place), *(f"host {host}: {problem}" for host, problem in there.items() if problem)]
@@ -163,7 +161,7 @@ async def _remove_left(request: BenchmarkRequest, world: BenchmarkWorld) -> tupl
 def _room(
     request: BenchmarkRequest, suites: Sequence[Suite], seen: Mapping[tuple[str, str], RootSeen]
 ) -> tuple[PlaceRoom, ...]:
-    """By the host with the least room: a path may be another file system on each."""
+    """The room on the host that has the least: a path may be another file system on each."""
     found = []
     for place in request.places:
         looks = [seen[host, place.label] for host in request.hosts]
@@ -181,7 +179,7 @@ def _room(
 
 
 def _without_missing(planned: Suite, seen: Mapping[tuple[str, str], RootSeen]) -> tuple[Suite, tuple[str, ...]]:
-    """The suite without the steps whose programs some host does not have, and which those are."""
+    """The suite without steps whose programs a host lacks, and the names of these."""
     kept, notes = [], []
     for step in planned.steps:
         without = {
@@ -197,7 +195,7 @@ def _without_missing(planned: Suite, seen: Mapping[tuple[str, str], RootSeen]) -
 
 
 async def _recorded(bench: "_Bench", notes: tuple[str, ...]) -> tuple[BenchmarkRecord, str]:
-    """Run a suite and record how it ended; and why it failed, empty where it did not."""
+    """Run a suite and record its result; returns why it failed, or an empty text."""
     world, record = bench.world, bench.record
     state, failure = BenchmarkState.DONE, ""
     try:
@@ -214,7 +212,7 @@ async def _recorded(bench: "_Bench", notes: tuple[str, ...]) -> tuple[BenchmarkR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Bench:
-    """The runs of one benchmark. `devices` are the file systems that were there when it began, by host and label of the place."""
+    """The runs of one benchmark. `devices` are the file systems at its start, by host and label of the place."""
 
     record: BenchmarkRecord
     suite: Suite
@@ -223,7 +221,7 @@ class _Bench:
     devices: Mapping[tuple[str, str], int]
 
     async def run(self) -> None:
-        """Measure each file system in turn. Raises HostLost, ToolFailed, Refused (not the file system any more that was there)."""
+        """Measure each file system in turn. Raises HostLost, ToolFailed, Refused (the file system has changed)."""
         for run in range(1, self.record.runs + 1):
             for place in self.record.places:
                 words = f"run {run} of {self.record.runs} on {place.shown}: {self.suite.sizes}"
@@ -231,13 +229,15 @@ class _Bench:
                 await self._measure(place, run)
 
     async def _measure(self, place: Place, run: int) -> None:
-        """Each step once, recorded as soon as it is measured. Everything is removed again, also when it fails or is cancelled."""
+        """Run each step once, and record it at once. All files are removed again, also after an error or
+        cancellation.
+        """
         workloads = self.world.workloads
         directories = [WorkDirectory(host=host, place=place, name=self.record.directory) for host in self.record.hosts]
         background = await asyncio.gather(*(workloads.background(host, self.watch_s) for host in self.record.hosts))
         await self._require_same(place)
         try:
-            # One after the other: the first makes what all of them share.
+            # One after the other: the first one creates the shared directory.
             for directory in directories:
                 await workloads.make(directory)
             for step in self.suite.steps:
@@ -246,7 +246,9 @@ class _Bench:
             await to_the_end(self._remove(directories))
 
     async def _require_same(self, place: Place) -> None:
-        """Hours may have gone by, and an empty mount point would be measured in the place of the file system, and filled."""
+        """A file system may have been unmounted in the hours since the start; the directory below would be filled and
+        measured.
+        """
         problems = [*self.world.not_expected(place)]
         for host in self.record.hosts:
             seen = await self.world.workloads.look(host, place.root, ())
@@ -307,13 +309,13 @@ class _Bench:
                     for one in directories
                 ]
         except BaseExceptionGroup as errors:
-            # The first of the program's own, where there is nothing worse.
+            # The program's own error, unless there is a worse one.
             found, rest = errors.split(MigratorError)
             raise (errors if found is None or rest is not None else found.exceptions[0]) from errors
         return [task.result() for task in tasks]
 
     async def _remove(self, directories: Sequence[WorkDirectory]) -> None:
-        """From every host: a path may be another file system on each. The next call removes what stays."""
+        """On every host: a path may be another file system on each. The next call removes what remains."""
         for directory in directories:
             try:
                 await self.world.workloads.remove(directory)
@@ -327,7 +329,7 @@ class _Bench:
 
 
 async def _clean(places: Sequence[Place], host: str, world: BenchmarkWorld) -> Cleaning:
-    """End the processes that killed calls have left, then remove their directories. The lock is held."""
+    """End the processes of killed calls, then remove their directories. The caller holds the lock."""
     removed: list[str] = []
     left: list[str] = []
     own = {record.directory: record for record in world.records.all()}
@@ -354,7 +356,7 @@ async def _clean(places: Sequence[Place], host: str, world: BenchmarkWorld) -> C
 
 
 async def _end(record: BenchmarkRecord, world: BenchmarkWorld, removed: list[str]) -> list[str]:
-    """What kept a benchmark from being brought to its end. Where its processes live on, its directory stays."""
+    """Why a benchmark could not be ended. While its processes live, its directory stays."""
     problems = []
     for host in record.hosts:
         try:
@@ -372,7 +374,7 @@ async def _end(record: BenchmarkRecord, world: BenchmarkWorld, removed: list[str
                         "what was left there cannot be removed before it is mounted"
                     )
                     continue
-                # Also where there is nothing in the directory of benchmarks: it may have been killed right then.
+                # Also if the directory of benchmarks is empty: the call may have been killed at that moment.
                 await world.workloads.remove(WorkDirectory(host=host, place=place, name=record.directory))
                 if record.directory in seen.left:
                     removed.append(_shown(place, record.directory))

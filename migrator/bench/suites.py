@@ -10,15 +10,17 @@ from migrator.bench.model import PlaceRoom, Publication, Reference, Step, Suite,
 from migrator.core.units import format_count, format_size
 
 _NEED_MARGIN = 1.5
-"""Sizes of trees are drawn, and file systems take more than the content."""
+"""Sizes of trees are random, and file systems need more than the content."""
 _KEPT_FREE_SHARE = 0.1
-"""So much of what is free is left to the users, who go on writing meanwhile."""
+"""The share of the free space that is left to users, who continue to write."""
 _INODE_BYTES = 4096
-"""What an entry takes at most beside its content."""
+"""The most that an entry needs beside its content."""
 
 
 def suite(name: SuiteName, scale: float) -> Suite:
-    """A suite at a scale: at 1 its counts and sizes are those that were published. Raises ValueError for a scale not above 0."""
+    """A suite at a scale; at 1 its counts and sizes are the published ones. Raises ValueError for a scale not above
+    0.
+    """
     if not scale > 0:
         raise ValueError("a scale is above 0")
     planned = _data()["suites"][name]
@@ -40,12 +42,12 @@ def suite(name: SuiteName, scale: float) -> Suite:
 
 @cache
 def publications() -> Mapping[str, Publication]:
-    """Whose figures stand beside the steps, by their letters."""
+    """The publications whose figures are shown, by their letters."""
     return {key: Publication(key=key, **one) for key, one in _data()["publications"].items()}
 
 
 def room_problems(room: PlaceRoom, *, inodes_free: int | None, accept_unknown_inodes: bool) -> tuple[str, ...]:
-    """Why a benchmark must not begin, as sentences. `inodes_free` counts where the file system does not tell."""
+    """Why a benchmark must not start, as sentences. `inodes_free` counts if the file system does not report inodes."""
     problems = []
     usable_bytes = room.free_bytes * (1 - _KEPT_FREE_SHARE)
     if room.need_bytes * _NEED_MARGIN > usable_bytes:

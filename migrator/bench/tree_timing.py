@@ -1,4 +1,4 @@
-"""The `TreeTiming` port: a script in the confinement of drivers, which sees the tree and the installed programs."""
+"""The `TreeTiming` port: runs a script confined to the tree and the installed programs."""
 
 import json
 import os
@@ -20,11 +20,11 @@ from migrator.hosts.ports import Command
 from migrator.transfer.ports import DriverExecutor
 
 MOST_BYTES = 64 * MIB
-"""Of all files together, and of each of them."""
+"""The most that is read, of all files together and of each."""
 FILE_BYTES = 8 * MIB
 
 _SPARE_S = 5.0
-"""What the script may take beside the time that it was given, before it is ended."""
+"""The time beyond its limit after which the script is ended."""
 _INSTALLED = ("/usr/", "/bin/")
 _PYTHON = "/usr/bin/python3"
 
@@ -41,10 +41,10 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class ConfinedTreeTiming:
-    """Over the trees of one site."""
+    """For the trees of one site."""
 
     def __init__(self, executor: DriverExecutor, *, python: str | None = None) -> None:
-        """`python` None: the one that runs this program where it is an installed one, or else `/usr/bin/python3`."""
+        """`python` None: the interpreter of this process if it is an installed one, otherwise `/usr/bin/python3`."""
         self._executor = executor
         self._python = python or _python()
 
@@ -89,7 +89,7 @@ class ConfinedTreeTiming:
 
 
 class _Reader:
-    """Makes measurements of lines, each with the time at which it came."""
+    """Turns lines into measurements with the time of their arrival."""
 
     def __init__(self, *, side: Side, now_s: Callable[[], float]) -> None:
         self._side, self._now_s = side, now_s
@@ -98,7 +98,7 @@ class _Reader:
         self.files: list[bytes] = []
 
     def take(self, piece: bytes) -> None:
-        """A piece of output, cut anywhere. Raises ToolFailed for what is no answer."""
+        """A piece of output, cut anywhere. Raises ToolFailed for a line that is no answer."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
         for line in lines:
             try:
@@ -133,7 +133,7 @@ def _script() -> bytes:
 
 
 def _python() -> str:
-    """The confinement shows installed programs alone, and an interpreter is more than a file."""
+    """The confinement shows only installed programs, and an interpreter needs more than its file."""
     own = str(Path(sys.executable).resolve())
     return own if own.startswith(_INSTALLED) else _PYTHON
 

@@ -1,4 +1,4 @@
-"""Benchmarks for people: tables, intervals, published figures."""
+"""Documents of benchmarks: tables, intervals, published figures."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -39,7 +39,7 @@ _DETAILS = {
 
 
 def summary_document(summary: BenchmarkSummary) -> Document:
-    """What `bench run` did, or would do."""
+    """The result of `bench run` or of its dry run."""
     if summary.dry_run:
         return Document(
             title="Benchmarks, dry run",
@@ -49,7 +49,7 @@ def summary_document(summary: BenchmarkSummary) -> Document:
                 Section(title="Steps", blocks=(_steps(summary),)),
             ),
         )
-    # One that went through without figures has its reason in its notes; why others failed is told at the end.
+    # A finished suite without figures has the reason in its notes; errors of the others follow at the end.
     told = [result for result in summary.results if result.measurements or result.record.state is BenchmarkState.DONE]
     made = comparison_document(compare(told))
     ends: list[Block] = [*alerts(summary.failures)]
@@ -95,7 +95,7 @@ def _steps(summary: BenchmarkSummary) -> Table:
 
 
 def listing_document(listing: BenchmarkListing) -> Document:
-    """The suites, and what was run."""
+    """The suites, and the recorded benchmarks."""
     suites = table(
         "",
         [text("suite"), wide("what"), wide("sizes"), figure("needs")],
@@ -131,7 +131,7 @@ def listing_document(listing: BenchmarkListing) -> Document:
 
 
 def cleaning_document(cleaning: Cleaning) -> Document:
-    """What `bench clean` did."""
+    """The result of `bench clean`."""
     removed = paragraph(", ".join(cleaning.removed) or "nothing was there")
     left = (Section(title="Left", blocks=tuple(alerts(cleaning.left))),) if cleaning.left else ()
     return Document(
@@ -140,7 +140,7 @@ def cleaning_document(cleaning: Cleaning) -> Document:
 
 
 def comparison_document(comparisons: Sequence[SuiteComparison], *, charts: bool = False) -> Document:
-    """What was measured, suite by suite; with charts where there is room for them."""
+    """The measurements, suite by suite; with charts if there is room."""
     return Document(
         title="Benchmarks",
         subtitle=", ".join(dict.fromkeys(scale_words(comparison.scale) for comparison in comparisons)),
@@ -155,7 +155,7 @@ def comparison_document(comparisons: Sequence[SuiteComparison], *, charts: bool 
 
 
 def comparison_blocks(comparison: SuiteComparison, *, charts: bool) -> Iterator[Block]:
-    """One suite: figures, noise, chart, the load before, and what was published."""
+    """One suite: figures, noise, chart, the load before, and published figures."""
     yield facts(
         [
             ("benchmark", ", ".join(map(str, comparison.benchmarks))),
@@ -273,7 +273,7 @@ def _published(comparison: SuiteComparison) -> Iterator[Block]:
 def _own(step: StepComparison, label: str) -> str:
     for side in step.sides:
         if side.label == label:
-            # Decimal, as those that were published.
+            # Decimal, as the published ones.
             decimal = step.unit is Unit.BYTES_PER_S
             return _in_unit(side.figures, 1e-6, "MB/s") if decimal else figure_words(side.figures, step.unit)
     return NONE
@@ -291,7 +291,7 @@ def value_words(value: float, unit: Unit) -> str:
 
 
 def _scaled(value: float, unit: Unit) -> tuple[float, str]:
-    """By what it is multiplied to be shown, and the name of its unit then."""
+    """The factor for display, and the name of the resulting unit."""
     if unit is Unit.BYTES_PER_S:
         step, name = next((one for one in _RATES if value >= one[0]), _RATES[-1])
         return 1 / step, name
@@ -308,7 +308,7 @@ def _in_unit(values: Series, factor: float, name: str) -> str:
 
 
 def _digits(value: float) -> str:
-    """Three digits that count."""
+    """Three significant digits."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}" if value >= 0.001 or value == 0 else f"{value:.1e}"
