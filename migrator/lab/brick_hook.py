@@ -1,8 +1,9 @@
-"""The hooks of a lab's bricks: copies of this script in the lab's `hooks` do what a site's own hooks do there.
+"""The hooks of a lab's bricks: copies of this script in the lab's `hooks` replace a site's own hooks.
 
-`pre-wipe` makes a new file system in the place of a brick that is out of the volume. `pre-add` of the target's side takes the
-brick's disk away from its host and enlarges the target by as much. Imports nothing of the program. The lab's directory is
-the one above `hooks`.
+`pre-wipe` makes a new file system for a brick that is out of the volume. `pre-add` of the target's side takes the
+brick's disk from its host and enlarges the target by its size.
+
+Imports nothing of the program. The lab's directory is the parent of `hooks`.
 """
 
 import json
@@ -14,7 +15,7 @@ from typing import Any
 
 
 def _same_namespace(pid: int, namespace: str) -> bool:
-    """Whether a process is in the network namespace of a name: a pid alone may have been given out again."""
+    """Whether a process is in the named network namespace: its pid may have been reused."""
     try:
         return os.path.samestat(os.stat(f"/proc/{pid}/ns/net"), os.stat(f"/run/netns/{namespace}"))
     except OSError:
@@ -29,18 +30,18 @@ def _run(*command: str) -> str:
 
 
 class Lab:
-    """One lab, by its record."""
+    """One lab, from its record."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._record: dict[str, Any] = json.loads((directory / "lab.json").read_text())
 
     def brick(self, name: str) -> dict[str, Any]:
-        """A brick by its name, or by that of the file system that it lies in. Raises LookupError."""
+        """A brick by its name, or by that of its file system. Raises LookupError."""
         return next(one for one in self._record["bricks"] if name in (one["name"], os.path.dirname(one["name"])))
 
     def make_file_system(self, brick: dict[str, Any]) -> None:
-        """A new file system on the brick's disk, mounted on its host. Whatever was on it is gone."""
+        """Make a new, empty file system on the brick's disk, and mount it on its host."""
         point, inside = self._place(brick)
         if self._is_mounted(point, inside):
             _run(*inside, "umount", point)
@@ -49,7 +50,7 @@ class Lab:
         print(f"{brick['name']} has a new file system")
 
     def give(self, brick: dict[str, Any]) -> None:
-        """Make the target larger by the brick's disk. May be called again: by what was written down it grows once."""
+        """Enlarge the target by the brick's disk. May be called again: the recorded size prevents growing twice."""
         point, inside = self._place(brick)
         if self._is_mounted(point, inside):
             if _run(*inside, "find", point, "-mindepth", "1", "-print", "-quit"):
@@ -66,7 +67,7 @@ class Lab:
         print(f"the target has the disk of {brick['name']}, too")
 
     def _promised(self, name: str, size_bytes: int) -> int:
-        """How large the target is to be with this brick; written down before it grows."""
+        """The size of the target with this brick; recorded before it grows."""
         path = self._directory / "given.json"
         given: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
         if name not in given:
@@ -80,7 +81,7 @@ class Lab:
         return given[name]
 
     def _place(self, brick: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
-        """Where the brick's file system is mounted, and what a command on its host begins with."""
+        """The mount point of the brick's file system, and the prefix of commands on its host."""
         host = self._record["hosts"][brick["host"] - 1]
         if host["holder_pid"] is None or not _same_namespace(host["holder_pid"], host["namespace"]):
             raise SystemExit("this lab is not up")
@@ -93,8 +94,8 @@ class Lab:
 
 
 def main() -> None:
-    """Do what the stage asks for, of every brick that is named."""
-    sys.stdin.read()  # the document is not needed, but nobody shall write into a closed pipe
+    """Do the work of the stage for every named brick."""
+    sys.stdin.read()  # the document is not needed, but the writer must not get a closed pipe
     lab = Lab(Path(__file__).resolve().parents[2])
     for name in os.environ["MIGRATOR_BRICK"].split(","):
         if os.environ["MIGRATOR_STAGE"] == "pre-wipe":

@@ -1,4 +1,4 @@
-"""Users at work: writes, renames and deletions at a given rate, with a journal of every path."""
+"""Simulated users: writes, renames and deletions at a given rate, with a journal of every path."""
 
 import asyncio
 import json
@@ -17,16 +17,16 @@ from migrator.core.tasks import to_the_end
 from migrator.core.units import KIB
 from migrator.lab.odd import file_content, seeded_random
 
-# ---
-# The journal of a churn: every path that it is about to touch, written before it is touched.
+# The journal: every path, written before it is changed
 #
-# JSON lines with percent-escaped paths relative to the root. `paths` are names whose entry, content or attributes change;
-# `parents` directories that get another mtime; `subtrees` directories that change with everything in them.
+# JSON lines with percent-escaped paths relative to the root. `paths` are names whose entry, content or attributes
+# change; `parents` are directories whose mtime changes; `subtrees` are directories that change with everything in
+# them.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touched:
-    """Everything that a journal names."""
+    """All paths of a journal."""
 
     paths: frozenset[bytes]
     parents: frozenset[bytes]
@@ -34,14 +34,16 @@ class Touched:
     operations: int
 
     def covers(self, path: bytes) -> bool:
-        """Whether a difference at this path is the churn's: touched itself, or in a directory that moved."""
+        """Whether a difference at this path is caused by the churn: the path changed, or it is in a directory that
+        moved.
+        """
         if path in self.paths or path in self.parents:
             return True
         return any(is_beneath(path, subtree) for subtree in self.subtrees)
 
 
 class ChurnJournal:
-    """Appends to a journal; close it, or use it as a context manager. What is written survives `kill -9`."""
+    """Appends to a journal; close it, or use it as a context manager. Its lines survive `kill -9`."""
 
     def __init__(self, file: bytes) -> None:
         self._fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -53,7 +55,7 @@ class ChurnJournal:
         os.close(self._fd)
 
     def intend(self, operation: str, paths: Iterable[bytes], subtrees: Iterable[bytes] = ()) -> None:
-        """Write down one operation before it is done. Raises OSError."""
+        """Record one operation before it is done. Raises OSError."""
         named, moved = sorted(paths), sorted(subtrees)
         line = {
             "operation": operation,
@@ -65,7 +67,7 @@ class ChurnJournal:
 
 
 def read_journal(file: bytes) -> Touched:
-    """Everything that a journal names; a last line that was cut off by a crash was never acted upon."""
+    """All paths of a journal. A last line that a crash truncated was never acted upon."""
     paths: set[bytes] = set()
     parents: set[bytes] = set()
     subtrees: set[bytes] = set()
@@ -84,16 +86,15 @@ def read_journal(file: bytes) -> Touched:
     )
 
 
-# ---
-# What a churn knows of the trees: files with all their names, and directories. Kept up to date by the churn itself.
+# The index: files with all their names, and directories. The churn keeps it up to date.
 
 
 _LONGEST_PATH_BYTES = 3500
-"""Deeper than that the churn does not go: it works with whole paths."""
+"""The churn works with whole paths, so it leaves longer ones alone."""
 
 
 class NameList:
-    """A set with a fair draw. Drawing is the same for the same history."""
+    """A set with uniform draws, which are reproducible for the same history."""
 
     def __init__(self) -> None:
         self._items: list[bytes] = []
@@ -106,23 +107,20 @@ class NameList:
         return item in self._places
 
     def add(self, item: bytes) -> None:
-        """Add an item that is not there."""
         self._places[item] = len(self._items)
         self._items.append(item)
 
     def remove(self, item: bytes) -> None:
-        """Remove an item that is there."""
         place, last = self._places.pop(item), self._items.pop()
         if last != item:
             self._items[place] = last
             self._places[last] = place
 
     def all(self) -> tuple[bytes, ...]:
-        """All of them."""
         return tuple(self._items)
 
     def draw(self, random_source: random.Random) -> bytes | None:
-        """One of them; None where there are none."""
+        """A random item; None if there is none."""
         return random_source.choice(self._items) if self._items else None
 
 
@@ -140,7 +138,9 @@ class ChurnIndex:
         for tree in trees:
             self._walk(root, tree, links)
         for inode, count in links.items():
-            if len(self._names_of[inode]) != count:  # another name lies elsewhere: changing it would change that
+            if (
+                len(self._names_of[inode]) != count
+            ):  # it has a name outside the trees: changing it would change that too
                 for path in self._names_of.pop(inode):
                     del self._inode_of[path]
         for path in sorted(self._inode_of):
@@ -157,7 +157,7 @@ class ChurnIndex:
                 path = join(current, entry.name)
                 try:
                     status = entry.stat(follow_symlinks=False)
-                except FileNotFoundError:  # somebody else is at work here too
+                except FileNotFoundError:  # another process works here too
                     continue
                 if stat.S_ISDIR(status.st_mode) and len(path) < _LONGEST_PATH_BYTES:
                     waiting.append(path)
@@ -167,7 +167,7 @@ class ChurnIndex:
                     links[status.st_ino] = status.st_nlink
 
     def tree_of(self, path: bytes) -> bytes:
-        """The tree that a path lies in."""
+        """The tree of a path."""
         return next(tree for tree in self._trees if is_beneath(path, tree))
 
     def names(self, path: bytes) -> frozenset[bytes]:
@@ -175,17 +175,17 @@ class ChurnIndex:
         return frozenset(self._names_of[self._inode_of[path]])
 
     def add_file(self, path: bytes, inode: int) -> None:
-        """A file was made, or got another name."""
+        """Add a new file."""
         self.files.add(path)
         self._inode_of[path] = inode
         self._names_of.setdefault(inode, set()).add(path)
 
     def link(self, existing: bytes, path: bytes) -> None:
-        """A file got another name."""
+        """Add a name of a file."""
         self.add_file(path, self._inode_of[existing])
 
     def remove_file(self, path: bytes) -> int:
-        """A name of a file is gone; returns its inode."""
+        """Remove a name; returns its inode."""
         self.files.remove(path)
         inode = self._inode_of.pop(path)
         names = self._names_of[inode]
@@ -195,23 +195,23 @@ class ChurnIndex:
         return inode
 
     def rename_file(self, old: bytes, new: bytes) -> None:
-        """A file has another path; what was at `new` is gone."""
+        """Move a file; one at `new` is replaced."""
         if new in self.files:
             self.remove_file(new)
         self.add_file(new, self.remove_file(old))
 
     def add_directory(self, path: bytes) -> None:
-        """The churn made a directory."""
+        """Add a directory that the churn made."""
         self.directories.add(path)
         self.own_directories.add(path)
 
     def remove_directory(self, path: bytes) -> None:
-        """A directory that the churn had made is gone."""
+        """Remove a directory that the churn made."""
         self.directories.remove(path)
         self.own_directories.remove(path)
 
     def rename_directory(self, old: bytes, new: bytes) -> None:
-        """A directory that the churn had made has another path, with everything in it."""
+        """Move a directory that the churn made, with everything in it."""
         for listed in (self.directories, self.own_directories):
             for path in self._beneath(listed, old):
                 listed.remove(path)
@@ -220,13 +220,13 @@ class ChurnIndex:
             self.rename_file(path, new + path[len(old) :])
 
     def is_empty(self, directory: bytes) -> bool:
-        """Whether the churn knows of nothing in a directory of its own."""
+        """Whether a directory of the churn is empty in the index."""
         return not any(
             path != directory for listed in (self.files, self.directories) for path in self._beneath(listed, directory)
         )
 
     def free_name(self, random_source: random.Random, directory: bytes) -> bytes:
-        """A path that is not taken by anything that is known."""
+        """A path that is not in the index."""
         while True:
             path = join(directory, b"churn-%08x" % random_source.getrandbits(32))
             if path not in self.files and path not in self.directories:
@@ -237,8 +237,7 @@ class ChurnIndex:
         return [path for path in listed.all() if is_beneath(path, directory)]
 
 
-# ---
-# Users at work: writing, renaming and deleting in their trees at a given rate, with a journal of every path.
+# Users
 
 
 _LARGEST_WRITE_BYTES = 128 * KIB
@@ -247,7 +246,7 @@ _DRAWS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChurnSummary:
-    """What a churn did: operations by kind, those that the file system refused, and how long it took."""
+    """The result of a churn: operations by kind, refused operations, and the duration."""
 
     operations: Mapping[str, int]
     refused: int
@@ -267,10 +266,10 @@ async def lab_churn(
 ) -> ChurnSummary:
     """Work in trees (relative to `root`) until `stop` is set, or so many operations are done.
 
-    Only regular files whose names all lie in the trees are touched, and directories that the churn has made itself are
-    renamed and removed. Each operation is in the journal (appended to) before it is done; the one under way when it is
-    stopped is done to its end. What the file system refuses is counted. Raises UsageError for a tree or a place of the journal that
-    is not there, OSError where a tree cannot be read.
+    Changes only regular files whose names are all in the trees; renames and removes only directories that the churn
+    made. Each operation is appended to the journal before it is done; the one in flight at a stop is finished.
+    Refusals of the file system are counted. Raises UsageError if a tree or the journal's directory is missing,
+    OSError if a tree cannot be read.
     """
     _check(root, trees, journal)
     index = await asyncio.to_thread(ChurnIndex, root, trees)
@@ -284,7 +283,7 @@ async def lab_churn(
             if early_s > 0:
                 await _sleep_or_stop(clock, early_s, stop)
                 continue
-            # Nothing may be written after the churn has ended.
+            # No operation may outlast the churn.
             kind, worked = await to_the_end(asyncio.to_thread(worker.step))
             done[kind] += 1
             refused += not worked
@@ -323,7 +322,7 @@ async def _sleep_or_stop(clock: Clock, duration_s: float, stop: asyncio.Event) -
 
 
 class _Churn:
-    """One operation after the other. Everything random comes from the seed."""
+    """One operation after the other. All random choices come from the seed."""
 
     def __init__(self, root: bytes, index: ChurnIndex, journal: ChurnJournal, seed: int) -> None:
         self._root = root
@@ -349,14 +348,14 @@ class _Churn:
         }
 
     def step(self) -> tuple[str, bool]:
-        """Do one operation; returns its kind and whether the file system let it."""
+        """Do one operation; returns its kind and whether it succeeded."""
         weights = [weight for weight, _ in self._kinds.values()]
         kind = self._draw.choices(tuple(self._kinds), weights)[0]
         self._count += 1
         try:
             self._kinds[kind][1]()
         except OSError:
-            # A user's tree may be full, read-only, or changed by somebody else meanwhile: users live with that.
+            # A user's tree may be full, read-only, or changed by others meanwhile: users accept that too.
             return kind, False
         return kind, True
 
@@ -434,7 +433,7 @@ class _Churn:
             os.close(fd)
 
     def _replace(self) -> None:
-        """As editors do: write a new file beside it, and rename."""
+        """As editors do: write a new file, and rename it over the old one."""
         path = self._some_file()
         new = self._index.free_name(self._draw, parent(path))
         content = self._content()

@@ -13,10 +13,9 @@ from migrator.core.paths import show
 from migrator.lab.machine import LabTools, all_of, mounts_beneath, tool_failed, until
 from migrator.lab.model import LabBrick, LabHost, LabSpec, LabState, VolumeType, down_command
 
-# ---
-# The sshd of every host of a lab, and what ssh needs to reach it from outside: keys, known hosts, a configuration.
+# The sshd of each host, and what ssh needs to reach it: keys, known hosts, a configuration
 #
-# Everything lies in the lab's directory; nothing of root's own (`~/.ssh`, `/etc/ssh`) is read or changed.
+# All of it is in the lab's directory; root's own files (`~/.ssh`, `/etc/ssh`) are neither read nor changed.
 
 
 PROGRAMS = ("sshd", "ssh", "ssh-keygen")
@@ -28,7 +27,7 @@ _DIALER = Path(__file__).with_name("ssh_dialer.py")
 
 
 def why_no_sshd(spec: LabSpec) -> str | None:
-    """Why the hosts of a lab can run no sshd; None where they can."""
+    """Why the hosts of a lab can run no sshd; None if they can."""
     missing = [program for program in PROGRAMS if shutil.which(program) is None]
     if missing:
         return f"not installed: {', '.join(missing)}"
@@ -38,32 +37,32 @@ def why_no_sshd(spec: LabSpec) -> str | None:
 
 
 def config_path(spec: LabSpec) -> bytes:
-    """The configuration for `ssh -F`."""
+    """The file for `ssh -F`."""
     return spec.directory + b"/ssh/config"
 
 
 def destination(host: LabHost) -> str:
-    """A host as ssh takes it."""
+    """A host in ssh's notation."""
     return f"root@{host.address}"
 
 
 def authorized_keys(state: LabState, host: LabHost) -> Path:
-    """The file with the one public key that a host lets in."""
+    """The file with the only public key that a host accepts."""
     return _home(state, host) / "authorized_keys"
 
 
 def host_key(state: LabState, host: LabHost) -> Path:
-    """The private key by which a host is known; the public one lies beside it, with `.pub`."""
+    """The private key of a host; the public one is beside it, with `.pub`."""
     return _home(state, host) / "host_key"
 
 
 def pid_file(host: LabHost) -> Path:
-    """Where the sshd of a host writes its pid, seen from here."""
+    """The pid file of a host's sshd, by its path on this machine."""
     return Path(f"/proc/{host.holder_pid}/root{_PID_FILE}")
 
 
 async def start_all(state: LabState, tools: LabTools) -> None:
-    """Keys, configuration and daemons of all hosts; nothing where the lab has none."""
+    """Keys, configuration and daemons of all hosts; nothing for a lab without ssh."""
     if not state.ssh_config:
         return
     common = _common(state)
@@ -81,7 +80,7 @@ async def start_all(state: LabState, tools: LabTools) -> None:
 
 
 def write_known_hosts(state: LabState) -> None:
-    """The host keys as they are now, for the client. May be called again."""
+    """Write the current host keys for the client. May be called again."""
     lines = []
     for host in state.hosts:
         kind, key, *_ = host_key(state, host).with_suffix(".pub").read_text(encoding="ascii").split()
@@ -90,7 +89,7 @@ def write_known_hosts(state: LabState) -> None:
 
 
 async def start_sshd(state: LabState, host: LabHost, tools: LabTools) -> None:
-    """Start the daemon of a host, with the key that it has now; it listens when this returns."""
+    """Start the daemon of a host with its current key, and wait until it listens."""
     home = _home(state, host)
     await tools.on_host(host, _program(), "-f", str(home / "sshd_config"), "-E", str(home / "sshd.log"))
 
@@ -106,12 +105,12 @@ def _prepare(state: LabState, host: LabHost) -> None:
 
 
 def _program() -> str:
-    """By its full path, for it executes itself anew for every connection."""
+    """The full path: sshd executes itself for every connection."""
     return os.path.realpath(shutil.which("sshd") or "/usr/sbin/sshd")
 
 
 async def make_key(path: Path, tools: LabTools) -> None:
-    """A key pair; the file must not be there."""
+    """A new key pair; the file must not exist."""
     await tools.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", path.name, "-f", str(path))
 
 
@@ -124,7 +123,7 @@ def _home(state: LabState, host: LabHost) -> Path:
 
 
 _NOT_THE_FIRST_SHELL = 2
-"""With this a bash that sshd starts reads no .bashrc: root's own of this machine has nothing to do with the lab's hosts."""
+"""A bash that sshd starts with it reads no .bashrc: root's own one is not for the lab's hosts."""
 
 
 def _server_config(state: LabState, host: LabHost) -> str:
@@ -148,7 +147,7 @@ SetEnv SHLVL={_NOT_THE_FIRST_SHELL}
 
 
 def _root_is_locked() -> bool:
-    """Without PAM sshd lets nobody in whose password is locked by an exclamation mark, with a key neither."""
+    """Without PAM sshd refuses accounts whose password is locked by an exclamation mark, also with a key."""
     try:
         with open("/etc/shadow", "rb") as file:
             fields = [line.split(b":") for line in file]
@@ -159,9 +158,8 @@ def _root_is_locked() -> bool:
 
 
 def _client_config(state: LabState, common: Path) -> str:
-    """One connection at a time, with the lab's own key and known hosts, dialled in the network of the lab's client.
-
-    The key exchange is the one that costs least: this machine does both sides of it, for every host.
+    """One connection at a time, with the lab's keys and known hosts, in the network of the lab's client. Uses the
+    cheapest key exchange: this machine computes both sides of it for every host.
     """
     nsenter = shutil.which("nsenter") or "/usr/bin/nsenter"
     namespace = f"--net=/run/netns/{state.client_namespace}"
@@ -186,12 +184,11 @@ Host *
 """
 
 
-# ---
-# A Gluster cluster in namespaces: network, hosts, bricks, pool, volume, mount. The recipe, one step a function.
+# The cluster: network, hosts, bricks, pool, volume, mount; one function for each step
 #
-# Every host has a network namespace on a bridge, and mount and UTS namespaces of its own with a private `/run`, `/srv`,
-# `/var/lib/glusterd` and `/var/log/glusterfs`. Its bricks are XFS on loop devices, mounted only inside, and the
-# target is mounted on it too. The client of the mount has a network namespace of its own, the mount itself is seen by all.
+# Every host has a network namespace on a bridge, and mount and UTS namespaces with a private `/run`, `/srv`,
+# `/var/lib/glusterd` and `/var/log/glusterfs`. Its bricks are XFS on loop devices, mounted only inside; the target is
+# mounted there too. The client of the mount has a network namespace; its mount is visible to the whole machine.
 
 
 _GLUSTER = ("gluster", "--mode=script")
@@ -204,7 +201,7 @@ _NEEDED_BY_HOSTS = (b"/usr", b"/bin", b"/sbin", b"/lib", b"/lib64", b"/etc", b"/
 
 
 def planned_hosts(spec: LabSpec) -> tuple[LabHost, ...]:
-    """The hosts of a lab before any is there."""
+    """The hosts of a lab before it is built."""
     return tuple(
         LabHost(
             number=number,
@@ -216,7 +213,7 @@ def planned_hosts(spec: LabSpec) -> tuple[LabHost, ...]:
 
 
 def planned_bricks(spec: LabSpec) -> tuple[LabBrick, ...]:
-    """The bricks of a lab in the order in which the volume lists them: brick 1 of every host, then brick 2, ..."""
+    """The bricks of a lab in the volume's order: brick 1 of every host, then brick 2, ..."""
     return tuple(
         LabBrick(
             host=host.number,
@@ -230,12 +227,12 @@ def planned_bricks(spec: LabSpec) -> tuple[LabBrick, ...]:
 
 
 def brick_path(number: int) -> str:
-    """Where a brick lies on its host."""
+    """The path of a brick on its host."""
     return f"/srv/b{number}/data"
 
 
 async def make_network(state: LabState, tools: LabTools) -> None:
-    """The network namespaces, and a bridge between them."""
+    """Make the network namespaces, and a bridge between them."""
     for name in state.namespaces:
         await tools.run("ip", "netns", "add", name)
     ends = {state.client_namespace: f"10.213.{state.spec.network_octet}.10"}
@@ -250,7 +247,7 @@ async def make_network(state: LabState, tools: LabTools) -> None:
 
 
 async def start_holder(state: LabState, host: LabHost, tools: LabTools) -> int:
-    """Make the namespaces of a host and the process that holds them; returns its pid."""
+    """Make the namespaces of a host, and start the process that keeps them; returns its pid."""
     home = _make_home(state, host)
     sleep = shutil.which("sleep") or "/usr/bin/sleep"
     needed = (*_NEEDED_BY_HOSTS, state.spec.directory, os.fsencode(_PYTHON), os.fsencode(_HOLDER_SCRIPT))
@@ -263,7 +260,7 @@ async def start_holder(state: LabState, host: LabHost, tools: LabTools) -> int:
 
 
 def _make_home(state: LabState, host: LabHost) -> Path:
-    """The directory of a host: what glusterd keeps, its logs, and the images of the bricks."""
+    """The directory of a host: glusterd's files, its logs, and the images of the bricks."""
     home = Path(os.fsdecode(state.spec.directory)) / "hosts" / str(host.number)
     (home / "lib" / "hooks").mkdir(parents=True)
     (home / "log").mkdir()
@@ -273,10 +270,10 @@ def _make_home(state: LabState, host: LabHost) -> Path:
 
 
 async def make_brick(state: LabState, brick: LabBrick, tools: LabTools) -> None:
-    """A brick: a sparse image, XFS with the inode size that Gluster wants, mounted inside its host."""
+    """A brick: a sparse image, XFS with the inode size that Gluster requires, mounted inside its host."""
     host = state.hosts[brick.host - 1]
     await make_xfs_image(brick.image, state.spec.brick_size_bytes, tools)
-    # A loop device that mount makes is freed with its last mount, so it ends with the host whatever happens.
+    # mount frees its loop device with the last mount, so it always ends with the host.
     point = f"/srv/b{brick.number}"
     _make_inside(host, point)
     await tools.on_host(host, "mount", "-t", "xfs", "-o", "loop", brick.image, point)
@@ -289,7 +286,7 @@ def _make_inside(host: LabHost, path: str) -> None:
 
 
 async def make_xfs_image(image: bytes, size_bytes: int, tools: LabTools) -> None:
-    """A sparse file that holds an empty XFS."""
+    """A sparse file with an empty XFS."""
     _make_sparse(image, size_bytes)
     await tools.run("mkfs.xfs", "-q", "-K", "-i", "size=512", image)
 
@@ -300,7 +297,7 @@ def _make_sparse(image: bytes, size_bytes: int) -> None:
 
 
 async def start_glusterd(host: LabHost, tools: LabTools, clock: Clock) -> None:
-    """Start the management daemon of a host and wait until it answers."""
+    """Start the management daemon of a host, and wait until it answers."""
     await tools.on_host(host, "glusterd", "--pid-file=/run/glusterd.pid", "--log-file=/var/log/glusterfs/glusterd.log")
 
     async def answers() -> str | None:
@@ -311,7 +308,7 @@ async def start_glusterd(host: LabHost, tools: LabTools, clock: Clock) -> None:
 
 
 async def make_pool(state: LabState, tools: LabTools, clock: Clock) -> None:
-    """Make the hosts know one another."""
+    """Peer the hosts with each other."""
     first, *others = state.hosts
     for host in others:
         await tools.on_host(first, *_GLUSTER, "peer", "probe", host.address)
@@ -319,7 +316,7 @@ async def make_pool(state: LabState, tools: LabTools, clock: Clock) -> None:
 
 
 async def wait_for_pool(state: LabState, tools: LabTools, clock: Clock) -> None:
-    """Return when every host sees every other one."""
+    """Return when every host sees all others."""
     others = len(state.hosts) - 1
 
     async def connected_from(host: LabHost) -> str | None:
@@ -332,7 +329,7 @@ async def wait_for_pool(state: LabState, tools: LabTools, clock: Clock) -> None:
 
 
 async def make_volume(state: LabState, tools: LabTools, clock: Clock) -> None:
-    """Create and start the volume, and wait until every brick of it is up."""
+    """Create and start the volume, and wait until all its bricks are up."""
     first, spec = state.hosts[0], state.spec
     bricks = volume_bricks(state)
     await tools.on_host(first, *_GLUSTER, "volume", "create", spec.volume, *_layout(spec.volume_type), *bricks)
@@ -341,12 +338,12 @@ async def make_volume(state: LabState, tools: LabTools, clock: Clock) -> None:
 
 
 def volume_bricks(state: LabState) -> tuple[str, ...]:
-    """The bricks that the volume is made of; the others are spares."""
+    """The bricks of the volume; the others are spares."""
     return tuple(brick.name for brick in state.bricks if brick.number == 1 or state.spec.volume_type in _ALL_BRICKS)
 
 
 async def wait_for_bricks(state: LabState, tools: LabTools, clock: Clock) -> None:
-    """Return when Gluster says that every brick of the volume is up."""
+    """Return when Gluster reports all bricks of the volume as up."""
     count = len(volume_bricks(state))
     command = (*_GLUSTER, "--xml", "volume", "status", state.spec.volume, "detail")
 
@@ -371,7 +368,9 @@ def _layout(volume_type: VolumeType) -> tuple[str, ...]:
 
 
 async def mount_source(state: LabState, tools: LabTools, clock: Clock) -> None:
-    """Mount the volume for all to see, with ACLs, and wait until the client has reached every brick."""
+    """Mount the volume with ACLs, visible to the whole machine, and wait until the client is connected to every
+    brick.
+    """
     options = f"acl,log-file={os.fsdecode(state.spec.directory)}/client.log"
     argv = (
         *("nsenter", f"--net=/run/netns/{state.client_namespace}", "--"),
@@ -384,7 +383,7 @@ async def mount_source(state: LabState, tools: LabTools, clock: Clock) -> None:
 
 
 async def wait_for_client(state: LabState, clock: Clock) -> None:
-    """Return when the mount has reached every brick: before that it shows fewer files, and no error."""
+    """Return when the mount is connected to every brick: before that it shows fewer files, and no error."""
     count = len(volume_bricks(state))
 
     async def reached() -> str | None:
@@ -395,7 +394,7 @@ async def wait_for_client(state: LabState, clock: Clock) -> None:
 
 
 def _client_connected(state: LabState, number: int) -> bool:
-    """What the client itself says, in its virtual directory `.meta`, about its connection to one brick."""
+    """The state of one connection to a brick in the client's virtual directory `.meta`."""
     name = f"{state.spec.volume}-client-{number}"
     try:
         with open(f"{os.fsdecode(state.source)}/.meta/graphs/active/{name}/private", "rb") as file:
@@ -414,26 +413,28 @@ async def mount_target(state: LabState, tools: LabTools) -> None:
 
 
 async def mount_target_on(state: LabState, host: LabHost, tools: LabTools) -> None:
-    """Mount the target on a host too, at the same path. Raises ToolFailed where it is not mounted here."""
+    """Mount the target on a host too, at the same path. Raises ToolFailed if it is not mounted here."""
     mounted = [mount for mount in mounts_beneath(state.target) if mount.point == state.target]
     if not mounted:
         raise ToolFailed(f"{show(state.target)} is not mounted", hint=f"see `{down_command(state.spec.directory)}`")
-    # The same device: one file system that both see. Mounting the image anew could make another loop device.
+    # Mount the same device; mounting the image again could create another loop device.
     await tools.on_host(host, "mount", "-t", "xfs", mounted[0].source, state.target)
 
 
 async def start_bricks(state: LabState, tools: LabTools) -> None:
-    """All bricks of all hosts, several at once."""
+    """Start all bricks of all hosts, several at once."""
     await all_of(make_brick(state, brick, tools) for brick in state.bricks)
 
 
 async def start_daemons(state: LabState, tools: LabTools, clock: Clock) -> None:
-    """All management daemons, several at once."""
+    """Start all management daemons, several at once."""
     await all_of(start_glusterd(host, tools, clock) for host in state.hosts)
 
 
 def write_scripts(state: LabState) -> None:
-    """`bin/gluster`, which asks the first host, for `[source] gluster` of site.toml, and the hooks of bricks."""
+    """Write the hooks of bricks, and `bin/gluster`, which runs on the first host, for `[source] gluster` of
+    site.toml.
+    """
     _write_script(Path(os.fsdecode(state.gluster)), "gluster_wrapper.py")
     for hook in ("pre-wipe.d/50-make-file-system", "pre-add.d/50-give-to-target"):
         _write_script(Path(os.fsdecode(state.spec.directory)) / "hooks" / hook, "brick_hook.py")

@@ -1,4 +1,4 @@
-"""`lab down`: removes what `lab up` made, and nothing else."""
+"""`lab down`: remove all that `lab up` made, at whatever point it was killed, and nothing else."""
 
 import os
 import signal
@@ -24,10 +24,6 @@ from migrator.lab.machine import (
 from migrator.lab.model import LabPhase, LabState, down_command
 from migrator.lab.record import read_record, write_record
 
-# ---
-# Taking a lab down: nothing stays behind, whatever instant `up` was killed at, and nothing else is touched.
-
-
 _GRACE_S = 3.0
 _UNMOUNT_TIMEOUT_S = 10.0
 _UNMOUNT_DEADLINE_S = 10.0
@@ -36,16 +32,16 @@ _ASIDE = b".migrator-lab-"
 
 
 def aside_name(directory: bytes, token: str) -> bytes:
-    """Where a lab's directory is before its record is written, and while it is removed: beside it, hidden."""
+    """A lab's directory before its record is written, and while it is removed: hidden, beside the final one."""
     parent, _, name = directory.rpartition(b"/")
     return b"%s/.%s%s%s" % (parent, name, _ASIDE, token.encode("ascii"))
 
 
 async def lab_down(directory: bytes, processes: Processes, clock: Clock) -> bool:
-    """End everything that a lab is made of and remove its directory; False where there was no lab.
+    """End all processes of a lab and remove its directory; False if there was no lab.
 
-    Ended are only processes that carry the lab's token or are in its network namespaces. May be called again, also
-    after a crash of itself. Raises Refused for a directory that is no lab, ToolFailed where something stays.
+    Ends only processes that carry the lab's token or are in its network namespaces. May be called again, also after a
+    crash. Raises Refused for a directory that is no lab, ToolFailed if something remains.
     """
     directory = real_path(directory)
     _remove_what_is_aside(directory)
@@ -61,7 +57,7 @@ async def lab_down(directory: bytes, processes: Processes, clock: Clock) -> bool
     if state.phase is not LabPhase.STOPPING:
         state = replace(state, phase=LabPhase.STOPPING)
         write_record(state)
-    # The tools of `down` do not carry the token, or it would end itself.
+    # The tools of `down` must not carry the token, or it would end itself.
     tools = LabTools(processes, "")
     # The mount's client first: unmounting what hangs waits for it in the kernel (seen: 52 s, with bricks that hung).
     await _end_processes(state, processes, clock)
@@ -71,7 +67,7 @@ async def lab_down(directory: bytes, processes: Processes, clock: Clock) -> bool
         if namespace_exists(name):
             await tools.run("ip", "netns", "delete", name)
     for device in loops_beneath(directory):
-        await tools.attempt("losetup", "--detach", device)  # most go by themselves, with their mount
+        await tools.attempt("losetup", "--detach", device)  # most end with their mount
     await _until(lambda: _nothing_left(directory), directory, clock, _DEADLINE_S)
     _path(directory).rename(_path(aside_name(directory, state.token)))
     _remove_what_is_aside(directory)
@@ -90,7 +86,7 @@ async def _until(check: Callable[[], Awaitable[str | None]], directory: bytes, c
 
 async def _unmount(mounted: Mount, directory: bytes, tools: LabTools, clock: Clock) -> None:
     if mounted.filesystem.startswith("fuse"):
-        # What somebody still has open there leads nowhere.
+        # Files that are still open there belong to no lab any more.
         await tools.attempt("umount", "--lazy", mounted.point, timeout_s=_UNMOUNT_TIMEOUT_S)
         return
 
@@ -117,7 +113,7 @@ async def _end_processes(state: LabState, processes: Processes, clock: Clock) ->
     async def all_ended() -> str | None:
         if not await processes.end(state.token, grace_s=_GRACE_S):
             return "a process of the lab cannot be ended"
-        # Without the token: what somebody started by hand in the lab's namespaces.
+        # Without the token: processes that were started by hand in the lab's namespaces.
         others = processes_in(state.namespaces)
         for pid in others:
             try:
@@ -130,7 +126,7 @@ async def _end_processes(state: LabState, processes: Processes, clock: Clock) ->
 
 
 def _remove_what_is_aside(directory: bytes) -> None:
-    """Remove the remains of an `up` that was killed before its record was in place, or of a `down`."""
+    """Remove leftovers of an `up` that was killed before its record was in place, or of a `down`."""
     parent, _, name = directory.rpartition(b"/")
     if not _path(parent or b"/").is_dir():
         return
@@ -143,7 +139,7 @@ def _remove_what_is_aside(directory: bytes) -> None:
 
 
 def real_path(directory: bytes) -> bytes:
-    """The absolute path without symlinks: what the mount table and the loop devices show."""
+    """The absolute path without symlinks, as in the mount table and the loop devices."""
     return os.path.realpath(directory)
 
 

@@ -1,6 +1,6 @@
-"""The `gluster` of a lab: a copy of this script in the lab's `bin` asks the first host of the cluster.
+"""The `gluster` of a lab: a copy of this script in the lab's `bin` runs it on the first host of the cluster.
 
-Imports nothing of the program. The lab's directory is the one above its own.
+Imports nothing of the program. The lab's directory is the parent of `bin`.
 """
 
 import json
@@ -9,7 +9,7 @@ import sys
 
 
 def _same_namespace(pid: int, namespace: str) -> bool:
-    """Whether a process is in the network namespace of a name: a pid alone may have been given out again."""
+    """Whether a process is in the named network namespace: its pid may have been reused."""
     try:
         return os.path.samestat(os.stat(f"/proc/{pid}/ns/net"), os.stat(f"/run/netns/{namespace}"))
     except OSError:
@@ -17,7 +17,7 @@ def _same_namespace(pid: int, namespace: str) -> bool:
 
 
 def main(arguments: list[str]) -> str:
-    """Become `gluster` in the namespaces of the first host; returns why not where that cannot be."""
+    """Execute `gluster` in the namespaces of the first host; returns the reason if that is impossible."""
     directory = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
     try:
         with open(os.path.join(directory, "lab.json"), encoding="ascii") as file:

@@ -14,8 +14,7 @@ from migrator.fs.model import Mount, parse_mountinfo
 from migrator.hosts.ports import Command, Completed, Processes
 from migrator.lab.model import LabHost
 
-# ---
-# What lies on this machine now: mounts, loop devices, network namespaces and the processes in them.
+# The current state: mounts, loop devices, network namespaces and processes in them
 
 
 NAMESPACES_DIRECTORY = "/run/netns"
@@ -24,7 +23,7 @@ CLUSTER_PROGRAMS = ("glusterd", "gluster", "glusterfs", "ip", "nsenter", "unshar
 
 
 def why_no_cluster() -> str | None:
-    """Why a Gluster cluster cannot be had on this machine; None where it can."""
+    """Why a Gluster cluster is impossible on this machine; None if it is possible."""
     if os.geteuid() != 0:
         return "only root can make namespaces, mounts and loop devices"
     missing = [program for program in CLUSTER_PROGRAMS if shutil.which(program) is None]
@@ -37,21 +36,21 @@ def why_no_cluster() -> str | None:
 
 
 def mounts_beneath(directory: bytes) -> tuple[Mount, ...]:
-    """Mounts on a directory or beneath it, in this mount namespace, the last one mounted first."""
+    """Mounts on a directory or below it, in this mount namespace, the latest first."""
     with open("/proc/self/mountinfo", "rb") as table:
         mounts = parse_mountinfo(table.read())
     return tuple(mount for mount in reversed(mounts) if is_beneath(mount.point, directory))
 
 
 def loops_beneath(directory: bytes) -> tuple[str, ...]:
-    """Loop devices whose backing file lies beneath a directory, deleted ones too."""
+    """Loop devices whose backing file is below a directory, also if it was deleted."""
     found: list[str] = []
     for name in os.listdir("/sys/block"):
         if name.startswith("loop"):
             try:
                 with open(f"/sys/block/{name}/loop/backing_file", "rb") as file:
                     backing = file.read().rstrip(b"\n")
-            except OSError:  # not in use, or gone between the two looks
+            except OSError:  # not in use, or removed meanwhile
                 continue
             if backing.startswith(directory + b"/"):
                 found.append(f"/dev/{name}")
@@ -59,7 +58,9 @@ def loops_beneath(directory: bytes) -> tuple[str, ...]:
 
 
 def holder_of(device: str) -> str | None:
-    """A process that has a loop device mounted in a mount namespace of its own: "process 4711 (sshd)"; None: nobody seen."""
+    """A process that has a loop device mounted in its own mount namespace: "process 4711 (sshd)"; None if none was
+    found.
+    """
     try:
         status = os.stat(device)
     except OSError:
@@ -78,12 +79,12 @@ def holder_of(device: str) -> str | None:
 
 
 def namespace_exists(name: str) -> bool:
-    """Whether a network namespace of that name is there."""
+    """Whether a network namespace of that name exists."""
     return os.path.lexists(f"{NAMESPACES_DIRECTORY}/{name}")
 
 
 def processes_in(namespaces: Collection[str]) -> tuple[int, ...]:
-    """The processes in network namespaces, by the namespaces' inodes; names that are not there are left out."""
+    """The processes in network namespaces, by the namespaces' inodes; missing names are left out."""
     wanted: set[tuple[int, int]] = set()
     for name in namespaces:
         try:
@@ -96,15 +97,14 @@ def processes_in(namespaces: Collection[str]) -> tuple[int, ...]:
         if wanted and name.isdigit():
             try:
                 status = os.stat(f"/proc/{name}/ns/net")
-            except OSError:  # ended between the two looks, or ended and not reaped
+            except OSError:  # ended meanwhile, or not reaped yet
                 continue
             if (status.st_dev, status.st_ino) in wanted:
                 found.append(int(name))
     return tuple(found)
 
 
-# ---
-# Running the programs that a lab is made with, so that everything they leave running is found again.
+# Programs, started so that their remaining processes are found again
 
 
 _TIMEOUT_S = 120.0
@@ -114,8 +114,8 @@ _TAIL_BYTES = 2000
 class LabTools:
     """Runs programs with the lab's token in their environment.
 
-    The token is no token of the command itself: what a command leaves running (glusterd, bricks, the mount's client)
-    shall stay when the command has ended, and is ended by `lab down`.
+    The token is not that of the command itself: processes that a command leaves running (glusterd, bricks, the
+    mount's client) must outlive it, until `lab down` ends them.
     """
 
     def __init__(self, processes: Processes, token: str) -> None:
@@ -123,7 +123,7 @@ class LabTools:
         self._environment = {"MIGRATOR_TOKEN": token}
 
     async def attempt(self, *argv: str | bytes, stdin: bytes = b"", timeout_s: float = _TIMEOUT_S) -> Completed:
-        """Run to its end; how it ended is a value."""
+        """Run a program; its failure is a value."""
         return await self._processes.run(
             Command(
                 argv=tuple(os.fsencode(argument) for argument in argv),
@@ -134,7 +134,7 @@ class LabTools:
         )
 
     async def run(self, *argv: str | bytes, stdin: bytes = b"", timeout_s: float = _TIMEOUT_S) -> bytes:
-        """Run to its end; returns its output. Raises ToolFailed with what it said."""
+        """Run a program and return its output. Raises ToolFailed with its messages."""
         completed = await self.attempt(*argv, stdin=stdin, timeout_s=timeout_s)
         if completed.exit_code or completed.timed_out:
             raise tool_failed(argv, completed)
@@ -150,20 +150,19 @@ class LabTools:
 
 
 def entering(host: LabHost) -> tuple[str, ...]:
-    """What stands before a command that shall run on a host."""
+    """The prefix of a command on a host."""
     return ("nsenter", "--target", str(host.holder_pid), "--net", "--mount", "--uts", "--")
 
 
 def tool_failed(argv: Sequence[str | bytes], completed: Completed) -> ToolFailed:
-    """The error of a program that did not do what it should."""
+    """The error of a failed program."""
     shown = " ".join(show(os.fsencode(argument)) for argument in argv)
     said = show((completed.stderr + completed.stdout).strip()[-_TAIL_BYTES:])
     ended = "ran into its time limit" if completed.timed_out else f"ended with code {completed.exit_code}"
     return ToolFailed(f"{shown} {ended}: {said}" if said else f"{shown} {ended}")
 
 
-# ---
-# Waiting for what others do, and doing several things at once.
+# Waiting, and concurrent work
 
 
 _POLL_S = 0.1
@@ -177,9 +176,8 @@ async def until(
     cause: str = "this machine is very busy, or Gluster is broken",
     hint: str = "give the command again when less is going on here",
 ) -> None:
-    """Look again and again until the check says None; what it says otherwise is why it is not so yet.
-
-    Raises ToolFailed with the last reason, and with that cause and hint, when the deadline has passed.
+    """Poll until the check returns None; otherwise it returns the reason to wait. Raises ToolFailed with the last
+    reason, and with that cause and hint, at the deadline.
     """
     end_s = clock.monotonic_s() + deadline_s
     while (reason := await check()) is not None:
@@ -205,12 +203,10 @@ async def all_of(work: Iterable[Coroutine[Any, Any, None]]) -> None:
         raise
 
 
-# ---
-# Removing a directory tree of any depth, read-only directories too, without crossing into another file system.
-
-
 def remove_tree(path: bytes) -> None:
-    """Remove a directory with everything in it. Never follows a symlink. Raises Refused at a mount point."""
+    """Remove a directory with everything in it, at any depth. Never follows a symlink. Raises Refused at a mount
+    point.
+    """
     directory, _, name = path.rpartition(b"/")
     parent_fd = os.open(directory or b"/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -1,4 +1,4 @@
-"""A lab: a rehearsal cluster on one machine with invented users, or plain directories where there is no Gluster."""
+"""The values of a lab: a cluster on one machine with invented users, or plain directories without Gluster."""
 
 import hashlib
 from collections.abc import Mapping
@@ -16,17 +16,15 @@ FIRST_UID = 20001
 
 
 class LabKind(StrEnum):
-    """What the source of a lab is."""
+    """The kind of a lab's source."""
 
     GLUSTER = "gluster"
     POSIX = "posix"
 
 
 class VolumeType(StrEnum):
-    """How the lab's volume spreads files over bricks.
-
-    `replica3`, `arbiter` and `disperse` take the first brick of every host and leave the others as spares; the other three
-    take all.
+    """How the lab's volume distributes files. `replica3`, `arbiter` and `disperse` use the first brick of every host,
+    and the others are spares; the other three use all.
     """
 
     DISTRIBUTE = "distribute"
@@ -38,7 +36,7 @@ class VolumeType(StrEnum):
 
 
 class LabPhase(StrEnum):
-    """How far a lab is. `starting` that stays after a crash can only be taken down."""
+    """The state of a lab. One that stays `starting` after a crash can only be taken down."""
 
     STARTING = "starting"
     UP = "up"
@@ -46,7 +44,7 @@ class LabPhase(StrEnum):
 
 
 class OddKind(StrEnum):
-    """Every kind of odd file that the generator makes. Each value is also the name of its directory or file."""
+    """Every kind of odd file. Each value is also the name of its directory or file."""
 
     NAME_NEWLINE = "name-newline"
     NAME_INVALID_UTF8 = "name-invalid-utf8"
@@ -101,7 +99,7 @@ class OddKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OddFiles:
-    """What the generator made: paths relative to the tree, by kind, and why other kinds could not be made."""
+    """The generated paths relative to the tree, by kind, and why other kinds are missing."""
 
     paths: Mapping[OddKind, tuple[bytes, ...]]
     skipped: Mapping[OddKind, str]
@@ -112,10 +110,10 @@ class LabSpec:
     """What to build. `directory` is absolute.
 
     `prefix` (at most 8 characters) names the network namespaces and `subnet_octet` the network 10.213.X.0/24: both
-    must differ between labs that are up at once, so by default both are derived from the directory. `files` and
-    `data_bytes` are for all users together; the odd files come on top. `reference_time_s` is what the ages of files
-    count from; None: the start of the day on which the lab comes up. Equal seeds and reference times give equal trees.
-    `ssh` False: the hosts run no sshd, as where this machine has none.
+    must differ between concurrent labs, so by default both are derived from the directory. `files` and `data_bytes`
+    are for all users together, without the odd files. The ages of files count from `reference_time_s`; None: the
+    start of the current day. Equal seeds and reference times give equal trees. `ssh` False: the hosts run no sshd, as
+    on a machine without one.
     """
 
     directory: bytes
@@ -139,7 +137,7 @@ class LabSpec:
 
     @property
     def name_prefix(self) -> str:
-        """The prefix that namespaces carry."""
+        """The prefix of namespaces."""
         return self.prefix or "ml" + _directory_digest(self.directory).hex()[:6]
 
     @property
@@ -149,7 +147,7 @@ class LabSpec:
         return self.subnet_octet or derived
 
     def mistakes(self) -> tuple[str, ...]:
-        """Everything that cannot be built, for people; empty where all is well."""
+        """Why the lab cannot be built, for people."""
         found: list[str] = []
         if not self.directory.startswith(b"/"):
             found.append("the directory of a lab must be an absolute path")
@@ -173,8 +171,8 @@ class LabSpec:
 
 
 def down_command(directory: bytes) -> str:
-    """The command that takes down the lab in a directory, for people: it names the directory also where it is the usual
-    one, because more than one lab may be up. Its path holds no blanks (`LabSpec.mistakes`).
+    """The command that takes a lab down, for people. It always names the directory, because several labs may be up.
+    Its path contains no blanks (`LabSpec.mistakes`).
     """
     return f"migrator lab down --dir {show(directory)}"
 
@@ -185,7 +183,7 @@ def _directory_digest(directory: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabHost:
-    """One host of the cluster: its network namespace, its address, and the process that holds its namespaces."""
+    """One host: its network namespace, its address, and the process that keeps its namespaces."""
 
     number: int
     namespace: str
@@ -195,7 +193,7 @@ class LabHost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabBrick:
-    """One brick as Gluster names it (`host_address:path`), and its image file on this machine."""
+    """One brick by Gluster's name (`host_address:path`), and its image file on this machine."""
 
     host: int
     number: int
@@ -205,11 +203,11 @@ class LabBrick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabState:
-    """A lab as it is recorded in its `lab.json`.
+    """A lab, as in its `lab.json`.
 
-    `token` is in the environment of every process of the lab (`MIGRATOR_TOKEN`). `reached_s` says when, after the
-    start, each step was done (for people). `notes` say what this machine could not do. `ssh_config` is the file that
-    ssh needs to reach the hosts (`ssh -F`), empty where they run no sshd.
+    `token` is in the environment of every process of the lab (`MIGRATOR_TOKEN`). `reached_s` has the time from the
+    start to the end of each step (for people). `notes` say what this machine cannot do. `ssh_config` is the file for
+    `ssh -F`, empty if the hosts run no sshd.
     """
 
     spec: LabSpec

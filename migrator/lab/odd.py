@@ -1,4 +1,4 @@
-"""Odd files: every kind of path that has broken a copying program."""
+"""Odd files: a directory with every kind of path that has broken a copying program."""
 
 import errno
 import hashlib
@@ -19,21 +19,20 @@ from migrator.core.units import MIB, NS_PER_S
 from migrator.fs.acl import GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
 from migrator.lab.model import FIRST_UID, OddFiles, OddKind
 
-# ---
-# What is in the files of a lab: derived from the seed and the file's path, so that every byte can be checked.
+# Contents, derived from the seed and the path, so that every byte can be checked
 
 
 BLOCK_BYTES = 1024 * 1024
 
 
 def seeded_random(seed: int, *scope: bytes) -> random.Random:
-    """A generator of its own for every scope, so that what one part draws does not move the others."""
+    """A generator for each scope, so that draws in one do not change another."""
     key = hashlib.blake2b(b"\0".join((b"%d" % seed, *scope)), digest_size=16).digest()
     return random.Random(key)  # noqa: S311 (invented users, not secrets: repeatable is the point)
 
 
 def content_blocks(seed: int, path: bytes, size_bytes: int) -> Iterator[bytes]:
-    """The content of a file, in blocks of at most 1 MiB. A shorter size gives a prefix of a longer one."""
+    """The content of a file in blocks of at most 1 MiB. Smaller sizes are prefixes of larger ones."""
     for number in range((size_bytes + BLOCK_BYTES - 1) // BLOCK_BYTES):
         length = min(BLOCK_BYTES, size_bytes - number * BLOCK_BYTES)
         yield hashlib.shake_128(b"%d\0%d\0%s" % (seed, number, path)).digest(length)
@@ -44,8 +43,7 @@ def file_content(seed: int, path: bytes, size_bytes: int) -> bytes:
     return b"".join(content_blocks(seed, path, size_bytes))
 
 
-# ---
-# Making files beneath a tree, descriptor by descriptor, so that neither the depth of a path nor its bytes matter.
+# Creating files below a tree by descriptors, so that paths may be of any length and bytes
 
 
 # O_PATH: no message to the servers of a network file system, so a deep path costs little.
@@ -54,7 +52,7 @@ _PLACE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Whose a file is."""
+    """The owner and group of a file."""
 
     uid: int
     gid: int
@@ -62,7 +60,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributes:
-    """What a path gets once its content is there. None leaves a thing as it is; xattrs hold full names."""
+    """What a path gets after its content. None keeps a value; xattrs have full names."""
 
     owner: Owner | None = None
     mode: int | None = None
@@ -72,19 +70,20 @@ class Attributes:
 
 
 def apply_attributes(directory_fd: int, name: bytes, attributes: Attributes) -> None:
-    """Set owner, mode, xattrs and times, in the order in which none undoes another. Never follows a symlink.
-
-    Without root the owner is left alone. Raises OSError.
+    """Set owner, mode, xattrs and times, in an order in which none undoes another. Never follows a symlink. Without
+    root the owner is kept. Raises OSError.
     """
     if attributes.owner and os.geteuid() == 0:
         os.chown(name, attributes.owner.uid, attributes.owner.gid, dir_fd=directory_fd, follow_symlinks=False)
     through = b"/proc/self/fd/%d/%s" % (directory_fd, name)
-    before_mode = [key for key in sorted(attributes.xattrs) if key.startswith(b"user.")]  # a read-only file takes none
+    before_mode = [
+        key for key in sorted(attributes.xattrs) if key.startswith(b"user.")
+    ]  # a read-only file refuses them
     for key in before_mode:
         os.setxattr(through, key, attributes.xattrs[key], follow_symlinks=False)
-    if attributes.mode is not None:  # after chown, which takes setuid and setgid away
+    if attributes.mode is not None:  # after chown, which clears setuid and setgid
         os.chmod(name, attributes.mode, dir_fd=directory_fd)
-    for key in sorted(attributes.xattrs.keys() - set(before_mode)):  # ACLs, whose mask is a part of the mode
+    for key in sorted(attributes.xattrs.keys() - set(before_mode)):  # ACLs: their mask is a part of the mode
         os.setxattr(through, key, attributes.xattrs[key], follow_symlinks=False)
     if attributes.mtime_ns is not None:
         atime_ns = attributes.atime_ns if attributes.atime_ns is not None else attributes.mtime_ns
@@ -92,7 +91,7 @@ def apply_attributes(directory_fd: int, name: bytes, attributes: Attributes) -> 
 
 
 def write_file(directory_fd: int, name: bytes, pieces: Iterable[tuple[int, bytes]], size_bytes: int) -> None:
-    """Make a new regular file from pieces with their offsets; what no piece covers is a hole. Raises OSError."""
+    """Make a new regular file from pieces with their offsets; the rest is holes. Raises OSError."""
     fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory_fd)
     try:
         end = 0
@@ -108,9 +107,10 @@ def write_file(directory_fd: int, name: bytes, pieces: Iterable[tuple[int, bytes
 
 
 class TreeWriter:
-    """Makes paths in one tree. Directories get their attributes last, deepest first: `finish`, or leave the block.
+    """Makes paths in one tree. Directories get their attributes last, deepest first: by `finish`, or at the end of
+    the block.
 
-    Every path is relative to the tree. Raises OSError; nothing that exists is replaced.
+    Every path is relative to the tree. Raises OSError; existing paths are never replaced.
     """
 
     def __init__(self, tree: bytes) -> None:
@@ -131,7 +131,7 @@ class TreeWriter:
 
     @contextmanager
     def opened(self, directory: bytes) -> Iterator[int]:
-        """A directory of the tree for `dir_fd`, component by component: the path may be longer than PATH_MAX."""
+        """A directory of the tree for `dir_fd`, opened component by component: its path may be longer than PATH_MAX."""
         fd = os.dup(self._fd)
         try:
             for component in directory.split(b"/") if directory else ():
@@ -144,31 +144,30 @@ class TreeWriter:
 
     @contextmanager
     def parent(self, path: bytes) -> Iterator[tuple[int, bytes]]:
-        """The directory that a path lies in, and the path's name there."""
+        """The directory of a path, and the path's name there."""
         directory, _, name = path.rpartition(b"/")
         with self.opened(directory) as fd:
             yield fd, name
 
     def directory(self, path: bytes, attributes: Attributes) -> bytes:
-        """Make one directory, open to work in; its attributes follow in `finish`."""
+        """Make a directory with write permission; `finish` sets its attributes."""
         with self.parent(path) as (fd, name):
             os.mkdir(name, 0o700, dir_fd=fd)
         self.attributes_of_directory(path, attributes)
         return path
 
     def attributes_of_directory(self, path: bytes, attributes: Attributes) -> None:
-        """What a directory that is there gets in `finish`; `b""` stands for the tree itself."""
+        """The attributes that `finish` gives to an existing directory; `b""` is the tree itself."""
         self._directories[path] = attributes
 
     def file(self, path: bytes, pieces: Iterable[tuple[int, bytes]], size_bytes: int, attributes: Attributes) -> bytes:
-        """Make a regular file."""
         with self.parent(path) as (fd, name):
             write_file(fd, name, pieces, size_bytes)
             apply_attributes(fd, name, attributes)
         return path
 
     def symlink(self, path: bytes, target: bytes, attributes: Attributes) -> bytes:
-        """Make a symlink; mode and xattrs of the attributes do not apply to one."""
+        """Make a symlink, without the mode and xattrs of the attributes."""
         with self.parent(path) as (fd, name):
             os.symlink(target, name, dir_fd=fd)
             apply_attributes(
@@ -179,7 +178,7 @@ class TreeWriter:
         return path
 
     def link(self, existing: bytes, path: bytes) -> bytes:
-        """Make another name of a file of this tree."""
+        """Make another name of a file in this tree."""
         with self.parent(existing) as (from_fd, from_name), self.parent(path) as (to_fd, to_name):
             os.link(from_name, to_name, src_dir_fd=from_fd, dst_dir_fd=to_fd, follow_symlinks=False)
         return path
@@ -203,8 +202,7 @@ class TreeWriter:
         self._directories.clear()
 
 
-# ---
-# POSIX ACLs of invented files.
+# POSIX ACLs
 
 
 def acl_value(
@@ -225,17 +223,16 @@ def acl_value(
     )
 
 
-# ---
-# What every function that makes a kind of odd file is given.
+# The environment of the functions for each kind
 
 
 class CannotMake(Exception):
-    """This kind cannot be made here; the message says why."""
+    """This kind is impossible here; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbour:
-    """Another tree on the same file system, and what this tree is called from there."""
+    """Another tree on the same file system, and the relative path from there to this tree."""
 
     name: bytes
     writer: TreeWriter
@@ -243,7 +240,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OddMaker:
-    """Makes plain paths in the directory of one kind; `plain` is what their attributes start from."""
+    """Makes paths in the directory of one kind, with the attributes `plain` by default."""
 
     writer: TreeWriter
     base: bytes
@@ -257,11 +254,11 @@ class OddMaker:
     is_root: bool
 
     def with_mode(self, mode: int, xattrs: Mapping[bytes, bytes] | None = None) -> Attributes:
-        """The plain attributes with other permission bits."""
+        """The default attributes with other permission bits."""
         return replace(self.plain, mode=mode, xattrs=xattrs or {})
 
     def with_times(self, mtime_ns: int, atime_ns: int) -> Attributes:
-        """The plain attributes with other times."""
+        """The default attributes with other times."""
         return replace(self.plain, mtime_ns=mtime_ns, atime_ns=atime_ns)
 
     def in_base(self, name: bytes) -> bytes:
@@ -283,7 +280,7 @@ class OddMaker:
 
 
 OddFunction = Callable[[OddMaker], Iterable[bytes]]
-"""Makes all paths of one kind and returns those that the kind is about. Raises CannotMake or OSError."""
+"""Makes all paths of one kind, and returns those with its property. Raises CannotMake or OSError."""
 
 OddFunctions = Mapping[OddKind, OddFunction]
 
@@ -296,23 +293,23 @@ def pieces(seed: int, path: bytes, size_bytes: int) -> Iterable[tuple[int, bytes
         offset += len(block)
 
 
-# ---
-# Odd names: bytes that lists, logs, tables and argument parsers have tripped over.
+# Names that have broken lists, logs, tables and argument parsers
 
 
 _DEEP_COMPONENT = b"deep-" + b"d" * 195
 _DEEP_LEVELS = 25
-"""25 levels of 200 bytes: over 5,000 bytes, beyond PATH_MAX and beyond what rsync's lists take."""
+"""25 levels of 200 bytes: over 5,000 bytes, beyond PATH_MAX and the limits of rsync's lists."""
 
 _DEEP_ENOUGH_BYTES = 3900
-"""What counts as deep where the file system allows no more."""
+"""The least depth that counts if the file system allows no more."""
 
 _TOO_DEEP = frozenset({errno.ENAMETOOLONG, errno.ESTALE})
-"""GlusterFS 10.3 knows no path that exceeds PATH_MAX on the brick, the brick's own path included: mkdir and lookup give
-one of these at about 4,080 bytes from the volume's root, seen with components of 20 to 200 bytes."""
+"""GlusterFS 10.3 has no paths that exceed PATH_MAX on the brick, the brick's own path included: mkdir and lookup fail
+with one of these at about 4,080 bytes from the volume's root, measured with components of 20 to 200 bytes.
+"""
 
 _EDGE_LENGTHS = (4030, 4060, 4090, 4094, 4095, 4096, 4097, 4100)
-"""Lengths of paths, from the tree on, around the limits of 4,095 and 4,096 bytes."""
+"""Lengths of paths below the tree, around the limits of 4,095 and 4,096 bytes."""
 
 NAMES: Mapping[OddKind, tuple[bytes, ...]] = {
     OddKind.NAME_NEWLINE: (b"new\nline", b"\n", b"ends with newline\n", b"carriage\r\nreturn"),
@@ -431,8 +428,7 @@ NAME_FUNCTIONS: OddFunctions = {
 }
 
 
-# ---
-# Odd links: hard links and symlinks that leave their directory, their tree, or reality.
+# Hard links and symlinks that leave their directory or tree, or lead nowhere
 
 
 def _same_directory(maker: OddMaker) -> Iterable[bytes]:
@@ -530,7 +526,7 @@ def _into_source(maker: OddMaker) -> Iterable[bytes]:
 
 def _long(maker: OddMaker) -> Iterable[bytes]:
     maker.directory(b"symlink-long")
-    # XFS, and so every brick, keeps at most 1,023 bytes of a symlink (XFS_SYMLINK_MAXLEN).
+    # XFS, and therefore every brick, stores at most 1,023 bytes of a symlink (XFS_SYMLINK_MAXLEN).
     return [maker.symlink(b"symlink-long/1000-bytes", b"/".join([b"t" * 199] * 5) + b"/")]
 
 
@@ -549,8 +545,7 @@ LINK_FUNCTIONS: OddFunctions = {
 }
 
 
-# ---
-# Odd content, types, permissions, ACLs, extended attributes and times.
+# Content, types, permissions, ACLs, extended attributes and times
 
 
 _CAPABILITY_NET_RAW = struct.pack("<IIIII", 0x02000001, 1 << 13, 0, 0, 0)
@@ -595,7 +590,7 @@ def _acl_default(maker: OddMaker) -> Iterable[bytes]:
     value = acl_value(owner=7, group=5, other=0, mask=7, users={20500: 7}, groups={20600: 5})
     access = acl_value(owner=7, group=5, other=5, mask=7, users={20503: 7})
     path = maker.directory(b"acl-default", maker.with_mode(0o755, {ACL_DEFAULT: value}))
-    # Made while nothing was inherited yet: a copy must not let them inherit either.
+    # Created before the default ACL was set: a copy must not let them inherit it either.
     maker.file(b"acl-default/file-without", attributes=maker.with_mode(0o600))
     maker.directory(b"acl-default/directory-without", maker.with_mode(0o700))
     both = maker.directory(b"acl-default/both", maker.with_mode(0o775, {ACL_ACCESS: access, ACL_DEFAULT: value}))
@@ -736,8 +731,7 @@ ATTRIBUTE_FUNCTIONS: OddFunctions = {
 }
 
 
-# ---
-# Odd files: one directory that holds every kind of path that has ever broken a copying program.
+# The directory of odd files
 
 
 ODD_FUNCTIONS: OddFunctions = {**NAME_FUNCTIONS, **LINK_FUNCTIONS, **ATTRIBUTE_FUNCTIONS}
@@ -745,7 +739,7 @@ ODD_FUNCTIONS: OddFunctions = {**NAME_FUNCTIONS, **LINK_FUNCTIONS, **ATTRIBUTE_F
 _TIME_NS = int(datetime(2023, 3, 4, 5, 6, 7, tzinfo=UTC).timestamp()) * NS_PER_S + 123_456_789
 _FOREIGN_UID_OFFSET = 900
 
-# What a file system that lacks a feature, or a missing privilege, answers. Anything else is an error.
+# Errors for a missing feature or privilege. All others are raised.
 _REFUSALS = frozenset({errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.EINVAL, errno.ENAMETOOLONG, errno.EILSEQ})
 
 
@@ -761,11 +755,10 @@ def odd_files(
 ) -> OddFiles:
     """Make every kind of odd file in the directory `base` of an existing tree (`b""`: in the tree itself).
 
-    `uid` owns them (its gid has the same number) and is left to the caller's own without root. `neighbour` is another
-    tree on the same file system, for a hard link over trees. `source_mount` is where absolute symlinks point, by
-    default the tree's parent directory. Equal seeds give equal trees, times and contents included. Kinds that this
-    file system or user cannot have are listed as skipped. Raises OSError where the directory is there already, and
-    for everything that is no lack of a feature.
+    `uid` is the owner (its gid has the same number), without root the caller. `neighbour` is another tree on the same
+    file system, for a hard link across trees. `source_mount` is the target of absolute symlinks, by default the
+    tree's parent directory. Equal seeds give equal trees, with times and contents. Kinds that are impossible for this
+    file system or user are listed as skipped. Raises OSError if the directory exists, and for all other errors.
     """
     made: dict[OddKind, tuple[bytes, ...]] = {}
     skipped: dict[OddKind, str] = {}

@@ -1,4 +1,4 @@
-"""`lab.json`: what a lab is made of, written before anything is made, so that `down` finds it after a crash."""
+"""`lab.json`: the parts of a lab, recorded before they are made, so that `down` finds them after a crash."""
 
 import json
 import os
@@ -23,12 +23,12 @@ _BYTES_FIELDS = frozenset(
 
 
 def write_record(state: LabState) -> None:
-    """Write `lab.json` of the lab's directory, whole or not at all, onto the disk. May be called again."""
+    """Write `lab.json` into the lab's directory, atomically and durably. May be called again."""
     write_record_in(state.spec.directory, state)
 
 
 def write_record_in(directory: bytes, state: LabState) -> None:
-    """As `write_record`, into another directory (one that is renamed to the lab's own afterwards)."""
+    """As `write_record`, into another directory (which is then renamed to the lab's)."""
     content = json.dumps({"format": _FORMAT, **_escaped(asdict(state))}, indent=1).encode("ascii")
     path = directory + b"/" + RECORD_NAME
     fd = os.open(path + b".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
@@ -46,7 +46,7 @@ def write_record_in(directory: bytes, state: LabState) -> None:
 
 
 def read_record(directory: bytes) -> LabState:
-    """The lab in a directory. Raises Refused where there is none, or one that this version cannot read."""
+    """The lab in a directory. Raises Refused if there is none, or if this version cannot read it."""
     try:
         with open(directory + b"/" + RECORD_NAME, "rb") as file:
             document = json.loads(file.read())

@@ -1,4 +1,4 @@
-"""`lab up`: every step is recorded before it is taken."""
+"""`lab up`: every step is recorded before it is taken; after a failure all is taken down again."""
 
 import asyncio
 import json
@@ -25,16 +25,15 @@ from migrator.lab.model import LabKind, LabPhase, LabSpec, LabState, down_comman
 from migrator.lab.record import write_record, write_record_in
 from migrator.lab.users import Filled, fill, invent_users
 
-# ---
-# The site.toml of a lab.
+# site.toml
 
 
 _PATH_OVER_SSH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""What sshd gives root."""
+"""The PATH that sshd gives root."""
 
 
 def site_document(state: LabState) -> str:
-    """site.toml as text: the sections that differ from the defaults, small enough for several batches and chunks."""
+    """The text of site.toml: settings that differ from the defaults, small enough for several batches and chunks."""
     sections: dict[str, dict[str, object]] = {
         "site": {"name": f"lab-{state.spec.name_prefix}", "state_dir": _text(state.state_dir)},
         "source": {"kind": state.spec.kind.value, "mount": _text(state.source)},
@@ -52,13 +51,13 @@ def site_document(state: LabState) -> str:
 
 
 def links_dir(state: LabState) -> bytes:
-    """Where the paths of the users are, as `/home` elsewhere."""
+    """The directory of the users' links, as `/home` elsewhere."""
     return state.spec.directory + b"/home"
 
 
 def host_sections(state: LabState, target: bytes) -> Mapping[str, dict[str, object]]:
-    """A section of site.toml for every host that can be reached over ssh, by the section's name; `target` is the target's
-    mount or a directory of it, which every host sees at the same path.
+    """A section of site.toml for every host with sshd, by the section's name; `target` is the target's mount or a
+    directory in it, which every host sees at the same path.
     """
     if not state.ssh_config:
         return {}
@@ -88,8 +87,7 @@ def _text(path: bytes) -> str:
     return os.fsdecode(path)
 
 
-# ---
-# Bringing a lab up: every step is in its record before it is taken, and whatever fails is taken down again.
+# The verb
 
 
 SiteText = Callable[[LabState], str]
@@ -108,10 +106,11 @@ async def lab_up(
     site_text: SiteText = site_document,
     on_step: StepDone = _silent,
 ) -> LabState:
-    """Build a lab and fill it; `site_text` writes its site.toml, `on_step` is told of every step that is done.
+    """Build and fill a lab; `site_text` returns its site.toml, `on_step` gets every finished step.
 
-    On any error, and on cancellation, everything is taken down again. Raises UsageError for a specification that
-    cannot be, Refused where the directory or the namespaces are taken or this machine cannot have a cluster, ToolFailed.
+    On any error, and on cancellation, everything is taken down again. Raises UsageError for an impossible
+    specification, Refused if the directory or the namespaces are taken or this machine cannot have a cluster,
+    ToolFailed.
     """
     spec = replace(spec, directory=real_path(spec.directory))
     _check(spec)
@@ -143,7 +142,7 @@ def _check(spec: LabSpec) -> None:
 
 
 def _begin(spec: LabSpec, clock: Clock) -> LabState:
-    """Make the directory together with its record: there is no instant at which it has none."""
+    """Make the directory together with its record: it never exists without one."""
     now_s = clock.now_s()
     token = secrets.token_hex(16)
     directory = spec.directory
@@ -174,7 +173,7 @@ def _begin(spec: LabSpec, clock: Clock) -> LabState:
     for name in ("source", "target", "state"):
         (aside / name).mkdir(mode=0o755)
     write_record_in(os.fsencode(aside), state)
-    aside.rename(os.fsdecode(directory))  # over an empty directory, too
+    aside.rename(os.fsdecode(directory))  # also over an empty directory
     return state
 
 
@@ -212,7 +211,7 @@ async def _build(
 
 
 def _make_links(state: LabState, trees: Sequence[bytes]) -> None:
-    """The paths by which the users reach their trees: what a cutover switches."""
+    """The paths by which the users reach their trees, which a cutover switches."""
     links = Path(os.fsdecode(links_dir(state)))
     links.mkdir(mode=0o755)
     for tree in trees:
@@ -267,7 +266,7 @@ async def _build_cluster(state: LabState, tools: LabTools, clock: Clock, done: S
 
 
 async def _fill(state: LabState) -> Filled:
-    """Fill the source in a thread; cancellation waits for it, so that nothing is written after it."""
+    """Fill the source in a thread; cancellation waits for it, so that nothing is written afterwards."""
     users = invent_users(state.spec, state.reference_time_s)
     stop = threading.Event()
     filling = asyncio.ensure_future(

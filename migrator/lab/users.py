@@ -20,8 +20,7 @@ from migrator.lab.odd import (
     write_file,
 )
 
-# ---
-# Invented users: heavy-tailed in bytes and files, with old and new, tiny and big files. Drawn from a seed, all pure.
+# Drawing users: heavy-tailed in bytes and files, with old and new, tiny and big files. Pure.
 
 
 _NAMES = (
@@ -38,8 +37,8 @@ _OLDEST_S = 12 * YEAR_S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InventedFile:
-    """One ordinary file of a user. With `same_as` it is another name of that earlier file of its directory; with
-    `symlink_target` a symlink.
+    """One ordinary file of a user. `same_as` makes it another name of that earlier file in its directory;
+    `symlink_target` makes it a symlink.
     """
 
     name: bytes
@@ -64,7 +63,7 @@ class InventedDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InventedUser:
-    """One user; `uid` is the gid too. Parents come before what lies in them."""
+    """One user; `uid` is the gid too. Parents precede their children."""
 
     name: bytes
     uid: int
@@ -81,7 +80,7 @@ def invent_users(spec: LabSpec, reference_time_s: int) -> tuple[InventedUser, ..
     draw = seeded_random(spec.seed, b"users")
     by_bytes = _shares(spec.data_bytes, spec.users, exponent=1.4)
     by_files = _shares(spec.files, spec.users, exponent=1.0)
-    draw.shuffle(by_files)  # the one with the most bytes is not the one with the most files
+    draw.shuffle(by_files)  # the user with the most bytes is not the one with the most files
     names = [user_name(number) for number in range(spec.users)]
     draw.shuffle(names)
     return tuple(
@@ -117,7 +116,7 @@ def _invent_user(
     paths = _directory_paths(draw, max(1, files // _FILES_PER_DIRECTORY))
     directories: list[InventedDirectory] = []
     for number, path in enumerate(paths):
-        # One directory holds what was made at one time.
+        # Files of one directory have similar ages.
         age_s = min(draw.expovariate(1 / mean_age_s), _OLDEST_S)
         mine = sizes[number :: len(paths)]
         made = _files(draw, mine, reference_time_s - age_s, age_s)
@@ -128,7 +127,7 @@ def _invent_user(
 
 
 def _sizes(draw: random.Random, files: int, data_bytes: int, tiny_below_bytes: int) -> list[int]:
-    """Most files are tiny, most bytes are in a few: what is left of the bytes goes into the biggest, halving."""
+    """Most files are tiny, and most bytes are in a few: the remaining bytes go into the biggest files, halving."""
     small: list[int] = []
     left = data_bytes
     big = min(_BIG_FILES, files // 10)
@@ -181,19 +180,17 @@ def _files(draw: random.Random, sizes: Sequence[int], made_at_s: float, age_s: f
     return tuple(files)
 
 
-# ---
-# Putting invented users on a file system, several files at once: a mount of Gluster makes some hundred files a second
-# in one stream, and more in several.
+# Writing their trees, several files at once: on a Gluster mount one stream makes some hundred files a second
 
 
 _THREADS = 12
 _ODD_TREES = 3
-"""So many of the heaviest users have odd files: together they are the first batch of a rehearsal."""
+"""The number of the heaviest users with odd files: together they are the first batch of a rehearsal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filled:
-    """What was made: trees relative to the root, files and bytes of ordinary content, and what could not be made."""
+    """The result: trees relative to the root, files and bytes of ordinary content, and what could not be made."""
 
     trees: tuple[bytes, ...]
     files: int
@@ -204,11 +201,10 @@ class Filled:
 def fill(
     root: bytes, spec: LabSpec, reference_time_s: int, users: Sequence[InventedUser], stop: threading.Event
 ) -> Filled:
-    """Make all users' trees, some odd ones among them, and a little that lies outside every tree.
-
-    Blocking, some minutes at most; ends early, with a part of the files, when `stop` is set. Raises OSError.
+    """Make all users' trees, some with odd files, and a little outside every tree. Blocking, for some minutes at
+    most; ends early when `stop` is set. Raises OSError.
     """
-    with TreeWriter(root) as writer:  # sets the times of `home` at the end, when all trees are there
+    with TreeWriter(root) as writer:  # sets the times of `home` at the end, after all trees
         _outside(writer, spec.seed, reference_time_s)
         skipped = _fill_trees(root, spec, users, stop)
     files = [file for user in users for directory in user.directories for file in directory.files]
@@ -227,7 +223,7 @@ def _fill_trees(
         for user in users:
             _make_directories(root, user)
         work = [(user, directory) for user in users for directory in user.directories]
-        # The big ones first, so that they do not come last and alone.
+        # Big files first, so that none of them is left alone at the end.
         work.sort(key=lambda pair: sum(file.size_bytes for file in pair[1].files), reverse=True)
         for future in [pool.submit(_fill_directory, root, spec.seed, *pair, stop) for pair in work]:
             future.result()
