@@ -154,7 +154,7 @@ def place_of(wiring: Wiring, word: str) -> Place:
         if relative != b".." and not relative.startswith(b"../"):
             raise UsageError(
                 f"--on {show(root)} lies in the {label}",
-                cause="scans would list what is made there, and whoever works there could exchange it",
+                cause="scans would list the files created there, and users who work there could replace them",
                 hint=f"give --on {label}: it is the same file system",
             )
     return Place(label=show(root), root=root)

@@ -59,7 +59,7 @@ def room_problems(room: PlaceRoom, *, inodes_free: int | None, accept_unknown_in
     if free_inodes is None:
         if not accept_unknown_inodes:
             problems.append(
-                f"{room.place.shown} does not tell how many files it can take: {format_count(room.need_inodes)} are made"
+                f"{room.place.shown} does not report how many files it can hold: {format_count(room.need_inodes)} are created"
             )
     elif room.need_inodes * _NEED_MARGIN > free_inodes * (1 - _KEPT_FREE_SHARE):
         problems.append(

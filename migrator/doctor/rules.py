@@ -49,9 +49,9 @@ def check_mount(
     """
     check, side = f"{where} mount", f"the {where}"
     if current is None:
-        return failure(check, f"{side} cannot be read: {error}", "mount it, or put site.toml right")
+        return failure(check, f"{side} cannot be read: {error}", "mount it, or correct site.toml")
     if problem := kind_problem(current, kind, where=side):
-        return failure(check, problem, "mount it, or put site.toml right")
+        return failure(check, problem, "mount it, or correct site.toml")
     shown = f"{current.filesystem} from {current.mounted_from}"
     if recorded is None:
         return failure(check, f"{side} ({shown}) was never recorded", "run `migrator init`")
@@ -166,7 +166,7 @@ def check_capabilities(
     """What the target keeps of a file. `probed` is None if it could not be probed because of `error`."""
     check = "target keeps"
     if probed is None:
-        return [failure(check, f"not known: {error}", "mend what is told above, then run this again")]
+        return [failure(check, f"not known: {error}", "fix the findings above, then run this again")]
     ordinary = loss_details(_with_limits_of(probed))
     losses = [words for kind, words in loss_details(probed).items() if ordinary.get(kind) != words]
     findings = []
@@ -292,7 +292,7 @@ def _check_inodes(target: Capacity, given: int | None) -> Finding:
         if given is None:
             return warning(
                 check,
-                "the file system does not tell how many inodes are free (unknown, not full)",
+                "the file system does not report how many inodes are free (unknown, not full)",
                 "read it with the file system's own tool (BeeGFS: `beegfs health capacity`, `beegfs-df`) and put it "
                 "into [target] inodes_free",
             )
@@ -320,7 +320,7 @@ def check_rsync(program: str | None, output: bytes | None) -> Finding:
     features = None if output is None else parse_features(output)
     if features is None:
         return failure(
-            "rsync", f"{program} does not tell its version: it is no rsync, or cannot be run", _INSTALL_RSYNC
+            "rsync", f"{program} does not report its version: it is not rsync, or cannot be run", _INSTALL_RSYNC
         )
     if problem := features.problem():
         return failure("rsync", f"{program}: {problem}", _INSTALL_RSYNC)
@@ -341,7 +341,7 @@ def check_gluster(kind: str, command: str, program: str | None) -> Finding | Non
     if program is None:
         return failure(
             "gluster",
-            f"the command {command} is missing: nobody can say whether all bricks are up",
+            f"the command {command} is missing, so the state of the bricks is unknown",
             "install glusterfs-cli on a peer of the pool, or let [source] gluster name a script that asks one",
         )
     return ok("gluster", program)
@@ -573,14 +573,14 @@ def check_brick_hosts(via: str, state: VolumeState, sections: Collection[str], w
             reasons.append(f"site.toml has no section for {_some(missing)}")
         if via == "bricks":
             findings.append(
-                failure(check, f"they are not to be read: {'; '.join(reasons)}", "mend that, or set via to `auto`")
+                failure(check, f"they must not be read: {'; '.join(reasons)}", "fix that, or set via to `auto`")
             )
         else:
             findings.append(
                 warning(
                     check,
                     f"a scan would go through the mount now, which is slower by far: {'; '.join(reasons)}",
-                    "mend that where you can; `auto` looks anew before every scan",
+                    "fix that if you can; `auto` checks again before every scan",
                 )
             )
         return findings
@@ -606,7 +606,7 @@ def _check_target(sight: HostSight, target_filesystem: str | None, reserve_bytes
         return [failure(check, sight.target_problem, fix)]
     room = sight.room
     if room is None:
-        return [failure(check, f"{sight.target} does not tell its room there", fix)]
+        return [failure(check, f"{sight.target} does not report its room there", fix)]
     findings = []
     if room.read_only:
         findings.append(failure(check, f"the target is mounted read-only at {sight.target} there", "mount it rw there"))
@@ -640,7 +640,7 @@ def _rsync_problem(sight: HostSight) -> str | None:
         return "it has no rsync"
     features = None if sight.rsync_output is None else parse_features(sight.rsync_output)
     if features is None:
-        return f"{sight.rsync} does not tell its version there"
+        return f"{sight.rsync} does not report its version there"
     return features.problem()
 
 

@@ -290,7 +290,7 @@ async def examine_links(
     except TimeoutError:
         return [failure("links", f"no answer within {_TIMEOUT_S:.0f} s", "see what they lead to: a mount may hang")]
     except OSError as error:
-        fix = "mend the file system that holds them"
+        fix = "repair the file system that holds them"
         return [failure("links", f"they cannot be looked at: {error.strerror or error}", fix)]
 
 
@@ -443,7 +443,7 @@ async def _hooks(world: DoctorWorld) -> list[Finding]:
         return []
     found, error = await ask(world, world.hooks.find)
     if found is None:
-        fix = "mend the file system that holds them, or name another directory in [site] hooks_dir"
+        fix = "repair the file system that holds them, or name another directory in [site] hooks_dir"
         return [failure("hooks", f"{show(world.hooks.directory)} cannot be looked at: {error}", fix)]
     freeze = check_freeze_hooks(FreezeWay(world.site.cutover.freeze), found.hooks)
     return [*check_hooks(found, world.hooks.directory), *freeze]
@@ -555,7 +555,7 @@ async def _user_trees(world: DoctorWorld) -> list[Finding]:
 
     answer, error = await ask(world, find)
     if answer is None:
-        return [failure("user trees", f"not known: {error}", "mend what is told of the source first")]
+        return [failure("user trees", f"not known: {error}", "fix the findings about the source first")]
     found, problem, fix = answer
     matches = [(pattern.text, len(paths)) for pattern, paths in found]
     findings = check_globs(matches, problem, fix, len(chosen))

@@ -13,8 +13,6 @@ CONTRACT_VERSION = 1
 SKIP_EXIT_CODE = 62
 """A `pre` hook that exits with it skips its step, and the run continues."""
 
-"""Names the file that holds the text for a user."""
-
 OUTPUT_LIMIT_BYTES = 16 << 10
 """How much of a hook's output is kept, from its end."""
 

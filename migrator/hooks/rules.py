@@ -79,7 +79,7 @@ def end_of(result: HookResult, timeout_s: float) -> str:
     said = result.output.rstrip(b"\n")
     lines = [show(line) for line in said[-_SHOWN_OUTPUT_BYTES:].split(b"\n") if line.strip()]
     shown = ("..." if len(said) > _SHOWN_OUTPUT_BYTES else "") + " | ".join(lines)
-    return f"{words}: {shown}" if lines else f"{words}; it said nothing"
+    return f"{words}: {shown}" if lines else f"{words}; no output"
 
 
 def shown(hook: Hook) -> str:
@@ -169,7 +169,7 @@ def examine_hooks(look: HooksLook, euid: int) -> HooksFound:
     """
     if look.unread:
         path = look.above[-1].path if look.above else b""
-        return HooksFound(problems=(_problem(path, f"cannot be read: {look.unread}", "mend what keeps it from it"),))
+        return HooksFound(problems=(_problem(path, f"cannot be read: {look.unread}", "fix what prevents it"),))
     if not look.above:
         return HooksFound()
     owners = frozenset({0, euid})
@@ -184,7 +184,7 @@ def examine_hooks(look: HooksLook, euid: int) -> HooksFound:
             continue
         problems += _of_directory(directory, owners, sticky=False)
         if found.unread:
-            problems.append(_problem(directory.path, f"cannot be read: {found.unread}", "mend what keeps it from it"))
+            problems.append(_problem(directory.path, f"cannot be read: {found.unread}", "fix what prevents it"))
         for entry in found.entries:
             if _is_left_alone(name(entry.path)):
                 continue
@@ -247,7 +247,7 @@ def _of_file(look: FileLook, owners: frozenset[int]) -> Iterator[HookProblem]:
         yield _problem(
             look.path,
             "has no name of the form NN-name",
-            "rename it, as in 10-name; a name that begins with a dot or ends in ~ is left alone",
+            "rename it, as in 10-name; names that begin with a dot or end in ~ are ignored",
         )
     yield from _owned(look, owners)
     if look.mode & _WRITABLE_BY_OTHERS:
@@ -256,7 +256,7 @@ def _of_file(look: FileLook, owners: frozenset[int]) -> Iterator[HookProblem]:
         yield _problem(
             look.path,
             "is not executable",
-            f"chmod 0755 {_quoted(look.path)}, or rename it so that it begins with a dot: then it is left alone",
+            f"chmod 0755 {_quoted(look.path)}, or rename it so that it begins with a dot: then it is ignored",
         )
 
 

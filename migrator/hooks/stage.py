@@ -173,7 +173,7 @@ class HookPrograms:
         )
         try:
             completed = await self._processes.stream(
-                command, on_start=_nobody_asks, on_stdout=output.take, on_stderr=output.take
+                command, on_start=_ignore_pid, on_stdout=output.take, on_stderr=output.take
             )
         except ToolFailed as error:
             return HookResult(exit_code=None, output=output.content, problem=_why_not_started(error))
@@ -207,7 +207,7 @@ def _why_not_started(error: ToolFailed) -> str:
             return error.message
 
 
-def _nobody_asks(_: ProcessIdentity) -> None:
+def _ignore_pid(_: ProcessIdentity) -> None:
     """The token identifies the processes of a hook; the pid is not needed."""
 
 
@@ -314,7 +314,7 @@ async def find_hooks(hooks: Hooks, blocking: Blocking) -> HooksFound:
         raise Refused(
             f"the hooks in {show(hooks.directory)} cannot be looked at: {why}",
             cause="the file system that holds [site] hooks_dir does not answer, or has an error",
-            hint="mend it, or name another directory in site.toml; then run the same command again",
+            hint="repair it, or name another directory in site.toml; then run the same command again",
         ) from error
 
 
@@ -323,8 +323,8 @@ def refuse_hooks(found: HooksFound) -> None:
     if found.problems:
         raise Refused(
             "; ".join(problem_words(found)),
-            cause="a hook does what it likes as the user that runs this program: nobody else may be able to change it",
-            hint="mend each as it says (`migrator doctor` lists them too), then run the same command again",
+            cause="a hook runs with the rights of this program, so no other user may be able to change it",
+            hint="fix each as described (`migrator doctor` lists them too), then run the same command again",
         )
 
 
@@ -514,8 +514,8 @@ class StepHooks:
         by_itself = not result.timed_out and (result.exit_code is None or result.exit_code >= 0)
         raise (HookRefused if by_itself else Refused)(
             message,
-            cause="a pre hook that ends with another exit code than 0 and 62 is a guard that speaks against the step",
-            hint="mend what it says, or rename the hook so that it begins with a dot; then run the same command again",
+            cause="a pre hook refuses its step by any exit code other than 0 and 62",
+            hint="fix what it reports, or disable the hook by a name that begins with a dot; then run the same command again",
         )
 
     async def _finish(

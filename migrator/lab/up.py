@@ -222,7 +222,7 @@ def _make_links(state: LabState, trees: Sequence[bytes]) -> None:
 def _notes_on_owners() -> tuple[str, ...]:
     if os.geteuid() == 0:
         return ()
-    return ("without root every file belongs to whoever brought the lab up",)
+    return ("without root every file belongs to the user who started the lab",)
 
 
 def _has_sshd(spec: LabSpec) -> bool:

@@ -13,15 +13,11 @@ from migrator.reap.model import ReapRow
 NO_ARCHIVES: Mapping[int, int] = MappingProxyType({})
 
 
-class Proofs(Protocol):
-    """Proofs by path: where the content of a path lies on the target."""
+class TreeProofs(Protocol):
+    """The proofs of one tree, and the notes of one purge beside them. Thread-safe."""
 
     def of_block(self, paths: Sequence[bytes]) -> Mapping[bytes, Proof]:
-        """The proofs of some paths, without those that have none. Thread-safe."""
-
-
-class TreeProofs(Proofs, Protocol):
-    """The proofs of one tree, and the notes of one purge beside them. Thread-safe."""
+        """The proofs of some paths, without those that have none."""
 
     def skipped(self, path: bytes) -> ReapRow | None:
         """The row of the plan's reap list, if the plan skips the path."""

@@ -6,7 +6,7 @@ import errno
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -247,7 +247,7 @@ class Pace:
 
 
 _KEPT = Verdict(
-    judgement=Judgement.OPEN, words="was skipped by the plan, and is on the source alone: nobody has given it up"
+    judgement=Judgement.OPEN, words="was skipped by the plan, and exists on the source only: it was not released"
 )
 
 
@@ -310,7 +310,7 @@ def open_words(tree: UserTree, lacking: int, skipped: int, *, carried: bool, ver
         found.append(
             f"a rollback of {tree.user} that was given up has carried files to the source"
             + (", and some are not proven" if verified else ", and nothing has verified them")
-            + f": `migrator verify --user {tree.user}` compares both sides once more, and what is equal then counts; it moves nobody"
+            + f": `migrator verify --user {tree.user}` compares both sides again without moving the user; equal paths then count as proven"
         )
     if skipped:
         found.append(
@@ -543,6 +543,38 @@ class Found:
         return whole, outside
 
 
+@contextlib.asynccontextmanager
+async def _progress_shown(
+    call: Call, found: Found, names: Callable[[], int], *, user: str, step: str, total: int
+) -> AsyncIterator[None]:
+    """Show the progress until the end of the block; `names` returns how many are done."""
+    world = call.world
+    began_s = world.clock.monotonic_s()
+
+    async def show() -> None:
+        while True:
+            done = names()
+            world.progress.show(
+                PurgeProgress(
+                    user=user,
+                    step=step,
+                    elapsed_s=world.clock.monotonic_s() - began_s,
+                    names=done,
+                    total_names=max(total, done),
+                    kept=found.open_paths,
+                )
+            )
+            await world.clock.sleep(SHOW_EVERY_S)
+
+    showing = asyncio.create_task(show())
+    try:
+        yield
+    finally:
+        showing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await showing
+
+
 class Survey:
     """Judges a whole tree at its current location. Changes nothing."""
 
@@ -565,29 +597,10 @@ class Survey:
         """Judge every path. May be called once."""
         self._judge_block((top,))
         self._pool.put_wide(self._placed.at)
-        began_s = self._call.world.clock.monotonic_s()
-
-        async def show() -> None:
-            while True:
-                self._call.world.progress.show(
-                    PurgeProgress(
-                        user=user,
-                        step="looking at",
-                        elapsed_s=self._call.world.clock.monotonic_s() - began_s,
-                        names=self._looked_at,
-                        total_names=max(total, self._looked_at),
-                        kept=self.found.open_paths,
-                    )
-                )
-                await self._call.world.clock.sleep(SHOW_EVERY_S)
-
-        showing = asyncio.create_task(show())
-        try:
+        async with _progress_shown(
+            self._call, self.found, lambda: self._looked_at, user=user, step="looking at", total=total
+        ):
             await self._pool.run()
-        finally:
-            showing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await showing
         return self.found
 
     def _read_directory(self, path: bytes) -> None:
@@ -701,36 +714,17 @@ class Removal:
         """Remove every path that may be removed. `watch` is called at intervals, and raises if nothing may be removed
         any more. May be called once; a new one resumes after a stop or a crash.
         """
-        clock = self._call.world.clock
-        began_s = clock.monotonic_s()
-
-        async def report() -> None:
-            while True:
-                self._call.world.progress.show(
-                    PurgeProgress(
-                        user=user,
-                        step="removing",
-                        elapsed_s=clock.monotonic_s() - began_s,
-                        names=self.found.removed,
-                        total_names=max(total, self.found.removed),
-                        kept=self.found.open_paths,
-                    )
-                )
-                await clock.sleep(SHOW_EVERY_S)
-
         self._raised.update(await in_thread(lambda: self._places.raised(self._place)))
         self._work.waiting.append(_Directory(self._placed.at, None))
-        showing = asyncio.create_task(report())
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(max(self._call.request.workers, 1)):
-                    group.create_task(self._take_directories())
-        except BaseExceptionGroup as errors:
-            raise _first(errors) from None
-        finally:
-            showing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await showing
+        async with _progress_shown(
+            self._call, self.found, lambda: self.found.removed, user=user, step="removing", total=total
+        ):
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(max(self._call.request.workers, 1)):
+                        group.create_task(self._take_directories())
+            except BaseExceptionGroup as errors:
+                raise _first(errors) from None
         return self.found
 
     async def _take_directories(self) -> None:

@@ -56,7 +56,7 @@ def choose(tree: UserTree, record: CutoverRecord | None, *, now_s: float, retain
     if record.state is CutoverState.PURGING:
         return Chosen(tree=tree, choice=Choice.GO_ON, words=f"the purge of {tree.user} has begun, and goes on")
     if record.state in ROLLBACK_STATES:
-        words = f"a rollback of {tree.user} is under way ({state_words(record.state)}): `migrator rollback --user {tree.user}`"
+        words = f"a rollback of {tree.user} is in progress ({state_words(record.state)}): `migrator rollback --user {tree.user}`"
         return Chosen(tree=tree, choice=Choice.NOT_MOVED, words=words)
     thawed_at_s = record.times.get(CutoverState.THAWED)
     if record.state is not CutoverState.RETAINED or thawed_at_s is None:
@@ -120,7 +120,7 @@ def confirmation_problem(given: str | None, checksum: str) -> str | None:
     if len(given) < CONFIRM_CHARACTERS:
         return f"the confirmation is too short: {CONFIRM_CHARACTERS} characters of the checksum at least"
     if not checksum.startswith(given.lower()):
-        return "the confirmation is that of another plan: what is purged, or its proof, is not what was looked at"
+        return "the confirmation is for another plan: trees or proofs have changed since it was reviewed"
     return None
 
 
@@ -388,7 +388,7 @@ def judge_target(
     if target is None:
         if above_ctime_ns is not None and above_ctime_ns >= earliest_ns:
             return _GONE
-        return _lost("is not on the target, and nobody can have removed it there: the directory was not changed since")
+        return _lost("is not on the target, and no user can have removed it there: the directory has not changed since")
     if target.type is proof.type and _same(proof, target, capabilities):
         return _SAME
     if target.ctime_ns >= earliest_ns:

@@ -135,9 +135,6 @@ class Examination:
             (False, False): Position.GONE,
         }[stands]
 
-    async def health(self) -> SourceHealth:
-        return await self._world.source.health()
-
     async def outside_problems(self, before: SourceHealth | None = None) -> tuple[str, ...]:
         """Problems of mounts, bricks and tasks that forbid any removal now."""
         now = await self._world.source.health()
@@ -279,7 +276,7 @@ class PurgeOfTree:
             opened.__exit__(None, None, None)
 
     async def _refuse_early(self, position: Position | None, placed: Placed) -> TreePurge:
-        before = await self._examination.health()
+        before = await self._world.source.health()
         return self._refused(await self._examination.problems(position, placed, None, before))
 
     async def _finish_gone(self) -> TreePurge:
@@ -292,7 +289,7 @@ class PurgeOfTree:
 
     async def _judge_and_free(self, position: Position | None, placed: Placed, proofs: TreeProofs) -> TreePurge:
         examination = self._examination
-        before = await examination.health()
+        before = await self._world.source.health()
         total = await in_thread(proofs.total)
         if reasons := await examination.problems(position, placed, total, before):
             return self._refused(reasons)
@@ -318,7 +315,7 @@ class PurgeOfTree:
         if top is None:
             raise Refused(
                 f"{show(placed.at)} has gone from the source just now",
-                cause="somebody moved or removed it",
+                cause="another process moved or removed it",
                 hint="find out who did, then run the same command again",
             )
         survey = Survey(
@@ -501,7 +498,7 @@ class PurgeOfTree:
             EventKind.GUARD_REFUSED,
             f"the source of {self._record.tree.user} stays: {'; '.join(reasons)}",
         )
-        return replace(self._result(TreeOutcome.REFUSED, words="a guard speaks against it"), reasons=tuple(reasons))
+        return replace(self._result(TreeOutcome.REFUSED, words="refused by a guard"), reasons=tuple(reasons))
 
     def _with(self, found: Found | None, proofs: TreeProofs, result: TreePurge) -> TreePurge:
         if found is None:
@@ -524,8 +521,8 @@ class PurgeOfTree:
     def _stopped(self, why: str) -> Refused:
         return Refused(
             f"the purge of {self._record.tree.user} was stopped: {why}",
-            cause="what has to hold before something is removed does not hold any more",
-            hint="put it right, then run the same command again: it goes on where it was",
+            cause="a precondition of removals no longer holds",
+            hint="put it right, then run the same command again: it resumes",
         )
 
     @staticmethod
@@ -588,7 +585,7 @@ async def purge(request: PurgeRequest, world: PurgeWorld) -> PurgeSummary:
         except asyncio.CancelledError:
             raise Interrupted(
                 "the purge was interrupted",
-                hint="the same command goes on where it was; until then the source is half free",
+                hint="the same command resumes; until then the source is partly freed",
             ) from None
     return summary
 
@@ -600,8 +597,8 @@ def _check(request: PurgeRequest, world: PurgeWorld) -> None:
     if problem := confirmation_problem(request.confirm, checksum):
         raise Refused(
             f"nothing was purged: {problem}; the plan's checksum is {checksum}",
-            cause="what is purged does not come back, so what is to go has to be looked at first",
-            hint=f"look at it with --dry-run, then say --confirm {checksum[:12]}",
+            cause="a purge cannot be undone, so its plan has to be reviewed first",
+            hint=f"review it with --dry-run, then pass --confirm {checksum[:12]}",
         )
 
 
@@ -641,8 +638,8 @@ def _site(world: PurgeWorld) -> tuple[SiteRecord, TargetCapabilities]:
         raise UsageError("the ledger knows no site yet", hint="run `migrator init` first")
     if site.capabilities is None:
         raise Refused(
-            "what the target can keep is not known",
-            cause="it is probed by `migrator doctor`, which has not been run, or could not write there",
+            "what the target keeps of a file is not known",
+            cause="`migrator doctor`, which probes it, has not been run, or could not write there",
             hint="run `migrator doctor`",
         )
     return site, site.capabilities
@@ -712,14 +709,12 @@ async def _one(call: Call, item: _Item, one: PurgeOfTree) -> TreePurge:
         return TreePurge(tree=tree, outcome=TreeOutcome.LATER, words=skipped.message)
     except Refused as refused:
         call.say(EventKind.GUARD_REFUSED, Severity.ERROR, tree.user, refused.message)
-        return TreePurge(
-            tree=tree, outcome=TreeOutcome.REFUSED, words="a guard speaks against it", reasons=(refused.message,)
-        )
+        return TreePurge(tree=tree, outcome=TreeOutcome.REFUSED, words="refused by a guard", reasons=(refused.message,))
     except OSError as error:
         raise MigratorError(
-            f"the purge of {tree.user} could not go on: {error.strerror or error}",
+            f"the purge of {tree.user} failed: {error.strerror or error}",
             cause="a file system or the state directory does not answer, or has an error",
-            hint="check with `migrator doctor`, then run the same command again: it goes on where it was",
+            hint="check with `migrator doctor`, then run the same command again: it resumes",
         ) from error
 
 

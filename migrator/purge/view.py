@@ -43,7 +43,7 @@ def _blocks(summary: PurgeSummary) -> Iterator[Block]:
     if summary.dry_run and any(tree.outcome is TreeOutcome.WOULD_PURGE for tree in summary.trees):
         yield paragraph(
             f"The plan's checksum is {summary.checksum}. To free what is listed, give the same command without --dry-run and "
-            f"with --confirm {summary.checksum[:CONFIRM_CHARACTERS]}. What is removed does not come back."
+            f"with --confirm {summary.checksum[:CONFIRM_CHARACTERS]}. A purge cannot be undone."
         )
 
 

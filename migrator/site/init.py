@@ -22,6 +22,7 @@ from migrator.site.rules_guards import (
     kind_problem,
     misplaced,
     mount_problems,
+    mounted_volume,
     one_device_problem,
     same_place_problem,
     unmounted_problem,
@@ -58,7 +59,9 @@ def propose_site(mounts: Sequence[Mount], *, source: bytes | None = None, target
     source_mount = source or _only(mounts, _GLUSTER, "source", "GlusterFS")
     target_place = target or _only(mounts, _BEEGFS, "target", "BeeGFS")
     source_shown, target_shown = mount_of(mounts, source_mount), mount_of(mounts, target_place)
-    volume = _volume(source_shown.source) if source_shown and source_shown.filesystem in _GLUSTER else None
+    volume = None
+    if source_shown and source_shown.filesystem in _GLUSTER:
+        volume = mounted_volume(source_shown.source.decode("ascii", "replace")) or None
     target_mount, target_path = target_place, b""
     is_beegfs = target_shown is not None and target_shown.filesystem in _BEEGFS
     if is_beegfs and target_shown is not None:
@@ -89,12 +92,6 @@ def _only(mounts: Sequence[Mount], kinds: tuple[str, ...], side: str, name: str)
         )
     listed = ", ".join(f"{show(mount.point)} ({show(mount.source)})" for mount in found)
     raise UsageError(f"more than one {name} file system could be the {side}: {listed}", hint=f"name one: {option}")
-
-
-def _volume(source: bytes) -> str | None:
-    """`gl1:/vol1/below` is volume `vol1`."""
-    name = source.rpartition(b":")[2].strip(b"/").partition(b"/")[0]
-    return name.decode("ascii", "replace") or None
 
 
 def _name(source: str, target_kind: str) -> str:
@@ -148,7 +145,7 @@ def refuse_misplaced(site: Site) -> None:
     if problem := misplaced(directories, roots):
         raise UsageError(
             problem,
-            cause="what the program knows would be migrated, or overwritten, together with users' files",
+            cause="the program's own files would be migrated or overwritten together with users' files",
             hint="keep both on a local disk: `--state-dir DIR` or [site] state_dir; plans lie beside site.toml, or in [site] "
             "plans_dir",
         )
@@ -165,7 +162,7 @@ def check_new_site(site: Site, *, source: FileSystem, target: FileSystem, mounts
         return
     target_now = look(target, site.target.kind, "the target")
     if problem := same_place_problem(source_now, target_now):
-        raise Refused(problem, hint="put [source] mount and [target] mount right in site.toml")
+        raise Refused(problem, hint="correct [source] mount and [target] mount in site.toml")
     refuse_foreign_target(target, target_now)
     if target.capacity().read_only:
         raise target_not_writable(target.root, OSError(errno.EROFS, os.strerror(errno.EROFS)))
@@ -190,7 +187,7 @@ def _look_at_mount(site: Site, mounts: Sequence[Mount]) -> None:
         raise Refused(
             f"the target cannot be read: {show(place)} is no directory",
             cause="it is not mounted, or site.toml names another place",
-            hint="mount it, or put site.toml right",
+            hint="mount it, or correct site.toml",
         )
     identity = MountIdentity(
         filesystem=mount.filesystem,
@@ -201,7 +198,7 @@ def _look_at_mount(site: Site, mounts: Sequence[Mount]) -> None:
         sentinel=None,
     )
     if problem := kind_problem(identity, site.target.kind, where="the target"):
-        raise Refused(problem, hint=f"mount it at {show(place)}, or put site.toml right")
+        raise Refused(problem, hint=f"mount it at {show(place)}, or correct site.toml")
 
 
 def look(filesystem: FileSystem, kind: str, where: str) -> MountIdentity:
@@ -212,10 +209,10 @@ def look(filesystem: FileSystem, kind: str, where: str) -> MountIdentity:
         raise Refused(
             f"{where} cannot be read: {show(filesystem.root)}: {error.strerror}",
             cause="it is not mounted, or site.toml names another place",
-            hint="mount it, or put site.toml right",
+            hint="mount it, or correct site.toml",
         ) from None
     if problem := kind_problem(identity, kind, where=where):
-        raise Refused(problem, hint=f"mount it at {show(filesystem.root)}, or put site.toml right")
+        raise Refused(problem, hint=f"mount it at {show(filesystem.root)}, or correct site.toml")
     return identity
 
 
@@ -225,7 +222,7 @@ def refuse_foreign_target(target: FileSystem, identity: MountIdentity) -> None:
         return
     raise Refused(
         f"the target belongs to another migration: {show(target.root)} holds its sentinel ({identity.sentinel})",
-        cause="two migrations are given the same target, or the ledger of this one was lost",
+        cause="two migrations have the same target, or the ledger of this one was lost",
         hint="give this one a target of its own ([target] path), or bring its state directory back from the backup; "
         f"only if that migration is given up for good, remove {show(target.root + b'/' + SENTINEL_NAME)}",
     )
@@ -352,7 +349,7 @@ def make_state_directory(site: Site) -> None:
     except OSError as error:
         raise UsageError(
             f"the state directory {site.site.state_dir} cannot be made: {error.strerror}",
-            hint="put [site] state_dir right in site.toml",
+            hint="correct [site] state_dir in site.toml",
         ) from None
 
 
@@ -377,7 +374,7 @@ def record_site(
     _make_target_root(site, done)
     target_now = look(target, site.target.kind, "the target")
     if problem := same_place_problem(source_now, target_now):
-        raise Refused(problem, hint="put [source] mount and [target] mount right in site.toml")
+        raise Refused(problem, hint="correct [source] mount and [target] mount in site.toml")
     record = ledger.site.read()
     created = record is None
     if record is None:

@@ -24,9 +24,9 @@ def mount_problems(
     `recorded` is None before `init`, `current` if the mount could not be read.
     """
     if recorded is None:
-        return (f"{where} was never recorded: there is nothing to compare it with",)
+        return (f"{where} was never recorded, so there is nothing to compare it with",)
     if current is None:
-        return (f"{where} cannot be looked at: its mount point is missing, or does not answer",)
+        return (f"{where} cannot be read: its mount point is missing, or does not answer",)
     if not same_mount_kind(recorded, current):
         return (_other_filesystem(recorded, current, where),)
     problems: list[str] = []
@@ -72,7 +72,7 @@ def health_problems(
     if before.state is not None and after.state is not None:
         problems.extend(_state_changes(before.state, after.state, tasks_count=tasks_count))
     elif (before.state is None) != (after.state is None):
-        problems.append("the state of the volume could be read only once, before or after")
+        problems.append("the state of the volume could be read only before or only after")
     if before.fingerprint != after.fingerprint and not problems:
         problems.append("the volume's bricks or options changed while it was read")
     return _each_once(problems)
@@ -105,7 +105,7 @@ def capacity_problems(
     free_inodes = capacity.free_inodes if capacity.free_inodes is not None else inodes_free_override
     if free_inodes is None:
         problems.append(
-            "the target's file system does not tell how many inodes are free (statfs says 0 of 0: unknown, not full)"
+            "the target's file system does not report how many inodes are free (statfs says 0 of 0: unknown, not full)"
         )
     elif need_inodes > free_inodes:
         problems.append(
@@ -118,11 +118,11 @@ def capacity_problems(
 def _other_filesystem(recorded: MountIdentity, current: MountIdentity, where: str) -> str:
     expected = f"{recorded.filesystem} from {recorded.mounted_from}"
     if not current.filesystem:
-        return f"{where} cannot be told from its surroundings: its mount is not listed; expected is {expected}"
+        return f"{where} cannot be identified: its mount is not listed; expected: {expected}"
     if recorded.filesystem not in _IN_ITS_PLACE and current.filesystem in _IN_ITS_PLACE:
-        return f"{where} is not mounted: a directory of {current.filesystem} is in its place; expected is {expected}"
+        return f"{where} is not mounted: a directory of {current.filesystem} is in its place; expected: {expected}"
     found = f"{current.filesystem} from {current.mounted_from}"
-    return f"{where} is another file system: {found} is mounted there; expected is {expected}"
+    return f"{where} is another file system: {found} is mounted there; expected: {expected}"
 
 
 def _changed(where: str, fact: str, recorded: int | None, current: int | None) -> Iterable[str]:
@@ -149,7 +149,7 @@ def _state_changes(before: VolumeState, after: VolumeState, *, tasks_count: bool
                 known = "is down" if brick.online is False else "may be down: its state is not known"
                 yield f"brick {brick.name} {known}"
         for task in state.tasks if tasks_count else ():
-            yield f"a task is under way on volume {state.volume} and moves files: {task}"
+            yield f"a task in progress on volume {state.volume} moves files: {task}"
 
 
 def _each_once(sentences: Iterable[str]) -> tuple[str, ...]:
@@ -228,13 +228,13 @@ def check_places(
 ) -> list[Finding]:
     """Whether source and target are mount points of two file systems. `sides`: name, kind, root."""
     findings = [
-        warning(f"{side} place", problem, "mount it; where a plain directory is meant, as in a lab, all is well")
+        warning(f"{side} place", problem, "mount it; a plain directory is fine if intended, as in a lab")
         for side, kind, root in sides
         if (problem := unmounted_problem(f"the {side}", kind, root, mounts))
     ]
     if source is not None and target is not None and (problem := one_device_problem(source, target)):
         findings.append(
-            warning("target place", problem, "if the target is to be another one, mount it; in a lab all is well")
+            warning("target place", problem, "if the target should be another one, mount it; in a lab this is fine")
         )
     return findings
 
@@ -246,7 +246,7 @@ def unusable_source(kind: str, volume: str | None, identity: MountIdentity | Non
     """
     check = "source health"
     if identity is None:
-        return failure(check, "not known: the source cannot be read", "mend what is told of the source mount first")
+        return failure(check, "not known: the source cannot be read", "fix the findings about the source's mount first")
     if kind_problem(identity, kind, where="the source"):
         fix = "mount the source first" + (f": volume {volume}" if volume else "")
         return failure(check, "not known: the source is not mounted", fix)
@@ -276,7 +276,7 @@ def check_globs(matches: Iterable[tuple[str, int]], problem: str, fix: str, tree
         failure(
             check,
             f"[users] trees: {glob!r} matches no directory of the source",
-            "put it right in site.toml: globs are relative to the source's mount, as in `home/*`; or take it out",
+            "correct it in site.toml: globs are relative to the source's mount, as in `home/*`; or remove it",
         )
         for glob, count in matches
         if count == 0

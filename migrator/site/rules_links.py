@@ -82,7 +82,7 @@ def link_problem(look: LinkLook, place: LinkPlace, euid: int) -> LinkProblem | N
     ):
         return problem
     if look.unread:
-        return LinkProblem(message=f"{shown} cannot be read: {look.unread}", fix="mend what keeps it from it")
+        return LinkProblem(message=f"{shown} cannot be read: {look.unread}", fix="fix what prevents it")
     if look.directory is None or look.type is None:
         return LinkProblem(message=f"{shown} is missing", fix=f"make the link that the user works by, {_BY_HOOK}")
     if look.type is not EntryType.SYMLINK:
@@ -133,7 +133,9 @@ def check_links(
         return [ok(_CHECK, f"{several(len(looks), 'link')} of the latest plan can be switched")]
     told = [failure(_CHECK, message, fix) for message, fix in list(problems.items())[:_TOLD]]
     if more := len(problems) - len(told):
-        told.append(failure(_CHECK, f"{several(more, 'link')} more cannot be switched", "mend these, then ask again"))
+        told.append(
+            failure(_CHECK, f"{several(more, 'link')} more cannot be switched", "fix these, then run this again")
+        )
     return told
 
 

@@ -169,7 +169,7 @@ def test_too_little_room_refuses_before_anything_is_made(site: BenchSite) -> Non
     with pytest.raises(Refused, match=r"1\.0 MiB free"):
         asyncio.run(run_benchmarks(request(site, SuiteName.STREAMING), site.world))
     site.workloads.change = lambda seen: structs.replace(seen, free_inodes=None)
-    with pytest.raises(Refused, match="does not tell"):
+    with pytest.raises(Refused, match="does not report"):
         asyncio.run(run_benchmarks(request(site, SuiteName.RECURSIVE), site.world))
     assert left_in(site) == []
     assert list(site.ledger.benchmarks.all()) == []

@@ -75,7 +75,7 @@ def test_room_is_enough_with_a_margin_of_a_half_in_nine_tenths() -> None:
 
 
 def test_inodes_that_are_not_told_must_be_told_or_accepted() -> None:
-    assert "does not tell" in problems(room(free_inodes=None))
+    assert "does not report" in problems(room(free_inodes=None))
     assert problems(room(free_inodes=None), accept=True) == ""
     assert problems(room(free_inodes=None), inodes_free=5000) == ""
     assert "500 more files" in problems(room(free_inodes=None), inodes_free=500)

@@ -168,8 +168,8 @@ def program(directory: Path, text: str) -> str:
     ("text", "said"),
     [
         ("echo 'rsync  version 3.0.9  protocol version 30'", "rsync 3.0.9 "),
-        ("exit 1", "does not tell its version"),
-        ("echo hello", "does not tell its version"),
+        ("exit 1", "does not report its version"),
+        ("echo hello", "does not report its version"),
     ],
 )
 def test_an_rsync_that_does_not_serve_is_told(tmp_path: Path, text: str, said: str) -> None:

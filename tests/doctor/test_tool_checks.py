@@ -95,7 +95,7 @@ def test_an_rsync_built_without_what_is_needed(word: str) -> None:
 def test_what_is_no_rsync(output: bytes | None) -> None:
     finding = check_rsync("/usr/bin/rsync", output)
     assert finding.status is FindingStatus.FAILURE
-    assert "does not tell its version" in finding.message
+    assert "does not report its version" in finding.message
 
 
 @pytest.mark.parametrize(

@@ -132,9 +132,9 @@ def test_what_the_end_of_a_hook_means(event: HookEvent, result: HookResult, outc
 def test_the_end_of_a_hook_in_words_is_one_line_of_safe_text() -> None:
     said = end_of(HookResult(exit_code=1, output=b"first\n\n\x1b[31mred \xff\n"), 600.0)
     assert said == "exit code 1: first | \\x1b[31mred \\xff"
-    assert end_of(HookResult(exit_code=3), 600.0) == "exit code 3; it said nothing"
+    assert end_of(HookResult(exit_code=3), 600.0) == "exit code 3; no output"
     assert end_of(HookResult(exit_code=-15, timed_out=True), 600.0).startswith("ended after its time limit of 10 m")
-    assert end_of(HookResult(exit_code=-9), 600.0) == "ended by signal 9; it said nothing"
+    assert end_of(HookResult(exit_code=-9), 600.0) == "ended by signal 9; no output"
     assert end_of(HookResult(exit_code=None, problem="it could not be started"), 1.0) == "it could not be started"
     much = end_of(HookResult(exit_code=1, output=b"lost" + b"x" * 600 + b"the end"), 600.0)
     assert much.endswith("the end")
@@ -255,7 +255,11 @@ def test_a_hook_that_only_root_can_change_is_accepted() -> None:
         (looks(GOOD, above=(directory(b"/x", uid=1000), directory(b"/x/hooks"))), "belongs to uid 1000", "chown"),
         (looks(GOOD, above=(directory(b"/x", mode=0o775), directory(b"/x/hooks"))), "mode 0775", "chmod go-w"),
         (HooksLook(above=(FileLook(path=b"/hooks", type=EntryType.SYMLINK, uid=0, mode=0o777),)), "symlink", "real"),
-        (HooksLook(above=(directory(b"/hooks"),), unread="Input/output error"), "Input/output error", "mend"),
+        (
+            HooksLook(above=(directory(b"/hooks"),), unread="Input/output error"),
+            "Input/output error",
+            "fix what prevents it",
+        ),
     ],
 )
 def test_what_others_can_change_is_refused_with_its_remedy(look: HooksLook, says: str, fix: str) -> None:

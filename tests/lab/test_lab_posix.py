@@ -136,7 +136,7 @@ def test_without_root_a_lab_works_and_says_what_it_lacks(scratch: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program, str(home)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "without root every file belongs to whoever brought the lab up" in done.stdout
+    assert "without root every file belongs to the user who started the lab" in done.stdout
     assert "character-device" in done.stdout
     assert list(home.iterdir()) == []
 

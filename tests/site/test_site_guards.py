@@ -154,7 +154,7 @@ def test_a_look_that_failed_trips() -> None:
     assert health_problems(None, health())
     assert health_problems(health(), None)
     assert health_problems(None, None)
-    assert "only once" in health_problems(health(), health(None))[0]
+    assert "only before or only after" in health_problems(health(), health(None))[0]
 
 
 ROOM = Capacity(total_bytes=100 * GIB, free_bytes=10 * GIB, total_inodes=1000, free_inodes=100)
