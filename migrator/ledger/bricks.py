@@ -1,4 +1,4 @@
-"""Drains, additions and retirements in the ledger, with their steps and Gluster's counters."""
+"""Gluster's counters over time, of drains and additions."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -16,7 +16,7 @@ _TIMES_AT_ONCE = 500
 
 
 def keep_samples(connection: Connection, operation_id: int, samples: Sequence[DrainSample]) -> None:
-    """Those of the same task, time and host replace the ones before."""
+    """Store samples, replacing those of the same task, time and host."""
     if samples:
         rows = [{**asdict(sample), "operation_id": operation_id, "status": sample.status.value} for sample in samples]
         connection.execute(insert(_samples).prefix_with("OR REPLACE"), rows)
@@ -29,8 +29,8 @@ def read_samples(connection: Connection, operation_id: int) -> list[DrainSample]
 
 
 def read_telling_samples(connection: Connection, operation_id: int, *, recent_s: float) -> list[DrainSample]:
-    """Those that sums and the pace of the last `recent_s` are made of, in order of time, then of host: a drain of weeks has
-    a hundred times as many, which are gone through here by five columns alone.
+    """The samples that sums and the rate of the last `recent_s` are computed from, in order of time, then host. A drain of weeks
+    has a hundred times as many samples; only five columns of these are read.
     """
     kept = _telling(connection, operation_id, recent_s)
     times = sorted({at_s for at_s, _, _ in kept})
@@ -47,8 +47,8 @@ def read_telling_samples(connection: Connection, operation_id: int, *, recent_s:
 
 
 def _telling(connection: Connection, operation_id: int, recent_s: float) -> set[tuple[float, str, str]]:
-    """The keys (time, task, host) of the last samples of every task and host, of those around every fall of counters, and of the
-    newest task those of its last time and the last ones before that.
+    """The keys (time, task, host) of these samples: the last of every task and host, those around every fall of counters, and of
+    the newest task the recent ones and the last before them.
     """
     newest_task, from_s = _newest(connection, operation_id, recent_s)
     one = _samples.c
@@ -83,7 +83,7 @@ def _telling(connection: Connection, operation_id: int, recent_s: float) -> set[
 
 
 def _newest(connection: Connection, operation_id: int, recent_s: float) -> tuple[str | None, float]:
-    """The task that was looked at last, and from when on its samples are recent: two looks at least are."""
+    """The newest task, and the time from which its samples are recent: at least the last two polls."""
     one = _samples.c
     mine = one.operation_id == operation_id
     newest = connection.execute(

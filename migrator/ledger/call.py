@@ -1,4 +1,4 @@
-"""One call of a verb in the ledger: begun, alive, ended; its events and the backups it makes."""
+"""One call of a verb in the ledger: its start, heartbeat and end, its events, and the backups it makes."""
 
 import asyncio
 import logging
@@ -17,22 +17,21 @@ if TYPE_CHECKING:
     from migrator.ledger.calls import EventRecords, RunRecords
     from migrator.ledger.ledger import Ledger
 
-# ---
-# Telling an event to whom it may concern: the ledger, the screen and the log.
+# Events: to the ledger, the screen and the log.
 
 
 _LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
 
 
 class LedgerOfEvents(Protocol):
-    """What of the ledger it takes."""
+    """The part of the ledger that `say` needs."""
 
     @property
     def events(self) -> "EventRecords": ...
 
 
 class EventWorld(Protocol):
-    """The ports that it takes."""
+    """What `say` needs."""
 
     @property
     def ledger(self) -> LedgerOfEvents: ...
@@ -52,7 +51,7 @@ def say(
     run_id: int | None,
     log: logging.Logger | None = None,
 ) -> None:
-    """An event of now, in the call `run_id`; None where nothing is changed: then the ledger does not have it."""
+    """Emit an event of the call `run_id`. With None (a dry run) the ledger is not written."""
     event = Event(at_s=world.clock.now_s(), kind=kind, severity=severity, subject=subject, message=message)
     if run_id is not None:
         world.ledger.events.add(event, run_id)
@@ -61,13 +60,12 @@ def say(
         log.log(_LEVELS[severity], "%s", message, extra={"event": kind.value, "subject": subject})
 
 
-# ---
-# One call of a verb in the ledger: begun, seen to be alive, and ended with its exit code.
+# One call of a verb.
 
 
 @dataclass(slots=True, kw_only=True)
 class RecordedRun:
-    """A call that has been begun. `exit_code` is what it ends with where nothing is raised: to be set by the call."""
+    """A call in progress. The caller sets `exit_code`, unless it raises."""
 
     id: int
     exit_code: ExitCode = ExitCode.FAILED
@@ -84,9 +82,8 @@ async def recorded_run(
     log: logging.Logger | None = None,
     heartbeat_interval_s: float | None = None,
 ) -> AsyncIterator[RecordedRun]:
-    """A call in the ledger for the length of the block. Its heartbeat is renewed, unless it is too short for that (None). An error
-    that ends it is logged, where there is a log, and goes on. The end is the last thing that is written of a call: one that was
-    killed is told by its heartbeat.
+    """Record a call for the length of the block, with a heartbeat unless `heartbeat_interval_s` is None. An error is logged, if
+    there is a log, and raised again. The end of the call is written last, so a call that was killed has a heartbeat and no end.
     """
     run = RecordedRun(id=runs.start(verb=verb, pid=pid, at_s=clock.now_s(), directory=directory))
     try:
@@ -109,7 +106,7 @@ async def recorded_run(
 
 @asynccontextmanager
 async def heartbeat(runs: "RunRecords", clock: Clock, run_id: int, *, interval_s: float) -> AsyncIterator[None]:
-    """Renew the heartbeat of a call in the ledger until the end of the block."""
+    """Renew the heartbeat of a call until the end of the block."""
 
     async def beat() -> None:
         while True:
@@ -123,12 +120,13 @@ async def heartbeat(runs: "RunRecords", clock: Clock, run_id: int, *, interval_s
         task.cancel()
 
 
-# ---
-# Copies of the ledger that verbs make before they do what cannot be undone.
+# Backups before a step that cannot be undone.
 
 
 def backing_up(ledger: "Ledger", state_dir: Path) -> Callable[[str], None]:
-    """Make the copy of a name, in `backups` in the state directory. Raises OSError, and what the ledger raises."""
+    """A function that copies the ledger to `backups` in the state directory, under a name. It raises OSError, and what the ledger
+    raises.
+    """
     directory = state_dir / "backups"
 
     def back_up(name: str) -> None:

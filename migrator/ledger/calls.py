@@ -1,4 +1,4 @@
-"""The site, invocations of verbs, events, hooks."""
+"""The site, runs of verbs, events, and hooks."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -13,7 +13,6 @@ from migrator.ledger import tables
 from migrator.ledger.database import Database, decode, encode, expect_one
 from migrator.ledger.model import HookCallRecord, HookStepRecord, RunRecord, SiteRecord
 
-# ---
 # The site, runs and events.
 
 
@@ -30,7 +29,7 @@ class SiteRecords:
         return None if row is None else _site(row)
 
     def create(self, record: SiteRecord) -> None:
-        """Record the site. Raises UsageError where the ledger is another site's already."""
+        """Record the site. Raises UsageError if the ledger belongs to another site."""
         with self._database.write() as connection:
             there = connection.execute(select(tables.site)).one_or_none()
             if there is not None:
@@ -54,13 +53,13 @@ class SiteRecords:
             )
 
     def update_identities(self, source: MountIdentity, target: MountIdentity) -> None:
-        """Record what is mounted now as what has to be."""
+        """Record the current mounts as the expected ones."""
         with self._database.write() as connection:
             done = connection.execute(update(tables.site).values(source=encode(source), target=encode(target)))
             expect_one(done.rowcount, "site")
 
     def record_capabilities(self, capabilities: TargetCapabilities, at_s: float) -> None:
-        """Record what the target keeps of a file."""
+        """Record which attributes of a file the target keeps."""
         with self._database.write() as connection:
             done = connection.execute(
                 update(tables.site).values(capabilities=encode(capabilities), capabilities_probed_at_s=at_s)
@@ -97,7 +96,7 @@ class RunRecords:
         return int(row.id)
 
     def heartbeat(self, run_id: int, at_s: float) -> None:
-        """The run lives."""
+        """The run is alive."""
         with self._database.write() as connection:
             done = connection.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(heartbeat_at_s=at_s))
             expect_one(done.rowcount, f"run {run_id}")
@@ -137,13 +136,12 @@ def run_record(row: Row[Any]) -> RunRecord:
 
 
 class EventRecords:
-    """The migration's log."""
+    """Events of the migration."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def add(self, event: Event, run_id: int | None = None) -> None:
-        """Keep an event."""
         with self._database.write() as connection:
             connection.execute(
                 insert(tables.events).values(
@@ -174,8 +172,7 @@ def event_record(row: Row[Any]) -> Event:
     )
 
 
-# ---
-# Steps that hooks are called around, and the calls.
+# Steps with hooks, and calls of hooks.
 
 
 _BEGUN_ANEW = "begun-anew"
@@ -190,7 +187,7 @@ class HookRecords:
         self._database = database
 
     def open_step(self, *, run_id: int, step: HookStep, subject: str, at_s: float) -> HookStepRecord:
-        """Write down that a step begins; what was left open of it is closed."""
+        """Record that a step begins, and close an earlier one that was left open."""
         with self._database.write() as connection:
             connection.execute(
                 update(_steps)
@@ -214,14 +211,14 @@ class HookRecords:
         return None if row is None else _step(row)
 
     def latest(self, step: HookStep, subject: str) -> HookStepRecord | None:
-        """The step as it was begun last, open or not."""
+        """The newest such step, open or closed."""
         query = select(_steps).where(_steps.c.step == step.value, _steps.c.subject == subject)
         with self._database.read() as connection:
             row = connection.execute(query.order_by(_steps.c.id.desc()).limit(1)).one_or_none()
         return None if row is None else _step(row)
 
     def close_step(self, step_id: int, *, state: str, at_s: float) -> None:
-        """Its `post` hooks were called. May be recorded again."""
+        """The `post` hooks of the step were called. May be called again."""
         with self._database.write() as connection:
             done = connection.execute(
                 update(_steps).where(_steps.c.id == step_id).values(closed_at_s=at_s, state=state)
@@ -229,7 +226,7 @@ class HookRecords:
             expect_one(done.rowcount, f"step {step_id} with hooks")
 
     def intend(self, *, step_id: int, hook: Hook, token: str, at_s: float) -> int:
-        """Write a call down before the hook is started; returns its id."""
+        """Record a call before the hook starts; return its id."""
         with self._database.write() as connection:
             row = connection.execute(
                 insert(_calls)
@@ -246,7 +243,7 @@ class HookRecords:
         return int(row.id)
 
     def finish(self, call_id: int, *, at_s: float, exit_code: int | None, outcome: HookOutcome, output: bytes) -> None:
-        """How a call ended. The first result counts."""
+        """Record the result of a call. The first result counts."""
         with self._database.write() as connection:
             there = connection.execute(select(_calls.c.finished_at_s).where(_calls.c.id == call_id)).one_or_none()
             expect_one(int(there is not None), f"call {call_id} of a hook")

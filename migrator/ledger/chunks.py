@@ -19,13 +19,12 @@ from migrator.core.states import (
 from migrator.fs.model import Need
 from migrator.hosts.model import ProcessIdentity
 from migrator.ledger import tables
-from migrator.ledger.database import Database, check, decode_words, encode_argv, missing, state_of
+from migrator.ledger.database import Database, check, decode_words, encode_words, missing, state_of
 from migrator.ledger.model import PassTotals
 from migrator.plan.model import Chunk
 from migrator.transfer.model import AttemptRecord, ChunkRecord, FileProblem, FileProblemKind, StreamCounters
 
-# ---
-# The chunks of passes.
+# Chunks.
 
 
 _TAKING_ROOM = (ChunkKind.DIRECTORIES, ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.RANGED_FILES)
@@ -37,13 +36,13 @@ _INSERT_CHUNK = (
 
 
 class ChunkTable:
-    """Chunks. Sums of files and bytes leave chunks of directories out."""
+    """Chunks. Sums of files and bytes do not include chunks of directories."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def chunk(self, chunk_id: int) -> ChunkRecord:
-        """One chunk. Raises LedgerCorrupt where there is none."""
+        """One chunk. Raises LedgerCorrupt if there is none."""
         with self._database.read() as connection:
             row = connection.execute(select(tables.chunks).where(tables.chunks.c.id == chunk_id)).one_or_none()
         if row is None:
@@ -51,8 +50,8 @@ class ChunkTable:
         return chunk_record(row)
 
     def retry_failed(self, pass_id: int, *, but_trees: Collection[bytes] = ()) -> int:
-        """Let the failed chunks of a pass wait again, with all their tries, but for those of some trees; returns how many
-        there were. What comes into a directory changes its times: they are set anew in the trees of those chunks.
+        """Make the failed chunks of a pass pending again, with no tries used, except those of `but_trees`; return their number.
+        Files that arrive in a directory change its times, so the times are set again in the trees of those chunks.
         """
         with self._database.write() as connection:
             connection.execute(
@@ -71,7 +70,7 @@ class ChunkTable:
             ).rowcount
 
     def to_retry(self, pass_id: int, *, but_trees: Collection[bytes] = ()) -> Sequence[ChunkRecord]:
-        """The chunks that `retry_failed` would let wait again, in order of number."""
+        """The chunks that `retry_failed` would make pending, in order of number."""
         failed = (tables.chunks.c.pass_id == pass_id) & (tables.chunks.c.state == ChunkState.FAILED.value)
         with self._database.read() as connection:
             rows = connection.execute(
@@ -90,8 +89,8 @@ class ChunkTable:
         bricks: Collection[str | None] | None = None,
         but_trees: Collection[bytes] = (),
     ) -> Sequence[ChunkRecord]:
-        """Chunks of one kind that wait, the largest first, then in order of number; with `bricks` only those of these
-        (None among them: those of no brick), and none of `but_trees`.
+        """Pending chunks of one kind, the largest first, then in order of number. `bricks` limits them to some bricks (None
+        among these: chunks of no brick); chunks of `but_trees` are left out.
         """
         with self._database.read() as connection:
             rows = connection.execute(
@@ -109,7 +108,7 @@ class ChunkTable:
         return [chunk_record(row) for row in rows]
 
     def bricks(self, pass_id: int) -> frozenset[str | None]:
-        """Where the chunks of a pass are to be read (None: through the mount), those that are done too."""
+        """The bricks that the chunks of a pass are read from, including done chunks; None stands for the mount."""
         with self._database.read() as connection:
             query = select(tables.chunks.c.brick).where(tables.chunks.c.pass_id == pass_id).distinct()
             return frozenset(connection.execute(query).scalars())
@@ -125,7 +124,7 @@ class ChunkTable:
         return [chunk_record(row) for row in rows]
 
     def totals(self, pass_id: int) -> PassTotals:
-        """How many chunks of all kinds are in which state; files and bytes of those that hold files or links."""
+        """Chunks of all kinds by state; files and bytes of those that hold files or links."""
         with self._database.read() as connection:
             rows = connection.execute(
                 select(
@@ -154,7 +153,7 @@ class ChunkTable:
         )
 
     def arrived(self, *, before_plan: str) -> Mapping[bytes, Need]:
-        """What other plans have brought over, by tree; a file counts as an inode, and so does a directory."""
+        """What other plans have copied, by tree. A file counts as an inode, and so does a directory."""
         chunks, passes = tables.chunks.c, tables.passes.c
         with self._database.read() as connection:
             rows = connection.execute(
@@ -174,9 +173,8 @@ class ChunkTable:
         return most
 
     def split(self, chunk_id: int, halves: Sequence[tuple[Chunk, str]]) -> Sequence[ChunkRecord]:
-        """Replace a running chunk by its halves, whose numbers are given out here. Called again for a chunk that is
-        split, it returns the halves that there are. What the chunk's attempts said of its files is forgotten: its
-        halves say it anew.
+        """Replace a running chunk by its halves and number these. Called again for a split chunk, it returns the existing
+        halves. Problems of files that attempts at the chunk reported are dropped: the halves report them again.
         """
         with self._database.write() as connection:
             there = _halves(connection, chunk_id)
@@ -223,7 +221,7 @@ class ChunkTable:
 
 
 def insert_chunks(connection: Connection, pass_id: int, chunks: Iterable[Chunk]) -> tuple[int, int]:
-    """Record the chunks of a new pass inside a transaction, all waiting; their files and bytes."""
+    """Record the chunks of a new pass inside a transaction, all pending; return their files and bytes."""
     files = size_bytes = 0
     waiting = iter(chunks)
     while some := list(islice(waiting, _INSERT_ROWS)):
@@ -240,7 +238,7 @@ def insert_chunks(connection: Connection, pass_id: int, chunks: Iterable[Chunk])
 
 
 def content_sum(chunks: Iterable[Chunk]) -> tuple[int, int]:
-    """Files and bytes of those chunks that count in sums."""
+    """Files and bytes of the chunks that count in sums."""
     files = size_bytes = 0
     for chunk in chunks:
         if chunk.kind in CONTENT_KINDS:
@@ -288,7 +286,7 @@ def _of_bricks(bricks: Collection[str | None] | None) -> ColumnElement[bool]:
 
 
 def _times_to_set_again(pass_id: int) -> ColumnElement[bool]:
-    """The chunks of directories' times that are done, in trees where another chunk failed."""
+    """Done chunks of directories' times, in trees in which another chunk failed."""
     other = tables.chunks.alias()
     trees = select(other.c.tree).where(
         other.c.pass_id == pass_id,
@@ -317,22 +315,21 @@ def _next_number(connection: Connection, pass_id: int) -> int:
     return 1 if highest is None else int(highest) + 1
 
 
-# ---
-# Attempts, and what became of the files that did not arrive.
+# Attempts, and files that did not arrive.
 
 
 _PATHS_AT_ONCE = 500
 
 
 class AttemptTable:
-    """Attempts. A chunk's `tries` are its attempts without those that were interrupted."""
+    """Attempts. `tries` of a chunk does not count interrupted attempts."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def intend(self, *, chunk_id: int, token: str, host: str, engine: str, argv: Sequence[str], at_s: float) -> int:
-        """Write down an attempt before its process starts; the chunk becomes running. The same token gives the same
-        attempt. Raises LedgerCorrupt where the chunk does not wait, or has an attempt under way.
+        """Record an attempt before its process starts; the chunk becomes running. The same token gives the same attempt.
+        Raises LedgerCorrupt if the chunk is not pending, or has an unfinished attempt.
         """
         with self._database.write() as connection:
             there = connection.execute(
@@ -367,7 +364,7 @@ class AttemptTable:
                     host=host,
                     engine=engine,
                     state=AttemptState.INTENDED.value,
-                    argv=encode_argv(argv),
+                    argv=encode_words(argv),
                     started_at_s=at_s,
                     files=0,
                     size_bytes=0,
@@ -378,7 +375,7 @@ class AttemptTable:
         return int(row.id)
 
     def started(self, attempt_id: int, process: ProcessIdentity) -> None:
-        """The process of an attempt lives."""
+        """The process of an attempt has started."""
         with self._database.write() as connection:
             _change_attempt(connection, attempt_id, AttemptState.RUNNING)
             connection.execute(
@@ -401,8 +398,8 @@ class AttemptTable:
     ) -> None:
         """The result of an attempt, of its chunk and of its files, in one transaction. May be called again.
 
-        A chunk that becomes done has exactly these problems: what earlier attempts at it said is forgotten. An
-        interrupted attempt leaves a chunk alone that was split already.
+        A chunk that becomes done has exactly these problems: those of earlier attempts are dropped. An interrupted
+        attempt does not change a chunk that is already split.
         """
         new = AttemptState(state)
         with self._database.write() as connection:
@@ -454,7 +451,7 @@ class AttemptTable:
         return [attempt_record(row) for row in rows]
 
     def attention(self, pass_id: int, kind: FileProblemKind = FileProblemKind.BAD) -> Sequence[FileProblem]:
-        """The bad files of a pass that no later attempt brought over, or those of another kind, in order of path."""
+        """Files of a pass with a problem that no later attempt settled, in order of path."""
         with self._database.read() as connection:
             rows = connection.execute(
                 select(tables.attention)
@@ -464,7 +461,7 @@ class AttemptTable:
         return [file_problem(row) for row in rows]
 
     def vanished_count(self, pass_id: int) -> int:
-        """How many listed files were gone when their turn came."""
+        """How many listed files had vanished before they were copied."""
         with self._database.read() as connection:
             return int(
                 connection.execute(
@@ -476,19 +473,19 @@ class AttemptTable:
             )
 
     def problem_counts(self, pass_id: int) -> Mapping[FileProblemKind, int]:
-        """How many files of a pass have which problem now; kinds without any are left out."""
+        """Files of a pass by problem; kinds without files are left out."""
         kind = tables.attention.c.kind
         query = select(kind, func.count()).where(tables.attention.c.pass_id == pass_id).group_by(kind)
         with self._database.read() as connection:
             return {FileProblemKind(found): count for found, count in connection.execute(query)}
 
     def note(self, pass_id: int, problems: Sequence[FileProblem], at_s: float) -> None:
-        """What a pass found out of files outside its chunks. May be called again."""
+        """Record problems of files outside the chunks of a pass. May be called again."""
         with self._database.write() as connection:
             _record_problems(connection, pass_id, None, problems, at_s)
 
     def clear_attention(self, pass_id: int, paths: Sequence[bytes]) -> None:
-        """These files need no attention any more."""
+        """These files no longer need attention."""
         with self._database.write() as connection:
             for first in range(0, len(paths), _PATHS_AT_ONCE):
                 connection.execute(
@@ -560,18 +557,17 @@ def attempt_record(row: Row[Any]) -> AttemptRecord:
     )
 
 
-# ---
 # Chunks of whole trees, which drivers copy.
 
 
 class TreeTable:
-    """Chunks of whole trees. They are made when a driver is asked for, beside those of the plan."""
+    """Chunks of whole trees, made for a driver in addition to those of the plan."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def add_trees(self, pass_id: int, trees: Mapping[bytes, Need]) -> Sequence[ChunkRecord]:
-        """One chunk for each tree, in the order given; those that the pass has already stay as they are."""
+        """One chunk for each tree, in the given order. Existing chunks are not changed."""
         chunks = tables.chunks.c
         of_pass = (chunks.pass_id == pass_id) & (chunks.kind == ChunkKind.TREE.value)
         with self._database.write() as connection:
@@ -600,7 +596,7 @@ class TreeTable:
         return [found[tree] for tree in trees]
 
     def sent_since(self, pass_id: int, attempt_id: int) -> StreamCounters:
-        """What the attempts after this one have brought, those at whole trees aside."""
+        """What later attempts have copied, without those at whole trees."""
         attempts, chunks = tables.attempts.c, tables.chunks.c
         with self._database.read() as connection:
             files, size_bytes = connection.execute(

@@ -1,4 +1,4 @@
-"""Cutovers in the ledger, with their steps, measurements of users' trees, backups of the target."""
+"""Around cutovers: measurements of users' trees, and backups of the target."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -11,8 +11,7 @@ from migrator.ledger import tables
 from migrator.ledger.database import Database
 from migrator.ledger.operations import CutoverRecords
 
-# ---
-# What was measured in users' trees around their cutovers.
+# Measurements of users' trees around their cutovers.
 
 
 _made = tables.tree_measurements
@@ -20,13 +19,13 @@ _KEY = ("cutover_id", "side", "run", "test")
 
 
 class SpeedUpRecords:
-    """Measurements in the ledger."""
+    """Measurements of users' trees."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def add(self, cutover_id: int, measurements: Sequence[TreeMeasurement]) -> None:
-        """Keep them."""
+        """Store measurements, replacing earlier ones of the same test and run."""
         rows = [
             {
                 "cutover_id": cutover_id,
@@ -49,18 +48,18 @@ class SpeedUpRecords:
                 connection.execute(insert(_made).values(**row))
 
     def forget(self, cutover_id: int, side: Side) -> None:
-        """Remove what was measured on a side."""
+        """Remove the measurements on one side."""
         with self._database.write() as connection:
             connection.execute(delete(_made).where(_made.c.cutover_id == cutover_id, _made.c.side == side.value))
 
     def of(self, cutover_id: int) -> Sequence[TreeMeasurement]:
-        """Those of one cutover."""
+        """The measurements of one cutover."""
         query = select(_made).where(_made.c.cutover_id == cutover_id).order_by(*_order())
         with self._database.read() as connection:
             return [_measurement(row) for row in connection.execute(query)]
 
     def settled(self) -> Sequence[MeasuredTree]:
-        """Those of users who work on the target."""
+        """The measurements of users who work on the target."""
         found = []
         with self._database.read() as connection:
             newest = {one.tree.path: one for one in CutoverRecords(self._database).every(connection)}
@@ -75,7 +74,7 @@ class SpeedUpRecords:
 
 
 def _order() -> tuple[Any, ...]:
-    # By the alphabet the source comes before the target, which is the order of time too.
+    # "source" sorts before "target", which is also the order of time.
     return _made.c.side, _made.c.run, _made.c.at_s, _made.c.test
 
 
@@ -93,8 +92,7 @@ def _measurement(row: Row[Any]) -> TreeMeasurement:
     )
 
 
-# ---
-# Backups of the target that somebody else makes.
+# Backups of the target.
 
 
 _backups = tables.target_backups
@@ -114,7 +112,7 @@ class BackupRecords:
             connection.execute(insert(_backups), [{"tree": tree, "at_s": at_s, "note": note} for tree in sorted(trees)])
 
     def latest(self, tree: bytes) -> float | None:
-        """When the newest backup of a tree began; None where none is recorded."""
+        """When the newest backup of a tree began; None if none is recorded."""
         with self._database.read() as connection:
             found = connection.execute(select(func.max(_backups.c.at_s)).where(_backups.c.tree == tree)).scalar_one()
         return None if found is None else float(found)

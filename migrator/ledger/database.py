@@ -1,8 +1,8 @@
-"""One SQLite file: connections, transactions, columns of JSON, checked changes of state."""
+"""One SQLite file: connections, transactions, backups, columns of JSON, checked changes of state."""
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -13,16 +13,16 @@ from sqlalchemy import Connection, Table, create_engine, event, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
+from migrator.core.durable import sync
 from migrator.core.entry import UserTree
 from migrator.core.errors import LedgerCorrupt, LockHeld, MigratorError
 from migrator.core.paths import percent_escape, percent_unescape
 
-# ---
-# One SQLite file: connections, transactions, and what its errors mean to a person.
+# Connections, transactions, and messages for errors of SQLite.
 
 
 BUSY_TIMEOUT_S = 30.0
-"""How long a write waits for another process's write: transactions are short, so longer means that one hangs."""
+"""How long a write waits for another process. Transactions are short, so a longer wait means that one hangs."""
 
 _WRITES = "ledger_writes"
 _RESTORE = (
@@ -33,7 +33,7 @@ _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 def describe(error: sqlite3.Error, file: Path) -> MigratorError:
-    """The error for people that an error of SQLite stands for."""
+    """The error to show for an error of SQLite."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # extended codes hold the plain one below
     if code in _BUSY:
         return LockHeld(
@@ -72,7 +72,7 @@ def describe(error: sqlite3.Error, file: Path) -> MigratorError:
 
 @contextmanager
 def translated(file: Path) -> Iterator[None]:
-    """Turn errors of SQLite into errors for people. Raises LockHeld, LedgerCorrupt, MigratorError."""
+    """Translate errors of SQLite to LockHeld, LedgerCorrupt or MigratorError."""
     try:
         yield
     except DBAPIError as error:
@@ -86,7 +86,7 @@ def translated(file: Path) -> Iterator[None]:
 class Database:
     """A ledger's file. Connections are pooled and may be used from several threads; one transaction, one connection.
 
-    `read_only` never takes a lock that a writer would wait for, and works while a run goes on.
+    With `read_only` it never blocks a writer, and works during a run.
     """
 
     def __init__(
@@ -117,13 +117,13 @@ class Database:
             return connection
 
         self._engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool)
-        # The driver's own habit of beginning transactions late is switched off (isolation_level None): a write takes
-        # its lock at its beginning, so that what it read is still true when it writes.
+        # The driver would begin transactions late (isolation_level None switches that off): a write takes its lock at the
+        # beginning, so what it has read is still true when it writes.
         event.listen(self._engine, "begin", _begin)
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """One write transaction, committed to the disk at the end of the block, undone on an exception."""
+        """One write transaction: on the disk at the end of the block, rolled back on an exception."""
         with (
             translated(self.file),
             self._engine.connect().execution_options(**{_WRITES: True}) as connection,
@@ -147,8 +147,29 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-# ---
-# How values that are read as a whole lie in one column: JSON, with paths percent-escaped.
+def backup(ledger_file: Path, target: Path) -> None:
+    """Make a consistent copy of a ledger, also during writes; it is on the disk when this returns.
+
+    The copy is written under another name first, then replaces `target`.
+    """
+    partial = target.with_name(f"{target.name}.partial")
+    partial.unlink(missing_ok=True)
+    with translated(ledger_file):
+        source = sqlite3.connect(f"{ledger_file.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S)
+        try:
+            copy = sqlite3.connect(partial)
+            try:
+                source.backup(copy)
+            finally:
+                copy.close()
+        finally:
+            source.close()
+    sync(partial)
+    partial.replace(target)
+    sync(target.parent)
+
+
+# Columns that hold a whole value: JSON, with paths percent-escaped.
 
 
 Value = TypeVar("Value")
@@ -164,7 +185,7 @@ def encode(value: object) -> str:
 
 
 def decode(text: str, kind: type[Value]) -> Value:
-    """What `encode` was given. Raises msgspec.ValidationError where it is something else."""
+    """The inverse of `encode`. Raises msgspec.ValidationError."""
     return msgspec.json.decode(text, type=kind)
 
 
@@ -174,7 +195,7 @@ def encode_trees(trees: Iterable[UserTree]) -> str:
 
 
 def decode_trees(text: str) -> tuple[UserTree, ...]:
-    """What `encode_trees` was given."""
+    """The inverse of `encode_trees`."""
     return tuple(UserTree(path=percent_unescape(path), user=user) for path, user in json.loads(text))
 
 
@@ -184,17 +205,17 @@ def encode_paths(paths: Iterable[bytes]) -> str:
 
 
 def decode_paths(text: str) -> tuple[bytes, ...]:
-    """What `encode_paths` was given."""
+    """The inverse of `encode_paths`."""
     return tuple(percent_unescape(path) for path in json.loads(text))
 
 
 def encode_words(words: Iterable[str]) -> str:
-    """Strings, also with what UTF-8 cannot hold."""
+    """Strings, including lone surrogates."""
     return json.dumps(list(words))
 
 
 def decode_words(text: str) -> tuple[str, ...]:
-    """What `encode_words` was given."""
+    """The inverse of `encode_words`."""
     return tuple(json.loads(text))
 
 
@@ -204,26 +225,20 @@ def encode_counts(counts: Mapping[str, int]) -> str:
 
 
 def decode_counts(text: str) -> dict[str, int]:
-    """What `encode_counts` was given."""
+    """The inverse of `encode_counts`."""
     return {str(key): int(value) for key, value in json.loads(text).items()}
 
 
-def encode_argv(argv: Sequence[str]) -> str:
-    """An argv."""
-    return encode_words(argv)
-
-
-# ---
-# Changes of rows: that there is one, and that states change as they may, checked against the tables of `migrator.core.states`.
+# Checked changes of rows.
 
 
 State = TypeVar("State", bound=StrEnum)
 
 
 def check(table: Mapping[State, frozenset[State]], old: State, new: State, what: str) -> bool:
-    """Whether there is anything to change: False where the state is the new one already.
+    """Whether there is anything to change: False if the state is already the new one.
 
-    Raises LedgerCorrupt where the table does not allow the change.
+    Raises LedgerCorrupt if the table does not allow the change.
     """
     if old is new:
         return False
@@ -237,7 +252,7 @@ def check(table: Mapping[State, frozenset[State]], old: State, new: State, what:
 
 
 def state_of(connection: Connection, table: Table, row_id: int, kind: type[State], what: str) -> State:
-    """The state in a row. Raises LedgerCorrupt where there is no such row."""
+    """The state in a row. Raises LedgerCorrupt if there is no such row."""
     found: Any = connection.execute(select(table.c.state).where(table.c.id == row_id)).scalar_one_or_none()
     if found is None:
         raise missing(what)
@@ -245,7 +260,7 @@ def state_of(connection: Connection, table: Table, row_id: int, kind: type[State
 
 
 def missing(what: str) -> LedgerCorrupt:
-    """The error for a row that the program knows of and the ledger does not."""
+    """The error for an expected row that is not in the ledger."""
     return LedgerCorrupt(
         f"the ledger has no {what}",
         cause="the ledger was exchanged or restored from a backup while the program worked",
@@ -254,6 +269,6 @@ def missing(what: str) -> LedgerCorrupt:
 
 
 def expect_one(count: int, what: str) -> None:
-    """Raise LedgerCorrupt where an update met no row, or several."""
+    """Raise LedgerCorrupt if an update changed no row, or several."""
     if count != 1:
         raise missing(what)

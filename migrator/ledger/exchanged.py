@@ -1,4 +1,4 @@
-"""The ledger of a rollback, as a verification has to see it that compares both sides the way they are at a cutover."""
+"""The ledger of a rollback, for a verification that compares both sides as at a cutover."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ class _Site(SiteRecords):
         self._record = record
 
     def read(self) -> SiteRecord | None:
-        """The migration's own, whatever the ledger of the rollback has."""
+        """The record of the migration, not of the rollback."""
         return self._record
 
 
@@ -26,7 +26,7 @@ class _Verifications(VerificationRecords):
         self._own = own
 
     def covering(self, tree: bytes) -> Sequence[VerificationRecord]:
-        """Those of the migration itself: what they read of both sides need not be read again."""
+        """The verifications of the migration: what they have read need not be read again."""
         return self._own.verifications.covering(tree)
 
 

@@ -1,4 +1,4 @@
-"""The ledger as one object, and how it is opened."""
+"""The ledger as one object. Sums for reports are imported only when they are asked for, so that other verbs start faster."""
 
 from functools import cached_property
 from pathlib import Path
@@ -8,11 +8,10 @@ from sqlalchemy import Connection
 
 from migrator.core.errors import LedgerCorrupt, UsageError
 from migrator.ledger import tables
-from migrator.ledger.backups import backup
 from migrator.ledger.calls import EventRecords, HookRecords, RunRecords, SiteRecords
 from migrator.ledger.chunks import AttemptTable, ChunkTable, TreeTable
 from migrator.ledger.cutovers import BackupRecords, SpeedUpRecords
-from migrator.ledger.database import BUSY_TIMEOUT_S, Database
+from migrator.ledger.database import BUSY_TIMEOUT_S, Database, backup
 from migrator.ledger.measures import (
     BenchmarkRecords,
     CapacityRecords,
@@ -30,16 +29,12 @@ if TYPE_CHECKING:
     from migrator.ledger.sums import LedgerFacts, ReportSums
 
 
-# ---
-# The ledger as one object, and how it is opened.
-
-
 class PassRecords(PassTable, ArrivalTable, ChunkTable, AttemptTable, TreeTable):
     """Passes, chunks and attempts."""
 
 
 class Ledger:
-    """The whole ledger, table group by table group; a stage asks for the groups that it needs."""
+    """The whole ledger, by groups of tables."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -80,28 +75,28 @@ class Ledger:
 
     @cached_property
     def facts(self) -> "LedgerFacts":
-        """Its sums, for whoever reports; scans, plans and runs do not wait for what they are made of."""
+        """Sums for `status` and `report`."""
         from migrator.ledger.sums import LedgerFacts  # noqa: PLC0415
 
         return LedgerFacts(self._database)
 
     @cached_property
     def report_sums(self) -> "ReportSums":
-        """The sums that only reports ask for, as late as `facts`."""
+        """Sums for reports only."""
         from migrator.ledger.sums import ReportSums  # noqa: PLC0415
 
         return ReportSums(self._database)
 
     @cached_property
     def watching(self) -> "WatchRecords":
-        """What is at work and what is new, as late as `facts`."""
+        """Streams in flight and new events, for `status --watch`."""
         from migrator.ledger.live import WatchRecords  # noqa: PLC0415
 
         return WatchRecords(self._database)
 
     @cached_property
     def metric_sums(self) -> "MetricRecords":
-        """The sums that only metrics ask for, as late as `facts`."""
+        """Sums for `metrics`."""
         from migrator.ledger.live import MetricRecords  # noqa: PLC0415
 
         return MetricRecords(self._database)
@@ -111,7 +106,7 @@ class Ledger:
         self._database.close()
 
     def backup(self, target: Path) -> None:
-        """A consistent copy, on the disk when this returns; before every step that cannot be undone."""
+        """Make a consistent copy, which is on the disk when this returns. Called before every step that cannot be undone."""
         backup(self._database.file, target)
 
 

@@ -1,4 +1,4 @@
-"""Sums over the ledger for `metrics`, and what `status --watch` reads again and again."""
+"""Sums over the ledger for `metrics`, and what `status --watch` polls."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -31,21 +31,20 @@ from migrator.report.model import (
     VerifySum,
 )
 
-# ---
-# Sums over the whole ledger, for `metrics`: each from one query, all in one transaction.
+# Sums for `metrics`.
 
 
 _ENDED = (AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.INTERRUPTED)
 
 
 class MetricRecords:
-    """Sums over the whole ledger."""
+    """Sums over the whole ledger, all in one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def sums(self) -> MetricSums:
-        """All of them, as of one moment. Sums of what has ended never go down."""
+        """All sums as of one moment. Those of finished work never decrease."""
         with self._database.read() as connection:
             return MetricSums(
                 passes=_passes(connection),
@@ -118,7 +117,7 @@ def _streams(connection: Connection) -> tuple[StreamCount, ...]:
     query = (
         select(one.host, from_brick, func.count())
         .join(tables.chunks, chunk.id == one.chunk_id)
-        # A subquery: the index of unfinished attempts is found by its own words, in which columns have no table.
+        # A subquery: the condition matches that of the index only without table names.
         .where(one.id.in_(select(one.id).where(tables.UNFINISHED)))
         .group_by(one.host, from_brick)
         .order_by(one.host, from_brick)
@@ -168,8 +167,8 @@ def _hooks(connection: Connection) -> tuple[HookCount, ...]:
 
 
 def _moved(connection: Connection, kind: str) -> tuple[MovedSum, ...]:
-    """Counters of one task and host only rise; a new task begins at none. A drain goes on with the same task after a reboot of a
-    host, which counts anew: what it had moved before is told as the standing of the drain tells it.
+    """Counters of one task and host only rise, and a new task begins at 0. After a reboot of a host a drain continues its task with
+    new counters: its sums include what it had moved before, as the progress of the drain does.
     """
     one = tables.operation_samples.c
     of_task = (
@@ -231,20 +230,17 @@ def _freezes(database: Database, connection: Connection) -> tuple[float, ...]:
     return tuple(seconds for seconds in found if seconds is not None)
 
 
-# ---
-# What is at work and what is new, for `status --watch`.
+# Streams in flight and new events, for `status --watch`.
 
 
 class WatchRecords:
-    """What is at work, and what is new."""
+    """Streams in flight and new events."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def streams(self, *, recent_s: float) -> Sequence[StreamAtWork]:
-        """Every attempt that has not ended, oldest first; its rate is of the last seconds in which its pass was sampled.
-        What it has done comes from its own samples alone, by their key.
-        """
+        """Every unfinished attempt, oldest first. Its rate covers the last `recent_s` before the newest sample of its pass."""
         attempts, chunks, passes = tables.attempts.c, tables.chunks.c, tables.passes.c
         query = (
             # Not the whole rows: argv may be long.
@@ -265,7 +261,7 @@ class WatchRecords:
             )
             .join(tables.chunks, chunks.id == attempts.chunk_id)
             .join(tables.passes, passes.id == chunks.pass_id)
-            # A subquery: the index of unfinished attempts is found by its own words, in which columns have no table.
+            # A subquery: the condition matches that of the index only without table names.
             .where(attempts.id.in_(select(attempts.id).where(tables.UNFINISHED)))
             .order_by(attempts.id)
         )
@@ -275,12 +271,12 @@ class WatchRecords:
             return [_stream(connection, row, newest[row.pass_id], recent_s) for row in rows]
 
     def last_event(self) -> int:
-        """The number of the newest event; 0 where there is none."""
+        """The number of the newest event, 0 if there is none."""
         with self._database.read() as connection:
             return int(connection.execute(select(func.coalesce(func.max(tables.events.c.id), 0))).scalar_one())
 
     def events_after(self, number: int, limit: int) -> Sequence[tuple[int, Event]]:
-        """The events after one, with their numbers, oldest first; of more than `limit` the newest ones."""
+        """At most `limit` events after one, the newest, with their numbers, oldest first."""
         query = (
             select(tables.events).where(tables.events.c.id > number).order_by(tables.events.c.id.desc()).limit(limit)
         )

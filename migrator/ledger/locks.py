@@ -13,16 +13,12 @@ from typing import Protocol
 from migrator.core.clock import Clock
 from migrator.core.errors import LockHeld, MigratorError
 
-# ---
-# One writer: locks of a site as `flock(2)` on files, which end with the process that holds them.
-
-
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 
 
 class FlockLocks:
-    """Named locks in one directory on a local disk. Who holds a lock is written in its file, for the error message;
-    whether it is held is the kernel's word alone, so a killed holder leaves nothing to clean up.
+    """Named locks in one directory on a local disk. The file names the holder, for the error message; only the kernel
+    knows whether the lock is held, so a killed holder leaves nothing to clean up.
 
     The descriptors are closed on exec: a stream that outlives its run does not keep the lock.
     """
@@ -33,7 +29,7 @@ class FlockLocks:
 
     @contextmanager
     def hold(self, name: str, purpose: str) -> Iterator[None]:
-        """Hold a lock until the end of the block. Raises LockHeld at once where it is held, also by this process."""
+        """Hold a lock until the end of the block. Raises LockHeld at once if it is held, also by this process."""
         if not _NAME.fullmatch(name):
             raise ValueError(f"no name of a lock: {name!r}")
         fd = self._open(name)
@@ -56,7 +52,7 @@ class FlockLocks:
             os.close(fd)
 
     def _open(self, name: str) -> int:
-        # The file is never removed: a process that waits on a removed file would hold a lock that nobody else sees.
+        # The file is never removed: a process that has the removed file open would hold a lock that no other process sees.
         path = self._directory / f"{name}.lock"
         try:
             self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -73,7 +69,7 @@ def _read(fd: int) -> dict[str, object]:
     try:
         found = json.loads(os.pread(fd, 4096, 0))
     except ValueError:
-        return {}  # its holder has not written it yet, or is just leaving
+        return {}  # its holder has not written it yet, or is releasing it
     return found if isinstance(found, dict) else {}
 
 
@@ -88,10 +84,6 @@ def _describe(holder: dict[str, object]) -> str:
         return "it has only just taken it"
     at = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return f"process {holder.get('pid')} ({holder.get('purpose')}), since {at}"
-
-
-# ---
-# One writer: what two processes of one site must not do at once.
 
 
 class Locks(Protocol):

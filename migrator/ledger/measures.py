@@ -32,8 +32,7 @@ from migrator.transfer.model import (
     thinned,
 )
 
-# ---
-# Throughput over time, and what streams were measured to cost.
+# Throughput, and the measured cost of transfers.
 
 
 ALL_STREAMS = 0
@@ -47,7 +46,7 @@ class SampleRecords:
         self._database = database
 
     def add(self, pass_id: int, samples: Sequence[Sample]) -> None:
-        """Keep samples; one of the same time and attempt replaces the one before."""
+        """Store samples, replacing those of the same time and attempt."""
         if not samples:
             return
         with self._database.write() as connection:
@@ -67,7 +66,7 @@ class SampleRecords:
         return [sample_record(row) for row in rows]
 
     def measured_cost(self) -> TransferCost | None:
-        """Cost per file and per byte, fitted from the attempts that succeeded; None before there are enough."""
+        """Cost per file and per byte, fitted from attempts that succeeded; None until there are enough."""
         files = cast(tables.attempts.c.files, Float)
         size_bytes = cast(tables.attempts.c.size_bytes, Float)
         seconds = tables.attempts.c.finished_at_s - tables.attempts.c.started_at_s
@@ -110,7 +109,7 @@ class SampleRecords:
         )
 
     def thin(self, *, now_s: float) -> bool:
-        """Put samples of single streams that are old together by the hour, of a few attempts; whether there may be more."""
+        """Merge old samples of single streams by the hour, for a few attempts; return whether there may be more."""
         with self._database.write() as connection:
             mark = connection.execute(select(tables.thinned_samples.c.attempt_id)).scalar_one_or_none()
             ended = due(_attempts_after(connection, mark or 0), now_s=now_s)
@@ -176,38 +175,37 @@ def sample_record(row: Row[Any]) -> Sample:
     )
 
 
-# ---
-# Probes over time.
+# Probes.
 
 
 _probes = tables.probes
 
 ALL_KEPT_S = 2 * DAY_S
-"""So long every probe is kept, and then one of each hour."""
+"""How long every probe is kept; after that, one per hour until `KEPT_S`."""
 KEPT_S = 90 * DAY_S
 
 _THIN_EVERY = 64
-"""Old ones are looked for whenever so many were added."""
+"""Old rows are removed after this many new ones."""
 _TIMES = ("create_s", "write_s", "sync_s", "stat_s", "unlink_s", "readdir_s")
 
 
 class ProbeRecords:
-    """Probes over time; old ones are thinned out. Synchronous, short transactions."""
+    """Probes over time; old ones are thinned out."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def add(self, probe: Probe) -> None:
-        """Keep one. Some calls also remove what is old."""
+        """Store a probe. Some calls also remove old ones."""
         times: dict[str, Any] = dict.fromkeys(_TIMES) if probe.times is None else asdict(probe.times)
         row = {"side": probe.side.value, "at_s": probe.at_s, "waited_s": probe.waited_s, "failure": probe.failure}
         with self._database.write() as connection:
             added = connection.execute(insert(_probes).values(**row, **times))
             if added.inserted_primary_key is not None and added.inserted_primary_key[0] % _THIN_EVERY == 0:
-                _probes_thin(connection, probe.at_s)
+                _thin_probes(connection, probe.at_s)
 
     def since(self, side: ProbeSide, at_s: float) -> Sequence[Probe]:
-        """Those of a side that were begun after that time, oldest first."""
+        """Probes of one side that began after `at_s`, oldest first."""
         query = (
             select(_probes)
             .where(_probes.c.side == side.value, _probes.c.at_s > at_s)
@@ -217,18 +215,18 @@ class ProbeRecords:
             return [_probe(row) for row in connection.execute(query)]
 
     def after(self, number: int) -> Sequence[tuple[int, Probe]]:
-        """Those of both sides that were kept after the one of that number, with their numbers, in order."""
+        """Probes of both sides after a number, with their numbers, in order."""
         query = select(_probes).where(_probes.c.id > number).order_by(_probes.c.id)
         with self._database.read() as connection:
             return [(row.id, _probe(row)) for row in connection.execute(query)]
 
     def last(self) -> int:
-        """The number of the one that was kept last; 0 where there is none."""
+        """The number of the newest probe, 0 if there is none."""
         with self._database.read() as connection:
             return int(connection.execute(select(func.coalesce(func.max(_probes.c.id), 0))).scalar_one())
 
     def newest(self) -> Sequence[Probe]:
-        """The newest of each side that has any, in the order of `ProbeSide`."""
+        """The newest probe of each side, in the order of `ProbeSide`."""
         found: list[Probe] = []
         with self._database.read() as connection:
             for side in ProbeSide:
@@ -241,7 +239,7 @@ class ProbeRecords:
         return found
 
 
-def _probes_thin(connection: Connection, now_s: float) -> None:
+def _thin_probes(connection: Connection, now_s: float) -> None:
     old = _probes.c.at_s < now_s - ALL_KEPT_S
     kept = select(func.min(_probes.c.id)).where(old).group_by(_probes.c.side, cast(_probes.c.at_s / HOUR_S, Integer))
     connection.execute(delete(_probes).where(old, _probes.c.id.not_in(kept)))
@@ -258,8 +256,7 @@ def _probe(row: Row[Any]) -> Probe:
     )
 
 
-# ---
-# How full both sides were.
+# Capacity.
 
 
 _capacity = tables.capacity_samples
@@ -272,7 +269,7 @@ class CapacityRecords:
         self._database = database
 
     def add(self, samples: Sequence[CapacitySample]) -> None:
-        """Keep samples; one of the same side and time replaces the one before."""
+        """Store samples, replacing those of the same side and time."""
         rows = [
             {
                 "side": sample.side.value,
@@ -289,10 +286,10 @@ class CapacityRecords:
                 connection.execute(insert(_capacity).prefix_with("OR REPLACE"), rows)
 
     def all(self, *, span_s: float = 0.0) -> Sequence[CapacitySample]:
-        """In order of time; with `span_s` only the last one of each side in every span of this length."""
+        """All samples in order of time; with `span_s` only the last one of each side per span."""
         query = select(_capacity).order_by(_capacity.c.at_s, _capacity.c.side)
         if span_s > 0:
-            # A column beside max() is of the row that has the greatest value: SQLite promises that.
+            # SQLite takes the other columns from the row that has the maximum; that is documented.
             span = cast(_capacity.c.at_s / span_s, Integer)
             query = (
                 select(_capacity, func.max(_capacity.c.at_s))
@@ -314,8 +311,7 @@ class CapacityRecords:
         ]
 
 
-# ---
-# What people have set while the migration goes on, and what runs were allowed.
+# Limits that operators set, and what runs were allowed.
 
 
 _controls = tables.controls
@@ -324,18 +320,17 @@ _records = tables.governor_records
 _HOLD, _TUNE = "hold", "tune"
 
 KEPT_RECORDS = 5000
-"""At a change every few minutes that is a fortnight of runs."""
-"""Old ones are looked for whenever so many were added."""
+"""About a fortnight of runs, with a change every few minutes."""
 
 
 class ControlRecords:
-    """What people have set while the migration goes on. Synchronous, short transactions; what was set before stays known."""
+    """Limits that operators set while the migration runs. Earlier settings are kept."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def now(self) -> Controls:
-        """What is set."""
+        """The current settings."""
         with self._database.read() as connection:
             hold, tuned = _newest(connection, _HOLD), _newest(connection, _TUNE)
         limits = Limits() if tuned is None else _limits(tuned)
@@ -345,15 +340,15 @@ class ControlRecords:
         )
 
     def hold(self, *, by: str, reason: str, at_s: float) -> None:
-        """Pause. One that is paused already stays paused since then, and by whom it was."""
+        """Pause. A pause that is already set keeps its time and author."""
         self._set_paused(paused=True, by=by, reason=reason, at_s=at_s)
 
     def resume(self, *, by: str, at_s: float) -> None:
-        """Pause no more. May be called where nothing is paused."""
+        """End a pause, if there is one."""
         self._set_paused(paused=False, by=by, reason="", at_s=at_s)
 
     def tune(self, limits: Limits, *, by: str, at_s: float, instead_of: Limits | None = None) -> bool:
-        """From now on these limits are set, and no others, unless others are set than `instead_of`; `Limits()` sets none."""
+        """Replace all limits; `Limits()` removes them. Returns False, and changes nothing, if the current ones are not `instead_of`."""
         with self._database.write() as connection:
             newest = _newest(connection, _TUNE)
             before = Limits() if newest is None else _limits(newest)
@@ -387,13 +382,13 @@ class ControlRecords:
 
 
 class GovernorRecords:
-    """What runs were allowed over time; old ones are removed. Synchronous, short transactions."""
+    """What runs were allowed over time; old records are removed."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def add(self, record: GovernorRecord) -> None:
-        """Keep one. Some calls also remove what is old."""
+        """Store a record. Some calls also remove old ones."""
         with self._database.write() as connection:
             added = connection.execute(
                 insert(_records).values(
@@ -416,26 +411,26 @@ class GovernorRecords:
                 connection.execute(delete(_records).where(_records.c.id <= number - KEPT_RECORDS))
 
     def newest(self) -> GovernorRecord | None:
-        """The newest of any run."""
+        """The newest record of any run."""
         with self._database.read() as connection:
             row = connection.execute(select(_records).order_by(_records.c.id.desc()).limit(1)).one_or_none()
         return None if row is None else _record(row)
 
     def of_run(self, run_id: int) -> Sequence[GovernorRecord]:
-        """Those of a run, oldest first."""
+        """The records of a run, oldest first."""
         query = select(_records).where(_records.c.run_id == run_id).order_by(_records.c.id)
         with self._database.read() as connection:
             return [_record(row) for row in connection.execute(query)]
 
     def keep_loads(self, loads: Sequence[HostLoad]) -> None:
-        """What hosts have to do now, in the place of all that was kept before."""
+        """Store the current load of hosts, replacing all earlier values."""
         with self._database.write() as connection:
             connection.execute(delete(tables.host_loads))
             if loads:
                 connection.execute(insert(tables.host_loads), [asdict(one) for one in loads])
 
     def loads(self) -> Sequence[HostLoad]:
-        """What was kept last, in order of host."""
+        """The latest loads, in order of host."""
         query = select(tables.host_loads).order_by(tables.host_loads.c.host)
         with self._database.read() as connection:
             return [HostLoad(host=row.host, at_s=row.at_s, load=row.load) for row in connection.execute(query)]
@@ -472,8 +467,7 @@ def _record(row: Row[Any]) -> GovernorRecord:
     )
 
 
-# ---
-# Benchmarks in the ledger.
+# Benchmarks.
 
 
 _benchmarks = tables.benchmarks
@@ -481,13 +475,13 @@ _measurements = tables.benchmark_measurements
 
 
 class BenchmarkRecords:
-    """Benchmarks and their measurements in the ledger."""
+    """Benchmarks and their measurements."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def start(self, record: BenchmarkRecord) -> BenchmarkRecord:
-        """A benchmark begins; its id is given here."""
+        """Record a new benchmark; return it with its id."""
         values = {
             "suite": record.suite.value,
             "scale": record.scale,
@@ -505,7 +499,7 @@ class BenchmarkRecords:
             return replace(record, id=int((done.inserted_primary_key or (0,))[0]))
 
     def measured(self, benchmark_id: int, measurement: Measurement) -> None:
-        """One step was measured."""
+        """Record the measurement of one step."""
         with self._database.write() as connection:
             connection.execute(
                 insert(_measurements).prefix_with("OR REPLACE"),
@@ -524,7 +518,7 @@ class BenchmarkRecords:
     def finish(
         self, benchmark_id: int, state: BenchmarkState, *, at_s: float, notes: Sequence[str] = ()
     ) -> BenchmarkRecord:
-        """It ended. The first end counts."""
+        """Record the end of a benchmark. The first end counts."""
         with self._database.write() as connection:
             connection.execute(
                 update(_benchmarks)
@@ -534,21 +528,21 @@ class BenchmarkRecords:
         return self.read(benchmark_id)
 
     def read(self, benchmark_id: int) -> BenchmarkRecord:
-        """One benchmark. Raises UsageError where there is none."""
+        """One benchmark. Raises UsageError if there is none."""
         with self._database.read() as connection:
             row = connection.execute(select(_benchmarks).where(_benchmarks.c.id == benchmark_id)).one_or_none()
         if row is None:
             raise UsageError(f"there is no benchmark {benchmark_id}", hint="`migrator bench list` has their numbers")
-        return _benchmarks_record(row)
+        return _benchmark(row)
 
     def all(self) -> Sequence[BenchmarkRecord]:
         """Every benchmark, oldest first."""
         with self._database.read() as connection:
             rows = connection.execute(select(_benchmarks).order_by(_benchmarks.c.id)).all()
-        return [_benchmarks_record(row) for row in rows]
+        return [_benchmark(row) for row in rows]
 
     def measurements(self, benchmark_id: int) -> Sequence[Measurement]:
-        """In the order in which they were made."""
+        """Measurements in the order in which they were made."""
         query = (
             select(_measurements.c.document)
             .where(_measurements.c.benchmark_id == benchmark_id)
@@ -559,7 +553,7 @@ class BenchmarkRecords:
         return [decode(document, Measurement) for document in documents]
 
 
-def _benchmarks_record(row: Row[Any]) -> BenchmarkRecord:
+def _benchmark(row: Row[Any]) -> BenchmarkRecord:
     return BenchmarkRecord(
         id=row.id,
         suite=SuiteName(row.suite),

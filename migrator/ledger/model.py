@@ -1,19 +1,17 @@
-"""What the ledger returns of the site, calls, hooks, plans, passes and chunks. Pure."""
+"""Records of the ledger: the site, runs, hooks, plans and passes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
 
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
 from migrator.fs.model import MountIdentity, TargetCapabilities
 from migrator.hooks.model import HookOutcome, HookStep
-from migrator.operations.model import Act, Operation, StepRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookStepRecord:
-    """A step that hooks are called around: open from before its `pre` hooks until after its `post` ones. `state` is how it
-    ended, empty while it is open.
+    """A step with hooks around it. It is open from before its `pre` hooks until after its `post` hooks; `state` is empty until
+    then.
     """
 
     id: int
@@ -25,7 +23,7 @@ class HookStepRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookCallRecord:
-    """One call; without `finished_at_s` nobody knows how it ended. `stage` as `pre-batch`."""
+    """One call of a hook. Its result is unknown while `finished_at_s` is None. `stage` is, for example, `pre-batch`."""
 
     id: int
     step_id: int
@@ -41,7 +39,7 @@ class HookCallRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteRecord:
-    """What `init` recorded. `site_id` is a random UUID: a plan of another site is told by it."""
+    """What `init` recorded. `site_id` is a random UUID, by which a plan of another site is recognised."""
 
     site_id: str
     name: str
@@ -54,7 +52,7 @@ class SiteRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """One invocation of a verb that writes; `heartbeat_at_s` is renewed every few seconds while it lives."""
+    """One invocation of a verb that writes. It renews `heartbeat_at_s` every few seconds while it is alive."""
 
     id: int
     verb: str
@@ -68,7 +66,7 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRecord:
-    """A plan that was written: `path` of the document, its checksum, and the state of every batch."""
+    """A recorded plan: the `path` and checksum of its document, and the state of every batch."""
 
     name: str
     path: str
@@ -80,7 +78,7 @@ class PlanRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassTotals:
-    """Sums over the chunks of a pass that count (split ones do not, their halves do)."""
+    """Sums over the chunks of a pass. A split chunk does not count; its halves do."""
 
     chunks: Mapping[ChunkState, int]
     done_files: int
@@ -91,11 +89,11 @@ class PassTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassRecord:
-    """One pass over a batch, with the totals of its list. `number` is 0 for the seed, deltas and finals count from 1.
+    """One pass over a batch, with the totals of its list. `number` is 0 for the seed; deltas and finals count from 1.
 
-    `catalog` is the one that its list was made from; of a pass that sends changes alone, `base_catalog` is the one that
-    it was compared with, and `scan_s` how long scan and comparison took. `chunk_list` and `move_list` name its lists;
-    `moved_at_s` is when its renames and deletions were done and on the target's disks.
+    The list was made from `catalog`. A pass that sends only changes compared it with `base_catalog`; the scan and the
+    comparison took `scan_s`. `chunk_list` and `move_list` name its lists. At `moved_at_s` its renames and deletions had
+    reached the target's disks.
     """
 
     id: int
@@ -115,60 +113,3 @@ class PassRecord:
     finished_at_s: float | None
     total_files: int
     total_bytes: int
-
-
-Record_co = TypeVar("Record_co", bound=Operation[Any, Any], covariant=True)
-
-
-State_contra = TypeVar("State_contra", contravariant=True)
-
-
-Notes_contra = TypeVar("Notes_contra", contravariant=True)
-
-
-Act_contra = TypeVar("Act_contra", bound=Act[Any, Any], contravariant=True)
-
-
-StepRecord_co = TypeVar("StepRecord_co", bound=StepRecord[Any], covariant=True)
-
-
-class OperationRecords(Protocol[Record_co, State_contra, Act_contra, Notes_contra, StepRecord_co]):
-    """Operations of one kind, and every step of them."""
-
-    def intend(self, operation_id: int, act: Act_contra, *, at_s: float, notes: Notes_contra | None = None) -> int:
-        """Write down a step before it begins, with its intended state and the tasks that the act names, and return its id.
-        Steps that are left without an end are said to be interrupted. The `reason` of an act becomes the failure of the
-        record.
-
-        Raises LedgerCorrupt for a state that may not follow, and where a fact is missing that the way back needs: see
-        `Kind.intended`.
-        """
-
-    def note(self, operation_id: int, notes: Notes_contra) -> Record_co:
-        """Facts that are to be kept before the step ends: an option that is about to be changed, a task that was begun."""
-
-    def finish(
-        self,
-        step_id: int,
-        state: State_contra,
-        *,
-        at_s: float,
-        notes: Notes_contra | None = None,
-        message: str = "",
-    ) -> Record_co:
-        """A step was done, and came to its state. The first end of a step counts."""
-
-    def fail(self, step_id: int, reason: str, *, at_s: float) -> Record_co:
-        """A step failed; the state stays that of the intent. The first end of a step counts."""
-
-    def read(self, operation_id: int) -> Record_co:
-        """One operation. Raises LedgerCorrupt where there is none."""
-
-    def all(self) -> Sequence[Record_co]:
-        """Every operation of the kind, oldest first."""
-
-    def under_way(self) -> Sequence[Record_co]:
-        """Those that may have touched the world and have not ended, oldest first."""
-
-    def steps(self, operation_id: int) -> Sequence[StepRecord_co]:
-        """The steps of an operation, oldest first."""

@@ -1,7 +1,7 @@
 """Tracked operations of every kind: attempts, their steps, and Gluster's counters over time.
 
-A row has the state, the time at which the operation entered each state, and the reason of its last failure. All other fields of the
-record are JSON (`facts`): they are read as a whole. `subject` is what the operation is about; attempts at it are numbered.
+A row has the state, the time at which the operation entered each state, and the reason for its last failure. All other fields of
+the record are in one column of JSON (`facts`), because they are only read together. Attempts at one `subject` are numbered.
 """
 
 import json
@@ -46,14 +46,19 @@ _IN, _OUTSIDE = 1, 0
 
 
 class OperationStore(Generic[Record, State, Step, Notes]):
-    """Gluster's counters over time, of operations of one kind."""
+    """Operations of one kind, their steps, and Gluster's counters over time."""
 
     def __init__(self, database: Database, kind: Kind[Record, State, Step, Notes]) -> None:
         self._database = database
         self._kind = kind
 
     def intend(self, operation_id: int, act: Act[Step, State], *, at_s: float, notes: Notes | None = None) -> int:
-        """Write down a step before it begins, with its intended state; returns its id."""
+        """Write down a step before it begins, with its intended state and the tasks that the act names; return its id. Steps without
+        an end are marked as interrupted. The `reason` of an act becomes the failure of the record.
+
+        Raises LedgerCorrupt for a state that may not follow, and if a fact is missing that the way back needs: see
+        `Kind.intended`.
+        """
         with self._database.write() as connection:
             before = self._one(connection, operation_id)
             entered = self._changed(before, act.intent, at_s, notes, failure=act.reason or before.failure)
@@ -72,7 +77,7 @@ class OperationStore(Generic[Record, State, Step, Notes]):
             return int(connection.execute(insert(_steps).values(values).returning(_steps.c.id)).scalar_one())
 
     def note(self, operation_id: int, notes: Notes) -> Record:
-        """Facts that are to be kept before the step ends."""
+        """Record facts before the step ends: an option that is about to change, a task that has begun."""
         with self._database.write() as connection:
             before = self._one(connection, operation_id)
             return self._write(connection, before, replace(before, notes=self._kind.noted(before.notes, notes)))
@@ -80,7 +85,7 @@ class OperationStore(Generic[Record, State, Step, Notes]):
     def finish(
         self, step_id: int, state: State, *, at_s: float, notes: Notes | None = None, message: str = ""
     ) -> Record:
-        """A step was done, and came to its state. The first end of a step counts."""
+        """A step is done and its state is reached. The first end of a step counts."""
         with self._database.write() as connection:
             step, before = self._step(connection, step_id)
             if step.result is not None:
@@ -100,7 +105,7 @@ class OperationStore(Generic[Record, State, Step, Notes]):
             return self._write(connection, before, replace(before, failure=reason))
 
     def read(self, operation_id: int) -> Record:
-        """One operation. Raises LedgerCorrupt where there is none."""
+        """One operation. Raises LedgerCorrupt if there is none."""
         with self._database.read() as connection:
             return self._one(connection, operation_id)
 
@@ -110,7 +115,7 @@ class OperationStore(Generic[Record, State, Step, Notes]):
             return self.every(connection)
 
     def under_way(self) -> Sequence[Record]:
-        """Those that may have touched the world and have not ended, oldest first."""
+        """Operations that may have changed something outside the ledger and have not ended, oldest first."""
         states = [state.value for state in self._kind.under_way]
         with self._database.read() as connection:
             return self._some(connection, self._query().where(_operations.c.state.in_(states)))
@@ -134,17 +139,17 @@ class OperationStore(Generic[Record, State, Step, Notes]):
         ]
 
     def add_samples(self, operation_id: int, samples: Sequence[DrainSample]) -> None:
-        """Keep counters; those of the same task, time and host replace the ones before."""
+        """Store counters, replacing those of the same task, time and host."""
         with self._database.write() as connection:
             keep_samples(connection, operation_id, samples)
 
     def samples(self, operation_id: int) -> Sequence[DrainSample]:
-        """In order of time, then of host."""
+        """All samples, in order of time, then host."""
         with self._database.read() as connection:
             return read_samples(connection, operation_id)
 
     def telling_samples(self, operation_id: int, *, recent_s: float) -> Sequence[DrainSample]:
-        """Those of them that its standing is made of, which are few however long it has lasted. In order of time, then of host."""
+        """The few samples that the progress of the operation is computed from, in order of time, then host."""
         with self._database.read() as connection:
             return read_telling_samples(connection, operation_id, recent_s=recent_s)
 
@@ -153,14 +158,14 @@ class OperationStore(Generic[Record, State, Step, Notes]):
         return found[-1] if found else None
 
     def _begin(self, connection: Connection, subject: bytes, record: Record, newest: Record | None) -> Record:
-        """Insert a new attempt at a subject; the id of `record` counts for nothing."""
+        """Insert a new attempt at a subject. The id of `record` is ignored."""
         record = replace(record, attempt=1 if newest is None else newest.attempt + 1)
         values = {"kind": self._kind.name, "subject": subject, "attempt": record.attempt} | _columns(record)
         made = connection.execute(insert(_operations).values(values).returning(_operations.c.id)).scalar_one()
         return self._one(connection, made)
 
     def _changed(self, record: Record, state: State, at_s: float, notes: Notes | None, *, failure: str) -> Record:
-        """A record that enters a state, if it is not its state already. Raises LedgerCorrupt where it may not follow."""
+        """The record in a new state. Raises LedgerCorrupt if the state may not follow."""
         what = f"{self._kind.name} {record.id}"
         if check(self._kind.transitions, record.state, state, what):
             record = replace(record, state=state, times={**record.times, state: at_s})
@@ -232,7 +237,7 @@ class DrainRecords(OperationStore[DrainRecord, DrainState, DrainStep, DrainNotes
     def plan(
         self, *, volume: str, volume_id: str, bricks: Sequence[str], at_s: float, anew: bool = False
     ) -> DrainRecord:
-        """A new attempt; one of the same bricks that has not ended is returned as it is."""
+        """Begin a new attempt, or return an unfinished one of the same bricks."""
         subject = _bricks_subject(volume_id, bricks)
         with self._database.write() as connection:
             newest = self._newest(connection, subject)
@@ -259,19 +264,19 @@ class DrainRecords(OperationStore[DrainRecord, DrainState, DrainStep, DrainNotes
             return self._begin(connection, subject, record, newest)
 
     def latest(self, volume_id: str, bricks: Sequence[str]) -> DrainRecord | None:
-        """The newest attempt at just these bricks, in whatever order."""
+        """The newest attempt at exactly these bricks, in any order."""
         with self._database.read() as connection:
             return self._newest(connection, _bricks_subject(volume_id, bricks))
 
     def copying(self) -> DrainCopying:
-        """What streams have brought while drains moved files, and otherwise."""
+        """What streams have copied while drains moved files, and at other times."""
         with self._database.read() as connection:
             return _copying(connection)
 
 
 def _copying(connection: Connection) -> DrainCopying:
-    """Over all passes. A drain moves files from the first to the last look at a task that was in progress. A sample that lies
-    partly in that time counts for neither.
+    """Over all passes. A drain moves files from the first to the last sample of a task that was in progress. Throughput samples
+    that overlap only part of that time are left out.
     """
     samples = tables.samples.c
     begins_s = samples.at_s - samples.interval_s
@@ -323,7 +328,7 @@ class AdditionRecords(OperationStore[AdditionRecord, AdditionState, AdditionStep
         at_s: float,
         anew: bool = False,
     ) -> AdditionRecord:
-        """A new attempt; one of the same bricks is returned as it is."""
+        """Begin a new attempt, or return the one of the same bricks."""
         subject = _bricks_subject(volume_id, bricks, side.value)
         with self._database.write() as connection:
             newest = self._newest(connection, subject)
@@ -353,13 +358,13 @@ class AdditionRecords(OperationStore[AdditionRecord, AdditionState, AdditionStep
             return self._begin(connection, subject, record, newest)
 
     def latest(self, volume_id: str, bricks: Sequence[str], side: AdditionSide) -> AdditionRecord | None:
-        """The newest attempt at just these bricks, in whatever order."""
+        """The newest attempt at exactly these bricks, in any order."""
         with self._database.read() as connection:
             return self._newest(connection, _bricks_subject(volume_id, bricks, side.value))
 
 
 class CutoverRecords(OperationStore[CutoverRecord, CutoverState, CutoverStep, CutoverNotes]):
-    """Attempts to cut trees over. Their `under_way` are those of all plans whose users may be frozen."""
+    """Attempts to cut trees over. `under_way` returns those of all plans whose users may be frozen."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, cutover.CUTOVERS)
@@ -367,7 +372,7 @@ class CutoverRecords(OperationStore[CutoverRecord, CutoverState, CutoverStep, Cu
     def plan(
         self, *, plan: str, batch: int, tree: UserTree, predicted_freeze_s: float | None, at_s: float
     ) -> CutoverRecord:
-        """A new attempt; nothing is done yet. One of the same plan and batch that has not ended is returned as it is."""
+        """Begin a new attempt, or return an unfinished one of the same plan and batch."""
         with self._database.write() as connection:
             newest = self._newest(connection, tree.path)
             if newest is not None and newest.state not in cutover.ENDED_STATES:
@@ -409,7 +414,7 @@ class RetirementRecords(OperationStore[Retirement, RetirementState, RetireStep, 
     def begin(
         self, *, volume: str, volume_id: str, catalog: str, files: int, size_bytes: int, at_s: float
     ) -> Retirement:
-        """Write down that the volume is about to be stopped."""
+        """Record that the volume is about to be stopped."""
         subject, state = volume_id.encode("utf-8", "surrogateescape"), RetirementState.RETIRING
         with self._database.write() as connection:
             newest = self._newest(connection, subject)
@@ -435,7 +440,7 @@ class RetirementRecords(OperationStore[Retirement, RetirementState, RetireStep, 
         return found[-1] if found else None
 
     def enter(self, operation_id: int, state: RetirementState, *, at_s: float, failure: str = "") -> Retirement:
-        """Write down how far it is. Raises LedgerCorrupt for a state that may not follow."""
+        """Record a state. Raises LedgerCorrupt if it may not follow."""
         with self._database.write() as connection:
             before = self._one(connection, operation_id)
             if before.state is state:

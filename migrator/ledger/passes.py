@@ -1,4 +1,4 @@
-"""Passes over batches, what changed up to each, what did not arrive, and predictions."""
+"""Passes over batches, the changes before each, paths that did not arrive, and predictions."""
 
 import json
 from collections import defaultdict
@@ -25,8 +25,7 @@ from migrator.transfer.model import (
     TreeChurn,
 )
 
-# ---
-# Passes over batches, and what changed up to each of them.
+# Passes, and what changed before each.
 
 
 class PassTable:
@@ -67,9 +66,8 @@ class PassTable:
     ) -> PassRecord:
         """Record a pass, all its chunks and what changed in one transaction.
 
-        Where it is recorded already it is returned as it is. Raises LedgerCorrupt where that one has other chunks or
-        changes or was made from something else, where the changes are of other catalogs than the pass, and for a number
-        that its kind cannot have.
+        Returns a pass that is already recorded. Raises LedgerCorrupt if that one has other chunks, changes, catalogs or
+        lists, if the changes are of other catalogs than the pass, and for a number that its kind cannot have.
         """
         key = {"plan": plan, "batch": batch, "kind": kind.value, "number": number}
         made_from = {
@@ -114,12 +112,12 @@ class PassTable:
         return pass_record(row)
 
     def read(self, pass_id: int) -> PassRecord:
-        """One pass. Raises LedgerCorrupt where there is none."""
+        """One pass. Raises LedgerCorrupt if there is none."""
         with self._database.read() as connection:
             return pass_record(_row(connection, pass_id))
 
     def set_state(self, pass_id: int, state: PassState, at_s: float) -> None:
-        """A pass stops, goes on or is done. Raises LedgerCorrupt for a change that the states do not allow."""
+        """A pass stops, resumes or is done. Raises LedgerCorrupt for a change that the states do not allow."""
         what = f"pass {pass_id}"
         with self._database.write() as connection:
             old = state_of(connection, tables.passes, pass_id, PassState, what)
@@ -149,20 +147,20 @@ class PassTable:
         return [pass_record(row) for row in rows]
 
     def over_tree(self, tree: bytes) -> Sequence[PassRecord]:
-        """Every pass that went over a user tree, of whatever plan and batch, oldest first."""
+        """Every pass over a user tree, of any plan and batch, oldest first."""
         passes, in_batch, of_pass = tables.passes.c, tables.batch_trees.c, tables.pass_trees.c
         planned = select(in_batch.tree).where(
             in_batch.plan == passes.plan, in_batch.batch == passes.batch, in_batch.tree == tree
         )
         recorded = select(of_pass.tree).where(of_pass.pass_id == passes.id)
-        # A pass of which no trees are recorded went over all of its batch.
+        # A pass without recorded trees went over its whole batch.
         over = or_(recorded.where(of_pass.tree == tree).exists(), and_(planned.exists(), ~recorded.exists()))
         with self._database.read() as connection:
             rows = connection.execute(select(tables.passes).where(over).order_by(passes.id)).all()
         return [pass_record(row) for row in rows]
 
     def moves_done(self, pass_id: int, at_s: float) -> None:
-        """The renames and deletions of a pass are made and on the target's disks. The first time that is said stays."""
+        """The renames and deletions of a pass are on the target's disks. The first call counts."""
         passes = tables.passes.c
         with self._database.write() as connection:
             row = _row(connection, pass_id)
@@ -173,7 +171,7 @@ class PassTable:
                 expect_one(count, f"pass {pass_id}")
 
     def changes(self, pass_id: int) -> Changes | None:
-        """What was recorded of a pass, its trees in order of path; None where nothing was."""
+        """The recorded changes of a pass, trees in order of path; None if there are none."""
         with self._database.read() as connection:
             return _read_changes(connection, _row(connection, pass_id))
 
@@ -252,7 +250,7 @@ def _read_changes(connection: Connection, row: Row[Any]) -> Changes | None:
 
 
 def _in_order(changes: Changes) -> Changes:
-    """As it is read: trees in order of path, kinds without anything left out."""
+    """In the form in which changes are read: trees in order of path, without empty kinds."""
     nothing = ChangeTally()
     return Changes(
         base=changes.base,
@@ -301,8 +299,7 @@ def pass_record(row: Row[Any]) -> PassRecord:
     )
 
 
-# ---
-# What is not known to have arrived, by the passes that nothing later has settled.
+# Paths that have not arrived.
 
 
 _SETTLED_CHUNKS = (ChunkState.DONE.value, ChunkState.SPLIT.value)
@@ -311,15 +308,14 @@ _Pass = Row[Any]
 
 
 class ArrivalTable:
-    """What has not arrived."""
+    """Paths that have not arrived."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def not_arrived(self, plan: str, batch: int, trees: Collection[bytes] | None = None) -> NotArrived:
-        """What is not known to have arrived in these trees, or in all of the batch: tree by tree by the newest pass over
-        it that has gone through, and by all that followed that one. Of paths outside every tree nobody can tell: they
-        count.
+        """What is not known to have arrived in these trees, or in the whole batch. For each tree the newest pass that is done
+        counts, and all later ones. Paths outside every tree count always.
         """
         passes, chunks, attention = tables.passes.c, tables.chunks.c, tables.attention.c
         with self._database.read() as connection:
@@ -356,7 +352,7 @@ class ArrivalTable:
 
 
 def unsettled(path: ColumnElement[bytes]) -> ColumnElement[bool]:
-    """Of passes, and a path that one of them tells of: that no later one over the tree of the path has gone through."""
+    """The condition that no later pass over the tree of `path` is done."""
     passes, later = tables.passes.c, tables.passes.alias().c
     pass_trees = tables.pass_trees.alias()
     covered = pass_trees.c
@@ -377,7 +373,7 @@ def unsettled(path: ColumnElement[bytes]) -> ColumnElement[bool]:
 
 
 def _trees(connection: Connection, plan: str, batch: int, passes: Sequence[_Pass]) -> set[bytes]:
-    """All that the batch ever had: those of the plan, and those of its chunks."""
+    """All trees of the batch: those of the plan, and those of its chunks."""
     in_batch, chunks = tables.batch_trees.c, tables.chunks.c
     planned = select(in_batch.tree).where(in_batch.plan == plan, in_batch.batch == batch)
     in_chunks = select(chunks.tree).where(chunks.pass_id.in_([one.id for one in passes])).distinct()
@@ -385,7 +381,7 @@ def _trees(connection: Connection, plan: str, batch: int, passes: Sequence[_Pass
 
 
 def _covered(connection: Connection, passes: Sequence[_Pass]) -> Mapping[int, set[bytes]]:
-    """The trees of passes; those of which nothing was recorded went over all."""
+    """The recorded trees of passes. A pass without any went over all trees."""
     of_pass = tables.pass_trees.c
     covered: dict[int, set[bytes]] = defaultdict(set)
     query = select(of_pass.pass_id, of_pass.tree).where(of_pass.pass_id.in_([one.id for one in passes]))
@@ -397,7 +393,7 @@ def _covered(connection: Connection, passes: Sequence[_Pass]) -> Mapping[int, se
 def _unsettled(
     passes: Sequence[_Pass], covered: Mapping[int, set[bytes]], trees: set[bytes]
 ) -> list[tuple[_Pass, set[bytes]]]:
-    """The passes that say anything, oldest first, with the trees that they say it of."""
+    """The passes that no later one has settled, oldest first, with the trees that this holds for."""
     found: list[tuple[_Pass, set[bytes]]] = []
     settled: set[bytes] = set()
     for one in reversed(passes):
@@ -410,8 +406,8 @@ def _unsettled(
 
 
 def _is_unknown(one: _Pass) -> bool:
-    """Whether nothing is known of the trees of a pass: it was cut off before it had renamed and taken away what it had
-    to, or it is a seed pass that is under way.
+    """Whether nothing is known about the trees of a pass: its renames and deletions are unfinished, or it is an unfinished seed
+    pass.
     """
     if one.state == PassState.DONE.value:
         return False
@@ -419,7 +415,7 @@ def _is_unknown(one: _Pass) -> bool:
 
 
 def _tree_of(path: bytes, trees: set[bytes]) -> bytes | None:
-    """The tree that a path is, or lies in."""
+    """The tree that a path is or lies in."""
     end = len(path)
     while end > 0:
         if path[:end] in trees:
@@ -428,18 +424,17 @@ def _tree_of(path: bytes, trees: set[bytes]) -> bytes | None:
     return None
 
 
-# ---
-# What was predicted and decided after every delta pass.
+# Predictions.
 
 
 class PredictionRecords:
-    """What was predicted and decided after delta passes."""
+    """Predictions and decisions after delta passes."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def record(self, record: ConvergenceRecord) -> None:
-        """Keep what was predicted after a pass; what was predicted after the same one before is replaced."""
+        """Store the prediction after a pass, replacing an earlier one."""
         found = record.prediction
         with self._database.write() as connection:
             connection.execute(
@@ -460,11 +455,11 @@ class PredictionRecords:
             )
 
     def of_batch(self, plan: str, batch: int) -> Sequence[ConvergenceRecord]:
-        """Those of a batch, in the order of its passes."""
+        """The predictions of a batch, in the order of its passes."""
         return self._read(_of_plan(plan).where(tables.passes.c.batch == batch))
 
     def of_plan(self, plan: str) -> Sequence[ConvergenceRecord]:
-        """Those of all batches of a plan, in the order of the passes."""
+        """The predictions of all batches of a plan, in the order of the passes."""
         return self._read(_of_plan(plan))
 
     def _read(self, query: Select[Any]) -> Sequence[ConvergenceRecord]:

@@ -38,8 +38,7 @@ from migrator.reap.model import (
 )
 from migrator.verify.model import DigestPolicy, VerificationRecord
 
-# ---
-# Plans, their batches, and the user trees of every batch.
+# Plans and their batches.
 
 
 class PlanRecords:
@@ -51,7 +50,7 @@ class PlanRecords:
     def record(self, plan: Plan, *, path: str, checksum: str) -> None:
         """Record a plan with its batches, all planned. The same plan may be recorded again.
 
-        Raises UsageError where the name is taken by a plan with another checksum.
+        Raises UsageError if another plan has the name.
         """
         usage = {tree.tree.path: (rank, tree) for rank, tree in enumerate(plan.ranking, 1)}
         reaped = _reaped(plan)
@@ -125,7 +124,7 @@ class PlanRecords:
         return _plan(row, {number: BatchState(state) for number, state in states})
 
     def latest(self) -> PlanRecord | None:
-        """The plan that was recorded last."""
+        """The newest plan."""
         with self._database.read() as connection:
             newest = select(func.max(tables.plans.c.id)).scalar_subquery()
             name = connection.execute(
@@ -139,7 +138,7 @@ class PlanRecords:
             return connection.execute(select(tables.plans.c.name).order_by(tables.plans.c.id)).scalars().all()
 
     def set_batch_state(self, plan: str, batch: int, state: BatchState) -> None:
-        """A batch is now so far. Raises LedgerCorrupt for a change that the states do not allow."""
+        """Set the state of a batch. Raises LedgerCorrupt for a change that the states do not allow."""
         this = (tables.batches.c.plan == plan) & (tables.batches.c.number == batch)
         with self._database.write() as connection:
             old = connection.execute(select(tables.batches.c.state).where(this)).scalar_one_or_none()
@@ -150,7 +149,7 @@ class PlanRecords:
 
 
 def _reaped(plan: Plan) -> Mapping[bytes, tuple[int, int]]:
-    """Bytes and files of each tree that are archived or skipped: no chunk has them."""
+    """Bytes and files of each tree that are archived or skipped, and so in no chunk."""
     sums: dict[bytes, tuple[int, int]] = defaultdict(lambda: (0, 0))
     for one in plan.reap.trees if plan.reap is not None else ():
         if one.action is not ReapAction.LIST:
@@ -170,8 +169,7 @@ def _plan(row: Row[Any], batches: dict[int, BatchState]) -> PlanRecord:
     )
 
 
-# ---
-# Scans, by the closing record of their catalog.
+# Scans.
 
 
 _EVERYTHING = encode_paths(())
@@ -179,7 +177,7 @@ _BRICKS = "bricks"
 
 
 class ScanRecords:
-    """Scans, by the closing record of their catalog. What asks for the newest one means one of the whole source."""
+    """Scans, by the closing record of their catalog. "The newest scan" is always one of the whole source."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -188,8 +186,8 @@ class ScanRecords:
         )
 
     def start(self, *, catalog: str, via: str, at_s: float, scope: Sequence[bytes] = ()) -> int:
-        """Record a new scan, of the user trees `scope` alone or (empty) of the whole source; returns its id, the same
-        one when called again for the same catalog.
+        """Record a new scan of the user trees `scope`, or (empty) of the whole source. Returns its id, the same one when called
+        again for the same catalog.
         """
         with self._database.write() as connection:
             there = connection.execute(
@@ -221,7 +219,7 @@ class ScanRecords:
         return int(row.id)
 
     def finish(self, record: CatalogRecord) -> None:
-        """The closing facts of a scan."""
+        """Record the result of a scan."""
         with self._database.write() as connection:
             done = connection.execute(
                 update(tables.scans)
@@ -248,8 +246,8 @@ class ScanRecords:
             expect_one(done.rowcount, f"scan {record.scan_id}")
 
     def unfinished(self) -> CatalogRecord | None:
-        """The newest scan of the whole source, where it has not ended: one that is older than a finished one is of no
-        use any more.
+        """The newest scan of the whole source, if it has not ended. An unfinished scan that is older than a finished one is
+        useless.
         """
         newest = self._newest(finished=None)
         return newest if newest is not None and newest.finished_at_s is None else None
@@ -263,14 +261,14 @@ class ScanRecords:
         return self._newest(finished=True, via=_BRICKS)
 
     def unfinished_of_trees(self) -> Sequence[CatalogRecord]:
-        """Scans of some user trees alone that have not ended, oldest first."""
+        """Unfinished scans of single user trees, oldest first."""
         scans = tables.scans.c
         query = self._query.where(scans.scope != _EVERYTHING, scans.finished_at_s.is_(None)).order_by(scans.id)
         with self._database.read() as connection:
             return [_catalog(row) for row in connection.execute(query)]
 
     def all(self) -> Sequence[CatalogRecord]:
-        """Every scan, of some trees alone too, oldest first."""
+        """Every scan, including those of single trees, oldest first."""
         with self._database.read() as connection:
             rows = connection.execute(self._query.order_by(tables.scans.c.id)).all()
         return [_catalog(row) for row in rows]
@@ -309,8 +307,7 @@ def _catalog(row: Row[Any]) -> CatalogRecord:
     )
 
 
-# ---
-# Verifications and where their manifests lie.
+# Verifications.
 
 
 _WHOLE_BATCH = encode_paths(())
@@ -354,7 +351,7 @@ class VerificationRecords:
         return int(row.id)
 
     def finish(self, record: VerificationRecord) -> None:
-        """The closing facts of a verification. The same ones may be recorded again; other ones raise LedgerCorrupt."""
+        """Record the result of a verification. Recording it again is allowed; another result raises LedgerCorrupt."""
         with self._database.write() as connection:
             there = connection.execute(
                 select(tables.verifications).where(tables.verifications.c.id == record.id)
@@ -408,13 +405,13 @@ class VerificationRecords:
         return self._finished(tables.verifications.c.plan == plan)
 
     def of_tree(self, plan: str, batch: int, tree: bytes) -> Sequence[VerificationRecord]:
-        """Those of a batch that covered one of its trees, oldest first."""
+        """Finished verifications of a batch that covered one of its trees, oldest first."""
         verifications = tables.verifications.c
         found = self._finished(verifications.plan == plan, verifications.batch == batch)
         return [record for record in found if record.covers(tree)]
 
     def covering(self, tree: bytes) -> Sequence[VerificationRecord]:
-        """Those of every plan that covered a tree, oldest first."""
+        """Finished verifications of every plan that covered a tree, oldest first."""
         verifications, planned = tables.verifications.c, tables.batch_trees.c
         held = (
             select(planned.tree)
@@ -424,7 +421,7 @@ class VerificationRecords:
         return [record for record in self._finished(held) if record.covers(tree)]
 
     def newest_id(self) -> int:
-        """The number of the newest one that was begun; 0 where there is none."""
+        """The number of the newest verification, finished or not; 0 if there is none."""
         with self._database.read() as connection:
             found = connection.execute(select(func.max(tables.verifications.c.id))).scalar_one()
         return 0 if found is None else int(found)
@@ -473,15 +470,14 @@ def _verification(row: Row[Any]) -> VerificationRecord:
     )
 
 
-# ---
-# Archives of old and tiny files in the ledger.
+# Archives.
 
 
 _archives = tables.archives
 
 
 class ArchiveRecords:
-    """The archives of a site in the ledger."""
+    """The archives of a site."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -489,7 +485,7 @@ class ArchiveRecords:
     def add(
         self, *, plan: str, batch: int, tree: bytes, number: int, written: WrittenArchive, at_s: float
     ) -> ArchiveRecord:
-        """An archive that is written; a number is taken once in a tree."""
+        """Record an archive that is written. A number is used once per tree."""
         with self._database.write() as connection:
             row = connection.execute(
                 insert(_archives)
@@ -513,11 +509,11 @@ class ArchiveRecords:
         return _record(row)
 
     def prove(self, archive_id: int, *, at_s: float) -> None:
-        """It was read back. May be called again."""
+        """The archive was read back. May be called again."""
         self._set(archive_id, ArchiveState.PROVEN, at_s, "")
 
     def void(self, archive_id: int, reason: str, *, at_s: float) -> None:
-        """It does not count. May be called again."""
+        """The archive does not count. May be called again."""
         self._set(archive_id, ArchiveState.VOID, at_s, reason)
 
     def of_tree(self, tree: bytes) -> Sequence[ArchiveRecord]:
@@ -569,21 +565,20 @@ def _record(row: Row[Any]) -> ArchiveRecord:
     )
 
 
-# ---
-# What was given up for deletion with the source.
+# Releases.
 
 
 _releases = tables.reap_releases
 
 
 class ReleaseRecords:
-    """Skipped paths that somebody gave up for deletion with the source. They stay for ever."""
+    """Skipped paths that were released for deletion with the source. Releases are never removed."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def add(self, releases: Sequence[ReapRelease]) -> None:
-        """Record them; all or none."""
+        """Record releases in one transaction."""
         rows = [
             {
                 "tree": release.tree,
@@ -599,7 +594,7 @@ class ReleaseRecords:
                 connection.execute(insert(_releases), rows)
 
     def of_trees(self, trees: Collection[bytes]) -> Sequence[ReapRelease]:
-        """Those of some trees, in the order in which they were recorded."""
+        """The releases for some trees, in the order in which they were recorded."""
         with self._database.read() as connection:
             rows = connection.execute(select(_releases).order_by(_releases.c.id)).all()
         wanted = frozenset(trees)

@@ -33,8 +33,7 @@ from migrator.report.model import (
 )
 from migrator.transfer.model import FileProblemKind
 
-# ---
-# Sums over the ledger, for `status` and `report`.
+# For `status` and `report`.
 
 
 class LedgerFacts:
@@ -44,7 +43,7 @@ class LedgerFacts:
         self._database = database
 
     def plan(self, name: str) -> tuple[PlanFacts, TransferCost] | None:
-        """A plan, and the cost that it was forecast with."""
+        """A plan, and the cost that its forecast is based on."""
         with self._database.read() as connection:
             row = connection.execute(select(tables.plans).where(tables.plans.c.name == name)).one_or_none()
         if row is None:
@@ -104,7 +103,7 @@ class LedgerFacts:
         ]
 
     def chunk_sums(self, pass_id: int) -> Sequence[ChunkSum]:
-        """The chunks of a pass by tree, kind and state; split ones too. Answered from one index."""
+        """The chunks of a pass by tree, kind and state, including split ones. Answered from one index."""
         keys = (tables.chunks.c.tree, tables.chunks.c.kind, tables.chunks.c.state)
         query = (
             select(*keys, func.count(), func.sum(tables.chunks.c.files), func.sum(tables.chunks.c.size_bytes))
@@ -126,7 +125,7 @@ class LedgerFacts:
         ]
 
     def attention_counts(self, plan: str) -> Mapping[int, AttentionCount]:
-        """By batch, how many files of a plan did not arrive, by the passes that no later one has settled."""
+        """Files of a plan that did not arrive, by batch, from passes that no later one has settled."""
         query = (
             select(tables.passes.c.batch, tables.attention.c.kind, func.count(tables.attention.c.path.distinct()))
             .join(tables.passes, tables.passes.c.id == tables.attention.c.pass_id)
@@ -145,11 +144,9 @@ class LedgerFacts:
         }
 
     def attention(self, plan: str, limit: int) -> Sequence[AttentionFile]:
-        """The first files of a plan that need attention, by the passes that no later one has settled, in order of batch
-        and path.
-        """
+        """The first files of a plan that need attention, from passes that no later one has settled, in order of batch and path."""
         query = (
-            # Of several passes the newest one's word: the greatest id decides which row stands for a path.
+            # The row of the newest pass stands for a path: SQLite takes the other columns from the row with the maximum.
             select(tables.passes.c.batch, tables.attention, func.max(tables.attention.c.pass_id))
             .join(tables.passes, tables.passes.c.id == tables.attention.c.pass_id)
             .where(
@@ -178,7 +175,7 @@ class LedgerFacts:
         return None if first is None else (first, last)
 
     def throughput(self, *, from_s: float, to_s: float, span_s: float) -> Sequence[ThroughputPoint]:
-        """The samples of all passes, put together in spans of this length, in order of time; idle spans are left out."""
+        """The samples of all passes, summed by spans, in order of time; idle spans are left out."""
         sample = tables.samples.c
         span = cast((sample.at_s - from_s) / span_s, Integer).label("span")
         query = (
@@ -213,8 +210,8 @@ class LedgerFacts:
         ]
 
     def done(self, plan: str, *, span_s: float) -> Sequence[DonePoint]:
-        """How much of a plan was done at the end of every span in which a chunk was finished, in order of time. Passes
-        after the seed bring what changed: of the plan nothing is done by them.
+        """How much of a plan was done at the end of every span in which a chunk was finished, in order of time. Only seed
+        passes count: later passes copy changes.
         """
         span = cast(tables.attempts.c.finished_at_s / span_s, Integer).label("span")
         query = (
@@ -262,12 +259,11 @@ class LedgerFacts:
         return [event_record(row) for row in rows]
 
 
-# ---
-# The sums that only reports ask for: each from one query.
+# For `report` alone.
 
 
 COST_GROUPS = 20
-"""Attempts fall into so many groups, by their number."""
+"""Number of groups that attempts are divided into."""
 
 
 class ReportSums:
@@ -277,8 +273,8 @@ class ReportSums:
         self._database = database
 
     def copied(self, plan: str, *, span_s: float) -> Sequence[ThroughputPoint]:
-        """What the seed passes of a plan have copied, in spans of this length that begin at its multiples, in order of time;
-        spans without any are left out.
+        """What the seed passes of a plan have copied, by spans that begin at multiples of `span_s`, in order of time; idle spans
+        are left out.
         """
         sample = tables.samples.c
         span = cast(sample.at_s / span_s, Integer).label("span")
@@ -312,7 +308,7 @@ class ReportSums:
         ]
 
     def cost_groups(self, plan: str | None = None) -> Sequence[CostSums]:
-        """The attempts that succeeded, in groups by chance, of one plan or of all."""
+        """Attempts that succeeded, in arbitrary groups, of one plan or of all."""
         attempt = tables.attempts.c
         files, size_bytes = cast(attempt.files, Float), cast(attempt.size_bytes, Float)
         seconds = attempt.finished_at_s - attempt.started_at_s
@@ -346,7 +342,7 @@ class ReportSums:
         return [CostSums(**row._mapping) for row in rows]  # noqa: SLF001 - SQLAlchemy's public name of it
 
     def stream_sums(self) -> Sequence[StreamSum]:
-        """What streams of all plans brought, by host, brick, engine and size of files."""
+        """What streams of all plans copied, by host, brick, engine and size class."""
         attempt, chunk = tables.attempts.c, tables.chunks.c
         mean_bytes = cast(chunk.size_bytes, Float) / chunk.files
         size_class = case(
@@ -390,7 +386,7 @@ class ReportSums:
         ]
 
     def event_groups(self, limit: int) -> Sequence[EventGroup]:
-        """Warnings and errors by kind and subject, those that happened last first."""
+        """Warnings and errors by kind and subject, the latest first."""
         event = tables.events.c
         query = (
             _grouped()
@@ -402,7 +398,7 @@ class ReportSums:
             return [_group(row) for row in connection.execute(query).all()]
 
     def latest_events(self, kinds: Sequence[str]) -> Sequence[EventGroup]:
-        """Events of these kinds, whatever their severity, by kind and subject."""
+        """Events of these kinds, of any severity, by kind and subject."""
         query = _grouped().where(tables.events.c.kind.in_(list(kinds)))
         with self._database.read() as connection:
             return [_group(row) for row in connection.execute(query).all()]
@@ -410,7 +406,7 @@ class ReportSums:
 
 def _grouped() -> Any:  # noqa: ANN401 - a query of eight columns
     event = tables.events.c
-    # What stands beside max(id) is of the newest event of the group.
+    # SQLite takes the columns without a function from the row with max(id): the newest event of the group.
     return select(
         event.kind,
         event.subject,

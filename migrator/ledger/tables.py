@@ -1,4 +1,8 @@
-"""The tables of the ledger. Units are in the names of columns; paths are BLOBs; times are seconds since the epoch."""
+"""The tables of the ledger. Units are in the names of columns; paths are BLOBs; times are seconds since the epoch.
+
+No table has a row per file, except for files that need attention: files are in the catalog. Before the first release the tables are
+the schema. A change raises `SCHEMA_VERSION`, and a ledger of another version is refused.
+"""
 
 from typing import Any
 
@@ -20,9 +24,10 @@ from sqlalchemy import (
     text,
 )
 
-# ---
-# What the tables of the ledger are made of: their metadata, types of columns, and forms that several tables have.
-
+APPLICATION_ID = 0x4D494752
+"""Marks an SQLite file as a ledger ("MIGR"), in `PRAGMA application_id`."""
+SCHEMA_VERSION = 1
+"""The schema that this code reads and writes, in `PRAGMA user_version`."""
 
 metadata = MetaData(
     naming_convention={
@@ -52,26 +57,28 @@ def storable(value: str) -> str:
     return value.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def required(name: str, kind: Any) -> Column[Any]:  # noqa: ANN401 - a column's type is SQLAlchemy's business
-    """A column that is never null."""
-    return Column(name, kind, nullable=False)
+def required(kind: Any, *names: str) -> list[Column[Any]]:  # noqa: ANN401 - a column's type is SQLAlchemy's business
+    """Columns of one type that are never null."""
+    return [Column(name, kind, nullable=False) for name in names]
 
 
-# ---
-# The site, invocations of verbs, hooks, and the log.
+def optional(kind: Any, *names: str) -> list[Column[Any]]:  # noqa: ANN401 - as above
+    """Columns of one type that may be null."""
+    return [Column(name, kind) for name in names]
+
+
+# The site, runs, events, hooks.
 
 
 site = Table(
     "site",
     metadata,
     Column("id", Integer, primary_key=True),
-    required("site_id", PlainText),
-    required("name", PlainText),
-    required("created_at_s", Float),
-    required("source", PlainText),
-    required("target", PlainText),
-    Column("capabilities", PlainText),
-    Column("capabilities_probed_at_s", Float),
+    *required(PlainText, "site_id", "name"),
+    *required(Float, "created_at_s"),
+    *required(PlainText, "source", "target"),
+    *optional(PlainText, "capabilities"),
+    *optional(Float, "capabilities_probed_at_s"),
     CheckConstraint("id = 1", name="one_row"),
 )
 
@@ -79,13 +86,12 @@ runs = Table(
     "runs",
     metadata,
     Column("id", Integer, primary_key=True),
-    required("verb", PlainText),
-    required("pid", Integer),
-    required("started_at_s", Float),
-    required("heartbeat_at_s", Float),
-    Column("finished_at_s", Float),
-    Column("exit_code", Integer),
-    required("directory", PlainText),
+    *required(PlainText, "verb"),
+    *required(Integer, "pid"),
+    *required(Float, "started_at_s", "heartbeat_at_s"),
+    *optional(Float, "finished_at_s"),
+    *optional(Integer, "exit_code"),
+    *required(PlainText, "directory"),
 )
 
 events = Table(
@@ -93,11 +99,8 @@ events = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("run_id", Integer, ForeignKey("runs.id")),
-    required("at_s", Float),
-    required("kind", PlainText),
-    required("severity", PlainText),
-    required("subject", PlainText),
-    required("message", PlainText),
+    *required(Float, "at_s"),
+    *required(PlainText, "kind", "severity", "subject", "message"),
     Index("ix_events_severity", "severity"),
 )
 
@@ -106,11 +109,10 @@ hook_steps = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("run_id", Integer, ForeignKey("runs.id"), nullable=False),
-    required("step", PlainText),
-    required("subject", PlainText),
-    required("opened_at_s", Float),
-    Column("closed_at_s", Float),
-    Column("state", PlainText),
+    *required(PlainText, "step", "subject"),
+    *required(Float, "opened_at_s"),
+    *optional(Float, "closed_at_s"),
+    *optional(PlainText, "state"),
     Index("ix_hook_steps_open", "step", "subject", sqlite_where=text("closed_at_s IS NULL")),
 )
 
@@ -119,46 +121,39 @@ hook_calls = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("step_id", Integer, ForeignKey("hook_steps.id"), nullable=False),
-    required("stage", PlainText),
-    required("name", LargeBinary),
-    required("token", PlainText),
-    required("started_at_s", Float),
-    Column("finished_at_s", Float),
-    Column("exit_code", Integer),
-    Column("outcome", PlainText),
-    required("output", LargeBinary),
+    *required(PlainText, "stage"),
+    *required(LargeBinary, "name"),
+    *required(PlainText, "token"),
+    *required(Float, "started_at_s"),
+    *optional(Float, "finished_at_s"),
+    *optional(Integer, "exit_code"),
+    *optional(PlainText, "outcome"),
+    *required(LargeBinary, "output"),
     UniqueConstraint("token"),
     Index("ix_hook_calls_step_id", "step_id"),
     Index("ix_hook_calls_unfinished", "id", sqlite_where=text("finished_at_s IS NULL")),
 )
 
 
-# ---
-# Scans, plans, and the batches of plans.
+# Scans and plans.
 
 
 scans = Table(
     "scans",
     metadata,
     Column("id", Integer, primary_key=True),
-    required("catalog", PlainText),
-    required("via", PlainText),
-    # The paths of the user trees that it covers; an empty list is the whole source.
-    required("scope", PlainText),
-    required("started_at_s", Float),
-    Column("finished_at_s", Float),
-    required("trees", PlainText),
-    required("parts", PlainText),
-    required("whole", Integer),
-    required("reasons", PlainText),
-    required("rows", Integer),
-    required("files", Integer),
-    required("directories", Integer),
-    required("size_bytes", Integer),
-    required("problems", Integer),
-    required("health_fingerprint", PlainText),
-    # What was put on bricks past Gluster, by brick.
-    required("strange", PlainText),
+    *required(PlainText, "catalog", "via"),
+    # The paths of the user trees that it covers; empty for the whole source.
+    *required(PlainText, "scope"),
+    *required(Float, "started_at_s"),
+    *optional(Float, "finished_at_s"),
+    *required(PlainText, "trees", "parts"),
+    *required(Integer, "whole"),
+    *required(PlainText, "reasons"),
+    *required(Integer, "rows", "files", "directories", "size_bytes", "problems"),
+    *required(PlainText, "health_fingerprint"),
+    # Files that were put on bricks without Gluster, by brick.
+    *required(PlainText, "strange"),
     UniqueConstraint("catalog"),
 )
 
@@ -167,17 +162,13 @@ plans = Table(
     "plans",
     metadata,
     Column("id", Integer, primary_key=True),
-    required("name", PlainText),
-    required("path", PlainText),
-    required("checksum", PlainText),
-    required("created_at_s", Float),
-    required("scan_id", Integer),
-    required("catalog", PlainText),
-    required("size_bytes", Integer),
-    required("files", Integer),
-    required("directories", Integer),
-    required("cost", PlainText),
-    required("forecast_s", Float),
+    *required(PlainText, "name", "path", "checksum"),
+    *required(Float, "created_at_s"),
+    *required(Integer, "scan_id"),
+    *required(PlainText, "catalog"),
+    *required(Integer, "size_bytes", "files", "directories"),
+    *required(PlainText, "cost"),
+    *required(Float, "forecast_s"),
     UniqueConstraint("name"),
 )
 
@@ -186,12 +177,9 @@ batches = Table(
     metadata,
     Column("plan", PlainText, ForeignKey("plans.name"), primary_key=True),
     Column("number", Integer, primary_key=True),
-    required("state", PlainText),
-    required("size_bytes", Integer),
-    required("files", Integer),
-    required("directories", Integer),
-    required("chunks", Integer),
-    required("forecast_s", Float),
+    *required(PlainText, "state"),
+    *required(Integer, "size_bytes", "files", "directories", "chunks"),
+    *required(Float, "forecast_s"),
 )
 
 batch_trees = Table(
@@ -200,57 +188,47 @@ batch_trees = Table(
     Column("plan", PlainText, primary_key=True),
     Column("batch", Integer, primary_key=True),
     Column("tree", LargeBinary, primary_key=True),
-    required("user", PlainText),
-    required("rank", Integer),
-    required("size_bytes", Integer),
-    required("files", Integer),
-    required("directories", Integer),
-    # Of these bytes and files, what is archived or skipped instead of being copied.
-    required("reaped_bytes", Integer),
-    required("reaped_files", Integer),
+    *required(PlainText, "user"),
+    *required(Integer, "rank", "size_bytes", "files", "directories"),
+    # The part of these bytes and files that is archived or skipped instead of copied.
+    *required(Integer, "reaped_bytes", "reaped_files"),
     ForeignKeyConstraint(["plan", "batch"], ["batches.plan", "batches.number"]),
 )
 
 
-# ---
-# Passes over batches: what each was made for, its chunks, the attempts at them, and what was predicted after it.
+# Passes, chunks, attempts, predictions.
 
 
 UNFINISHED = text("state IN ('intended', 'running')")
-"""Attempts that a crash may have left. In a query it must stand word for word as in the index, or all are read."""
+"""Attempts that a crash may have left. A query has to repeat the condition of the index word for word to use that index."""
 
 passes = Table(
     "passes",
     metadata,
     Column("id", Integer, primary_key=True),
-    required("plan", PlainText),
-    required("batch", Integer),
-    required("kind", PlainText),
-    required("number", Integer),
-    required("state", PlainText),
-    required("catalog", PlainText),
-    Column("base_catalog", PlainText),
-    required("chunk_list", PlainText),
-    Column("move_list", PlainText),
-    Column("move_list_digest", PlainText),
-    Column("moved_at_s", Float),
-    Column("scan_s", Float),
-    required("started_at_s", Float),
-    Column("finished_at_s", Float),
-    required("total_files", Integer),
-    required("total_bytes", Integer),
+    *required(PlainText, "plan"),
+    *required(Integer, "batch"),
+    *required(PlainText, "kind"),
+    *required(Integer, "number"),
+    *required(PlainText, "state", "catalog"),
+    *optional(PlainText, "base_catalog"),
+    *required(PlainText, "chunk_list"),
+    *optional(PlainText, "move_list", "move_list_digest"),
+    *optional(Float, "moved_at_s", "scan_s"),
+    *required(Float, "started_at_s"),
+    *optional(Float, "finished_at_s"),
+    *required(Integer, "total_files", "total_bytes"),
     UniqueConstraint("plan", "batch", "kind", "number"),
     CheckConstraint("(kind = 'seed') = (number = 0) AND number >= 0", name="number"),
 )
 
-# What a pass after the seed was made for: by tree, and by tree and kind of change.
+# What changed before a pass after the seed: by tree, and by tree and kind of change.
 pass_trees = Table(
     "pass_trees",
     metadata,
     Column("pass_id", Integer, ForeignKey("passes.id"), primary_key=True),
     Column("tree", LargeBinary, primary_key=True),
-    required("names_before", Integer),
-    required("bytes_before", Integer),
+    *required(Integer, "names_before", "bytes_before"),
     sqlite_with_rowid=False,
 )
 
@@ -260,9 +238,7 @@ pass_changes = Table(
     Column("pass_id", Integer, primary_key=True),
     Column("tree", LargeBinary, primary_key=True),
     Column("kind", PlainText, primary_key=True),
-    required("paths", Integer),
-    required("directories", Integer),
-    required("size_bytes", Integer),
+    *required(Integer, "paths", "directories", "size_bytes"),
     ForeignKeyConstraint(["pass_id", "tree"], ["pass_trees.pass_id", "pass_trees.tree"]),
     sqlite_with_rowid=False,
 )
@@ -272,18 +248,16 @@ chunks = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("pass_id", Integer, ForeignKey("passes.id"), nullable=False),
-    required("number", Integer),
-    required("kind", PlainText),
-    required("tree", LargeBinary),
-    required("files", Integer),
-    required("size_bytes", Integer),
-    required("state", PlainText),
-    required("tries", Integer),
-    Column("list_path", PlainText),
-    Column("brick", PlainText),
+    *required(Integer, "number"),
+    *required(PlainText, "kind"),
+    *required(LargeBinary, "tree"),
+    *required(Integer, "files", "size_bytes"),
+    *required(PlainText, "state"),
+    *required(Integer, "tries"),
+    *optional(PlainText, "list_path", "brick"),
     Column("parent_id", Integer, ForeignKey("chunks.id")),
     UniqueConstraint("pass_id", "number"),
-    # What waits, the largest first, also of some bricks, and the sums of a pass: no row is read that is not asked for.
+    # For pending chunks, the largest first, also of some bricks, and for the sums of a pass: no other row is read.
     Index("ix_chunks_pending", "pass_id", "kind", "state", "size_bytes", "number", "brick"),
     Index("ix_chunks_totals", "pass_id", "tree", "kind", "state", "files", "size_bytes"),
     Index("ix_chunks_parent_id", "parent_id", sqlite_where=text("parent_id IS NOT NULL")),
@@ -294,26 +268,20 @@ attempts = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("chunk_id", Integer, ForeignKey("chunks.id"), nullable=False),
-    required("number", Integer),
-    required("token", PlainText),
-    required("host", PlainText),
-    required("engine", PlainText),
-    required("state", PlainText),
-    Column("pid", Integer),
-    Column("start_ticks", Integer),
-    Column("boot_id", PlainText),
-    required("argv", PlainText),
-    required("started_at_s", Float),
-    Column("finished_at_s", Float),
-    Column("exit_code", Integer),
-    required("files", Integer),
-    required("size_bytes", Integer),
-    required("stderr_tail", LargeBinary),
+    *required(Integer, "number"),
+    *required(PlainText, "token", "host", "engine", "state"),
+    *optional(Integer, "pid", "start_ticks"),
+    *optional(PlainText, "boot_id"),
+    *required(PlainText, "argv"),
+    *required(Float, "started_at_s"),
+    *optional(Float, "finished_at_s"),
+    *optional(Integer, "exit_code"),
+    *required(Integer, "files", "size_bytes"),
+    *required(LargeBinary, "stderr_tail"),
     UniqueConstraint("token"),
     UniqueConstraint("chunk_id", "number"),
     Index("ix_attempts_unfinished", "state", sqlite_where=UNFINISHED),
-    # Sums over attempts (what is done when, what a file costs) come from this index: the rows are long, with argv and
-    # the end of standard error.
+    # Sums over attempts are answered from this index, because the rows are long: argv, the end of standard error.
     Index("ix_attempts_results", "state", "chunk_id", "started_at_s", "finished_at_s", "files", "size_bytes"),
     Index("ix_attempts_hosts", "host", "engine", "state", "files", "size_bytes"),
 )
@@ -324,195 +292,162 @@ attention = Table(
     Column("pass_id", Integer, ForeignKey("passes.id"), primary_key=True),
     Column("path", LargeBinary, primary_key=True),
     Column("chunk_id", Integer, ForeignKey("chunks.id")),
-    required("kind", PlainText),
-    Column("errno", Integer),
-    required("reason", PlainText),
-    required("at_s", Float),
+    *required(PlainText, "kind"),
+    *optional(Integer, "errno"),
+    *required(PlainText, "reason"),
+    *required(Float, "at_s"),
     Index("ix_attention_chunk_id", "chunk_id"),
     Index("ix_attention_kind", "pass_id", "kind"),
     sqlite_with_rowid=False,
 )
 
-# What was predicted after a pass; the churn by tree is JSON, as it is read as a whole.
+# The prediction after a pass. The churn by tree is JSON, because it is only read as a whole.
 predictions = Table(
     "predictions",
     metadata,
     Column("pass_id", Integer, ForeignKey("passes.id"), primary_key=True),
-    required("at_s", Float),
-    required("decision", PlainText),
-    required("max_freeze_s", Float),
-    required("next_pass_s", Float),
-    required("freeze_s", Float),
-    required("least_freeze_s", Float),
-    required("churn_files_per_h", Float),
-    required("churn_bytes_per_h", Float),
-    required("churn_of_trees", PlainText),
+    *required(Float, "at_s"),
+    *required(PlainText, "decision"),
+    *required(
+        Float, "max_freeze_s", "next_pass_s", "freeze_s", "least_freeze_s", "churn_files_per_h", "churn_bytes_per_h"
+    ),
+    *required(PlainText, "churn_of_trees"),
 )
 
 
-# ---
-# What is measured while a migration goes on: throughput, room, what users feel.
+# Measurements while a migration runs: throughput, capacity, latency.
 
 
-# `attempt_id` 0 stands for all streams together. Clustered by time, without a second index: this is the table that
-# grows while streams work (a row a stream every few seconds). Of single streams old rows are put together by the hour.
+# `attempt_id` 0 stands for all streams together. Clustered by time, without a second index: this table grows by one row per
+# stream every few seconds. Old rows of single streams are merged by the hour.
 samples = Table(
     "samples",
     metadata,
     Column("pass_id", Integer, ForeignKey("passes.id"), primary_key=True),
     Column("attempt_id", Integer, primary_key=True),
     Column("at_s", Float, primary_key=True),
-    required("interval_s", Float),
-    required("streams", Integer),
-    required("files", Integer),
-    required("size_bytes", Integer),
+    *required(Float, "interval_s"),
+    *required(Integer, "streams", "files", "size_bytes"),
     sqlite_with_rowid=False,
 )
 
-# One row: the samples of attempts up to this one have been put together by the hour.
+# One row: the samples of attempts up to this one have been merged by the hour.
 thinned_samples = Table(
     "thinned_samples",
     metadata,
     Column("id", Integer, primary_key=True),
-    required("attempt_id", Integer),
+    *required(Integer, "attempt_id"),
     CheckConstraint("id = 1", name="one_row"),
 )
 
-# How full both sides were: a row a side at the begin and end of a run, and every hour of it.
+# Capacity of both sides: one row per side at the beginning and end of a run, and every hour between.
 capacity_samples = Table(
     "capacity_samples",
     metadata,
     Column("side", PlainText, primary_key=True),
     Column("at_s", Float, primary_key=True),
-    required("total_bytes", Integer),
-    required("free_bytes", Integer),
-    Column("total_inodes", Integer),
-    Column("free_inodes", Integer),
+    *required(Integer, "total_bytes", "free_bytes"),
+    *optional(Integer, "total_inodes", "free_inodes"),
     sqlite_with_rowid=False,
 )
 
-# A row a minute and side, thinned out when they are old; without times it had no answer, or failed.
+# One row per minute and side; old rows are thinned out. A row without times had no answer, or failed.
 probes = Table(
     "probes",
     metadata,
     Column("id", Integer, primary_key=True),
-    required("side", PlainText),
-    required("at_s", Float),
-    Column("create_s", Float),
-    Column("write_s", Float),
-    Column("sync_s", Float),
-    Column("stat_s", Float),
-    Column("unlink_s", Float),
-    Column("readdir_s", Float),
-    Column("waited_s", Float),
-    required("failure", PlainText),
+    *required(PlainText, "side"),
+    *required(Float, "at_s"),
+    *optional(Float, "create_s", "write_s", "sync_s", "stat_s", "unlink_s", "readdir_s", "waited_s"),
+    *required(PlainText, "failure"),
     Index("ix_probes_side_at_s", "side", "at_s"),
 )
 
 
-# ---
-# What people set by `pause`, `resume` and `tune`, and what the governor allowed.
+# Limits set by operators, and what the governor allowed.
 
 
-# A row a command that pauses, resumes or tunes: the newest of each kind is what is set. Times are those of the commands.
+# One row per command that pauses, resumes or tunes; the newest of each kind applies. `at_s` is the time of the command.
 controls = Table(
     "controls",
     metadata,
     Column("id", Integer, primary_key=True),
-    required("kind", PlainText),
-    required("at_s", Float),
-    required("by", PlainText),
-    required("paused", Integer),
-    required("reason", PlainText),
-    Column("jobs", Integer),
-    Column("bwlimit_bytes_per_s", Integer),
-    Column("max_latency_s", Float),
-    Column("max_load", Float),
+    *required(PlainText, "kind"),
+    *required(Float, "at_s"),
+    *required(PlainText, "by"),
+    *required(Integer, "paused"),
+    *required(PlainText, "reason"),
+    *optional(Integer, "jobs", "bwlimit_bytes_per_s"),
+    *optional(Float, "max_latency_s", "max_load"),
     Index("ix_controls_kind", "kind", "id"),
 )
 
-# What a run is allowed from then on: a row whenever that changes, old ones are removed. `hosts` is JSON.
+# What a run is allowed from `at_s` on: a row for every change. Old rows are removed. `hosts` is JSON.
 governor_records = Table(
     "governor_records",
     metadata,
     Column("id", Integer, primary_key=True),
     Column("run_id", Integer, ForeignKey("runs.id"), nullable=False),
-    required("at_s", Float),
-    required("gate", PlainText),
-    required("bound", PlainText),
-    required("streams", Integer),
-    required("most", Integer),
-    required("hosts", PlainText),
-    Column("bwlimit_bytes_per_s", Integer),
-    required("reason", PlainText),
-    Column("until_s", Float),
-    Column("max_latency_s", Float),
-    Column("max_load", Float),
+    *required(Float, "at_s"),
+    *required(PlainText, "gate", "bound"),
+    *required(Integer, "streams", "most"),
+    *required(PlainText, "hosts"),
+    *optional(Integer, "bwlimit_bytes_per_s"),
+    *required(PlainText, "reason"),
+    *optional(Float, "until_s", "max_latency_s", "max_load"),
     Index("ix_governor_records_run_id", "run_id"),
 )
 
-# What the governor read last of the hosts that have streams: all rows are replaced at once.
+# The latest load of the hosts that have streams: all rows are replaced at once.
 host_loads = Table(
     "host_loads",
     metadata,
     Column("host", PlainText, primary_key=True),
-    required("at_s", Float),
-    required("load", Float),
+    *required(Float, "at_s", "load"),
 )
 
 
-# ---
-# Verifications, with what they found.
+# Verifications.
 
 
 verifications = Table(
     "verifications",
     metadata,
     Column("id", Integer, primary_key=True),
-    required("plan", PlainText),
-    required("batch", Integer),
-    required("started_at_s", Float),
-    Column("finished_at_s", Float),
-    required("algorithm", PlainText),
-    required("share", Float),
-    required("seed", Integer),
-    required("paths", Integer),
-    required("size_bytes", Integer),
-    required("digested_files", Integer),
-    required("digested_bytes", Integer),
-    required("proven_gone", Integer),
-    required("differences", PlainText),
-    required("expected", PlainText),
-    required("whole", Integer),
-    required("reasons", PlainText),
-    Column("manifest", PlainText),
-    Column("manifest_digest", PlainText),
-    required("files", Integer),
-    required("equal_paths", Integer),
-    Column("differences_file", PlainText),
-    required("trees", PlainText),
-    required("carried_files", Integer),
-    required("carried_bytes", Integer),
+    *required(PlainText, "plan"),
+    *required(Integer, "batch"),
+    *required(Float, "started_at_s"),
+    *optional(Float, "finished_at_s"),
+    *required(PlainText, "algorithm"),
+    *required(Float, "share"),
+    *required(Integer, "seed", "paths", "size_bytes", "digested_files", "digested_bytes", "proven_gone"),
+    *required(PlainText, "differences", "expected"),
+    *required(Integer, "whole"),
+    *required(PlainText, "reasons"),
+    *optional(PlainText, "manifest", "manifest_digest"),
+    *required(Integer, "files", "equal_paths"),
+    *optional(PlainText, "differences_file"),
+    *required(PlainText, "trees"),
+    *required(Integer, "carried_files", "carried_bytes"),
     Index("ix_verifications_plan", "plan", "batch"),
 )
 
 
-# ---
-# What was measured in trees around cutovers, and backups of the target.
+# Around cutovers: backups of the target, speed of users' trees.
 
 
-# Backups of the target that somebody else makes; `at_s` is when one began.
+# Backups of the target, made by other software; `at_s` is when one began.
 target_backups = Table(
     "target_backups",
     metadata,
     Column("id", Integer, primary_key=True),
-    required("tree", LargeBinary),
-    required("at_s", Float),
-    required("note", PlainText),
+    *required(LargeBinary, "tree"),
+    *required(Float, "at_s"),
+    *required(PlainText, "note"),
     Index("ix_target_backups_tree", "tree"),
 )
 
-# `cold` is null where nothing is read; `amount` are lines or bytes.
+# `cold` is null for tests that read nothing; `amount` is lines or bytes.
 tree_measurements = Table(
     "tree_measurements",
     metadata,
@@ -520,51 +455,45 @@ tree_measurements = Table(
     Column("side", PlainText, primary_key=True),
     Column("run", Integer, primary_key=True),
     Column("test", PlainText, primary_key=True),
-    required("at_s", Float),
-    required("seconds", Float),
-    required("amount", Integer),
-    required("complete", Integer),
-    Column("cold", Integer),
-    required("failure", PlainText),
+    *required(Float, "at_s", "seconds"),
+    *required(Integer, "amount", "complete"),
+    *optional(Integer, "cold"),
+    *required(PlainText, "failure"),
     sqlite_with_rowid=False,
 )
 
 
-# ---
-# Tracked operations of every kind: drains, additions, cutovers, retirements.
+# Tracked operations.
 
 
-# One row an attempt. `subject` is what it is about (a tree, or bricks of a volume). `times` and `facts` are JSON, as they are read
-# as a whole.
+# One row per attempt. `subject` is a tree, or bricks of a volume. `times` and `facts` are JSON, because they are only read as a
+# whole.
 operations = Table(
     "operations",
     metadata,
     Column("id", Integer, primary_key=True),
-    required("kind", PlainText),
-    required("subject", LargeBinary),
-    required("attempt", Integer),
-    required("state", PlainText),
-    required("times", PlainText),
-    required("failure", PlainText),
-    required("facts", PlainText),
+    *required(PlainText, "kind"),
+    *required(LargeBinary, "subject"),
+    *required(Integer, "attempt"),
+    *required(PlainText, "state", "times", "failure", "facts"),
     UniqueConstraint("kind", "subject", "attempt"),
 )
 
-# The steps of operations, each with its intent and its end.
+# The steps of operations, each with its intent and its result.
 operation_steps = Table(
     "operation_steps",
     metadata,
     Column("id", Integer, primary_key=True),
     Column("operation_id", Integer, ForeignKey("operations.id"), nullable=False),
-    required("step", PlainText),
-    required("intended_at_s", Float),
-    Column("ended_at_s", Float),
-    Column("result", PlainText),
-    required("message", PlainText),
+    *required(PlainText, "step"),
+    *required(Float, "intended_at_s"),
+    *optional(Float, "ended_at_s"),
+    *optional(PlainText, "result"),
+    *required(PlainText, "message"),
     Index("ix_operation_steps_operation_id", "operation_id"),
 )
 
-# Gluster's counters over time. Clustered by time: a row a host at every look, for weeks.
+# Gluster's counters over time. Clustered by time: one row per host and poll, for weeks.
 operation_samples = Table(
     "operation_samples",
     metadata,
@@ -572,19 +501,14 @@ operation_samples = Table(
     Column("at_s", Float, primary_key=True),
     Column("task_id", PlainText, primary_key=True),
     Column("host", PlainText, primary_key=True),
-    required("files", Integer),
-    required("size_bytes", Integer),
-    required("lookups", Integer),
-    required("failures", Integer),
-    required("skipped", Integer),
-    required("status", PlainText),
-    required("runtime_s", Float),
+    *required(Integer, "files", "size_bytes", "lookups", "failures", "skipped"),
+    *required(PlainText, "status"),
+    *required(Float, "runtime_s"),
     sqlite_with_rowid=False,
 )
 
 
-# ---
-# Archives, and what was given up for deletion with the source.
+# Archives, and paths released for deletion with the source.
 
 
 # Archives of old and tiny files in user trees on the target. `number` is the name of an archive in its tree.
@@ -592,59 +516,47 @@ archives = Table(
     "archives",
     metadata,
     Column("id", Integer, primary_key=True),
-    required("plan", PlainText),
-    required("batch", Integer),
-    required("tree", LargeBinary),
-    required("number", Integer),
-    required("members", Integer),
-    required("content_bytes", Integer),
-    required("archive_bytes", Integer),
-    required("index_bytes", Integer),
-    required("archive_digest", PlainText),
-    required("index_digest", PlainText),
-    required("state", PlainText),
-    required("at_s", Float),
-    required("reason", PlainText),
+    *required(PlainText, "plan"),
+    *required(Integer, "batch"),
+    *required(LargeBinary, "tree"),
+    *required(Integer, "number", "members", "content_bytes", "archive_bytes", "index_bytes"),
+    *required(PlainText, "archive_digest", "index_digest", "state"),
+    *required(Float, "at_s"),
+    *required(PlainText, "reason"),
     UniqueConstraint("tree", "number"),
     Index("ix_archives_plan", "plan", "batch"),
 )
 
-# Skipped paths that somebody gave up for deletion with the source. `pattern` is a path below the tree, or a glob.
+# Skipped paths released for deletion with the source. `pattern` is a path below the tree, or a glob.
 reap_releases = Table(
     "reap_releases",
     metadata,
     Column("id", Integer, primary_key=True),
-    required("tree", LargeBinary),
-    required("pattern", LargeBinary),
-    required("is_glob", Integer),
-    required("by", PlainText),
-    required("at_s", Float),
+    *required(LargeBinary, "tree", "pattern"),
+    *required(Integer, "is_glob"),
+    *required(PlainText, "by"),
+    *required(Float, "at_s"),
 )
 
 
-# ---
-# Benchmarks and what they measured.
+# Benchmarks.
 
 
-# One row a suite and call; `places`, `hosts` and `notes` are JSON, as they are read as a whole.
+# One row per suite and call. `places`, `hosts` and `notes` are JSON, because they are only read as a whole.
 benchmarks = Table(
     "benchmarks",
     metadata,
     Column("id", Integer, primary_key=True),
-    required("suite", PlainText),
-    required("scale", Float),
-    required("seed", Integer),
-    required("runs", Integer),
-    required("places", PlainText),
-    required("hosts", PlainText),
-    required("token", PlainText),
-    required("state", PlainText),
-    required("started_at_s", Float),
-    Column("ended_at_s", Float),
-    required("notes", PlainText),
+    *required(PlainText, "suite"),
+    *required(Float, "scale"),
+    *required(Integer, "seed", "runs"),
+    *required(PlainText, "places", "hosts", "token", "state"),
+    *required(Float, "started_at_s"),
+    *optional(Float, "ended_at_s"),
+    *required(PlainText, "notes"),
 )
 
-# `document` is the whole measurement as JSON; value and unit stand beside it for whoever asks the database.
+# `document` is the whole measurement as JSON; value and unit are columns for queries by hand.
 benchmark_measurements = Table(
     "benchmark_measurements",
     metadata,
@@ -652,22 +564,7 @@ benchmark_measurements = Table(
     Column("place", PlainText, primary_key=True),
     Column("run", Integer, primary_key=True),
     Column("step", PlainText, primary_key=True),
-    required("at_s", Float),
-    required("value", Float),
-    required("unit", PlainText),
-    required("document", PlainText),
+    *required(Float, "at_s", "value"),
+    *required(PlainText, "unit", "document"),
     sqlite_with_rowid=False,
 )
-
-
-# ---
-# The tables of the ledger. Units stand in the names of columns; paths are BLOBs; times are seconds since the epoch.
-#
-# There is no row per file here (that is the catalog's part), except for files that need attention.
-# Before the first release the tables are the schema: a change raises `SCHEMA_VERSION`, and a ledger of another version is refused.
-
-
-APPLICATION_ID = 0x4D494752
-"""Marks an SQLite file as a ledger ("MIGR"), in `PRAGMA application_id`."""
-SCHEMA_VERSION = 1
-"""The schema that this code reads and writes, in `PRAGMA user_version`; raise it with every change of the tables."""

@@ -1,8 +1,7 @@
 """The engine of tracked operations: snapshot, decide, write the intent, act, write the result, and again.
 
-Each kind brings its snapshot of the world, its rules and its acts. The engine alone writes steps to the ledger, calls the site's
-hooks around steps, and knows what an interruption and a failure of a step mean. A killed program resumes by `drive`: nothing is
-remembered but the record.
+Each kind brings its snapshot of the world, its rules and its acts. Only the engine writes steps to the ledger, calls the site's
+hooks around steps, and handles interruptions and failures of steps. After a kill, `drive` resumes from the record alone.
 """
 
 import asyncio
@@ -10,31 +9,30 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from migrator.core.clock import Clock
 from migrator.core.errors import Interrupted, MigratorError
 from migrator.core.events import EventKind, Severity
 from migrator.hooks.model import HookFacts
 from migrator.hooks.stage import HookedStep, StepHooks
-from migrator.ledger.model import OperationRecords
-from migrator.operations.model import Act, Finished, Halt, Notes, Operation, State, Step
+from migrator.operations.model import Act, Finished, Halt, Notes, Record, State, Step
 
-Record = TypeVar("Record", bound=Operation[Any, Any])
+if TYPE_CHECKING:
+    from migrator.ledger.operations import OperationStore
+
 Snapshot = TypeVar("Snapshot")
-
-
 Outcome = TypeVar("Outcome")
 
 LOOKS = 3
-"""A snapshot that fails is taken again so often before it counts."""
+"""How often a failed snapshot is retried before it counts."""
 
 INTERRUPTED = "it was interrupted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done(Generic[State, Notes]):
-    """How a step ended: what is added to the record, and a sentence about it. `result` None: that of the act."""
+    """How a step ended: notes for the record, and a sentence about it. `result` None: that of the act."""
 
     words: str = ""
     notes: Notes | None = None
@@ -43,7 +41,7 @@ class Done(Generic[State, Notes]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Events:
-    """The events of a kind: a step was done, failed; the operation finished, halted."""
+    """The events of a kind: a step was done or failed; the operation finished or halted."""
 
     step: EventKind
     failed: EventKind
@@ -53,8 +51,8 @@ class Events:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
-    """The hooks of one step: `before` gives the facts for `pre` hooks, `after` those for `post` ones. Where not `stoppable`,
-    the step is made whatever hooks say.
+    """The hooks of one step: `before` gives the facts for `pre` hooks, `after` those for `post` hooks. If not `stoppable`, hooks
+    cannot prevent the step.
     """
 
     step: HookedStep
@@ -65,17 +63,17 @@ class Around:
 
 @dataclass(slots=True, kw_only=True)
 class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
-    """Drives one operation. A subclass is one kind, in one call of a verb.
+    """Drives one operation, in one call of a verb. Each kind is a subclass.
 
-    `shielded`: a cancellation counts as a failure of the step, and the operation is brought on or back all the same;
-    `interrupted` says so afterwards. Otherwise the call ends, and the same call resumes.
+    If `shielded`, a cancellation counts as a failure of the step, the operation is still completed or reverted, and
+    `interrupted` is set. Otherwise the call ends, and the same command resumes.
     """
 
     shielded: bool = False
     resumes: str = "the same command goes on with it"
     interrupted: bool = False
     locks: ExitStack = field(default_factory=ExitStack)
-    """Of single steps; released after each, unless `release` keeps them."""
+    """Locks of the current step; released after it, unless `release` keeps them."""
 
     # What a kind brings.
 
@@ -86,8 +84,8 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
 
     @property
     @abstractmethod
-    def records(self) -> OperationRecords[Record, State, Any, Notes, Any]:
-        """Its part of the ledger."""
+    def records(self) -> "OperationStore[Record, State, Step, Notes]":
+        """The operations of this kind in the ledger."""
 
     @property
     @abstractmethod
@@ -101,7 +99,7 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
 
     @abstractmethod
     async def snapshot(self, record: Record) -> Snapshot:
-        """The world, as far as the next step is decided by it. Changes nothing."""
+        """The facts that decide the next step. Changes nothing."""
 
     @abstractmethod
     def next_step(self, record: Record, seen: Snapshot) -> Act[Step, State] | Halt | Finished:
@@ -110,7 +108,7 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
     @property
     @abstractmethod
     def acts(self) -> Mapping[Step, Callable[[Any, Record], Awaitable[Done[State, Notes]]]]:
-        """What each step does. All may be done again after a crash. They raise MigratorError, OSError, TimeoutError."""
+        """What each step does. Each can be repeated after a crash. They raise MigratorError, OSError, TimeoutError."""
 
     @abstractmethod
     def say(self, kind: EventKind, severity: Severity, record: Record, message: str) -> None:
@@ -122,21 +120,21 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
 
     @abstractmethod
     async def halted(self, record: Record, step: Halt) -> Outcome:
-        """Something speaks against going on."""
+        """The operation cannot continue now."""
 
     @abstractmethod
     def stuck(self, record: Record, seen: Snapshot, /) -> Outcome:
-        """A step failed, and would be made again."""
+        """A step failed, and the next step would be the same."""
 
     # What a kind may refine.
 
     @property
     def waits(self) -> frozenset[Step]:
-        """Steps that only wait for what the world does by itself: interrupted, they have not failed."""
+        """Steps that only wait for Gluster: an interruption is not a failure of these."""
         return frozenset()
 
     def hooking(self) -> StepHooks | None:
-        """Calls the hooks; None where there are none to be called."""
+        """Calls the hooks; None if there are none."""
         return None
 
     async def around(self, act: Act[Step, State], record: Record, /) -> Around | None:
@@ -145,39 +143,39 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
         return None
 
     def looks_again(self, record: Record, step: Halt, seen: Snapshot, *, looks: int, waited_s: float) -> bool:
-        """Whether another snapshot is waited for before a halt counts: this is number `looks` since the last step."""
+        """Whether to take another snapshot before a halt counts; `looks` were taken since the last step."""
         del record, seen, waited_s
         return step.look_again and looks < LOOKS
 
     def ends_before(self, record: Record, act: Act[Step, State]) -> Outcome | None:
-        """The outcome where this call is not to make the next step."""
+        """The outcome if this call must not make the next step."""
         del record, act
         return None
 
     async def prepare(self, record: Record, act: Act[Step, State], seen: Snapshot, /) -> Notes | None:
-        """Before the intent: locks, hooks that are guards, and facts that are written down with the intent."""
+        """Before the intent: acquire locks, call hooks that are checks, and collect facts to write with the intent."""
         del record, act, seen
         return None
 
     def release(self, act: Act[Step, State]) -> None:
-        """Locks after a step."""
+        """Release the locks of a step."""
         del act
         self.locks.pop_all().close()
 
     def announce(self, record: Record, act: Act[Step, State]) -> None:
-        """Say why a step gives the operation up."""
+        """Emit an event that a step aborts the operation."""
         self.say(self.events.failed, Severity.WARNING, record, f"{act.step.value}: {act.reason}")
 
     def failing(self, record: Record, act: Act[Step, State], error: Exception, *, resumed: bool) -> None:
-        """After the failure of a step is written. May raise the error on: a hook or a guard that says no is no failure that
-        another try would mend. `resumed`: an earlier call had begun the same step.
+        """After the failure of a step is written. May raise the error again: a retry does not help if a hook or a check refused.
+        `resumed`: an earlier call had begun the same step.
         """
         del record, act, resumed
         if isinstance(error, MigratorError) and error.exit_code is not MigratorError.exit_code:
             raise error
 
     def interruption(self, record: Record, act: Act[Step, State]) -> Interrupted:
-        """What an interrupted call ends with."""
+        """The error that an interrupted call raises."""
         goes_on = " Gluster goes on by itself." if act.step in self.waits else ""
         return Interrupted(
             f"interrupted while {self.shown(record)} was {act.intent.value}.{goes_on}",
@@ -185,13 +183,13 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
         )
 
     def shown(self, record: Record) -> str:
-        """The subject of an operation, in words."""
+        """The subject of an operation, for messages."""
         return str(record.id)
 
     # The loop.
 
     async def drive(self, record: Record) -> Outcome:
-        """From wherever it is. Raises what steps refuse with, Interrupted, LockHeld."""
+        """Drive the operation from its current state. Raises what steps raise, Interrupted, LockHeld."""
         with self.locks:
             return await self._drive(record)
 
@@ -216,7 +214,7 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
                 continue
             if isinstance(step, Finished):
                 return await self.finished(record, step)
-            # A step that is found to be done all the same is another one: only its hooks are owed.
+            # A step that turns out to be done counts as another step: only its hooks are owed.
             if failed == (step.step, step.seen_done):
                 return self.stuck(record, seen)
             ended = self.ends_before(record, step)
@@ -228,7 +226,7 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
             looks, since_s = 0, self.clock.monotonic_s()
 
     async def _step(self, record: Record, act: Act[Step, State], seen: Snapshot) -> tuple[Record, bool]:
-        """The record afterwards, and whether the step came to its end."""
+        """Make one step. Returns the record, and whether the step succeeded."""
         records = self.records
         try:
             notes = await self.prepare(record, act, seen)
@@ -254,7 +252,7 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
             if isinstance(error, asyncio.CancelledError):
                 self.note_cancelled()
                 return self._failed(record, step_id, act, INTERRUPTED), False
-            # What is cancelled may say so in words of its own.
+            # The cancelled work may have its own message.
             self.interrupted = True
             return self._failed(record, step_id, act, reason_of(error)), False
         except (MigratorError, OSError, TimeoutError) as error:
@@ -296,7 +294,7 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
             self.records.fail(step_id, INTERRUPTED, at_s=at_s)
 
     def _not_begun(self, record: Record, act: Act[Step, State], reason: str) -> Record:
-        """The reason is kept with the step that could not be begun; the state stays."""
+        """Record a step that could not begin, with the reason. The state does not change."""
         same: Any = Act(step=act.step, intent=record.state, result=act.result, reason=act.reason)
         step_id = self.records.intend(record.id, same, at_s=self.clock.now_s())
         return self._failed(record, step_id, act, reason)
@@ -306,7 +304,7 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
         return self.records.fail(step_id, reason, at_s=self.clock.now_s())
 
     def note_cancelled(self) -> None:
-        """A cancellation that arrives now is taken as done, and remembered."""
+        """Absorb a cancellation, and remember it in `interrupted`."""
         self.interrupted = True
         task = asyncio.current_task()
         if task is not None:
@@ -314,7 +312,7 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
 
 
 def reason_of(error: BaseException) -> str:
-    """Why a step failed, in words."""
+    """Why a step failed, for people."""
     if isinstance(error, MigratorError):
         return error.message
     if isinstance(error, OSError):

@@ -1,9 +1,9 @@
 """Tracked operations: drains, additions, cutovers with their rollbacks and purges, retirements. Times in seconds since the epoch.
 
-All follow one pattern. The ledger has a record with a state. The program takes a snapshot of the world, a pure function decides by
-record and snapshot what is done next (`Act`, `Halt` or `Finished`), the intent of a step is written before it begins and its
-result afterwards. So a killed program resumes by taking another snapshot. See `operations/engine.py` for the loop, and
-`ledger/operations.py` for the ledger's part.
+All follow one pattern. The ledger has a record with a state. The program takes a snapshot of the world, and a pure function of
+record and snapshot returns the next step (`Act`, `Halt` or `Finished`). The intent of a step is written before it begins, its
+result afterwards. After a kill the program resumes with another snapshot. The loop is in `operations/engine.py`, the tables are in
+`ledger/operations.py`.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ Notes = TypeVar("Notes")
 
 
 class StepResult(StrEnum):
-    """How a step ended; `interrupted`: nobody saw its end."""
+    """How a step ended; `interrupted`: its end is not known."""
 
     DONE = "done"
     FAILED = "failed"
@@ -26,8 +26,8 @@ class StepResult(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation(Generic[State, Notes]):
-    """The record of one attempt; `attempt` counts from 1 for the same subject. `times` says when each state was entered, the last
-    time. `failure` is the reason of the last failure. `notes` are facts that steps add. Each kind adds what it is about.
+    """The record of one attempt; `attempt` counts from 1 for the same subject. `times` has the last time that each state was entered,
+    `failure` the reason for the last failure. Steps add facts to `notes`. Each kind adds fields for its subject.
     """
 
     id: int
@@ -45,7 +45,7 @@ class Operation(Generic[State, Notes]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord(Generic[Step]):
-    """One step of an operation: when it was intended, how it ended (None: it has not), and a message for people."""
+    """One step of an operation: when it was intended, how it ended (None: it has not ended), and a message for people."""
 
     id: int
     operation_id: int
@@ -58,11 +58,11 @@ class StepRecord(Generic[Step]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act(Generic[Step, State]):
-    """Write `intent`, carry the step out, write `result`. `seen_done`: the world shows it done already, only hooks may be
-    owed. `reason` says why the operation is given up or reverted; it is empty on the way forward.
+    """Write `intent`, carry the step out, write `result`. `seen_done`: the snapshot shows the step done, only hooks may be owed.
+    `reason` says why the operation is aborted or reverted; it is empty on the way forward.
 
-    `task_id` is the task of Gluster that the record takes for its own, `task_before` the one that is listed when another is
-    begun (empty: none): the ledger notes both with the intent.
+    The ledger notes two tasks of Gluster with the intent: `task_id` belongs to the record, `task_before` was listed when another
+    task was started (empty: none).
     """
 
     step: Step
@@ -76,8 +76,8 @@ class Act(Generic[Step, State]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Halt:
-    """Nothing is touched. `words` say what was found, `reasons` each thing that speaks against going on, `hint` what people
-    do about it. `look_again`: the next snapshot may say something else by itself, so that it is waited for at first.
+    """Nothing is changed. `words` say what was found, `reasons` list every problem, `hint` says what to do. `look_again`: the problem
+    may disappear by itself, so other snapshots are taken first.
     """
 
     words: str
@@ -95,7 +95,7 @@ class Finished:
 
 
 def added(known: Notes, more: Notes, *, once: tuple[str, ...] = ()) -> Notes:
-    """Notes (a dataclass) with those of `more` that are not None; fields of `once` stand when they are known."""
+    """Notes (a dataclass) with the fields of `more` that are not None. A known field of `once` is not replaced."""
     values: dict[str, Any] = {}
     for one in fields(more):  # type: ignore[arg-type]
         value = getattr(more, one.name)
@@ -109,13 +109,12 @@ Record = TypeVar("Record", bound=Operation[Any, Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind(Generic[Record, State, Step, Notes]):
-    """One kind of operation, as the ledger keeps it. `article` stands before its name. `under_way`: states in which the world may
-    have been touched. After a step of `keeps_failure` the reason of an earlier failure is still what people want to know.
+    """One kind of operation, as the ledger stores it. `article` precedes its name in messages. In states of `under_way` something
+    outside the ledger may have changed. A step of `keeps_failure` does not clear the reason for an earlier failure.
 
-    `noted` adds notes to known ones. `intended` is what an intent changes besides the state, given the record before, the same
-    with its new state, failure and notes, the act, and the notes that were given with it; it raises LedgerCorrupt where a fact is
-    missing that the way back needs.
-    `finished` is what the end of a step changes besides, given both records.
+    `noted` adds notes to known ones. `intended` makes further changes with an intent: its arguments are the record before, the same
+    with its new state, failure and notes, the act, and the given notes. It raises LedgerCorrupt if a fact is missing that the way
+    back needs. `finished` makes further changes at the end of a step, from both records.
     """
 
     name: str

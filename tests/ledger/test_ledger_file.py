@@ -14,7 +14,7 @@ import pytest
 
 from migrator.core.errors import ExitCode, LedgerCorrupt, LockHeld, MigratorError, UsageError
 from migrator.core.states import ChunkKind, ChunkState, PassKind
-from migrator.ledger.backups import backup
+from migrator.ledger.database import backup
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.model import Chunk
 from migrator.transfer.model import Sample
