@@ -56,8 +56,7 @@ from migrator.verify.stage import VerifyRequest, verify
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
-# ---
-# Both sides of one frozen user tree, as a rollback reads and writes them.
+# Both sides of one frozen user tree.
 
 
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
@@ -207,12 +206,9 @@ def _as_closed(top: Entry) -> Entry:
     return replace(top, uid=os.geteuid(), gid=os.getegid(), mode=CLOSED_MODE) if frozen else top
 
 
-# ---
-# The site of one rollback: a small one with source and target exchanged, whose only batch is one user tree.
-#
-# It has a ledger, catalogs, lists and manifests of its own, so that what was seen on the target is never taken for something
-# that was seen on the source. Its seed pass has no chunks: both sides were equal at the switch. It stands for the catalog of what
-# the target was then, which the first pass is compared with.
+# The site of one rollback: source and target exchanged, and one user tree as its only batch. It has its own ledger, catalogs, lists
+# and manifests, so facts about the target are never taken for facts about the source. Its seed pass has no chunks, because both
+# sides were equal at the switch: it stands for the catalog of the target at the switch, which the first pass is compared with.
 
 
 PLAN = "back"
@@ -363,8 +359,7 @@ def make_plan(
     )
 
 
-# ---
-# What the ledger of a rollback says of its passes and its verifications.
+# Passes and verifications of a rollback, from its ledger.
 
 
 _MADE = (ChangeKind.NEW, ChangeKind.GROWN, ChangeKind.REWRITTEN)
@@ -422,8 +417,7 @@ def _files(changes: Changes) -> int:
     return sum(tally.paths - tally.directories for tally in tallies)
 
 
-# ---
-# Writing down, in the site of a rollback, what the target was at the switch. Done once, before the first pass.
+# The state of the target at the switch, recorded once before the first pass.
 
 
 VIA_MANIFEST = "manifest"
@@ -530,8 +524,7 @@ def _start_pass(parts: BackParts, record: CutoverRecord, catalog: CatalogRecord)
     )
 
 
-# ---
-# The stage: carry back what changed on the target since the switch, and verify it.
+# The stage: carry back, and verify.
 
 
 VERB = "rollback"

@@ -18,8 +18,7 @@ from migrator.core.paths import join, show
 from migrator.cutover.ports import SourceChange, SourceChangeKind
 from migrator.verify.model import VerificationRecord
 
-# ---
-# What somebody changed on the source of a user who works on the target, found by two catalogs of that source.
+# Changes of the retained source, from two of its catalogs.
 
 
 _DIFFER = """(
@@ -85,8 +84,7 @@ def changed_source(
     ]
 
 
-# ---
-# The catalog of what a tree was on the target at the switch, out of the manifest of the verification before it.
+# The catalog of a tree on the target at the switch, from the manifest of the verification before it.
 
 
 # The user changed whatever has another inode, size, mtime or ctime now, or is not there. Of that the manifest knows what the

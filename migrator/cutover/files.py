@@ -21,8 +21,7 @@ from migrator.fs.mountinfo import read_mounts
 from migrator.fs.rules import TEMPORARY_PREFIX
 from migrator.site.rules_links import leads_elsewhere, link_path, link_problem, user_problem, way_problem
 
-# ---
-# Closing the tops of user trees on the source, and opening them again, by descriptor through the source's mount.
+# Tops of user trees on the source, closed and opened by descriptor.
 
 
 _GFID = b"glusterfs.gfid"
@@ -46,7 +45,7 @@ class MountedTops:
         return judge_top(top, self.read_top(tree))
 
     def freeze(self, tree: bytes, top: FrozenTop) -> None:
-        """Close the top. The order is that of `decide.freezing`, which knows every state that a crash can leave."""
+        """Close the top. `judge_top` in rules.py knows every state that a crash can leave, so it has to know this order."""
         with self._top(tree) as fd:
             _check(fd, tree, top)
             # First the mode: with an ACL it sets the mask, so that named users and groups are out at once, too.
@@ -137,13 +136,12 @@ def _put(fd: int, name: bytes, value: bytes | None) -> None:
         os.setxattr(fd, name, value)
 
 
-# ---
-# The users' links as symlinks of this machine, looked at and exchanged by descriptor.
+# Links of users as symlinks of this machine, read and exchanged by descriptor.
 #
-# The new link is made under a name of its own beside the old one, and the two change places: `renameat2(2)` with
-# RENAME_EXCHANGE. What came back is then looked at: where it is not the link that was judged, somebody replaced that in
-# between, and the two change back. Where the file system does not know the flag (NFS, some FUSE mounts), the link is looked
-# at once more and then taken by a plain rename: between the two, only another process of root's could replace it.
+# The new link is made under a name of its own beside the old one, and `renameat2(2)` with RENAME_EXCHANGE exchanges the two. If the
+# link that comes back is not the one that was checked, somebody replaced it in between, and the exchange is undone. Some file
+# systems do not know the flag (NFS, some FUSE mounts): there the link is checked once more and then replaced by a plain rename.
+# Only another process of root could replace it between the two.
 
 
 _RENAME_EXCHANGE = 2
@@ -386,7 +384,7 @@ def _raise(problem: LinkProblem | None) -> None:
 
 def _replaced(path: bytes) -> Refused:
     return Refused(
-        f"{show(path)} was replaced by somebody else while it was switched; what he put there stays",
+        f"{show(path)} was replaced by somebody else during the switch; that replacement was kept",
         cause="another program keeps these links (configuration management, an automounter, a script)",
         hint='stop it for the time of the cutover, or let it make the switch: [cutover] switch = "hook"',
     )

@@ -1,4 +1,4 @@
-"""The cutover of one user tree: states, steps, records, looks at the world. Pure."""
+"""The cutover of one user tree: states, steps, records, snapshots. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,11 +13,8 @@ from migrator.operations import model as operations
 from migrator.operations.model import Act, Kind, Operation
 from migrator.transfer.model import RunRequest
 
-# ---
-# The cutover of one user tree: its states, its steps, what is recorded of it, and what a look at the world says.
-#
-# The way there goes from the source to the target, the way back (a rollback) from the target to the source. Both have the
-# same steps: freeze, bring over, verify, switch, thaw. Times in seconds since the epoch, durations in seconds.
+# States, steps and records. The way there goes from source to target, the way back (a rollback) from target to source; both freeze,
+# copy, verify, switch and thaw. Times are seconds since the epoch, durations are in seconds.
 
 
 class CutoverState(StrEnum):
@@ -86,13 +83,13 @@ CUTOVER_TRANSITIONS: Mapping[CutoverState, frozenset[CutoverState]] = {
 }
 
 ENDED_STATES = frozenset({_S.REVERTED, _S.ROLLED_BACK})
-"""The user is on the source, as before: the tree can be cut over again, by another attempt."""
+"""The user works on the source, and another attempt can cut the tree over."""
 
 SETTLED_STATES = frozenset({_S.THAWED, _S.RETAINED, _S.PURGING, _S.PURGED})
 """The user works on the target."""
 
 UNDER_WAY_STATES = frozenset(_S) - ENDED_STATES - SETTLED_STATES - {_S.PLANNED}
-"""A user may be frozen: a cutover or a rollback that has to be gone on with."""
+"""The user may be frozen, and the cutover or rollback has to be resumed."""
 
 ROLLBACK_STATES = frozenset(
     {
@@ -215,7 +212,7 @@ class CutoverRecord(Operation[CutoverState, CutoverNotes]):
 
     @property
     def freeze_s(self) -> float | None:
-        """How long the user was frozen; None before he is thawed."""
+        """How long the user was frozen; None before the thaw."""
         if self.frozen_at_s is None or self.thawed_at_s is None:
             return None
         return max(self.thawed_at_s - self.frozen_at_s, 0.0)
@@ -278,8 +275,7 @@ CUTOVERS: Kind[CutoverRecord, CutoverState, CutoverStep, CutoverNotes] = Kind(
 )
 
 
-# ---
-# What a look at a tree that is being cut over says, and what is to be done with it. Times in seconds since the epoch.
+# The snapshot of a tree, and the next step.
 
 
 class TopSeen(StrEnum):
@@ -388,8 +384,7 @@ class CutoverAct(operations.Act[CutoverStep, CutoverState]):
 Step = CutoverAct | operations.Halt | operations.Finished
 
 
-# ---
-# A frozen user tree: what its top was before, what it is while it is frozen, and who still has something of it open.
+# Frozen tops, and open files below them.
 
 
 FROZEN_PERMISSIONS = 0o500
@@ -492,8 +487,7 @@ class FreezeWay(StrEnum):
     HOOK = "hook"
 
 
-# ---
-# The path by which a user reaches his tree, and its switch: a symlink that is exchanged for another one.
+# Users' links.
 
 
 class SwitchOutcome(StrEnum):
@@ -544,8 +538,7 @@ class LinkProblem:
     fix: str
 
 
-# ---
-# What a user's own tree is like to work in: measured on the source just before his cutover, and on the target just after it.
+# Speed of a user's tree before and after the cutover.
 
 
 class TreeTest(StrEnum):
@@ -637,8 +630,7 @@ class SpeedUpSum:
     verdicts: Mapping[Verdict, int]
 
 
-# ---
-# Telling users ahead when they will be moved.
+# Announcements.
 
 
 def begins_words(at_s: float) -> str:
@@ -648,7 +640,7 @@ def begins_words(at_s: float) -> str:
 
 class Announced(StrEnum):
     """What became of one announcement: `would-tell` in a dry run, `before` by an earlier command with the same time.
-    `skipped`: a `pre` hook said so; `not-due`: nothing is ahead of the user; `failed`: a hook that tells him did.
+    `skipped`: a `pre` hook said so; `not-due`: no move is ahead of the user; `failed`: a hook failed.
     """
 
     TOLD = "told"
@@ -688,8 +680,7 @@ class AnnounceSummary:
         return ExitCode.FAILED if failed else ExitCode.DONE
 
 
-# ---
-# Backups of the target that somebody else makes.
+# Backups of the target, and facts for reports.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -702,9 +693,9 @@ class BackupTold:
 
 
 def frozen_since_s(record: CutoverRecord) -> float | None:
-    """Since when the user of a tree cannot work, on the way there or back; None where he can."""
+    """Since when the user of a tree cannot work, on the way there or back; None if they can."""
     if record.state in ROLLBACK_STATES:
-        # One who was not let in on the target yet has been frozen since before.
+        # A user who was not yet thawed on the target has been frozen since the cutover.
         begun = record.frozen_at_s if record.thawed_at_s is None else None
         return begun if begun is not None else record.times.get(CutoverState.ROLLBACK_FREEZING, record.since_s)
     return record.frozen_at_s if record.under_way and record.thawed_at_s is None else None
@@ -713,7 +704,7 @@ def frozen_since_s(record: CutoverRecord) -> float | None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverFacts:
     """The newest attempt to cut one user tree over, by whatever plan. `since_s` is when it came to its state, `freeze_s` how long the user was
-    frozen (None before he was thawed), `frozen_since_s` since when he cannot work now, on the way there or back (None where he can),
+    frozen (None before the thaw), `frozen_since_s` since when they cannot work now, on the way there or back (None if they can),
     `failure` the reason of the last failure. `purge` is what the purge of the source was
     to free when it began, and has freed in the state `purged`.
     """
@@ -733,8 +724,7 @@ class CutoverFacts:
     frozen_since_s: float | None = None
 
 
-# ---
-# What `cutover` and `rollback` are asked, and what they came to.
+# Requests and results of `cutover` and `rollback`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -761,9 +751,10 @@ class CutoverRequest:
 class Ending(StrEnum):
     """How it ended for one user.
 
-    `moved`: he is where the command wanted him. `given-up`: something failed before the switch, and he was thawed where he
-    was. `refused`: a guard spoke against beginning. `halted`: nothing was touched, because the world is not what the ledger
-    explains. `stuck`: a step failed, and the next call tries it again; he may be frozen. `planned`: of a dry run, nothing speaks against it.
+    `moved`: the user is where the command wanted them. `given-up`: something failed before the switch, and the user was thawed
+    without being moved. `refused`: a preflight check failed. `halted`: nothing was changed, because the snapshot does not agree
+    with the ledger. `stuck`: a step failed, and the next call retries it; the user may be frozen. `planned`: a dry run without
+    problems.
     """
 
     PLANNED = "planned"

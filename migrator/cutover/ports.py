@@ -1,4 +1,4 @@
-"""What a cutover asks of file systems and of other features."""
+"""Interfaces to file systems and to other features that a cutover needs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,8 +25,7 @@ from migrator.fs.model import Side
 from migrator.fs.ports import SourceFileSystem, TargetFileSystem
 from migrator.verify.model import VerificationRecord
 
-# ---
-# Freezing user trees on the source, and finding who still writes to them.
+# Freezing trees, and finding open files.
 
 
 class TopChanged(Refused):
@@ -69,8 +68,7 @@ class WriterSearch(Protocol):
         """
 
 
-# ---
-# The switch of a user's path: the symlink that `[cutover] link` names.
+# Users' links.
 
 
 class Links(Protocol):
@@ -95,13 +93,12 @@ class Links(Protocol):
         beside is cleared away. The same call the other way round switches back.
 
         Raises Refused, with nothing changed, where the link is no symlink, leads elsewhere, or the way to it can be
-        changed by others; where somebody else replaced it at the same time, what he put there stays. Raises OSError where
+        changed by others; if somebody else replaced it at the same time, that replacement stays. Raises OSError where
         the file system fails: then call again.
         """
 
 
-# ---
-# Measuring a user's own tree around his cutover, and what the ledger keeps of it.
+# Measuring trees.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +142,7 @@ class FileSamples(Protocol):
         """
 
 
-# ---
-# Carrying back what a user changed on the target, for a rollback.
+# Carrying back.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,8 +208,7 @@ class CarriesBack(Protocol):
         """What was found to be changed on the target since the switch; None before anything was looked for. Blocking."""
 
 
-# ---
-# Both sides of one frozen user tree, as a rollback needs them, and what the target was at the switch.
+# Both sides during a rollback.
 
 
 class BackSide(SourceFileSystem, TargetFileSystem, Protocol):

@@ -1,4 +1,4 @@
-"""The next step of a cutover or rollback, from its record and a look at the world. Pure."""
+"""The next step of a cutover or rollback, from its record and a snapshot. Pure."""
 
 import json
 import stat
@@ -43,10 +43,7 @@ from migrator.gluster.model import VolumeState
 from migrator.hooks.model import Hook, HookEvent, HookStep
 from migrator.operations.model import Finished, Halt
 
-# ---
-# The two ways of a cutover, there and back, and how far a state has come on its way. Pure.
-#
-# Both go through the same phases; what they call their states and steps is all that differs, so each rule is written once.
+# The two ways, there and back. Both have the same phases under different names of states and steps, so each rule is written once.
 
 
 class Phase(Enum):
@@ -175,11 +172,10 @@ BACK = Way(
 PLACES: Mapping[State, tuple[Way, Phase]] = {
     state: (way, phase) for way in (THERE, BACK) for state, phase in way.phases()
 }
-"""Where every state lies in which a cutover or a rollback has something left to do."""
+"""The way and phase of every state in which something is left to do."""
 
 
-# ---
-# Whether what is seen of a tree can be what its record left: if not, nothing of it may be touched. Pure.
+# Whether the snapshot agrees with the record. If not, nothing may be changed.
 
 
 _AGAIN = "then run the same command again: it goes on from here, or gives the move up"
@@ -206,12 +202,12 @@ _LINK_AFTER = frozenset({Phase.SWITCHED, Phase.THAWING, Phase.ARRIVED})
 
 
 def unexplained(way: Way, phase: Phase, record: CutoverRecord, seen: Seen) -> Halt | None:
-    """Why nothing may be touched, or None where everything seen can be what this program left."""
+    """Why nothing may be changed, or None if this program can have left everything that the snapshot shows."""
     return _link(way, phase, record, seen) or _tops(way, phase, record, seen)
 
 
 def unexplained_start(way: Way, record: CutoverRecord, seen: Seen) -> Halt | None:
-    """The same before a rollback begins: the user may have changed the top of what is his meanwhile."""
+    """The same before a rollback begins: the user may have changed their top since."""
     if found := _link(way, Phase.START, record, seen):
         return found
     here = frozenset({TopSeen.FROZEN, TopSeen.OPEN}) if record.state is CutoverState.SWITCHED else _ANY
@@ -224,7 +220,7 @@ def _tops(way: Way, phase: Phase, record: CutoverRecord, seen: Seen) -> Halt | N
         # One who was switched may have been thawed by hand.
         there = frozenset({TopSeen.FROZEN, TopSeen.PARTLY, TopSeen.OPEN})
     elif phase is Phase.ARRIVED:
-        # From now on it is the user's: he may give it any mode.
+        # The top belongs to the user again, who may give it any mode.
         there = _ANY
     elif phase is Phase.SWITCHING and seen.link is way.link_after:
         here, there = _CLOSED, frozenset({TopSeen.FROZEN, TopSeen.OPEN})
@@ -297,16 +293,12 @@ def _top(
     )
 
 
-# ---
-# What is done next with a tree that is cut over or rolled back, from its record and a look at the world. Pure.
+# The next step, from the record and a snapshot. The caller writes the intent, acts, writes the result, and asks again with a new
+# snapshot; if an act failed and the answer is the same act again, the caller ends with that failure.
 #
-# The caller asks, writes the intent, acts, writes the result or the failure, and asks again with a fresh look, also after a
-# crash: nothing but the record is remembered. Where an act has failed and the answer is the same act again (a thaw, say),
-# the caller ends with that failure; whoever runs the command again tries it again.
-#
-# - Before the switch every failure, and every proof that is lacking, thaws the user where he is.
-# - Between intent and result of the switch the world decides whether it was made.
-# - After the switch failures are tried again, and never go back by themselves.
+# - Before the switch every failure and every missing proof thaws the user without moving them.
+# - Between intent and result of the switch the snapshot decides whether it was made.
+# - After the switch failures are retried; nothing is reverted automatically.
 # - What the record does not explain is not touched.
 
 
@@ -314,7 +306,7 @@ _SHOWN = 3
 
 
 def next_step(record: CutoverRecord, seen: Seen) -> Step:
-    """What is done next, of a cutover and of a rollback that has begun."""
+    """The next step of a cutover, or of a rollback that has begun."""
     place = PLACES.get(record.state)
     if place is None:
         return _finished(record)
@@ -341,8 +333,8 @@ def next_step(record: CutoverRecord, seen: Seen) -> Step:
 
 
 def begin_rollback(record: CutoverRecord, seen: Seen) -> Step:
-    """What the wish for a rollback begins with. The caller asks this until the record is on a way back (`turned_back`) or
-    nothing is left to do, and then `next_step`: only so a rollback that had to be given up does not begin again.
+    """The first steps of a rollback. The caller asks this until the record is on the way back (`turned_back`) or finished, and then
+    `next_step`; otherwise a rollback that was given up would begin again.
 
     Before the switch a cutover is given up. A switch or a thaw that has begun is finished first.
     """
@@ -393,7 +385,7 @@ def _revert(way: Way, seen: Seen, reason: str) -> CutoverAct:
 
 
 def _why_revert(way: Way, phase: Phase, record: CutoverRecord, seen: Seen) -> str:
-    """Why the user is thawed where he is; empty where it goes on."""
+    """Why the way is reverted; empty if it continues."""
     if record.failure:
         return record.failure
     if phase in (Phase.START, Phase.FREEZING):
@@ -434,7 +426,7 @@ def _forward(way: Way, phase: Phase, record: CutoverRecord, seen: Seen) -> Cutov
 
 
 def _switching(way: Way, record: CutoverRecord, seen: Seen) -> Step:
-    """Between the intent of the switch and its result the world decides."""
+    """Between the intent of the switch and its result the snapshot decides."""
     again = CutoverAct(step=way.switch, intent=way.switching, result=way.switched)
     if seen.link is way.link_after:
         return CutoverAct(step=way.switch, intent=way.switching, result=way.switched, seen_done=True)
@@ -458,7 +450,7 @@ def _switching(way: Way, record: CutoverRecord, seen: Seen) -> Step:
 
 
 def switch_problems(way: Way, record: CutoverRecord, seen: Seen) -> Iterator[str]:
-    """All that speaks against switching the path now; a fact that is not known speaks against it too."""
+    """Every reason against switching the path now. An unknown fact is a reason too."""
     if way.top_here(seen) is not TopSeen.FROZEN:
         yield f"the tree is not seen to be frozen on the {way.side}"
     if way.top_there(seen) is not TopSeen.FROZEN:
@@ -541,8 +533,7 @@ def _backup(seen: Seen) -> Iterator[str]:
             assert_never(seen.backup)
 
 
-# ---
-# The tops of a tree that is cut over: how they are written down, and what a look at that of the target shows. Pure.
+# Tops in the ledger, and the top on the target.
 
 
 _OWN_ENTRIES = 3
@@ -690,8 +681,7 @@ def _bytes(value: object) -> bytes | None:
     return None if value is None else bytes.fromhex(str(value))
 
 
-# ---
-# Whether a user tree is frozen: what became of its top, and who can still write below it.
+# Whether a tree is frozen: its top, and who can still write below it.
 
 
 _OPEN_BEHIND = "performance.open-behind"
@@ -857,7 +847,7 @@ def _entries(acl: bytes | None) -> _Entries:
 
 
 def _steps(before: FrozenTop) -> Sequence[_State]:
-    """Every state between `before` and frozen: `adapters.filesystems.freezing` has the two orders."""
+    """Every state between `before` and frozen: `files.MountedTops` has the two orders."""
     uid, mode, access, default = _state(before)
     closed = before.frozen_mode
     masked = tuple(_after_chmod(one, access) for one in access) if isinstance(access, tuple) else access

@@ -1,7 +1,7 @@
 """What the top directory of a user tree is to be on the source after a rollback. Pure.
 
-No pass carries it: it is frozen. What the user changed of it on the target since the switch counts; what he did not change,
-and what the target could only show poorer, is as it was on the source before the freeze.
+No pass carries it: it is frozen. Attributes that the user changed on the target since the switch are taken from there. All others,
+and those that the target cannot keep in full, are as on the source before the freeze.
 """
 
 from collections.abc import Mapping

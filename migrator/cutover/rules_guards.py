@@ -22,8 +22,7 @@ from migrator.cutover.model import (
 )
 from migrator.report.model import Blocker
 
-# ---
-# What is said of cutovers: their states, how long the freeze was, and what waits for somebody. Pure.
+# States and freezes for people.
 
 
 _SAID_SHARE = 0.1
@@ -183,11 +182,8 @@ def freezes_words(cutovers: Sequence[CutoverFacts]) -> str:
     return f"{said}; {held} of {several(len(told), 'freeze')} lasted no longer than predicted."
 
 
-# ---
-# What speaks against freezing a user at all: the guards before a cutover, as sentences. Pure.
-#
-# The freeze costs the user time, so what can be known to go wrong later on is asked before it. What is not known speaks
-# against it too.
+# Preflight checks before a freeze. The freeze costs the user time, so every problem that can be known is checked before it. An
+# unknown fact counts as a problem.
 
 
 _READY = (BatchState.SEEDED, BatchState.CONVERGING, BatchState.VERIFIED)

@@ -1,4 +1,4 @@
-"""What measurements of a user's tree before and after his cutover say. Pure."""
+"""Evaluation of measurements in a user's tree before and after the cutover. Pure."""
 
 from collections.abc import Sequence
 from statistics import median

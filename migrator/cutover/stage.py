@@ -66,8 +66,7 @@ from migrator.transfer.run import moves_of
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
-# ---
-# Which plan a cutover goes by: that of an attempt that has begun before the latest.
+# The plan of a cutover that has begun.
 
 
 ByBatch = Mapping[int, tuple[UserTree, ...]]
@@ -92,19 +91,18 @@ def newest_of_all(ledger: "Ledger") -> Sequence[CutoverRecord]:
     return [record for record in newest if record is not None]
 
 
-# ---
-# Asking, before a user is frozen, whatever can be known to go wrong later.
+# Preflight checks.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarding:
-    """Looks at everything that has to hold before one tree is cut over."""
+    """The preflight checks of one tree."""
 
     sight: Sight
     looker: Looker
 
     async def problems(self, tree: UserTree, batch: int, *, predicted_freeze_s: float | None) -> tuple[str, ...]:
-        """Every reason against freezing the user of a tree."""
+        """Every failed check, as a sentence."""
         sight, ledger = self.sight, self.sight.ledger
         record = _as_planned(sight, tree, batch)
         plan = ledger.plans.read(sight.plan.name)
@@ -136,12 +134,12 @@ class Guarding:
             lacking_archives=await self._lacking(tree),
         )
         if capacity == ():
-            # Servers that are down would be waited for.
+            # Otherwise servers may be down, and quotas would wait for them.
             problems = (*problems, *await self._limits(tree, record))
         return problems if paused is None else (paused, *problems)
 
     def predicted_freeze_s(self, tree: UserTree, batch: int) -> float | None:
-        """How long the user would be frozen now; None where no delta pass went over his tree. Blocking."""
+        """How long the user would be frozen now; None if no delta pass went over their tree. Blocking."""
         sight, ledger = self.sight, self.sight.ledger
         lanes = sight.run.lanes.all
         return predict_freeze(
@@ -219,7 +217,7 @@ class Guarding:
         return (*room, *storage_problems(storage, run))
 
     async def _limits(self, tree: UserTree, record: CutoverRecord) -> tuple[str, ...]:
-        """Why the user could not write on the target: his limits there. Where they cannot be asked nothing is known of any."""
+        """Quotas on the target that would keep the user from writing; none if they cannot be read."""
         sight = self.sight
         owned = max(
             (one for one in sight.plan.owners if one.tree == tree.path),
@@ -272,7 +270,7 @@ class Guarding:
 
 
 def _as_planned(sight: Sight, tree: UserTree, batch: int) -> CutoverRecord:
-    """The attempt that would be made."""
+    """The record that an attempt would have."""
     now_s = sight.now_s()
     return CutoverRecord(
         id=0,
@@ -286,8 +284,7 @@ def _as_planned(sight: Sight, tree: UserTree, batch: int) -> CutoverRecord:
     )
 
 
-# ---
-# Calling the hooks that a call which was cut off still owes after steps of an attempt that has ended.
+# Hooks that are still owed for an attempt that has ended.
 
 
 async def call_owed(machine: TreeMachine, record: CutoverRecord) -> None:
@@ -318,24 +315,23 @@ def _steps(record: CutoverRecord) -> Iterator[tuple[CutoverPlace, CutoverStep, b
         yield place, step, done is None or done in states
 
 
-# ---
-# Whether a user is moved at all, or moved back, and from where that goes on.
+# Beginning and resuming.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """Begins, or goes on, with one tree after the other."""
+    """Begins or resumes the cutover or rollback of one tree."""
 
     guarding: Guarding
 
     async def cut_over(self, machine: TreeMachine, tree: UserTree, batch: int) -> TreeOutcome:
-        """Move a user, unless a guard speaks against it. One whose cutover is under way is past the guards."""
+        """Move a user, unless a preflight check fails. A cutover that is in flight resumes without the checks."""
         cutting = machine.cutting
         cutovers = cutting.ledger.cutovers
         record = cutovers.latest(tree.path)
         own = record is not None and (record.plan, record.batch) == (cutting.plan.name, batch)
-        # One who was let in by a call that was killed right then is not written down as retained yet.
-        comparison = TreeComparison.of(cutting)
+        # A call that was killed right after the thaw has not recorded the user as retained.
+        comparison = TreeComparison(cutting=cutting)
         if record is not None and own and (record.under_way or record.state is CutoverState.THAWED):
             cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record, f"goes on: {state_words(record.state)}")
             return await comparison.after(machine, await machine.drive(record), record)
@@ -364,7 +360,7 @@ class Beginning:
         return await comparison.after(machine, await machine.drive(record), record)
 
     async def roll_back(self, machine: TreeMachine, tree: UserTree, batch: int) -> TreeOutcome:
-        """Move a user back, from wherever he is."""
+        """Move a user back, from any state."""
         cutting = machine.cutting
         record = cutting.ledger.cutovers.latest(tree.path)
         if record is None or record.state in ENDED_STATES:
@@ -379,7 +375,7 @@ class Beginning:
         return await machine.drive(record)
 
     async def preview(self, tree: UserTree, batch: int) -> TreeOutcome:
-        """What the guards say of moving a user: refused where there are `problems`. Changes nothing."""
+        """The preflight checks of a user: refused if there are `problems`. Changes nothing."""
         record = self.guarding.sight.ledger.cutovers.latest(tree.path)
         if record is not None and record.state in SETTLED_STATES:
             return _there_already(record, f"{tree.user} works on the target already ({state_words(record.state)})")
@@ -404,7 +400,7 @@ class Beginning:
         return "who writes on the target cannot be asked" if unseen is None else "; ".join(unseen)
 
     async def preview_back(self, tree: UserTree, batch: int) -> TreeOutcome:
-        """What would be done first to move a user back. Changes nothing."""
+        """The first step of a rollback. Changes nothing."""
         record = self.guarding.sight.ledger.cutovers.latest(tree.path)
         if record is None or record.state in ENDED_STATES:
             return _on_source(tree, batch, record)
@@ -453,15 +449,14 @@ def _not_back(record: CutoverRecord, problem: str, hint: str) -> TreeOutcome:
 
 
 def _on_source(tree: UserTree, batch: int, record: CutoverRecord | None) -> TreeOutcome:
-    """One who was never moved is somebody else than who was meant; one who is back already is where he should be."""
+    """A user who was never moved is refused: probably another one was meant. A user who is back is done."""
     if record is not None:
         return _there_already(record, f"{tree.user} works on the source already ({state_words(record.state)})")
     words = f"{tree.user} was never moved: there is nothing to go back from"
     return TreeOutcome(tree=tree, batch=batch, ending=Ending.REFUSED, words=words, problems=(words,))
 
 
-# ---
-# The entry of the verbs `cutover` and `rollback`: one user after the other, each with a freeze as short as can be.
+# The call.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -481,9 +476,9 @@ class CutoverCall:
     back: bool = False
 
     async def make(self) -> CutoverSummary:
-        """One user after the other. One who cannot be moved is thawed where he was, and does not keep the others from it.
+        """Move one user after the other. A user who cannot be moved is thawed, and the others are moved all the same.
 
-        Cancelling gives up the one who is frozen (after the switch he is brought on), and leaves the others; then
+        A cancellation reverts the cutover of the frozen user (after the switch it is completed) and leaves the others; then
         Interrupted is raised. Raises UsageError, Refused, LockHeld, LedgerCorrupt too.
         """
         plan, site = read_plan(self.run, self.request.run)
@@ -540,7 +535,7 @@ class CutoverCall:
         return self._summary(cutting, outcomes)
 
     async def _preview(self, plan: Plan, site: SiteRecord) -> CutoverSummary:
-        """The very decisions, and no change: neither of the file systems nor of the ledger, nor the lock."""
+        """The same decisions as a real call. Changes neither file systems nor ledger, and takes no lock."""
         sight = Sight(world=self.world, request=self.request, run=self.run, plan=plan, site=site, hooks=self.hooks)
         looker = Looker(sight=sight, capabilities=site.capabilities or TargetCapabilities())
         beginning = Beginning(guarding=Guarding(sight=sight, looker=looker))
@@ -575,7 +570,7 @@ class CutoverCall:
         )
 
     def _finish(self, run_id: int, exit_code: ExitCode, *, failing: bool) -> None:
-        """Write down how the call ended. A ledger that cannot be written must not hide what was to be said of a failure."""
+        """Record the end of the call. A ledger that cannot be written must not hide an earlier failure."""
         run = self.run
         try:
             run.ledger.runs.finish(run_id, run.clock.now_s(), exit_code.value)
@@ -584,7 +579,7 @@ class CutoverCall:
                 raise self._with_frozen(error) from error
 
     def _with_frozen(self, error: MigratorError) -> MigratorError:
-        """What stopped the call, with the users who may be frozen by it or by an earlier one: that is never left unsaid."""
+        """The error, with the users who may be frozen by this call or an earlier one."""
         try:
             frozen = self.run.ledger.cutovers.under_way()
         except MigratorError:

@@ -1,4 +1,4 @@
-"""The steps of one tree: look, decide, write the intent, act, write the result."""
+"""The steps of one tree: take a snapshot, decide, write the intent, act, write the result."""
 
 import asyncio
 import os
@@ -101,8 +101,7 @@ if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
     from migrator.ledger.operations import CutoverRecords
 
-# ---
-# What a cutover touches, and the call that it is part of.
+# What a cutover touches, and the call that it belongs to.
 
 
 T = TypeVar("T")
@@ -183,7 +182,7 @@ class Sight:
         return join(self.run.source.root, tree), join(self.run.target.root, tree)
 
     def usage(self, tree: bytes) -> TreeUsage | None:
-        """What the plan says of a tree."""
+        """The usage of a tree by the plan."""
         return next((usage for usage in self.plan.ranking if usage.tree.path == tree), None)
 
     async def blocking(self, work: Callable[[], T]) -> T:
@@ -221,8 +220,7 @@ class Cutting(Sight):
         self.invocation.say(kind, severity, f"{record.tree.user}: {self.verb}", message)
 
 
-# ---
-# Looking at the world: what there is to see of a tree that is being cut over, or rolled back.
+# Snapshots.
 
 
 _SEARCHED = frozenset({Phase.FROZEN, Phase.VERIFIED, Phase.SWITCHING})
@@ -233,13 +231,13 @@ _THAWING_BACK = frozenset({CutoverState.SWITCHED_BACK, CutoverState.ROLLBACK_THA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looker:
-    """Looks at one tree. Changes nothing."""
+    """Takes snapshots of one tree. Changes nothing."""
 
     sight: Sight
     capabilities: TargetCapabilities
 
     async def see(self, record: CutoverRecord) -> Seen:
-        """Everything that the next step is decided by."""
+        """Every fact that the next step depends on."""
         way, phase = PLACES.get(record.state, (None, None))
         back = way is BACK
         source_top, source_words = await self._source_top(record)
@@ -267,7 +265,7 @@ class Looker:
         return await self._entry(self.sight.run.target, record)
 
     async def writing(self, record: CutoverRecord, *, back: bool) -> tuple[str, ...] | None:
-        """What speaks against nobody writing to the tree; None where that cannot be asked."""
+        """Reasons why somebody may still write to the tree; None if that cannot be checked."""
         found = await self._writers(record, back=back)
         return None if found is None else why_not_frozen(found, vouched=self._vouched)
 
@@ -306,7 +304,7 @@ class Looker:
         )
 
     def wanted_top(self, record: CutoverRecord, source: Entry | None, target: Entry | None) -> FrozenTop | None:
-        """What the top on the target is where it is open; None where that is not known yet."""
+        """The top on the target when it is open; None while that is not known."""
         if record.notes.frozen_target_top is not None:
             return read_top(record.notes.frozen_target_top)
         if record.notes.frozen_top is None or source is None or target is None:
@@ -426,8 +424,7 @@ class Looker:
         return await self.sight.blocking(lambda: side.look(record.tree.path))
 
 
-# ---
-# Archives of reaped files in a cutover: handed over with the tree, taken back with it, and complete before anybody is frozen.
+# Archives of reaped files: handed over with the tree, taken back with it, and checked before the freeze.
 
 
 COUNTED = 10_000
@@ -496,8 +493,7 @@ def _facts(entry: Entry) -> tuple[int, int, int, int]:
     return entry.ino, entry.size_bytes, entry.mtime_ns, entry.ctime_ns
 
 
-# ---
-# Whether somebody changed the retained source of a user, before a rollback lets him work on it again.
+# Changes of the retained source, checked before a rollback.
 
 
 _SHOWN = 10
@@ -559,9 +555,7 @@ def _listed(changes: tuple[SourceChange, ...]) -> str:
     return shown if len(changes) <= _SHOWN else f"{shown}; and {len(changes) - _SHOWN:,} more"
 
 
-# ---
-# The cutover and the rollback of one tree, as the engine drives them: hooks, and what each step does. Every step may be carried out
-# again: it does what is missing.
+# The cutover and the rollback of one tree. Every step can be repeated: it does what is missing.
 
 
 _HOOKED = {
@@ -585,7 +579,7 @@ _BACK = frozenset(
     }
 )
 _STAYS = frozenset({CutoverStep.REVERT, CutoverStep.ROLLBACK_REVERT})
-"""Thaws of a user who stays where he was."""
+"""Thaws of a user who is not moved."""
 
 _BEFORE_SWITCH = {CutoverState.SWITCHING: LinkSeen.SOURCE, CutoverState.SWITCHING_BACK: LinkSeen.TARGET}
 """Where the path leads that a hook has refused to switch."""
@@ -604,15 +598,15 @@ _Done = Done[CutoverState, CutoverNotes]
 
 
 class StepFailed(MigratorError):
-    """A step came to no good end."""
+    """A step failed."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, CutoverNotes, TreeOutcome]):
     """Brings one tree to where the command wants it: cut over, or (`back`) rolled back.
 
-    Being cancelled counts as a failure of the step under way: before the switch the user is thawed where he was, after it
-    he is brought on.
+    A cancellation counts as a failure of the current step: before the switch the user is thawed without being moved, after it
+    the move is completed.
     """
 
     cutting: Cutting
@@ -729,7 +723,7 @@ class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, Cutover
 
     async def finished(self, record: CutoverRecord, step: Finished) -> TreeOutcome:
         good = {CutoverState.ROLLED_BACK, CutoverState.REVERTED} if self.back else SETTLED_STATES
-        # A rollback that was given up leaves the user on the target: to `cutover` he is there all the same.
+        # A rollback that was given up leaves the user on the target, which is where `cutover` wants them.
         moved = record.state in good
         words = step.words
         if self.back and not moved:
@@ -749,7 +743,7 @@ class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, Cutover
         )
 
     async def halted(self, record: CutoverRecord, step: Halt) -> TreeOutcome:
-        words = f"{record.tree.user} is left as he is ({state_words(record.state)}): {step.words}"
+        words = f"{record.tree.user} is not touched ({state_words(record.state)}): {step.words}"
         self.say(EventKind.CUTOVER_HALTED, Severity.ERROR, record, words)
         return TreeOutcome(
             tree=record.tree,
@@ -1003,7 +997,7 @@ class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, Cutover
             await self.cutting.run.clock.sleep(self.cutting.request.settle_s)
 
     async def _target_top(self, record: CutoverRecord) -> FrozenTop:
-        """How to thaw a user on the target: as his top is; where it was never opened, as a thaw would have made it."""
+        """How to thaw a user on the target: their top as it is, or as a thaw would make it if it was never opened."""
         target = await self._present(record, on_source=False)
         if not is_closed(target, uid=os.geteuid(), gid=os.getegid()):
             return top_of(target)
@@ -1045,31 +1039,24 @@ def _verified_words(found: VerificationRecord) -> str:
     )
 
 
-# ---
-# What a user's tree is like before and after: measured outside the freeze, and never a reason to stop anything.
+# Measurements of a tree before and after. They happen outside the freeze and never stop anything.
 
 
 _FILES = 200
-"""So many files are drawn."""
+"""Number of files to sample."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TreeComparison:
-    """Measures one tree around its cutover: `before` once nothing speaks against it any more, which `keep` writes down when there
-    is a record of the cutover, and `after` when its user works on the target and everybody has been told. A call that goes on
-    with one that was killed has no files to read again.
+    """Measures one tree around its cutover: `before` when all preflight checks have passed, and `after` when its user works on the
+    target. `keep` records the first measurements once the cutover has a record. A call that resumes has no files to read again.
     """
 
     cutting: Cutting
     _before: TreeVisited | None = None
 
-    @classmethod
-    def of(cls, cutting: Cutting) -> "TreeComparison":
-        """Of one tree in one call."""
-        return cls(cutting=cutting)
-
     async def before(self, tree: UserTree) -> None:
-        """Measure on the source. What goes wrong is an event; a cancellation goes through, and nothing was begun."""
+        """Measure on the source. A failure is only an event; a cancellation is raised, before anything has begun."""
         comparing = self.cutting.world.comparing
         if comparing is None:
             return
@@ -1080,15 +1067,15 @@ class TreeComparison:
             self._failed(tree, Side.SOURCE, _reason(error))
 
     def keep(self, record: CutoverRecord) -> None:
-        """Write down what was measured before, in place of what an earlier call has measured."""
+        """Record the measurements on the source, replacing those of an earlier call."""
         comparing = self.cutting.world.comparing
         if comparing is not None and self._before is not None:
             comparing.records.forget(record.id, Side.SOURCE)
             comparing.records.add(record.id, self._before.measurements)
 
     async def after(self, machine: TreeMachine, outcome: TreeOutcome, record: CutoverRecord) -> TreeOutcome:
-        """Measure on the target, where he works there by now, and something was measured before. A cancellation ends the
-        measurement, and is remembered.
+        """Measure on the target, if the user works there now and the source was measured. A cancellation ends the measurement,
+        and is remembered.
         """
         comparing, state = self.cutting.world.comparing, outcome.cutover.state if outcome.cutover else None
         if comparing is None or state not in SETTLED_STATES or machine.interrupted:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from migrator.core.entry import UserTree
 from migrator.core.paths import show
 from migrator.core.units import format_count, format_duration, format_factor, format_rate, several
+from migrator.cutover import rules_speed
 from migrator.cutover.model import (
     UNDER_WAY_STATES,
     Announced,
@@ -21,7 +22,6 @@ from migrator.cutover.model import (
 )
 from migrator.cutover.rules_guards import freed_words, freezes_words, state_words, sum_words
 from migrator.cutover.rules_speed import SECONDS, factor_words
-from migrator.cutover.rules_speed import sum_words as rules_speed_sum_words
 from migrator.render.document import (
     NONE,
     BarChart,
@@ -41,8 +41,7 @@ from migrator.render.document import (
     wide,
 )
 
-# ---
-# Which users have been cut over, and how long they were frozen.
+# Cutovers.
 
 
 def cutover_blocks(cutovers: Sequence[CutoverFacts], *, now_s: float, limit: int | None = None) -> Iterator[Block]:
@@ -89,12 +88,11 @@ def _freeze(one: CutoverFacts, now_s: float) -> str:
     so_far = "" if one.frozen_since_s is None else f"{format_duration(max(now_s - one.frozen_since_s, 0.0))} so far"
     if one.freeze_s is None:
         return so_far or NONE
-    # He goes back.
+    # A rollback is in flight.
     return f"{format_duration(one.freeze_s)}, now {so_far}" if so_far else format_duration(one.freeze_s)
 
 
-# ---
-# What the move has changed for users, measured in their own trees.
+# Speed before and after.
 
 
 _USERS = 10
@@ -111,7 +109,7 @@ def speed_up_blocks(
 ) -> Iterator[Block]:
     """Of users who work on the target: all together, a chart of the newest, and a table."""
     for one in sums:
-        yield paragraph(rules_speed_sum_words(one))
+        yield paragraph(rules_speed.sum_words(one))
     yield _chart(users[:_USERS], sums, len(users))
     yield speed_up_table("By user, the newest first", [(one.tree, one.speed_ups) for one in users], limit=limit)
 
@@ -193,8 +191,7 @@ def _value(value: float, unit: str) -> str:
     return format_rate(value) if unit == "bytes/s" else f"{format_count(round(value))} {unit}"
 
 
-# ---
-# What a call of `cutover` or `rollback` came to, as tables.
+# Results of `cutover` and `rollback`.
 
 
 _USERS_NAMED = 10
@@ -214,7 +211,7 @@ _ENDINGS_BACK = _ENDINGS | {
 
 
 def moving_document(summary: CutoverSummary) -> Document:
-    """One row a user, and what is to be said of those who are not where they were wanted."""
+    """One row per user, and the problems of users who were not moved."""
     title = "Rollback" if summary.back else "Cutover"
     return Document(
         title=clean(f"{title}, a dry run: nothing was changed" if summary.dry_run else title),
@@ -242,7 +239,7 @@ def _blocks(summary: CutoverSummary) -> Iterator[Block]:
 
 
 def _told(outcomes: Sequence[TreeOutcome]) -> Iterator[Block]:
-    """What is to be said of users, each sentence once, with those whom it is about where there are several."""
+    """Each sentence once, with the users that it applies to if there are several."""
     said: dict[tuple[str, bool], list[str]] = {}
     hints: dict[str, list[str]] = {}
     for one in outcomes:
@@ -251,7 +248,7 @@ def _told(outcomes: Sequence[TreeOutcome]) -> Iterator[Block]:
         if one.hint:
             hints.setdefault(one.hint, []).append(one.tree.user)
     for (words, alert), users in said.items():
-        # What begins with his name needs it no second time.
+        # A sentence that begins with the name of the user does not need it again.
         named = len(outcomes) > 1 and not (len(users) == 1 and words.startswith(users[0]))
         yield paragraph(f"{_names(users)}: {words}" if named else words, alert=alert)
     for hint, users in hints.items():
@@ -264,7 +261,7 @@ def _names(users: Sequence[str]) -> str:
 
 
 def _freezes(one: TreeOutcome, summary: CutoverSummary) -> tuple[str, str]:
-    """How long the user was frozen by the way there, and what was said before."""
+    """The measured and the predicted freeze."""
     frozen_s = None if one.cutover is None or summary.back or summary.dry_run else one.cutover.freeze_s
     return _duration(frozen_s), _duration(one.predicted_freeze_s)
 
@@ -273,11 +270,10 @@ def _duration(value_s: float | None) -> str:
     return NONE if value_s is None else format_duration(value_s)
 
 
-# ---
-# Which users were told that they will be moved, for people.
+# Announcements.
 
 
-_WORDS = {
+_ANNOUNCED = {
     Announced.TOLD: "told",
     Announced.WOULD_TELL: "would be told",
     Announced.BEFORE: "told before",
@@ -295,7 +291,7 @@ def announce_document(summary: AnnounceSummary) -> Document:
     words += "their users would be told." if summary.dry_run else "their users were told."
     section = Section(
         title="Announcements",
-        blocks=(table("", columns, [_announce_document_row(one) for one in summary.announcements]), paragraph(words)),
+        blocks=(table("", columns, [_announcement_row(one) for one in summary.announcements]), paragraph(words)),
     )
     return Document(
         title="Announcement",
@@ -304,12 +300,12 @@ def announce_document(summary: AnnounceSummary) -> Document:
     )
 
 
-def _announce_document_row(one: Announcement) -> tuple[str, ...]:
+def _announcement_row(one: Announcement) -> tuple[str, ...]:
     return (
         str(one.batch),
         one.tree.user,
         show(one.tree.path),
-        _WORDS[one.outcome],
+        _ANNOUNCED[one.outcome],
         NONE if one.freeze_s is None else format_duration(one.freeze_s),
         one.reason or NONE,
     )

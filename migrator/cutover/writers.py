@@ -1,4 +1,4 @@
-"""Who has files open below user trees: a script on the hosts that look."""
+"""Who has files open below user trees: runs a script on brick servers, or on this machine."""
 
 import asyncio
 import json
@@ -21,8 +21,7 @@ from migrator.gluster.model import Brick
 from migrator.hosts.far_source import far_argv, far_source
 from migrator.hosts.ports import Command, Hosts, Processes
 
-# ---
-# Sending the script to where it looks, and reading its answer.
+# Sending the script to a host, and reading its answer.
 
 
 _TIMEOUT_S = 600.0
@@ -100,8 +99,7 @@ async def ask(
     )
 
 
-# ---
-# Whose connections to bricks are this site's own mounts, or Gluster's own processes.
+# Connections to bricks that belong to this site's mounts or to Gluster.
 
 
 _CLIENTS_TIMEOUT_S = 60.0
@@ -150,8 +148,7 @@ def _script() -> bytes:
     return far_source(__package__, ("far_clients",))
 
 
-# ---
-# How many files clients have open on some bricks.
+# Open files on bricks.
 
 
 async def open_on_bricks(hosts: Hosts, bricks: Sequence[Brick], trees: Sequence[bytes]) -> int | None:
@@ -180,8 +177,7 @@ async def open_on_bricks(hosts: Hosts, bricks: Sequence[Brick], trees: Sequence[
     return len(found)
 
 
-# ---
-# The `WriterSearch` port: over the bricks of a Gluster volume, and over the processes of this machine.
+# The `WriterSearch` port.
 
 
 _AT_ONCE = 32
