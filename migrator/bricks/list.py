@@ -11,8 +11,7 @@ from migrator.gluster.model import Brick, TaskProgress, VolumeState, VolumeTask,
 from migrator.gluster.rules import faults_of_all, subvolumes
 from migrator.gluster.volume import BrickUsage, VolumeLook
 
-# ---
-# What `brick list` tells, from a look at the volume and a catalog. Pure.
+# The listing, from a snapshot of the volume and a catalog. Pure.
 
 
 Uses = Mapping[str | None, tuple[BrickUse, ...]]
@@ -142,8 +141,7 @@ def _notes(
         yield f"catalog {catalog.name} was scanned when the volume had {', '.join(gone)} still: what moved since is counted where it was"
 
 
-# ---
-# `brick list`: every brick of the volume. Looks only.
+# The verb. It changes nothing.
 
 
 async def list_bricks(

@@ -1,4 +1,4 @@
-"""What `brick list` tells: every brick of the volume with its room, its users and its state, and what moves files now."""
+"""Values of `brick list`: bricks with room, users and state, and the running rebalance tasks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What drains, additions and retirements share: hooks, throttles, standings."""
+"""Hook calls, throttles, progress and failures, for drains, additions and retirements."""
 
 import asyncio
 import logging
@@ -31,13 +31,12 @@ if TYPE_CHECKING:
     from migrator.ledger.measures import ProbeRecords
     from migrator.ledger.plans import ScanRecords
 
-# ---
-# Lookups by name, once the layout of directories changes.
+# Lookups by name after a change of the layout.
 #
-# With `cluster.lookup-optimize` (the default) a client asks for a name only where the layout of its directory has it. A drain
-# and a fix-layout give directories another layout and leave the files of the bricks that stay where they are: they are still
-# listed, but opening one of them by its name says that it does not exist, and a program that makes it then makes a second file
-# in its stead (GlusterFS 10.3, seen; #118 and #1918 there). So the option is off before the layout changes, and stays off.
+# With `cluster.lookup-optimize` (the default) a client asks for a name only on the brick that the layout of its directory names. A
+# drain and a fix-layout change layouts and leave the files of the remaining bricks in place. Those files are still listed, but an
+# open by name fails with ENOENT, and a program that then creates the name makes a second file (GlusterFS 10.3, observed; #118 and
+# #1918 there). So the option is turned off before the layout changes, and stays off.
 
 
 class LookupOptions(Protocol):
@@ -65,8 +64,7 @@ async def look_everywhere(volume: LookupOptions, say: Callable[[str], None]) -> 
     )
 
 
-# ---
-# What every verb that changes bricks does in its call: it says what happens, and calls the site's hooks.
+# Events and hooks of a call.
 
 
 class CallWorld(EventWorld, HookPorts, Protocol):
@@ -125,9 +123,9 @@ class BrickCall(ABC):
         )
 
 
-# ---
-# The throttle of what Gluster moves: by time of day, and down by a step where users feel it. What it was before is written
-# down first, and put back afterwards.
+# The throttle of the rebalance process: by time of day, and one step lower while users feel it.
+#
+# The value before is recorded first, and restored afterwards.
 
 
 THROTTLE_OPTION = "cluster.rebal-throttle"
@@ -347,8 +345,7 @@ def left_changed(ledger: "Ledger", state: VolumeState) -> tuple[DrainRecord, ...
     )
 
 
-# ---
-# What was put on bricks past Gluster: what the newest scan of the bricks found, and what is left of it now.
+# Files that were put on bricks past Gluster: those of the newest scan, as far as they are still there.
 
 
 StrangeLook = Callable[[Brick, str, Sequence[bytes]], Awaitable[frozenset[bytes]]]
@@ -373,8 +370,7 @@ async def strange_now(
     return tuple(one for one in left if one is not None)
 
 
-# ---
-# How far all drains and additions of bricks are: read by `status`, `report` and `brick status`.
+# Progress of all drains and additions, for `status`, `report` and `brick status`.
 
 
 def read_bricks(ledger: "Ledger") -> BrickStandings:
@@ -395,11 +391,10 @@ def read_bricks(ledger: "Ledger") -> BrickStandings:
     )
 
 
-# ---
-# Which failure of a drain or an addition people are told of by hooks, each once. Pure.
+# Failures that hooks report, each once. Pure.
 #
-# A pager is rung by it: what a call puts right by itself is none. So it is asked at the beginning of a call, for what an earlier
-# one was killed before it could tell, and at its end.
+# They may page somebody, so a call does not report what it repairs by itself. The question is asked at the beginning of a call,
+# for a failure that a killed call could not report, and at its end.
 
 
 _ADDING_BEGINS = frozenset({AdditionState.PLANNED, AdditionState.PREPARING, AdditionState.PREPARED})

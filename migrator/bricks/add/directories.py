@@ -1,4 +1,4 @@
-"""Directories that lose owner and mode while they are made on new bricks: what they had is written down before, and given back."""
+"""Directories lose owner and mode while Gluster creates them on new bricks: records both before, and restores them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Owner, mode and ACLs of directories before an addition, kept on disk, and given back."""
+"""Records owner, mode and ACLs of directories before an addition, on disk, and restores them."""
 
 import errno
 import os
@@ -14,8 +14,7 @@ from migrator.core.errors import MigratorError
 from migrator.fs.beneath import Root
 from migrator.gluster.model import DirectoryFacts
 
-# ---
-# What is known of the directories of one addition: a small database on disk, asked by gfid, so that memory is flat.
+# The database: asked by gfid, on disk, so that memory stays bounded.
 
 
 _COLUMNS = (
@@ -131,12 +130,11 @@ class KnownDirectoryFile:
         self._path.with_name(f"{self._path.name}-journal").unlink(missing_ok=True)
 
 
-# ---
-# Giving directories back the owner, mode and ACLs that GlusterFS has taken from them, through the mount.
+# Restoring directories through the mount.
 #
-# Where bricks were added, whoever looks a directory up makes it on the new ones: clients, and a fix-layout on every host. They
-# do not wait for one another, and one that sees what another has just made takes that for the directory (GlusterFS 10.3, seen;
-# dht-selfheal.c there releases its lock between making a directory and giving it its owner).
+# Every client that looks up a directory creates it on new bricks, and so does a fix-layout on every host. They do not wait for
+# one another: a client that sees the new, unfinished directory takes it for the real one (GlusterFS 10.3, observed;
+# dht-selfheal.c releases its lock between mkdir and chown).
 
 
 _UNKNOWN = (errno.EOPNOTSUPP,)

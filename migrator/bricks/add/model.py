@@ -1,4 +1,4 @@
-"""The addition of bricks: states, steps, records, snapshots of the volume. Pure."""
+"""The addition of bricks: states, steps, records, snapshots of the volume. Times in seconds since the epoch. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,11 +12,10 @@ from migrator.gluster.model import ListedDirectory, TaskProgress, VolumeState, V
 from migrator.operations import model as operations
 from migrator.operations.model import Act, Kind, Operation, added
 
-# ---
-# The addition of bricks (add-brick): its states, its steps, and what is recorded of it. Times in seconds since the epoch.
+# States, steps and records.
 #
-# The bricks of one addition are whole subvolumes of the source volume (one brick, or whole replica or disperse sets), the one
-# that takes the place of a replica's copy (also its own place, on a new disk), or new storage of the target.
+# The bricks of one addition are whole subvolumes of the source volume (one brick, or whole replica or disperse sets), one brick
+# that replaces a copy of a replica set (also at its own path, on a new disk), or new storage of the target.
 
 
 class AdditionSide(StrEnum):
@@ -221,8 +220,7 @@ ADDITIONS: Kind[AdditionRecord, AdditionState, AdditionStep, AdditionNotes] = Ki
 )
 
 
-# ---
-# What a look at bricks that are to be added says, and what is to be done with them.
+# Snapshots of the volume, and the acts that follow from them.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,8 +309,7 @@ class AdditionAct(operations.Act[AdditionStep, AdditionState]):
 Step = AdditionAct | operations.Halt | operations.Finished
 
 
-# ---
-# A call of `brick add`: what is asked, and what it came to.
+# Request and summary of `brick add`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -385,8 +382,7 @@ class AdditionSummary:
         return _EXIT_CODES.get(self.ending, ExitCode.DONE)
 
 
-# ---
-# How far an addition of bricks is, as its record and its samples tell it. Times in seconds since the epoch.
+# Progress of an addition, from its record and its samples.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

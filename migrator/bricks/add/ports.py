@@ -1,4 +1,4 @@
-"""What an addition of bricks asks of the volume and of the ledger. Times in seconds since the epoch."""
+"""What an addition needs of the volume and of the ledger. Times in seconds since the epoch."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol

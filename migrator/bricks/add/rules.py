@@ -43,15 +43,15 @@ from migrator.gluster.rules import are_few
 from migrator.operations.model import Finished, Halt
 from migrator.report.model import Blocker
 
-# ---
-# A brick whose disk is exchanged in the same place (`reset-brick`): what is done next. Pure.
+# A brick that gets a new disk at the same path (`reset-brick`).
 #
-# Gluster's brick list looks the same before, meanwhile and afterwards. What tells how far it is, is whether the brick is up, and which
-# file system lies there: the record has the identity of the one before, and that of the new one from when it was seen to be empty.
+# Gluster's brick list is the same before, during and after the exchange. Two facts tell how far it is: whether the brick is up,
+# and which file system is mounted there. The record has the identity of the old file system, and that of the new one once it was
+# seen to be empty.
 #
-# - The brick is taken offline only while every other copy of its set is up and whole, and put in again only then.
-# - A brick that comes up by itself before its file system was exchanged (a reboot) is taken offline again.
-# - What it held can be served again as long as no new file system was put in.
+# - The brick is taken offline and put back in only while every other copy of its set is up and complete.
+# - A brick that comes up by itself before the exchange (after a reboot) is taken offline again.
+# - The old content can be served again until a new file system was put in.
 
 
 _S, _A = AdditionState, AdditionStep
@@ -210,8 +210,7 @@ def _taking_back(record: AdditionRecord, seen: AdditionSeen, brick: Brick) -> St
     return _END_BACK if healed(record, seen) else _HEAL_BACK
 
 
-# ---
-# A fix-layout or a rebalance after an addition: begun once, watched to its end. Pure.
+# Fix-layout and rebalance after an addition: started once, watched until they end.
 
 
 _MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
@@ -324,17 +323,16 @@ def _busy(record: AdditionRecord, reason: str) -> Halt:
     )
 
 
-# ---
-# What is done next with bricks that are added, from the record and a look at the world. Pure.
+# The next step.
 #
-# The caller asks, writes the intent, acts, writes the result or the failure, and asks again with a fresh look, also after a
-# crash, a reboot and a restart of glusterd: nothing but the record is remembered, and Gluster's own brick list and status
-# decide what has happened. Where an act has failed and the answer is the same act again, the caller ends with that failure.
+# The caller asks for a step, writes the intent, acts, writes the result or the failure, and asks again with a fresh snapshot;
+# after a crash, a reboot or a restart of glusterd too. Only the record is remembered: Gluster's own brick list and status decide
+# what has happened. When an act failed and the answer is the same act again, the caller ends with that failure.
 #
-# - Bricks that are in the volume were added, whoever did it; only some of them in it is somebody else's work, and is left alone.
-# - A task is begun only where none is at work, and counts as done only when every host that tells of it says so, without a
-#   failure. Whatever is newer than what was listed before the beginning is taken for it, whoever has begun it.
-# - What was added stays added: nothing here ever takes a brick out.
+# - Bricks in the volume count as added, whoever added them. If only some of them are in it, somebody else is at work: do nothing.
+# - A task is started only when none runs. It is done when every host that reports it says so, without a failure. Any task that is
+#   newer than those listed before the start counts as ours, whoever started it.
+# - Nothing here ever takes a brick out again.
 
 
 _TAKEN_OUT = "it is not in the volume any more: somebody else has taken it out"
@@ -532,8 +530,7 @@ def _finish(state: AdditionState) -> AdditionAct:
     return AdditionAct(step=_A.FINISH, intent=state, result=_S.SETTLED)
 
 
-# ---
-# How far additions of bricks are, and what has to be said of them. Pure.
+# Progress of additions, and what blocks them.
 
 
 _ADDITION_STANDING_MOVING = (AdditionState.LAYOUT, AdditionState.BALANCING)

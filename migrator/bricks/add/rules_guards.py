@@ -1,4 +1,4 @@
-"""Preflight checks of an addition, and of the places of new bricks. Pure."""
+"""Preflight checks of an addition, and of the places of new bricks. An unknown fact is a failed check. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,8 +11,7 @@ from migrator.gluster.rules import is_on, subvolumes, version_problems
 from migrator.operations.model import Halt
 from migrator.scan.rules import strange_problems
 
-# ---
-# What is said of additions. Pure.
+# Messages about additions.
 
 
 AGAIN = "then run the same command again: it goes on from what it finds"
@@ -68,8 +67,7 @@ def path_of(name: str) -> str:
     return f"/{path}" if separator and host else ""
 
 
-# ---
-# What lies where new bricks are to be: whether Gluster may have it, as sentences. Pure. What is not known speaks against it.
+# What is at the places of new bricks, and whether Gluster may have it.
 
 
 SMALLEST_SHARE = 0.8
@@ -242,9 +240,7 @@ def _arbiter(name: str, record: AdditionRecord, state: VolumeState | None) -> bo
     return record.bricks.index(name) % state.replica_count == state.replica_count - 1
 
 
-# ---
-# What speaks against adding bricks now: the guards before an addition, as sentences. Pure. What is not known speaks
-# against it too.
+# Preflight checks before bricks are added.
 
 
 _TWO = 2

@@ -1,4 +1,4 @@
-"""What an addition works with: context, snapshots, throttle, self-heal, audit."""
+"""The context of an addition: ports, the call, snapshots of the volume, self-heal, the audit after a rebalance."""
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -48,9 +48,6 @@ from migrator.transfer.ports import RunFiles
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
-
-# ---
-# What an addition works with: the ports, and the call that it is part of.
 
 
 LOG = logging.getLogger("migrator.addition")
@@ -186,8 +183,7 @@ def subject_of(record: AdditionRecord) -> str:
     return f"addition of {record.shown_bricks}"
 
 
-# ---
-# One look at everything that an addition decides from. Changes nothing, and never raises for what cannot be seen.
+# Snapshots. They change nothing, and never raise for what cannot be read.
 
 
 T = TypeVar("T")
@@ -281,8 +277,7 @@ async def told(asked: Awaitable[T]) -> T | None:
         return None
 
 
-# ---
-# Which bricks tell what directories have, while others are added to their volume.
+# Reading directories from bricks, while others are added to the volume.
 
 
 Take = Callable[[Sequence[DirectoryFacts]], None]
@@ -361,8 +356,7 @@ def _without_times(take: Take) -> Take:
     return lambda found: take([replace(one, changed_ns=None, modified_ns=None) for one in found])
 
 
-# ---
-# Waiting until GlusterFS has filled a copy that was exchanged.
+# Waiting until GlusterFS has filled a replaced copy.
 
 
 _TELL_EVERY_S = HOUR_S
@@ -422,8 +416,7 @@ def _words(waiting: Sequence[BrickHeal]) -> str:
     return ("waiting to be healed: " if counted else "") + ", ".join(parts)
 
 
-# ---
-# After a rebalance: all bricks are read, and what a move can leave behind is told.
+# The audit after a rebalance: reads all bricks, and reports what a move can leave behind.
 
 
 _SCANS = 2

@@ -56,8 +56,7 @@ from migrator.operations.model import Act, Finished, Halt
 if TYPE_CHECKING:
     from migrator.ledger.operations import AdditionRecords
 
-# ---
-# What is done with a brick that takes its own place, beside what every addition does.
+# Steps of a brick that gets a new disk at its own path.
 
 
 _LIMIT_S = 60.0
@@ -127,8 +126,7 @@ async def _until(call: AdditionCall, name: str, *, online: bool) -> None:
         await clock.sleep(_POLL_S)
 
 
-# ---
-# An addition of bricks, as the engine drives it: its locks and what each step does. Every step may be done again after a crash.
+# Locks and steps of every addition, for the engine.
 
 
 RUN_LOCK = "run"

@@ -1,4 +1,4 @@
-"""The entry of `brick drain`, `brick stop` and `brick status`."""
+"""The entry of `brick drain` and `brick stop`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

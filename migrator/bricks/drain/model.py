@@ -1,4 +1,4 @@
-"""The drain of bricks: states, steps, records, snapshots of the volume. Pure."""
+"""The drain of bricks: states, steps, records, snapshots of the volume. Times in seconds since the epoch. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,10 +11,7 @@ from migrator.gluster.model import TaskProgress, TaskStatus, VolumeState, Volume
 from migrator.operations import model as operations
 from migrator.operations.model import Act, Kind, Operation, added
 
-# ---
-# The drain of bricks (clear-brick): its states, its steps, and what is recorded of it. Times in seconds since the epoch.
-#
-# The bricks of one drain are one subvolume of the volume: a single brick, or a whole replica set.
+# States, steps and records. One drain is of one subvolume: a single brick, or a whole replica set.
 
 
 class DrainState(StrEnum):
@@ -228,8 +225,7 @@ DRAINS: Kind[DrainRecord, DrainState, DrainStep, DrainNotes] = Kind(
 )
 
 
-# ---
-# What streams have brought while drains moved files, and otherwise.
+# Streams beside drains: throughput while files are moved, and otherwise.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,8 +245,7 @@ class DrainCopying:
     outside: CopyTally
 
 
-# ---
-# What has to be known before bricks are drained. None everywhere stands for what is not known.
+# Facts for the preflight checks. None is unknown everywhere.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,8 +351,7 @@ class BrickContent:
     trees: tuple[TreeOnBricks, ...] = ()
 
 
-# ---
-# What a look at bricks that are drained says, and what is to be done with them. Times in seconds since the epoch.
+# Snapshots of the volume, and the acts that follow from them.
 
 
 class PlaceSeen(StrEnum):
@@ -442,8 +436,7 @@ class DrainAct(operations.Act[DrainStep, DrainState]):
 Step = DrainAct | operations.Halt | operations.Finished
 
 
-# ---
-# How far a drain is, as its record and its samples tell it. Times in seconds since the epoch.
+# Progress of a drain, from its record and its samples.
 
 
 _EMPTY_STATES = OUT_STATES | {DrainState.AUDITED, DrainState.COMMITTING}
@@ -492,8 +485,7 @@ class DrainStanding:
         return None if self.size_bytes is None else max(self.size_bytes - self.moved_bytes, 0)
 
 
-# ---
-# A call of `brick drain` or `brick stop`: what is asked, and what it came to.
+# Request and summary of `brick drain` and `brick stop`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,7 @@ from migrator.gluster.rules import FEW, are_few, still_changed, subvolumes
 from migrator.hooks.model import HookState
 from migrator.operations.model import Finished, Halt
 
-# ---
-# What a look at the world says of a drain: where its bricks are, which task is its own, what is known and what is not. Pure.
+# Reading a snapshot: where the bricks are, which task is ours, what is known and what is not.
 
 
 _AGAIN = "then run the same command again: it goes on from what it finds"
@@ -274,14 +273,12 @@ def options_to_restore(record: DrainRecord, state: VolumeState) -> tuple[str, ..
     return still_changed(record.notes.options or (), state)
 
 
-# ---
-# Hosts that do not tell how far a drain is, although all of the volume is up, and what gets them to tell again. Pure.
+# Hosts that report no counters although the whole volume is up.
 #
-# The pid of the process that moves files lies in /var/lib/glusterd, where it survives a reboot. When glusterd comes up and
-# finds any process at all under that pid, it takes it for its own, begins none, and answers every `remove-brick status` and
-# `stop` with `Brick ops failed`, for good (GlusterFS 10.3: gf_is_service_running asks whether the pid is in use, and nothing
-# else; #2995, #1469). Only without that file, and after a restart of its glusterd, does it move files again; the volume's own
-# commands do not help, nor does a restart of glusterd alone.
+# The pid file of the rebalance process is in /var/lib/glusterd, where it survives a reboot. When glusterd starts and any process
+# has that pid, it takes it for its own, starts none, and answers every `remove-brick status` and `stop` with `Brick ops failed`,
+# for good (GlusterFS 10.3: gf_is_service_running only asks whether the pid is in use; #2995, #1469). It moves files again only
+# without that file and after a restart of its glusterd. The volume's own commands do not help, nor does a restart alone.
 
 
 def silent_hosts(record: DrainRecord, seen: DrainSeen) -> tuple[str, ...]:
@@ -311,8 +308,7 @@ def way_out(record: DrainRecord, hosts: tuple[str, ...]) -> str:
     )
 
 
-# ---
-# What is done with bricks that are out of the volume, and what an audit of bricks says. Pure.
+# Bricks that are out of the volume, and the findings of an audit.
 
 
 _OUT_S, _D = DrainState, DrainStep
@@ -420,8 +416,7 @@ def _wipe(record: DrainRecord, seen: DrainSeen) -> Step:
     return DrainAct(step=_D.WIPE, intent=_OUT_S.WIPING, result=_OUT_S.WIPED)
 
 
-# ---
-# How a drain is taken back, and how the options that it has changed are put back. Pure.
+# Stopping a drain, and restoring the options that it changed.
 
 
 _BACK_S, _D = DrainState, DrainStep
@@ -488,12 +483,11 @@ def restore(record: DrainRecord, seen: DrainSeen) -> Step | None:
     return DrainAct(step=_D.RESTORE, intent=record.state, result=record.state)
 
 
-# ---
-# Hosts whose process that moves files has ended without a word. Pure.
+# Hosts whose rebalance process has died.
 #
-# A process that comes to its end while its glusterd is away or comes up, and one that is killed, leave their host `in progress` for
-# good, at the counters that were told last, or at none. What tells them from one that works is the run time: that of a process that
-# lives goes on every second, whatever it moves, and theirs stands still (GlusterFS 10.3).
+# A rebalance process that ends while its glusterd is down or starting, or that is killed, leaves its host `in progress` for good,
+# with the last counters it reported, or with none. Only the run time shows it: a live process counts it up every second, whatever
+# it moves; that of a dead one stands still (GlusterFS 10.3).
 
 
 _LOST_S = 60.0
@@ -545,24 +539,22 @@ def lost_movers(
     return "; ".join(lost)
 
 
-# ---
-# What is done next with bricks that are drained, from the record and a look at the world. Pure.
+# The next step.
 #
-# The caller asks, writes the intent, acts, writes the result or the failure, and asks again with a fresh look, also after a
-# crash, a reboot and a restart of glusterd: nothing but the record is remembered, and Gluster's own status decides what has
-# happened. Where an act has failed and the answer is the same act again, the caller ends with that failure; whoever runs the
-# command again tries it again.
+# The caller asks for a step, writes the intent, acts, writes the result or the failure, and asks again with a fresh snapshot;
+# after a crash, a reboot or a restart of glusterd too. Only the record is remembered: Gluster's own status decides what has
+# happened. When an act failed and the answer is the same act again, the caller ends with that failure; the same command retries.
 #
-# - What cannot be seen is never concluded from: a task counts as gone only when every host could tell of it.
-# - A host that is up and tells no counters is waited for: its glusterd may be about to. For good it is silent only by the
-#   looks of one process, and then people have to help it.
-# - A commit needs every counter of every host, no failure, nothing skipped, and an audit that the same process has made, that
-#   is whole and found nothing. There is no other way to it, and `force` is none.
-# - What somebody else does by hand is taken as it is: a drain that he stopped is taken back, one that he began again is gone
-#   on with, bricks that he took out are looked at before anything is said of them.
-# - Where it is asked for, what is left is brought back through the mount once, while Gluster moves nothing. It ends nothing by
-#   itself: the same counters and another audit decide afterwards.
-# - The last subvolume stays. Options are put back wherever a drain has come to rest.
+# - Nothing is concluded from what cannot be read: a task counts as gone only when every host could report it.
+# - A host that is up and reports no counters is waited for: its glusterd may be about to. It counts as silent for good only
+#   after the snapshots of one process have found that for the stall limit; then an admin has to act.
+# - A commit needs every counter of every host, no failure, nothing skipped, and an audit by the same process that is complete
+#   and found nothing. There is no other way to it; `force` is never used.
+# - What somebody does by hand is accepted: a drain that they stopped is rolled back, one that they started again is resumed,
+#   bricks that they took out are audited before anything is reported of them.
+# - On request, leftovers are brought back through the mount once, while no rebalance process runs. That ends nothing by itself:
+#   the same counters and another audit decide afterwards.
+# - The last subvolume stays. Options are restored whenever a drain has ended.
 
 
 _DRAIN_S, _D = DrainState, DrainStep

@@ -1,4 +1,4 @@
-"""Preflight checks of a drain, and retained sources on its bricks. Pure."""
+"""Preflight checks of a drain, and retained sources on its bricks. An unknown fact is a failed check. Pure."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,11 +18,10 @@ from migrator.gluster.rules import subvolumes, version_problems
 from migrator.plan.model import Plan
 from migrator.scan.rules import strange_problems
 
-# ---
-# Sources of users who work on the target, that still lie on bricks that are to be drained: whether they are moved for nothing. Pure.
+# Retained sources on the bricks: whether the drain moves them for nothing.
 #
-# What is purged need not be moved, so a schedule may count on the purge before the drain (docs/scan-and-plan.md). Where it does and
-# nobody has purged, the drain is longer than planned, and may not even have the room that was planned for it.
+# Purged files need not be moved, so a schedule may count on a purge before the drain (docs/scan-and-plan.md). If nobody has
+# purged, the drain takes longer than planned, and may lack the room that was planned for it.
 
 
 _DAY_DIGITS = 1e-3
@@ -139,11 +138,10 @@ def purge_commands(sources: Sequence[RetainedSource]) -> tuple[str, ...]:
     )
 
 
-# ---
-# What speaks against draining bricks now: the guards before a drain, as sentences. Pure.
+# The checks.
 #
-# A drain takes days and slows everybody down, and one that runs out of room in the middle leaves work for people: what can
-# be known to go wrong is asked before it. What is not known speaks against it too.
+# A drain takes days and slows everybody down, and one that runs out of room in the middle leaves work for admins: everything
+# that is known to go wrong is checked before it.
 
 
 _MARGIN_SHARE = 0.05

@@ -1,4 +1,4 @@
-"""How fast a drain is, whether it is stalled, and what its audit says. Pure."""
+"""How fast a drain is, whether it is stalled, and whether its audit found anything. Pure."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,11 +19,10 @@ from migrator.core.units import MINUTE_S, format_duration, several
 from migrator.gluster.model import TaskProgress, TaskStatus, VolumeState
 from migrator.report.model import Blocker
 
-# ---
-# How fast a drain goes, when it will have come to its end, and whether it stands still. Pure.
+# Rate, end and stalls.
 #
-# Gluster's own estimate is not used: it is wrong (#1507), and the counters of a host whose process was killed stay `in
-# progress` for good.
+# Gluster's own estimate is not used: it is wrong (#1507), and the counters of a host whose rebalance process was killed stay
+# `in progress` for good.
 
 
 _MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
@@ -131,8 +130,7 @@ def _counters(sample: DrainSample) -> tuple[int, ...]:
     return sample.files, sample.size_bytes, sample.lookups, sample.failures, sample.skipped
 
 
-# ---
-# How far drains are, and what has to be said of them. Pure.
+# Progress of drains, and what blocks them.
 
 
 RATE_WINDOW_S = 30.0 * MINUTE_S
@@ -233,8 +231,7 @@ def wipe_word(site_id: str, volume_id: str, bricks: Sequence[str]) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
-# ---
-# What walks of drained bricks say: whether anything is left on them that somebody could miss. Pure.
+# Findings of the walks of drained bricks: whether anything is left that somebody could miss.
 
 
 MOST_EXAMPLES = 20

@@ -1,4 +1,4 @@
-"""What a drain works with: context, snapshots, preflight checks, hooks, throttle."""
+"""The context of a drain: ports, the call, facts for the preflight checks, snapshots of the volume."""
 
 import asyncio
 import logging
@@ -56,9 +56,6 @@ from migrator.transfer.ports import RunFiles
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
-
-# ---
-# What a drain works with: the ports, and the call that it is part of.
 
 
 LOG = logging.getLogger("migrator.drain")
@@ -201,8 +198,7 @@ def _from_name(name: str) -> Brick:
     return Brick(name=name, host=host, path=b"/" + path.encode("utf-8", "surrogateescape"), online=None)
 
 
-# ---
-# The guards before a drain: what they look at is gathered here, and decided in `bricks/drain/rules_preflight.py`.
+# Facts for the preflight checks; `rules_preflight.py` decides.
 
 
 _MIN_FREE_DISK = "cluster.min-free-disk"
@@ -412,8 +408,7 @@ def _most(found: Sequence[int | None]) -> int | None:
     return max(known) if known and len(known) == len(found) else None
 
 
-# ---
-# Looking at the world: what there is to see of bricks that are drained.
+# Snapshots of the volume and of the bricks.
 
 
 _WAYS_ON = {

@@ -68,8 +68,7 @@ from migrator.operations.model import Finished, Halt
 if TYPE_CHECKING:
     from migrator.ledger.operations import DrainRecords
 
-# ---
-# Watching what Gluster does by itself: its counters are kept and shown until it has come to an end.
+# Polling Gluster's counters until the rebalance processes have ended; each poll is kept and shown.
 
 
 _MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
@@ -219,9 +218,7 @@ def progress_of(found: DrainStanding, step: str, elapsed_s: float) -> DrainProgr
     )
 
 
-# ---
-# A drain of bricks, as the engine drives it: its locks, its hooks, and what each step does. Every step may be carried out again
-# after a crash.
+# Locks, hooks and steps of a drain, for the engine.
 
 
 _LOOKS_S = 10.0

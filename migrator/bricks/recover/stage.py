@@ -1,4 +1,4 @@
-"""`brick drain --recover`: files that a drain left are brought back and proven."""
+"""`brick drain --recover`: brings back files that a drain left on bricks, and proves what is in the volume already."""
 
 import asyncio
 import errno
@@ -45,8 +45,7 @@ from migrator.fs.beneath import Root, entry_path
 from migrator.fs.writing import descriptor_path, set_capability, set_xattrs, write_piece
 from migrator.gluster.model import Brick
 
-# ---
-# Bringing back what a drain left on a brick: reading it on the brick's host, and writing it through the mount.
+# Ports: reading leftovers on the brick's host, and writing them through the mount.
 
 
 class LeftoverBricks(Protocol):
@@ -116,12 +115,11 @@ class VolumeRecovery(Protocol):
         """Remove the own names of all copies but those with these keys (None: of none), then the directories that are empty."""
 
 
-# ---
-# Bringing back what a drain left on a brick, through the mount, by descriptor, without following symlinks.
+# Writing through the mount, by descriptor, without following symlinks.
 #
-# Copies are made in a directory of the volume's root that is root's alone, and get their names by `link(2)`, which replaces
-# nothing: GlusterFS knows neither RENAME_NOREPLACE nor RENAME_EXCHANGE (10.3 answers EINVAL). What the volume still shows under
-# a name is renamed into that directory before, under its whole path, so that the path alone says where it belongs.
+# Copies are made in a directory of the volume's root that only root can enter, and get their names by `link(2)`, which replaces
+# nothing: GlusterFS supports neither RENAME_NOREPLACE nor RENAME_EXCHANGE (10.3 answers EINVAL). What the volume still shows under
+# a name is first renamed into that directory, under its whole path: the path alone says where it belongs.
 
 
 _GFID = "glusterfs.gfid.string"
@@ -428,8 +426,7 @@ def _dress(path: bytes, leftover: Leftover, times: tuple[int, int]) -> None:
         raise OSError(errno.EIO, "the volume does not keep its owner, mode, size or time", leftover.names[0])
 
 
-# ---
-# The times of directories in which a recovery works: put back, where nobody else has changed the directory meanwhile.
+# Times of the directories that a recovery changes: restored, unless somebody else has changed the directory since.
 
 
 T = TypeVar("T")
@@ -494,8 +491,7 @@ class ParentTimes:
             return None
 
 
-# ---
-# The names of what is brought back: what the volume shows is set aside, the copy gets the names, and directories their times.
+# Names: what the volume shows is set aside, the copy gets the names, and directories get their times.
 
 
 SETTLE_S = 2.0
@@ -600,12 +596,11 @@ class Placing:
         return await self.blocking(work, timeout_s=_CALL_TIMEOUT_S)
 
 
-# ---
-# Bringing back what a drain left on bricks (`brick drain --recover`), and proving what is in the volume already.
+# The recovery.
 #
-# A copy is made of each inode, whole and proven, before any name is touched. What the volume still shows under a name is set
-# aside, and waits there until what clients remember has run out and nobody has opened or changed it; only then the copy gets the
-# names, and only what still is the leftover is removed. Where lies what says how far it is: nothing else is remembered.
+# Each inode is copied, complete and proven, before any name is touched. What the volume still shows under a name is set aside, and
+# waits there until the caches of clients have expired and nobody has opened or changed it. Only then the copy gets the names, and
+# only what is still the leftover is removed. The place of a file tells how far it is: nothing else is remembered.
 
 
 _AT_ONCE = 100

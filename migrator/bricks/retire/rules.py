@@ -1,4 +1,4 @@
-"""Whether the source volume may be stopped, and in which words. Pure."""
+"""Whether the source volume may be stopped, its next step, and the summary in words. Unknown facts refuse. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,10 +33,7 @@ from migrator.purge.model import PURGE_NAME, Proof
 from migrator.site.rules_guards import health_problems
 from migrator.verify.model import VerificationRecord
 
-# ---
-# Whether the source volume may be retired: what covers each path, what speaks against it, and what is done next. Pure.
-#
-# What is not known speaks against it.
+# What covers each path, the preflight checks, and the next step.
 
 
 OWN_NAMES = frozenset({SENTINEL_NAME, TRASH_NAME, PROBE_NAME, BENCH_NAME})
@@ -285,8 +282,7 @@ def trees_of(moved: Sequence[MovedTree]) -> frozenset[bytes]:
     return frozenset(one.tree for one in moved)
 
 
-# ---
-# What a retirement of the source volume came to, in words. Pure.
+# The summary in words.
 
 
 NOTHING_DELETED = (

@@ -1,4 +1,4 @@
-"""`brick retire`: everything in the volume is proven to be on the target, then it is stopped."""
+"""`brick retire`: proves that everything in the volume is on the target, then stops the volume."""
 
 import asyncio
 import logging
@@ -80,9 +80,6 @@ if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
     from migrator.ledger.operations import RetirementRecords
 
-# ---
-# What retiring the source volume asks of Gluster, of the catalogs and manifests, and of the ledger.
-
 
 class RetirementCommands(Protocol):
     """What a retirement asks glusterd, and has it do. All raise ToolFailed; a change whose answer is lost may have been made."""
@@ -106,8 +103,7 @@ class CoverFiles(Protocol):
         """
 
 
-# ---
-# Every path of a catalog beside the manifest that proves it, for retiring the source volume.
+# Every path of a catalog beside the manifest that proves it.
 
 
 _FACTS = ("type", "size", "mtime_ns", "ctime_ns", "uid", "gid", "mode", "symlink_target", "rdev", "xattr_digest", "ino")
@@ -187,8 +183,7 @@ def _facts(row: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return {**facts, "type": EntryType(row[f"{prefix}type"]), "size_bytes": row[f"{prefix}size"]}
 
 
-# ---
-# What a retirement works with: the ports, and the call that it is part of.
+# The call.
 
 
 LOG = logging.getLogger("migrator.retirement")
@@ -269,8 +264,7 @@ def subject_of(volume: str) -> str:
     return f"retirement of {volume}"
 
 
-# ---
-# Everything that is looked at before the source volume is stopped: the guards' facts, and what covers each path.
+# Facts for the preflight checks, and what covers each path.
 
 
 _LOOK_TIMEOUT_S = 120.0
@@ -526,8 +520,7 @@ async def _told(asked: Awaitable[T]) -> T | None:
         return None
 
 
-# ---
-# The entry of `brick retire`.
+# The entry.
 
 
 _EVENTS = Events(
