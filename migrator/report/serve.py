@@ -240,7 +240,8 @@ def _address(words: str) -> tuple[str, int]:
         number = -1
     if not 0 <= number <= 65535:
         raise UsageError(
-            f"{words} is not an address to listen on", hint="give figures: 127.0.0.1:9466, [::1]:9466 or 10.0.0.5:9466"
+            f"{words!r} is not an address to listen on",
+            hint="give figures: 127.0.0.1:9466, [::1]:9466 or 10.0.0.5:9466",
         )
     return str(address), number
 

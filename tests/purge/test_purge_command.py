@@ -88,7 +88,7 @@ def test_it_is_looked_at_confirmed_killed_and_gone_on_with(site: RealSite) -> No
         assert record is not None
         assert (record.state, record.notes.purge is not None) == (CutoverState.PURGED, True)
     for verb in ("status", "report"):
-        assert "were freed there" in " ".join(site.migrator(verb).stdout.split())
+        assert "were freed there" in " ".join(site.migrator(verb, "--details").stdout.split())
     (facts,) = json.loads(site.migrator("status", "--json").stdout)["cutovers"]
     assert facts["purge"] == sum_
     assert list((site.directory / "state/backups").iterdir())

@@ -239,7 +239,7 @@ def test_addresses_are_figures() -> None:
         server.server_close()
         assert server.listening.url == f"{url}{server.listening.port}/"
     for words in ("", ":80", "9466", "example.org:80", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:²"):
-        with pytest.raises(UsageError, match="no address"):
+        with pytest.raises(UsageError, match="address to listen on"):
             listen(words, ROUTES)
 
 
