@@ -89,7 +89,7 @@ def archive_format(wiring: Wiring) -> TarArchives:
 
 
 def proven_archives(wiring: Wiring, ledger: Ledger) -> ProvenArchives:
-    """What is archived, by path: for whoever compares or frees trees."""
+    """Archived paths, for verification and purge."""
     return ProvenArchives(ledger.archives, archive_folders(wiring), archive_format(wiring))
 
 

@@ -319,7 +319,7 @@ def check_stripe(stripe: StripeSettings | None, seen: StorageSeen | None) -> lis
             failure(
                 check,
                 f"new trees are to be spread {stripe_words(stripe)}, and BeeGFS's command cannot be asked: `run` refuses",
-                "mend what is told of the storage targets, or take stripe_count and chunk_size out of site.toml",
+                "fix the reported storage targets, or remove stripe_count and chunk_size from site.toml",
             )
         ]
     there = sum(
