@@ -19,12 +19,15 @@ from migrator.ledger.ledger import Ledger, open_ledger
 from tests.gluster.walks import Walk, run_walk
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES, beegfs_like, missing_for_fuse
 from tests.support.cli_site import Site
+from tests.support.cluster.fixtures import lab, lab_parent, make_lab
 from tests.support.hand_brick import HandBrick
 from tests.support.native_builds import RELEASE, SANITIZED, built, missing_for_native
 from tests.support.run_world import World, small_world
 from tests.support.sshd import Sshd, missing_for_sshd, running_sshd
 from tests.support.target_sides import Sides
 from tests.support.xfs import XfsMount, missing_for_root_tests, missing_for_xfs, xfs
+
+__all__ = ["lab", "lab_parent", "make_lab"]  # fixtures of real clusters
 
 MakeXfs = Callable[..., XfsMount]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from migrator.lab.machine import holder_of, loops_beneath
-from tests.cluster.handle import wait_until
+from tests.support.cluster.handle import wait_until
 from tests.support.xfs import run_tool
 
 pytestmark = pytest.mark.needs_root

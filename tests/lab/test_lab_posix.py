@@ -19,7 +19,7 @@ from migrator.lab.down import aside_name, lab_down
 from migrator.lab.model import LabKind, LabPhase, LabSpec, LabState
 from migrator.lab.record import read_record
 from migrator.lab.up import lab_up
-from tests.cluster.handle import WallClock
+from tests.support.cluster.handle import WallClock
 from tests.support.lab_facts import walk
 
 SPEC = LabSpec(

@@ -1,0 +1,300 @@
+"""`brick add` on a real cluster: a brick that was drained comes back, while users write."""
+
+import errno
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.lab.model import LabBrick, VolumeType
+from tests.bricks.drain.test_brick_drain import Users
+from tests.support.cluster.comparing import everything, wait_until_is_there
+from tests.support.cluster.directory_users import DirectoryUsers
+from tests.support.cluster.fixtures import MakeLab
+from tests.support.cluster.handle import DEADLINE_S, LabHandle, wait_until
+from tests.support.cluster.site import LabSite, lab_site
+
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
+
+MORE = '[drain]\npoll = "300ms"\nthrottle = "normal"\n'
+
+
+@contextmanager
+def writing(source: Path) -> Iterator[dict[str, bytes]]:
+    """A user who writes, renames and links; what he has is in the dictionary afterwards."""
+    place, stop, kept = source / "writing", threading.Event(), dict[str, bytes]()
+    place.mkdir()
+
+    def work() -> None:
+        number = 0
+        while not stop.wait(0.02):
+            number += 1
+            content = os.urandom(2000)
+            (place / f"new-{number}").write_bytes(content)
+            (place / f"new-{number}").rename(place / f"renamed-{number}")
+            os.link(place / f"renamed-{number}", place / f"linked-{number}")
+            kept[f"renamed-{number}"] = kept[f"linked-{number}"] = content
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield kept
+    finally:
+        stop.set()
+        thread.join()
+
+
+def removed_by_hand(lab: LabHandle, brick: LabBrick) -> None:
+    def remove(*words: str) -> bytes:
+        return lab.gluster("volume", "remove-brick", lab.state.spec.volume, brick.name, *words)
+
+    remove("start")
+    wait_until(lambda: b"completed" in remove("status"), "the drain is completed")
+    remove("commit")
+
+
+def emptying_hook(site: LabSite, directory: Path) -> Path:
+    """What a new file system would be: nothing lies there any more."""
+    hook = site.directory / "hooks" / "pre-add.d" / "10-empty"
+    hook.parent.mkdir(parents=True, mode=0o755)
+    hook.write_text(f'#!/bin/sh\ntest "$MIGRATOR_SIDE" = source && rm -rf {directory}\n')
+    hook.chmod(0o755)
+    return hook
+
+
+def kill_when_it_is_added(site: LabSite, real: bytes) -> None:
+    """The program is killed, once, when Gluster has taken the brick in, before it hears of it."""
+    wrapper, gluster = site.directory / "gluster", os.fsdecode(real)
+    wrapper.write_text(
+        f"""#!/bin/sh
+"{gluster}" "$@"
+code=$?
+case "$*" in
+*" add-brick "*) mkdir "{site.directory}/killed" 2>/dev/null && kill -KILL $PPID ;;
+esac
+exit $code
+"""
+    )
+    wrapper.chmod(0o755)
+    site.file.write_text(site.file.read_text().replace(f'"{gluster}"', f'"{wrapper}"'))
+
+
+def emptying_hooks(site: LabSite, stage: str, lab: LabHandle) -> None:
+    """As above, for whichever bricks the hook is called."""
+    hook = site.directory / "hooks" / f"{stage}.d" / "10-empty"
+    hook.parent.mkdir(parents=True, mode=0o755)
+    lines = [
+        f'case ",$MIGRATOR_BRICK," in *,{one.name},*) rm -rf {lab.brick_directory(one)} ;; esac' for one in lab.bricks
+    ]
+    hook.write_text("\n".join(["#!/bin/sh", "set -e", *lines, ""]))
+    hook.chmod(0o755)
+
+
+def when_healed(site: LabSite, lab: LabHandle, *words: str) -> Any:
+    """The command's document. While users write to copies, something waits to be healed now and then, and nothing is begun or
+    committed: the same command goes on when that is over.
+    """
+    done: dict[str, Any] = {}
+
+    def comes_to_its_end() -> bool:
+        answer = site.call(*words, "--json")
+        done.update(json.loads(answer.stdout))
+        problems = done["check"]["problems"] if answer.returncode == 4 else []
+        if problems and all("wait to be healed" in problem for problem in problems):
+            lab.on_host(lab.state.hosts[0], "gluster", "--mode=script", "volume", "heal", lab.state.spec.volume)
+            return False
+        assert answer.returncode == 0, (answer.stdout, answer.stderr)
+        return True
+
+    wait_until(comes_to_its_end, "nothing waits to be healed", deadline_s=3 * DEADLINE_S)
+    return done
+
+
+@contextmanager
+def site_of(lab: LabHandle, directory: Path) -> Iterator[LabSite]:
+    if not lab.state.ssh_config:
+        pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
+    target = lab.target / "brick-add"
+    target.mkdir()
+    with lab_site(lab, directory, target, hosts=True, more=MORE) as site:
+        site.json("init")
+        yield site
+
+
+def on_disk(lab: LabHandle, brick: LabBrick) -> int:
+    """Data files on a brick: no link-to files."""
+    root, count = lab.brick_directory(brick), 0
+    for above, below, names in os.walk(root):
+        if Path(above) == root:
+            below.remove(".glusterfs")
+        modes = [Path(above, name).lstat().st_mode for name in names]
+        count += sum(stat.S_ISREG(mode) and stat.S_IMODE(mode) != stat.S_ISVTX for mode in modes)
+    return count
+
+
+@pytest.mark.guarantee("brick-add")
+def test_a_drained_brick_comes_back_while_users_write_and_the_program_is_killed(
+    make_lab: MakeLab, tmp_path: Path
+) -> None:
+    lab = make_lab(hosts=2, bricks_per_host=1, users=2, files=120, odd=False)
+    volume, brick = lab.state.spec.volume, lab.bricks[-1]
+    with site_of(lab, tmp_path / "site") as site:
+        before = everything(lab.source)
+        removed_by_hand(lab, brick)
+        directory = lab.brick_directory(brick)
+        add = ("brick", "add", brick.name, "--to", "source")
+
+        # What a drain leaves: directories and link-to files. Taking marks off would not do.
+        (old,) = site.json(*add, code=4)["reasons"]
+        assert "is not empty" in old
+        assert "setfattr" not in old
+        for entry in directory.iterdir():
+            if entry.name != ".glusterfs":
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        (stale,) = site.json(*add, code=4)["reasons"]
+        assert "was a brick of this volume" in stale
+        assert os.getxattr(directory, "trusted.glusterfs.volume-id")
+        # The command that it tells does what it says.
+        command = stale.split("`")[1]
+        assert lab.on_host(lab.host_of(brick), "sh", "-c", command).returncode == 0
+        assert site.json(*add, "--dry-run")["ending"] == "planned"
+        assert (
+            site.json(*add[:2], f"{lab.state.hosts[0].address}:/srv/b1/data", *add[3:], "--dry-run")["state"]
+            == "planned"
+        )
+
+        emptying_hook(site, directory)
+        users = DirectoryUsers(lab).make()
+        with writing(lab.source) as written, users.at_work():
+            kill_when_it_is_added(site, lab.state.gluster)
+            assert site.call(*add).returncode == -signal.SIGKILL
+            assert brick.name.encode() in lab.gluster("volume", "info", volume)
+            (blocker,) = [one for one in site.json("status")["blocked"] if brick.name in one["subject"]]
+            assert "no command goes on with it" in blocker["on"]
+            assert "migrator " + " ".join(add) in blocker["hint"]
+            done = site.json(*add)
+        assert (done["ending"], done["state"], done["failures"], done["exit_code"]) == ("done", "settled", 0, 0)
+        # The throttle was set for it, also by the one that was killed, and put back.
+        with closing(sqlite3.connect(f"file:{site.directory}/state/ledger.db?mode=ro", uri=True)) as ledger:
+            said = ledger.execute("select subject from events where kind = 'throttle-set'").fetchall()
+        assert (f"addition of {brick.name}",) in said
+        assert b"cluster.rebal-throttle" not in lab.gluster("volume", "info", volume)
+        assert site.json(*add)["ending"] == "done"
+        (told,) = site.json("brick", "status")["additions"]
+        assert [told] == site.json("status")["additions"]
+        assert (told["state"], told["moved_files"], told["failures"]) == ("settled", done["moved_files"], 0)
+        assert told["lookups"] >= told["moved_files"]
+        assert told["looked_at_s"]
+
+        # Given again when it is over, it keeps those that are still shut.
+        assert told["directories"] == [one for one in done["directories"] if one["mode"] == 0]
+        users.assert_kept({one["path"] for one in done["directories"]})
+        assert everything(lab.source) == before
+        assert {path.name: path.read_bytes() for path in (lab.source / "writing").iterdir()} == written
+        assert written
+        # New files land there, and old ones have moved there.
+        assert on_disk(lab, brick)
+        assert {one["name"]: one["state"] for one in site.json("brick", "list")["bricks"]}[brick.name] == "up"
+
+
+@pytest.mark.exhaustive
+def test_a_set_with_an_arbiter_is_drained_and_added_again_and_one_of_its_bricks_is_exchanged(
+    make_lab: MakeLab, tmp_path: Path
+) -> None:
+    lab = make_lab(hosts=3, bricks_per_host=2, volume_type=VolumeType.DISTRIBUTED_ARBITER, users=1, files=40, odd=False)
+    stays, leaves = lab.bricks[:3], lab.bricks[3:]
+    names = [brick.name for brick in leaves]
+    with site_of(lab, tmp_path / "site") as site:
+        site.json("scan", "--via", "bricks")
+        for stage in ("pre-wipe", "pre-add"):
+            emptying_hooks(site, stage, lab)
+        before = everything(lab.source)
+        drain = ("brick", "drain", *names, "--accept-open-files")
+        (lacking, *_) = site.json(*drain[:-2], drain[-1], "--dry-run", code=4)["reasons"]
+        assert f"{names[-1]} belongs to it too" in lacking
+        word = site.json(*drain, "--dry-run")["confirm"]
+        with Users(lab.source / "writing", pause_s=0.1) as users:
+            assert when_healed(site, lab, *drain, "--confirm", word)["standing"]["state"] == "wiped"
+        # In the moment of the commit clients still ask the bricks that have gone (GlusterFS 10.3).
+        assert {error.errno for error in users.errors} <= {errno.ENOTCONN}
+        wait_until_is_there(lambda: everything(lab.source), before)
+
+        (alone,) = site.json("brick", "add", names[1], "--to", "source", "--dry-run", code=4)["reasons"]
+        assert "whole replica sets of 3" in alone
+        done = site.json("brick", "add", names[1], "--to", "source", "--instead-of", stays[1].name)
+        assert (done["ending"], done["state"]) == ("done", "settled")
+        assert on_disk(lab, leaves[1]) == on_disk(lab, stays[0])
+
+        again = (names[0], stays[1].name, names[2])
+        done = site.json("brick", "add", *again, "--to", "source")
+        assert (done["ending"], done["state"], done["failures"]) == ("done", "settled", 0)
+        states = {one["name"]: (one["state"], one["arbiter"]) for one in site.json("brick", "list")["bricks"]}
+        assert states == {one.name: ("up", one.host == 3) for one in lab.bricks}
+        assert everything(lab.source) == before
+        assert users.contents
+        for name, content in users.contents.items():
+            assert (users.directory / name).read_bytes() == content
+        # Its data bricks hold the same.
+        assert on_disk(lab, leaves[0]) == on_disk(lab, stays[1])
+        exchange_in_its_place(lab, site, stays[0], leaves[1])
+
+
+def exchange_in_its_place(lab: LabHandle, site: LabSite, brick: LabBrick, copy: LabBrick) -> None:
+    """A data brick is taken offline and back, and gets a new disk in its place, while users write and the program is killed;
+    `copy` is the other one of its set.
+    """
+    (site.directory / "hooks" / "pre-add.d" / "10-empty").unlink()
+    add = ("brick", "add", brick.name, "--to", "source", "--instead-of", brick.name)
+    host, point = lab.host_of(brick), os.path.dirname(lab.brick_path(brick))
+    new_disk: tuple[tuple[str | bytes, ...], ...] = (
+        ("mkfs.xfs", "-q", "-f", brick.image),
+        ("mount", "-o", "loop", brick.image, point),
+    )
+    before = everything(lab.source)
+    assert site.json(*add, "--dry-run")["words"] == "it would begin with: reset"
+    with Users(lab.source / "exchanging", pause_s=0.1) as users:
+        assert "still holds the brick" in site.call(*add).stderr
+        assert lab.brick_pids()[brick.name] == -1
+        (blocker,) = [one for one in site.json("status")["blocked"] if brick.name in one["subject"]]
+        assert "the brick is offline" in blocker["on"]
+        assert site.json(*add, "--take-back")["state"] == "taken-back"
+        assert lab.brick_pids()[brick.name] > 0
+        assert site.call(*add).returncode == 4
+        # Gluster asks the brick's process to end, and does not wait for that.
+        lab.unmount_on(host, point)
+        for argv in new_disk:
+            done = lab.on_host(host, *argv)
+            assert done.returncode == 0, done.stderr
+        running = site.start(*add)
+        wait_until(lambda: lab.brick_pids().get(brick.name, -1) > 0, "the brick is up on its new disk")
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+        done = site.json(*add)
+    assert (done["ending"], done["state"]) == ("done", "settled")
+    assert users.errors == []
+    # A new client, which reads either copy: both have to be right.
+    assert contents(lab, brick) == contents(lab, copy)
+    lab.drop_client_cache()
+    after = everything(lab.source)
+    assert {name: after[name] for name in before} == before
+    assert users.contents
+    for name, content in users.contents.items():
+        assert (users.directory / name).read_bytes() == content
+
+
+def contents(lab: LabHandle, brick: LabBrick) -> dict[str, bytes]:
+    """Every file on a data brick."""
+    root = lab.brick_directory(brick)
+    files = [path for path in root.rglob("*") if path.relative_to(root).parts[0] != ".glusterfs"]
+    return {
+        str(path.relative_to(root)): path.read_bytes() for path in files if path.is_file() and not path.is_symlink()
+    }

@@ -1,0 +1,448 @@
+"""`brick drain` and `brick stop` on a real cluster: users write all the while, and the program is killed wherever it acts."""
+
+import asyncio
+import errno
+import hashlib
+import os
+import signal
+import sqlite3
+import subprocess
+import threading
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from migrator.bricks.drain.model import DrainStanding
+from migrator.core.probe import ENTRIES, PROBE_NAME
+from migrator.hosts.process import LocalProcesses
+from migrator.lab import cluster
+from migrator.lab.machine import LabTools
+from migrator.lab.model import LabBrick
+from tests.bricks.drain.test_drain_audit_on_cluster import left_behind
+from tests.support.cluster.comparing import wait_until_is_there
+from tests.support.cluster.fixtures import SMALL
+from tests.support.cluster.handle import DEADLINE_S, LabHandle, WallClock, bring_up, take_down, wait_until
+from tests.support.cluster.site import LabSite, lab_site
+
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
+
+THROTTLE = "cluster.rebal-throttle"
+SETTINGS = '[drain]\nthrottle = "lazy"\npoll = "0.2s"\n'
+NEVER_SLOW, ALWAYS_SLOW = "1h", "1ms"
+"""No mount of Gluster answers in less than a millisecond."""
+PROBED = f'[governor]\nmax_latency = "{NEVER_SLOW}"\nprobe_interval = "1s"\n'
+KILLING = """#!/bin/sh
+act=
+case " $* " in
+*" remove-brick "*" start ") act=start ;;
+*" remove-brick "*" stop ") act=stop ;;
+*" remove-brick "*" commit ") act=commit ;;
+*" fix-layout start ") act=layout ;;
+*" volume set "*) act=set ;;
+*" volume reset "*) act=reset ;;
+*" remove-brick "*" status ")
+    if [ -e "%(marks)s/still" ]; then
+        [ -s "%(marks)s/still" ] || "%(gluster)s" "$@" | sed 's:<status>3<:<status>1<:; s:completed:in progress:' >"%(marks)s/still"
+        sed "s:<runtime>[^<]*:<runtime>$(cut -d' ' -f1 /proc/uptime):g" "%(marks)s/still"
+        exit
+    fi ;;
+esac
+kill_at() {
+    if [ -n "$act" ] && [ -e "%(marks)s/$act-$1" ]; then rm "%(marks)s/$act-$1"; kill -9 $PPID; fi
+}
+[ -n "$act" ] && [ -e "%(marks)s/$act-before" ] && kill_at before && exit 1
+"%(gluster)s" "$@"
+code=$?
+kill_at after
+exit $code
+"""
+
+
+@pytest.fixture(scope="module")
+def own_lab(lab_parent: Path) -> Iterator[LabHandle]:
+    directory = lab_parent / "drains"
+    try:
+        spec = replace(
+            SMALL, directory=os.fsencode(directory), hosts=3, bricks_per_host=2, users=2, files=240, odd=False
+        )
+        lab = bring_up(spec)
+        if not lab.state.ssh_config:
+            pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
+        yield lab
+    finally:
+        take_down(directory)
+
+
+@dataclass
+class Drains:
+    """A site over the lab, whose gluster command kills the program where a test has left a mark."""
+
+    lab: LabHandle
+    site: LabSite
+    marks: Path
+    started: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+    """Programs that a test has begun and not yet seen the end of; for whoever ends them."""
+
+    def brick(self) -> LabBrick:
+        """The last one that is still in the volume."""
+        return next(brick for brick in reversed(self.lab.bricks) if brick.name in self.names())
+
+    def mark(self, name: str) -> None:
+        (self.marks / name).touch()
+
+    def drain(self, brick: LabBrick, *options: str, code: int = 0) -> Any:
+        return self.site.json("brick", "drain", brick.name, "--accept-open-files", *options, code=code)
+
+    def dies(self, *words: str) -> None:
+        done = self.site.call("brick", *words)
+        assert done.returncode == -signal.SIGKILL, (words, done.returncode, done.stdout, done.stderr)
+        assert not list(self.marks.iterdir())
+
+    def probed(self) -> dict[str, int]:
+        """How many probes of each side were kept."""
+        with closing(sqlite3.connect(f"file:{self.site.directory}/state/ledger.db?mode=ro", uri=True)) as ledger:
+            return dict(ledger.execute("select side, count(create_s) from probes group by side").fetchall())
+
+    def probed_at_least(self, count: int) -> bool:
+        """Whether so many probes of both sides were kept."""
+        return all(self.probed().get(side, 0) >= count for side in ("source", "target"))
+
+    def state(self) -> str:
+        with closing(sqlite3.connect(f"file:{self.site.directory}/state/ledger.db?mode=ro", uri=True)) as ledger:
+            rows = ledger.execute("select state from operations where kind = 'drain' order by id").fetchall()
+        return rows[-1][0] if rows else ""
+
+    def tells_of_pid_file(self) -> bool:
+        """Whether it was told how a host is put right that tells nothing any more."""
+        with closing(sqlite3.connect(f"file:{self.site.directory}/state/ledger.db?mode=ro", uri=True)) as ledger:
+            query = "select count(*) from events where message like '%rebalance/*.pid%'"
+            return bool(ledger.execute(query).fetchone()[0])
+
+    def option(self) -> str | None:
+        info = ET.fromstring(self.lab.gluster("--xml", "volume", "info", self.lab.state.spec.volume))
+        options = {one.findtext("name"): one.findtext("value") for one in info.iter("option")}
+        return options.get(THROTTLE)
+
+    def tasks(self) -> list[str]:
+        said = self.lab.gluster("--xml", "volume", "status", self.lab.state.spec.volume, "tasks")
+        return [one.findtext("type") or "" for one in ET.fromstring(said).iter("task")]
+
+    def names(self) -> set[str]:
+        """Those of the volume now."""
+        info = ET.fromstring(self.lab.gluster("--xml", "volume", "info", self.lab.state.spec.volume))
+        return {one.findtext("name") or "" for one in info.iterfind("volInfo/volumes/volume/bricks/brick")}
+
+
+@pytest.fixture
+def drains(own_lab: LabHandle, tmp_path: Path) -> Iterator[Drains]:
+    target = Path(os.fsdecode(own_lab.state.target)) / f"drains-{os.getpid()}-{time.monotonic_ns()}"
+    target.mkdir()
+    with lab_site(own_lab, tmp_path / "site", target, via="auto", hosts=True, more=SETTINGS) as site:
+        marks = tmp_path / "marks"
+        marks.mkdir()
+        wrapper = site.directory / "gluster"
+        real = os.fsdecode(own_lab.state.gluster)
+        wrapper.write_text(KILLING % {"marks": marks, "gluster": real})
+        wrapper.chmod(0o755)
+        site.file.write_text(site.file.read_text().replace(f'"{real}"', f'"{wrapper}"'))
+        site.json("init")
+        site.json("scan", "--via", "bricks")
+        yield Drains(own_lab, site, marks)
+
+
+@dataclass
+class Users:
+    """Somebody who writes, renames and hard-links through the mount until the end of the block. `contents` is what he knows
+    to have written. What he writes in `pause_s` has to be less than Gluster moves meanwhile.
+    """
+
+    directory: Path
+    pause_s: float = 0.01
+    contents: dict[str, bytes] = field(default_factory=dict)
+    errors: list[OSError] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Self:
+        self.directory.mkdir()
+        self._thread = threading.Thread(target=self._work)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            number += 1
+            content = os.urandom(200 + number % 700)
+            one = self.directory / f"{number}"
+            try:
+                one.write_bytes(content)
+                if number % 3 == 0:
+                    one = one.rename(self.directory / f"{number}-renamed")
+                self.contents[one.name] = content
+                if number % 5 == 0:
+                    os.link(one, self.directory / f"{number}-again")
+                    self.contents[f"{number}-again"] = content
+            except OSError as error:
+                self.errors.append(error)
+            time.sleep(self.pause_s)
+
+
+def digests(root: Path) -> dict[str, str]:
+    """Every regular file by its digest, read again and not from this machine's memory."""
+    found: dict[str, str] = {}
+    for path in root.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            with path.open("rb") as stream:
+                os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                found[str(path.relative_to(root))] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return found
+
+
+def not_found_by_name(lab: LabHandle, names: Iterable[str], point: Path) -> list[str]:
+    """Which files a client that has listed nothing does not find, of those that are there."""
+    point.mkdir()
+    server = f"{lab.state.hosts[0].address}:/{lab.state.spec.volume}"
+    mount = ("mount", "-t", "glusterfs", server, str(point))
+    subprocess.run(("nsenter", f"--net=/run/netns/{lab.state.client_namespace}", "--", *mount), check=True)
+    try:
+        # Before it has reached every brick it shows fewer files.
+        wait_until(lambda: reached_all(point), "the new client has reached every brick")
+        return [name for name in names if not (point / name).is_file()]
+    finally:
+        subprocess.run(("umount", str(point)), check=True)
+
+
+def reached_all(point: Path) -> bool:
+    """What a client says itself of its connections to bricks."""
+    connections = list((point / ".meta/graphs/active").glob("*-client-*/private"))
+    return bool(connections) and all("connected = 1" in one.read_text() for one in connections)
+
+
+async def start_glusterd(lab: LabHandle, brick: LabBrick) -> None:
+    """Without waiting for every brick that the lab had: some were drained."""
+    tools = LabTools(LocalProcesses(), lab.state.token)
+    await cluster.start_glusterd(lab.host_of(brick), tools, WallClock())
+    await cluster.wait_for_pool(lab.state, tools, WallClock())
+
+
+def end_doing_as_told(drains: Drains, brick: LabBrick, watching: "subprocess.Popen[bytes]") -> int:
+    """The exit code of a drain. A glusterd that was killed may have lost the process that moves files: then the drain tells what
+    gets it to begin another one, and that is done. Where it came to its end unheard, the drain begins another one itself.
+    """
+    lab, host = drains.lab, drains.lab.host_of(brick)
+    deadline, done = time.monotonic() + 5 * DEADLINE_S, False
+    while watching.poll() is None:
+        assert time.monotonic() < deadline, (
+            f"it goes on, or tells what keeps it from that: {drains.site.json('brick', 'status')}"
+        )
+        if not done and drains.tells_of_pid_file() and not lab.movers(host):
+            done = True
+            for file in lab.mover_pid_files(host):
+                file.unlink()
+            lab.stop_glusterd(host)
+            asyncio.run(start_glusterd(lab, brick))
+        time.sleep(0.1)
+    return watching.wait()
+
+
+def hook(site: LabSite, where: str, text: str) -> None:
+    file = site.directory / "hooks" / where
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(
+        f"#!/bin/sh\necho \"$MIGRATOR_STAGE $MIGRATOR_BRICK $MIGRATOR_STATE\" >> '{site.directory}/calls'\n{text}\n"
+    )
+    file.chmod(0o755)
+
+
+def calls(site: LabSite) -> list[str]:
+    """What the hooks have written down."""
+    return (site.directory / "calls").read_text().splitlines()
+
+
+def test_a_brick_is_drained_committed_and_wiped_while_users_work(drains: Drains) -> None:
+    lab, brick = drains.lab, drains.brick()
+    holder = lab.host_of(brick).holder_pid
+    mounted = os.path.dirname(os.fsdecode(lab.brick_path(brick)))
+    for stage in ("pre-drain", "post-drain", "pre-commit", "post-commit"):
+        hook(drains.site, f"{stage}.d/10-note", "exit 0")
+    inside, image = f"nsenter -t {holder} -m --", os.fsdecode(brick.image)
+    hook(
+        drains.site,
+        "pre-wipe.d/10-mkfs",
+        f"set -e\n{inside} umount {mounted}\nmkfs.xfs -q -f -i size=512 {image}\n"
+        f"{inside} mount -t xfs -o loop {image} {mounted}",
+    )
+    before = digests(lab.source)
+    shown = drains.drain(brick, "--dry-run")
+    assert shown["ending"] == "planned", shown
+    assert shown["check"]["problems"] == []
+    assert shown["check"]["retained"] == []
+    assert shown["check"]["versions"]
+    assert drains.state() == ""
+    with Users(lab.source / "home" / "busy") as users:
+        done = drains.drain(brick, "--confirm", shown["confirm"])
+    assert done["ending"] == "done", done
+    assert brick.name not in drains.names()
+    assert drains.state() == "wiped"
+    assert list(lab.brick_directory(brick).parent.iterdir()) == []
+    assert (done["standing"]["failures"], done["standing"]["skipped"]) == (0, 0)
+    assert done["standing"]["moved_files"] > 0
+    assert drains.option() is None
+    assert list((drains.site.directory / "state" / "backups").glob("ledger-drain-*-commit.db"))
+    assert calls(drains.site) == [
+        f"pre-drain {brick.name} ",
+        f"pre-commit {brick.name} ",
+        f"post-commit {brick.name} done",
+        f"post-drain {brick.name} done",
+        f"pre-wipe {brick.name} ",
+    ]
+    # In the moment of the commit clients still ask the brick that has gone (GlusterFS 10.3).
+    assert {error.errno for error in users.errors} <= {errno.ENOTCONN}
+    assert len(users.contents) > 20
+    assert not_found_by_name(lab, before, drains.site.directory / "anew") == []
+    wait_until_is_there(lambda: digests(lab.source), before, more=True)
+    for name, content in users.contents.items():
+        assert (users.directory / name).read_bytes() == content
+    (told,) = drains.site.json("status")["drains"]
+    assert (told["bricks"], told["state"]) == ([brick.name], "wiped")
+
+
+@pytest.mark.guarantee("drain-commit")
+def test_leftovers_are_refused_and_the_drain_is_taken_back(drains: Drains) -> None:
+    lab, brick = drains.lab, drains.brick()
+    for stage in ("pre-audit", "post-audit", "pre-stop", "post-stop", "post-drain", "post-fail"):
+        hook(drains.site, f"{stage}.d/10-note", "exit 0")
+    reason = drains.site.directory / "reason"
+    hook(drains.site, "post-fail.d/20-why", f'echo "$MIGRATOR_FAILED: $MIGRATOR_REASON" >> "{reason}"; exit 1')
+    before = digests(lab.source)
+    assert drains.drain(brick, "--no-commit")["ending"] == "waits"
+    assert drains.state() == "audited"
+    stray = left_behind(lab.brick_directory(brick))
+    try:
+        refused = drains.drain(brick, code=4)
+    finally:
+        stray.unlink()
+    assert refused["left_behind"] == ["home/left behind"]
+    assert Path(refused["left_file"]).read_text() == f"{brick.name}\tfile\thome/left behind\n"
+    assert drains.state() == "failed"
+    assert brick.name in drains.names()
+    (blocker,) = [one for one in drains.site.json("status")["blocked"] if brick.name in one["subject"]]
+    assert "1 file left" in blocker["on"]
+    drains.mark("stop-before")
+    drains.dies("stop", brick.name)
+    drains.mark("layout-after")
+    drains.dies("stop", brick.name)
+    assert drains.site.json("brick", "stop", brick.name)["ending"] == "taken-back"
+    assert drains.state() == "stopped"
+    assert calls(drains.site) == [
+        *(f"pre-audit {brick.name} ", f"post-audit {brick.name} done"),
+        *(f"pre-audit {brick.name} ", f"post-audit {brick.name} refused"),
+        *[f"post-fail {brick.name} failed"] * 2,
+        *(f"pre-stop {brick.name} ", f"post-stop {brick.name} done"),
+        f"post-drain {brick.name} stopped",
+    ]
+    assert reason.read_text() == "drain: 1 file left on the bricks (home/left behind)\n"
+    assert drains.option() is None
+    assert "Remove brick" not in drains.tasks()
+    assert brick.name in drains.names()
+    assert digests(lab.source) == before
+
+
+def test_a_drain_goes_on_after_every_kill_and_after_glusterd(drains: Drains) -> None:
+    lab, brick = drains.lab, drains.brick()
+    before = digests(lab.source)
+    words = ("drain", brick.name, "--accept-open-files")
+    for mark in ("set-before", "set-after", "start-before", "start-after"):
+        drains.mark(mark)
+        drains.dies(*words)
+    assert drains.option() == "lazy"
+    watching = drains.site.start("brick", *words, "--no-commit")
+    try:
+        wait_until(lambda: drains.state() in ("draining", "drained", "audited"), "it is watched")
+        watching.kill()
+    finally:
+        watching.wait()
+    lab.stop_glusterd(lab.host_of(brick))
+    try:
+        watching = drains.site.start("brick", *words, "--no-commit")
+        time.sleep(1.0)
+    finally:
+        asyncio.run(start_glusterd(lab, brick))
+    try:
+        assert end_doing_as_told(drains, brick, watching) in (0, 4)
+    finally:
+        watching.kill()
+        watching.wait()
+    assert drains.drain(brick, "--no-commit")["ending"] == "waits"
+    for mark in ("commit-before", "commit-after", "reset-before", "reset-after"):
+        drains.mark(mark)
+        drains.dies(*words)
+    assert drains.drain(brick)["ending"] == "done"
+    assert drains.state() == "committed"
+    assert brick.name not in drains.names()
+    assert drains.option() is None
+    wait_until_is_there(lambda: digests(lab.source), before)
+
+
+def test_an_interrupted_watch_leaves_gluster_at_work_and_gives_way_to_users_before(drains: Drains) -> None:
+    lab, brick = drains.lab, drains.brick()
+    drains.site.file.write_text(
+        drains.site.file.read_text().replace(SETTINGS, SETTINGS.replace("lazy", "normal") + PROBED)
+    )
+    places = [root / os.fsdecode(PROBE_NAME) for root in (lab.source, drains.site.target)]
+    # The counters stand still, so that it is watched for as long as the test likes.
+    drains.mark("still")
+    watching = drains.site.start("brick", "drain", brick.name, "--accept-open-files", "--no-commit")
+    wait_until(lambda: drains.probed_at_least(1) or watching.poll() is not None, "both sides are probed")
+    assert drains.option() == "normal"
+    assert [len(list(place.glob("entry-*"))) for place in places] == [ENTRIES, ENTRIES]
+    watching.kill()
+    watching.wait()
+    assert [place.is_dir() for place in places] == [True, True]
+    # With its quotation marks: the lab's directory may have such letters in its name.
+    text = drains.site.file.read_text()
+    assert text.count(f'"{NEVER_SLOW}"') == 1
+    drains.site.file.write_text(text.replace(f'"{NEVER_SLOW}"', f'"{ALWAYS_SLOW}"'))
+    words = ("brick", "drain", brick.name, "--accept-open-files", "--no-commit")
+    # However long the mount takes to take away what was made there.
+    watching = drains.site.start_patient("migrator.fs.probing.CLEANING_S", DEADLINE_S, *words)
+    long_s = 3 * DEADLINE_S
+    wait_until(
+        lambda: drains.probed_at_least(4) or watching.poll() is not None, "both are probed again", deadline_s=long_s
+    )
+    wait_until(lambda: drains.option() == "lazy" or watching.poll() is not None, "it gives way", deadline_s=long_s)
+    watching.send_signal(signal.SIGINT)
+    assert watching.wait(3 * DEADLINE_S) in (130, 0)
+    (drains.marks / "still").unlink()
+    assert drains.option() == "lazy"
+    # What the killed one had left is gone with what this one has made.
+    assert [place.exists() for place in places] == [False, False]
+    told = drains.site.json("status")["probes"]
+    assert [one["side"] for one in told] == ["source", "target"]
+    assert all(one["times"]["sync_s"] > 0 for one in told)
+    assert told[0]["latency_s"] > 0.001
+    assert drains.tasks() == ["Remove brick"] or "Remove brick" in drains.tasks()
+    (told,) = drains.site.json("brick", "status")["drains"]
+    assert set(told) >= set(DrainStanding.__dataclass_fields__)
+    assert drains.site.json("brick", "stop", brick.name)["ending"] == "taken-back"
+    assert drains.option() is None
+
+
+def test_what_cannot_be_drained_is_refused_before_anything_is_touched(drains: Drains) -> None:
+    several = sorted(drains.names())[:2]
+    done = drains.site.json("brick", "drain", *several, "--accept-open-files", code=4)
+    assert any("one after the other" in reason for reason in done["reasons"])
+    assert drains.state() == ""
+    unknown: subprocess.CompletedProcess[str] = drains.site.call("brick", "drain", "gl9:/nowhere")
+    assert unknown.returncode == 2
+    assert drains.names() >= set(several)

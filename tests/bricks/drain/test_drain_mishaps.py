@@ -1,0 +1,294 @@
+"""Drains on a real cluster that run out of room, whose brick dies, whose host reboots: nothing is committed, nothing is lost, and
+the same command goes on when that is put right.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator.core.units import MIB
+from migrator.lab.model import LabBrick
+from tests.bricks.drain.test_brick_drain import SETTINGS, Drains, digests, start_glusterd
+from tests.support.cluster.comparing import wait_until_is_there
+from tests.support.cluster.fixtures import SMALL
+from tests.support.cluster.handle import DEADLINE_S, LabHandle, bring_up, take_down, wait_until
+from tests.support.cluster.site import lab_site
+
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
+
+WAITING = """#!/bin/sh
+case " $* " in
+*" remove-brick "*" start ")
+    if [ -e "%(marks)s/before" ]; then sh "%(marks)s/before"; rm "%(marks)s/before"; fi
+    "%(gluster)s" "$@"
+    code=$?
+    if [ -e "%(marks)s/after" ]; then sh "%(marks)s/after"; rm "%(marks)s/after"; fi
+    if [ -e "%(marks)s/hold" ]; then
+        touch "%(marks)s/started"
+        while [ -e "%(marks)s/hold" ]; do sleep 0.05; done
+    fi
+    exit $code ;;
+esac
+exec "%(gluster)s" "$@"
+"""
+
+KILLING_THE_MOVER = """tries=0
+until pid=$(cat %(pid_file)s) && grep -aq rebalance/vol1 "/proc/$pid/cmdline" && kill -9 "$pid"; do
+    tries=$((tries + 1))
+    [ $tries -lt 600 ] || break
+    sleep 0.1
+done
+kill -CONT %(brick)s
+"""
+
+
+@pytest.fixture(scope="module")
+def drains(lab_parent: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drains]:
+    """A cluster of six bricks, which these tests drain: every test has a brick of its own."""
+    directory = lab_parent / "mishaps"
+    try:
+        lab = bring_up(
+            replace(
+                SMALL,
+                directory=os.fsencode(directory),
+                hosts=2,
+                bricks_per_host=3,
+                users=2,
+                files=320,
+                data_bytes=40 * MIB,
+                brick_size_bytes=320 * MIB,
+                target_size_bytes=320 * MIB,
+                odd=False,
+            )
+        )
+        if not lab.state.ssh_config:
+            pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
+        place = tmp_path_factory.mktemp("mishaps")
+        with lab_site(lab, place / "site", lab.target, via="auto", hosts=True, more=SETTINGS) as site:
+            marks = place / "marks"
+            marks.mkdir()
+            wrapper, real = site.directory / "gluster", os.fsdecode(lab.state.gluster)
+            wrapper.write_text(WAITING % {"marks": marks, "gluster": real})
+            wrapper.chmod(0o755)
+            site.file.write_text(site.file.read_text().replace(f'"{real}"', f'"{wrapper}"'))
+            site.json("init")
+            yield Drains(lab, site, marks)
+    finally:
+        take_down(directory)
+
+
+@pytest.fixture(autouse=True)
+def _scanned(drains: Drains) -> Iterator[None]:
+    """The drains before moved files between bricks. Nothing that a test held or began is left to the next one."""
+    drains.site.json("scan", "--via", "bricks")
+    yield
+    for mark in drains.marks.iterdir():
+        mark.unlink()
+    for running in drains.started:
+        running.kill()
+        running.wait()
+    drains.started.clear()
+    for pid in drains.lab.brick_pids().values():
+        if pid > 0:
+            os.kill(pid, signal.SIGCONT)
+
+
+@pytest.fixture(scope="module")
+def before(drains: Drains) -> Mapping[str, str]:
+    """Everything by its digest, before anything was drained."""
+    return digests(drains.lab.source)
+
+
+def brick_of(drains: Drains, host: int, number: int) -> LabBrick:
+    return next(one for one in drains.lab.bricks if (one.host, one.number) == (host, number))
+
+
+def start(drains: Drains, brick: LabBrick) -> "subprocess.Popen[bytes]":
+    running = drains.site.start("brick", "drain", brick.name, "--accept-open-files")
+    drains.started.append(running)
+    return running
+
+
+def start_held(drains: Drains, brick: LabBrick) -> "subprocess.Popen[bytes]":
+    """A drain that Gluster has just begun, and whose program waits until the mark `hold` goes."""
+    drains.mark("hold")
+    running = start(drains, brick)
+    wait_until(lambda: (drains.marks / "started").exists() or running.poll() is not None, "Gluster has begun")
+    if running.poll() is not None:
+        shown = drains.site.json("brick", "drain", brick.name, "--dry-run")
+        raise AssertionError(f"it was not begun: {running.returncode}, {shown}")
+    (drains.marks / "started").unlink()
+    return running
+
+
+def stand_still(drains: Drains, brick: LabBrick) -> int:
+    """Stop the process of a brick before Gluster begins to drain it: whatever moves its files cannot come to its end before it is
+    killed (glusterd answers 5 s after it has begun one). The pid.
+    """
+    pid = drains.lab.brick_pids()[brick.name]
+    (drains.marks / "before").write_text(f"kill -STOP {pid}\n")
+    return pid
+
+
+def to_its_end(drains: Drains, brick: LabBrick, before: Mapping[str, str]) -> str:
+    """The same command goes on to the end; the state it comes to. A file that was being moved when a host or a brick died, Gluster
+    may pass over without a word: the audit names it, nothing is committed, and `--recover` brings it back. Where Gluster has it on
+    two bricks by now (1 of 18 runs), that is left to people: whatever they do, nothing is lost, and the drain can be taken back.
+    """
+    done = drains.site.call("brick", "drain", brick.name, "--accept-open-files", "--json")
+    found = json.loads(done.stdout)
+    if done.returncode == 4 and found["left_behind"]:
+        assert brick.name in drains.names()
+        found = json.loads(
+            drains.site.call("brick", "drain", brick.name, "--accept-open-files", "--recover", "--json").stdout
+        )
+    if found["ending"] == "done":
+        return "committed"
+    assert found["left_behind"], json.dumps(found)
+    assert "the volume has it on another brick too" in said(drains), json.dumps(found)
+    assert brick.name in drains.names()
+    wait_until_is_there(lambda: digests(drains.lab.source), before)
+    drains.site.json("brick", "stop", brick.name)
+    return "stopped"
+
+
+def fill(lab: LabHandle, brick: LabBrick) -> str:
+    """A command that leaves next to no room beside a brick, on its own file system."""
+    file_system = lab.brick_directory(brick).parent
+    room = os.statvfs(file_system)
+    return f"fallocate -l {room.f_bavail * room.f_frsize - MIB} {file_system}/filled\n"
+
+
+def test_a_drain_that_runs_out_of_room_names_it_and_is_taken_back(drains: Drains, before: Mapping[str, str]) -> None:
+    lab, brick = drains.lab, brick_of(drains, 2, 2)
+    staying = [one for one in lab.bricks if one.name in drains.names() - {brick.name}]
+    # After the guards, and before Gluster begins.
+    (drains.marks / "before").write_text("".join(fill(lab, one) for one in staying))
+    failed = drains.drain(brick, code=4)
+    assert drains.state() == "failed", failed
+    assert "could not be moved (failures)" in failed["standing"]["failure"]
+    assert "beyond cluster.min-free-disk" in failed["standing"]["failure"]
+    assert "brick stop" in failed["hint"]
+    assert brick.name in drains.names()
+    (blocker,) = [one for one in drains.site.json("status")["blocked"] if brick.name in one["subject"]]
+    assert "beyond cluster.min-free-disk" in blocker["on"]
+    # Given again it does not begin what must fail again.
+    assert any("min-free-disk" in reason for reason in drains.drain(brick, code=4)["reasons"])
+    assert drains.site.json("brick", "stop", brick.name)["ending"] == "taken-back"
+    assert digests(lab.source) == before
+    for one in staying:
+        (lab.brick_directory(one).parent / "filled").unlink()
+    assert drains.drain(brick)["ending"] == "done"
+    assert brick.name not in drains.names()
+    wait_until_is_there(lambda: digests(lab.source), before)
+
+
+def test_a_drain_whose_brick_dies_is_failed_and_goes_on_when_it_is_back(
+    drains: Drains, before: Mapping[str, str]
+) -> None:
+    lab, brick = drains.lab, brick_of(drains, 1, 2)
+    running = start_held(drains, brick)
+    os.kill(lab.brick_pids()[brick.name], signal.SIGKILL)
+    # Its file system has gone as well.
+    point = os.path.dirname(os.fsdecode(lab.brick_path(brick)))
+    assert lab.on_host(lab.host_of(brick), "umount", "-l", point).returncode == 0
+    (drains.marks / "hold").unlink()
+    assert running.wait(3 * DEADLINE_S) == 4
+    assert brick.name in drains.names()
+    refused = drains.drain(brick, code=4)
+    assert any(f"brick {brick.name} is down" in reason for reason in refused["reasons"])
+    assert brick.name in drains.names()
+    done = lab.on_host(lab.host_of(brick), "mount", "-t", "xfs", "-o", "loop", brick.image, point)
+    assert done.returncode == 0, done.stderr
+
+    def is_up() -> bool:
+        lab.gluster("volume", "start", lab.state.spec.volume, "force")
+        return lab.brick_pids().get(brick.name, -1) > 0
+
+    wait_until(is_up, "the brick is up again")
+    wait_until_is_there(lambda: digests(lab.source), before)
+    state = to_its_end(drains, brick, before)
+    assert drains.state() == state
+    assert (brick.name in drains.names()) == (state == "stopped")
+    wait_until_is_there(lambda: digests(lab.source), before)
+
+
+def test_a_drain_whose_host_reboots_comes_to_its_end_by_itself(drains: Drains, before: Mapping[str, str]) -> None:
+    lab, brick = drains.lab, brick_of(drains, 2, 1)
+    running = start_held(drains, brick)
+    lab.crash_host(lab.host_of(brick))
+    (drains.marks / "hold").unlink()
+    # It is looked at while the host is away: nothing is concluded from that.
+    wait_until(lambda: drains.state() in ("started", "draining"), "it is watched")
+    lab.boot_host(lab.host_of(brick))
+    ended(drains, brick, before, running)
+
+
+def test_a_drain_whose_mover_is_killed_is_begun_anew_by_itself(drains: Drains, before: Mapping[str, str]) -> None:
+    """Gluster says for good that it is in progress."""
+    lab, brick = drains.lab, brick_of(drains, 1, 3)
+    held = stand_still(drains, brick)
+    # As soon as Gluster has begun it.
+    pid_file = f"{lab.mover_directory(lab.host_of(brick))}/*.pid"
+    (drains.marks / "after").write_text(KILLING_THE_MOVER % {"pid_file": pid_file, "brick": held})
+    running = start(drains, brick)
+    wait_until(lambda: "no process moves files any more" in said(drains), "it is found", deadline_s=2 * DEADLINE_S)
+    ended(drains, brick, before, running)
+
+
+def ended(drains: Drains, brick: LabBrick, before: Mapping[str, str], running: "subprocess.Popen[bytes]") -> None:
+    """The drain has come to its end by itself, or is brought there, and nothing is lost."""
+    state = "committed"
+    if running.wait(3 * DEADLINE_S) != 0:
+        assert "left on the bricks" in said(drains), said(drains)
+        state = to_its_end(drains, brick, before)
+    assert drains.state() == state
+    assert (brick.name in drains.names()) == (state == "stopped")
+    wait_until_is_there(lambda: digests(drains.lab.source), before)
+
+
+def test_a_drain_whose_mover_is_lost_in_a_reboot_goes_on_when_it_was_helped_as_told(
+    drains: Drains, before: Mapping[str, str]
+) -> None:
+    """glusterd finds another process under the pid of what moved files before the reboot, and begins none."""
+    lab, brick = drains.lab, brick_of(drains, 2, 3)
+    host = lab.host_of(brick)
+    stand_still(drains, brick)
+    running = start_held(drains, brick)
+    lab.crash_host(host)
+    for file in lab.mover_pid_files(host):
+        file.write_text(f"{host.holder_pid}\n")
+    lab.boot_host(host)
+    (drains.marks / "hold").unlink()
+    wait_until(
+        lambda: running.poll() is not None or "systemctl restart glusterd" in said(drains),
+        "what helps is told",
+        deadline_s=3 * DEADLINE_S,
+    )
+    assert running.poll() is None, said(drains)
+    assert f"on {host.address}, where `pgrep -f [r]ebalance/vol1` finds none" in said(drains)
+    assert brick.name in drains.names()
+    for file in lab.mover_pid_files(host):
+        file.unlink()
+    lab.stop_glusterd(host)
+    asyncio.run(start_glusterd(lab, brick))
+    assert running.wait(3 * DEADLINE_S) == 0, said(drains)
+    assert drains.state() == "committed"
+    assert brick.name not in drains.names()
+    wait_until_is_there(lambda: digests(lab.source), before)
+
+
+def said(drains: Drains) -> str:
+    """The newest events of the ledger, a line each."""
+    with closing(sqlite3.connect(f"file:{drains.site.directory}/state/ledger.db?mode=ro", uri=True)) as ledger:
+        rows = ledger.execute("select message from events order by id desc limit 20").fetchall()
+    return "\n".join(row[0] for row in rows)

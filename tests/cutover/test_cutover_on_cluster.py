@@ -1,0 +1,360 @@
+"""Users of a real volume are moved one after the other while the others go on working, and moved back with what they did."""
+
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from migrator.core.units import MIB
+from tests.support.cluster.brick_runs import BrickRuns, brick_runs
+from tests.support.cluster.fixtures import SMALL
+from tests.support.cluster.handle import LabHandle, bring_up, take_down, wait_until
+from tests.support.cluster.opening import open_behind
+from tests.support.cluster.sides import assert_equal
+from tests.support.cut_site import top_facts
+from tests.support.delta_changes import exchange, let_settle, write
+from tests.support.holders import holding
+from tests.support.xfs import run_tool
+
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
+
+USERS = 6
+_HOLD = "held = os.open(sys.argv[1], eval(sys.argv[2]))"
+_WRITE = f"{_HOLD}\nos.write(held, b'written')"
+_FLAGS = "os.O_WRONLY | os.O_APPEND"
+
+
+@dataclass
+class Cluster:
+    """A site whose users have been copied, and have links that lead to their trees. Each test takes users of its own."""
+
+    lab: LabHandle
+    runs: BrickRuns
+    links: Path
+    left: list[str] = field(default_factory=list)
+
+    def take(self, count: int = 1) -> list[str]:
+        """Users who work on the source, and whom no other test has taken."""
+        taken, self.left[:] = self.left[:count], self.left[count:]
+        return taken
+
+    def source(self, user: str) -> Path:
+        return self.lab.source / "home" / user
+
+    def target(self, user: str) -> Path:
+        return self.runs.site.target / "home" / user
+
+    def link(self, user: str) -> Path:
+        return self.links / user
+
+    @property
+    def on_source(self) -> list[str]:
+        return sorted(path.name for path in self.links.iterdir() if path.resolve() == self.source(path.name))
+
+    def move(self, verb: str, user: str, *words: str, code: int = 0) -> Any:
+        """What becomes of one user."""
+        (found,) = self.runs.site.json(verb, "--user", user, *words, code=code)["outcomes"]
+        return found
+
+    def equal(self, user: str, *, from_target: bool = False) -> None:
+        """By rsync and by digests, tops aside: by nothing of the program's own."""
+        roots = (self.lab.source, self.runs.site.target)
+        here, there = reversed(roots) if from_target else roots
+        assert_equal(here, there, [f"home/{user}"])
+
+    def works_on(self, user: str, top: Path, top_before: tuple[object, ...]) -> None:
+        """The link leads there; the user himself can write; the other side is closed to him."""
+        other = self.source(user) if top == self.target(user) else self.target(user)
+        assert self.link(user).resolve() == top
+        assert top_facts(top) == top_before
+        assert as_user(self.link(user), top.stat().st_uid) == "written"
+        assert as_user(other, top.stat().st_uid) == "refused"
+        (top / "by-himself").unlink()
+        assert (other.stat().st_uid, stat.S_IMODE(other.stat().st_mode) & 0o222) in ((0, 0), (0, 0o200))
+
+    @contextmanager
+    def at_work(self, users: list[str], journal: Path) -> Iterator[None]:
+        """These users write, rename, link and delete all the while; without any, nobody does."""
+        if not users:
+            # Given no trees, it would work in all of them.
+            yield
+            return
+        words = ["lab", "churn", "--dir", os.fsdecode(self.lab.state.spec.directory), "--rate", "40"]
+        trees = [word for user in users for word in ("--tree", f"home/{user}")]
+        churn = subprocess.Popen(
+            self.runs.site.argv(*words, *trees, "--journal", str(journal)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            wait_until(lambda: journal.exists() and journal.stat().st_size > 2000, f"{users} are at work")
+            yield
+            assert churn.poll() is None, "they worked until the end"
+        finally:
+            churn.terminate()
+            churn.wait()
+
+    def hook(self, where: str, text: str) -> Path:
+        file = self.runs.site.directory / "hooks" / where
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"#!/bin/sh\n{text}\n")
+        file.chmod(0o755)
+        return file
+
+
+def as_user(tree: Path, uid: int) -> str:
+    """What somebody who is not root can do there."""
+    act = f"echo new > '{tree}/by-himself'"
+    done = subprocess.run(
+        ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "sh", "-c", act],
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0 or b"ermission denied" in done.stderr, done.stderr
+    return "refused" if done.returncode else "written"
+
+
+@pytest.fixture(scope="module")
+def cluster(lab_parent: Path) -> Iterator[Cluster]:
+    directory = lab_parent / "cutover"
+    mode = stat.S_IMODE(lab_parent.stat().st_mode)
+    spec = replace(
+        SMALL, directory=os.fsencode(directory), hosts=2, users=USERS, files=250, data_bytes=8 * MIB, odd=False
+    )
+    try:
+        lab = bring_up(spec)
+        # Users have to come to their trees.
+        for path in (lab_parent, directory):
+            path.chmod(0o755)
+        open_behind(lab, "off")
+        with TemporaryDirectory(prefix="migrator-test-") as name:
+            Path(name).chmod(0o755)
+            with _copied(lab, Path(name)) as made:
+                yield made
+    finally:
+        lab_parent.chmod(mode)
+        take_down(directory)
+
+
+@contextmanager
+def _copied(lab: LabHandle, directory: Path) -> Iterator[Cluster]:
+    via = "bricks" if lab.state.ssh_config else "mount"
+    links = directory / "links"
+    links.mkdir()
+    with brick_runs(lab, directory / "site", trees="home/*", via=via, hosts=via == "bricks") as runs:
+        text = f'[cutover]\nfreeze = "hook"\nsettle = "0s"\nlink = "{links}/{{user}}"\ncompare_limit = "10min"\n'
+        # How much a user at work takes away meanwhile depends on how long these tests take.
+        site = runs.site.file.read_text()
+        assert "[transfer]\n" in site
+        runs.site.file.write_text(site.replace("[transfer]\n", '[transfer]\nmax_shrink = "100%"\n') + text)
+        made = Cluster(lab, runs, links)
+        made.hook("pre-freeze.d/10-vouches", "exit 0")
+        for tree in sorted((lab.source / "home").iterdir()):
+            if tree.is_dir():
+                (links / tree.name).symlink_to(tree)
+                made.left.append(tree.name)
+        assert len(made.left) == USERS
+        let_settle()
+        for words in (["scan"], ["plan"], ["run", "--all"], ["verify", "--all"]):
+            done = runs.site.call(*words)
+            assert done.returncode == 0, done.stdout + done.stderr
+        yield made
+
+
+def change_everything(tree: Path) -> None:
+    """A user's day: new, changed with size and mtime put back, renamed, removed, exchanged, another mode."""
+    files = sorted(path for path in tree.rglob("*") if path.is_file() and not path.is_symlink())
+    assert len(files) > 12
+    write(tree / "new" / "deep" / "letter", "new")
+    facts = files[0].stat()
+    files[0].write_bytes(os.urandom(facts.st_size))
+    os.utime(files[0], ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    files[1].rename(files[1].with_name("has another name"))
+    files[2].unlink()
+    files[3].chmod(0o604)
+    exchange(files[4], files[5])
+    os.link(files[6], tree / "new" / "linked")
+    with files[7].open("ab") as grown:
+        grown.write(b"and more")
+    os.setxattr(files[8], "user.note", b"kept")
+    files[9].rename(tree / "new" / "moved")
+
+
+def test_three_users_are_moved_one_after_the_other_while_the_others_work(cluster: Cluster, scratch: Path) -> None:
+    users = cluster.take(3)
+    others = [user for user in cluster.on_source if user not in users]
+    compared: set[str] = set()
+    for number, user in enumerate(users):
+        with cluster.at_work([*users[number:], *others], scratch / f"all-{number}"):
+            top = top_facts(cluster.source(user))
+            # Among so many users it may be that none of what was done was his.
+            write(cluster.source(user) / "written since the last pass", "by him")
+        with cluster.at_work([*users[number + 1 :], *others], scratch / f"others-{number}"):
+            moved = cluster.move("cutover", user)
+        assert (moved["ending"], moved["cutover"]["state"]) == ("moved", "retained"), moved
+        assert moved["cutover"]["freeze_s"] > 0
+        measured = cluster.runs.rows(
+            "SELECT test, side, run, seconds, amount, complete, failure FROM tree_measurements"
+            " WHERE cutover_id = (SELECT max(id) FROM operations WHERE kind = 'cutover')"
+        )
+        tests = {test for test, *_ in measured}
+        # What he was at work with may be all that there was to read.
+        assert tests >= {"list", "usage"}, measured
+        assert {one["test"] for one in moved["speed_ups"]} == tests, f"before and after: {measured}"
+        compared |= tests
+        cluster.equal(user)
+        cluster.works_on(user, cluster.target(user), top)
+    assert compared == {"list", "usage", "read"}
+    brought = cluster.runs.rows(
+        "SELECT subject, message FROM operation_steps JOIN operations ON operations.id = operation_id"
+        " WHERE step = 'final-pass' AND result = 'done'"
+    )
+    words = [words for tree, words in brought if os.fsdecode(tree).removeprefix("home/") in users]
+    assert len(words) == len(users)
+    assert not [one for one in words if one.startswith("0 files")], "there was something to bring"
+    # They are nobody's business any more: what they write now is theirs, and the rest of their batches is copied.
+    for user in users:
+        write(cluster.target(user) / "later", "on the target")
+    before = [cluster.target(user).stat().st_ctime_ns for user in users]
+    let_settle()
+    done = cluster.runs.site.call("run", "--all", "--deltas", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [cluster.target(user).stat().st_ctime_ns for user in users] == before
+    for user in others:
+        cluster.equal(user)
+    batch = cluster.runs.rows(
+        f"SELECT facts ->> 'batch' FROM operations WHERE subject = CAST('home/{users[0]}' AS BLOB)"
+    )[0][0]
+    again = cluster.runs.site.json("cutover", "--user-batch", str(batch), "--dry-run")["outcomes"]
+    endings = {one["tree"]["user"]: one["ending"] for one in again}
+    assert {endings[user] for user in users if user in endings} == {"moved"}
+    assert {ending for user, ending in endings.items() if user in others} <= {"planned", "moved"}
+    for user in users:
+        assert (cluster.target(user) / "later").read_text() == "on the target"
+
+
+def test_what_no_search_would_see_is_told_before_anybody_is_frozen(cluster: Cluster) -> None:
+    (user,) = cluster.take()
+    site, before = cluster.runs.site.file, top_facts(cluster.source(user))
+    text = site.read_text()
+    site.write_text(text.replace('freeze = "hook"', 'freeze = "top"'))
+    open_behind(cluster.lab, "on")
+    try:
+        found = [cluster.move("cutover", user, *words, code=4) for words in (("--dry-run",), ())]
+    finally:
+        site.write_text(text)
+        open_behind(cluster.lab, "off")
+    for one in found:
+        assert one["ending"] == "refused", one
+        assert any("performance.open-behind is on" in problem for problem in one["problems"]), one
+    assert top_facts(cluster.source(user)) == before
+    assert not cluster.runs.rows(f"SELECT id FROM operations WHERE subject = CAST('home/{user}' AS BLOB)")
+
+
+def test_a_user_goes_back_with_all_that_he_did_and_comes_again(cluster: Cluster) -> None:
+    (user,) = cluster.take()
+    top = top_facts(cluster.source(user))
+    cluster.move("cutover", user)
+    change_everything(cluster.target(user))
+    let_settle()
+    # Root has worked on the kept source: that is told, to the path, and nothing else is taken for a change.
+    files = sorted(path for path in cluster.source(user).rglob("*") if path.is_file() and not path.is_symlink())
+    # While others were moved he may have made hard links: what is done to one name is done to all of them.
+    kept = [path for path in files[10:] if path.stat().st_nlink == 1][:2]
+    write(cluster.source(user) / "made by root", "root's")
+    write(kept[0], "root was here")
+    kept[1].unlink()
+    refused = cluster.move("rollback", user, code=4)
+    assert refused["ending"] == "refused", refused
+    names = [path.relative_to(cluster.source(user)).as_posix() for path in kept]
+    assert "3 paths" in refused["words"], refused
+    for words in (f"{names[0]} (changed)", f"{names[1]} (removed)", "made by root (made)"):
+        assert words in refused["words"], refused
+    back = cluster.move("rollback", user, "--overwrite-source")
+    trash = cluster.lab.source / ".migrator-trash"
+    assert {path.read_text() for path in trash.rglob("*") if path.name in ("made by root", kept[0].name)} == {
+        "root's",
+        "root was here",
+    }
+    assert (back["ending"], back["cutover"]["state"]) == ("moved", "rolled-back"), back
+    cluster.equal(user, from_target=True)
+    cluster.works_on(user, cluster.source(user), top)
+    # What he made there, and takes away here, is not there when he comes again.
+    shutil.rmtree(cluster.source(user) / "new")
+    change_everything(cluster.source(user))
+    moved = cluster.move("cutover", user)
+    assert moved["ending"] == "moved", moved
+    cluster.equal(user)
+    cluster.works_on(user, cluster.target(user), top)
+
+
+@pytest.mark.guarantee("open-files")
+def test_whoever_can_still_write_is_found_and_the_user_is_left_where_he_is(cluster: Cluster) -> None:
+    (user,) = cluster.take()
+    tree = cluster.source(user)
+    try:
+        give_up(cluster, user)
+        moved = cluster.move("cutover", user)
+        assert moved["ending"] == "moved", moved
+        cluster.equal(user)
+    finally:
+        for hook in ("post-pass.d/10-spoils", "post-freeze.d/10-kills"):
+            (cluster.runs.site.directory / "hooks" / hook).unlink(missing_ok=True)
+    assert cluster.link(user).resolve() != tree
+
+
+def give_up(cluster: Cluster, user: str) -> None:
+    """One reason after the other, each with the user unharmed on the source."""
+    tree = cluster.source(user)
+    run_tool("setfacl", "-m", "u:20999:rwx", str(tree))
+    run_tool("setfacl", "-d", "-m", "u:20999:r-x", str(tree))
+    tree.chmod(0o2770)
+    write(tree / "open", "before")
+    write(tree / "work" / "file", "before")
+    top = top_facts(tree)
+
+    def assert_given_up(words: str, *, code: int = 4) -> None:
+        found = cluster.move("cutover", user, code=code)
+        assert (found["ending"], found["cutover"]["state"]) == ("given-up", "reverted"), found
+        assert words in found["words"], found
+        ((reason,),) = cluster.runs.rows(
+            "SELECT failure FROM operations WHERE kind = 'cutover' ORDER BY id DESC LIMIT 1"
+        )
+        assert words in reason
+        assert cluster.link(user).resolve() == tree
+        assert top_facts(tree) == top
+        assert as_user(cluster.target(user), top[0] if isinstance(top[0], int) else 0) == "refused"
+
+    with holding(_WRITE, tree / "open", _FLAGS):
+        assert_given_up(f"home/{user}/open")
+    with holding(_HOLD, tree / "open", _FLAGS):
+        assert_given_up(f"home/{user}/open")
+    with holding("", cwd=tree / "work"):
+        assert_given_up(f"home/{user}/work")
+    # Somebody whom nobody sees works inside, and changes a file when it has been brought over.
+    cluster.hook("post-pass.d/10-spoils", f'[ "$MIGRATOR_PASS" != final ] || cd "{tree}/work" && echo after > file')
+    assert_given_up("the verification found")
+    assert (tree / "work" / "file").read_text() == "after\n"
+    cluster.hook("post-pass.d/10-spoils", "exit 0")
+    # A brick goes down in the freeze: he may have to wait for it, frozen, since his top lies on it too.
+    pid = cluster.lab.brick_pids()[cluster.lab.bricks[0].name]
+    cluster.hook("post-freeze.d/10-kills", f"kill -9 {pid}")
+    try:
+        done = cluster.runs.site.call("cutover", "--user", user, "--json")
+        assert done.returncode in (1, 4), done.stdout + done.stderr
+        assert cluster.link(user).resolve() == tree
+    finally:
+        cluster.hook("post-freeze.d/10-kills", "exit 0")
+        cluster.lab.start_bricks()
+    if done.returncode == 1:
+        assert_given_up("")
+    assert top_facts(tree) == top

@@ -1,0 +1,365 @@
+"""Freezing user trees of a real volume: the top through the mount, and writers in the brick processes of every host."""
+
+import asyncio
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator.cutover.files import MountedTops
+from migrator.cutover.model import OpenFile, OpenKind, TopState, Writers
+from migrator.cutover.rules import can_write, why_not_frozen
+from migrator.cutover.writers import BrickWriters
+from migrator.gluster.volume import GlusterCommands, GlusterSource
+from migrator.hosts.local import LocalHost
+from migrator.hosts.process import LocalProcesses
+from migrator.hosts.site import HostSpec, SiteHosts
+from migrator.lab import cluster as sshd
+from migrator.lab.model import LabBrick
+from tests.support.cluster.handle import LabHandle, WallClock, wait_until
+from tests.support.cluster.hosts import LabHosts
+from tests.support.cluster.opening import HOLD, OPEN_BEHIND, copies, facts_of, link_of, open_behind
+from tests.support.holders import holding
+from tests.support.xfs import run_tool
+
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
+
+TREE = b"frozen/ann"
+UID = 20_001
+
+
+@pytest.fixture
+def tree(lab: LabHandle) -> Iterator[Path]:
+    """A tree of its own, beside those of the lab."""
+    top = lab.source / os.fsdecode(TREE)
+    (top / "deep/er").mkdir(parents=True)
+    (lab.source / "frozen/ben").mkdir()
+    os.chown(top, UID, UID)
+    try:
+        yield top
+    finally:
+        shutil.rmtree(lab.source / "frozen")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def opened_at_once(lab: LabHandle) -> Iterator[None]:
+    """Clients open on the bricks what is opened, as a site has it that freezes its users."""
+    open_behind(lab, "off")
+    yield
+    open_behind(lab, "on")
+    lab.gluster("volume", "reset", lab.state.spec.volume, OPEN_BEHIND)
+    lab.let_client_know()
+
+
+@pytest.fixture
+def hosts(lab: LabHandle) -> LabHosts:
+    return LabHosts(lab)
+
+
+@pytest.fixture
+def public(lab: LabHandle, scratch: Path) -> Iterator[Path]:
+    """The mount where users who are not root get to it; nothing but the top keeps them out."""
+    place = scratch / "public"
+    place.mkdir()
+    run_tool("mount", "--bind", str(lab.source), str(place))
+    try:
+        yield place
+    finally:
+        run_tool("umount", str(place))
+
+
+def gluster(lab: LabHandle) -> GlusterSource:
+    volume = lab.state.spec.volume
+    commands = GlusterCommands(LocalProcesses(), WallClock(), volume=volume, gluster=os.fsdecode(lab.state.gluster))
+    return GlusterSource(os.fsencode(lab.source), commands, volume=volume)
+
+
+def search(lab: LabHandle, hosts: LabHosts, trees: tuple[bytes, ...] = (TREE,)) -> Writers:
+    async def look() -> Writers:
+        source = gluster(lab)
+        try:
+            return await BrickWriters(hosts, hosts.names, source, processes=LocalProcesses()).find_writers(trees)
+        finally:
+            source.close()
+            await hosts.close()
+
+    return asyncio.run(look())
+
+
+def on_bricks(writers: Writers) -> set[tuple[str, bytes, bool]]:
+    """Brick, path and whether it is writable, of files; what this machine's own processes show is left out."""
+    return {
+        (one.brick, one.path, one.writable)
+        for one in writers.open_files
+        if one.brick and one.kind is OpenKind.FILE and not one.unlinked
+    }
+
+
+def brick_of(lab: LabHandle, path: Path) -> LabBrick:
+    ((brick, _),) = copies(lab, path)
+    return brick
+
+
+def test_a_writer_is_named_on_its_brick_until_it_closes(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
+    path = tree / "deep/data"
+    code = f"{HOLD}\nos.write(held, b'written')"
+    with holding(code, path, "os.O_WRONLY | os.O_CREAT") as pid:
+        writers = search(lab, hosts)
+        brick = brick_of(lab, path)
+        assert on_bricks(writers) == {(brick.name, b"frozen/ann/deep/data", True)}
+        (found,) = [one for one in writers.open_files if one.brick]
+        assert (found.host, found.pid, found.program) == (lab.host_of(brick).address, None, b"")
+        # This machine is a client too, and shows whose it is.
+        (own,) = [one for one in writers.open_files if not one.brick]
+        assert (own.path, own.pid, own.writable) == (b"frozen/ann/deep/data", pid, True)
+        assert "frozen/ann/deep/data: open for writing" in why_not_frozen(writers, vouched=True)[0]
+        assert search(lab, hosts, (b"frozen/ben",)) == Writers()
+    wait_until(lambda: search(lab, hosts) == Writers(), "the writer is gone")
+
+
+@pytest.mark.exhaustive
+def test_files_by_the_store_of_gluster_readers_and_directories(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
+    path = tree / "deep/er/data"
+    path.write_bytes(b"x")
+    with (
+        holding(HOLD, path, "os.O_RDWR | os.O_APPEND"),
+        holding(HOLD, path, "os.O_RDONLY"),
+        holding(f"{HOLD}\nos.listdir(held)", tree, "os.O_RDONLY"),
+    ):
+        # Opened again, a brick has them by their gfid alone.
+        brick = brick_of(lab, path)
+        links = [
+            link
+            for fd in Path(f"/proc/{lab.brick_pids()[brick.name]}/fd").iterdir()
+            if (facts := facts_of(fd)) is not None and stat.S_ISREG(facts.st_mode) and (link := link_of(fd)) is not None
+        ]
+        assert any(".glusterfs" in link.parts for link in links)
+        writers = search(lab, hosts)
+    name = b"frozen/ann/deep/er/data"
+    assert on_bricks(writers) == {(brick.name, name, True), (brick.name, name, False)}
+    directories = {one.path for one in writers.open_files if one.brick and one.kind is OpenKind.DIRECTORY}
+    assert directories == {TREE}
+    assert not any(can_write(one) for one in writers.open_files if one.kind is OpenKind.DIRECTORY)
+
+
+@pytest.mark.exhaustive
+def test_what_clients_open_late_is_unseen_and_shows_without_that(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
+    path = tree / "deep/data"
+    path.write_bytes(b"x")
+    found: list[Writers] = []
+
+    def unseen() -> bool:
+        # A look at what this machine holds open asks for facts of the file, and where the client has none of the last second, it
+        # opens the file for that: then the bricks show it in time, or not.
+        with holding(HOLD, path, "os.O_RDWR"):
+            found.append(search(lab, hosts))
+        return not on_bricks(found[-1])
+
+    try:
+        open_behind(lab, "on")
+        wait_until(unseen, "a writer is not seen on any brick")
+        assert [sentence.split(":")[0] for sentence in found[-1].unseen] == [f"{OPEN_BEHIND} is on"]
+        with holding(HOLD, path, "os.O_RDWR"):
+            lab.gluster("volume", "set", lab.state.spec.volume, OPEN_BEHIND, "off")
+            wait_until(lambda: bool(on_bricks(search(lab, hosts))), "the descriptor is opened on its brick")
+    finally:
+        open_behind(lab, "off")
+
+
+@pytest.mark.exhaustive
+def test_renamed_into_the_tree_and_out_of_it(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
+    """Gluster gives a file its new name by a link: the name that a brick opened it by is gone."""
+    outside = lab.source / "frozen/ben"
+    code = f"{HOLD}\nos.rename(sys.argv[1], sys.argv[3])"
+    with (
+        holding(code, outside / "one", "os.O_WRONLY | os.O_CREAT", tree / "deep/two"),
+        holding(code, tree / "three", "os.O_WRONLY | os.O_CREAT", outside / "four"),
+    ):
+        inside = {(path, writable) for _, path, writable in on_bricks(search(lab, hosts))}
+        beside = {(path, writable) for _, path, writable in on_bricks(search(lab, hosts, (b"frozen/ben",)))}
+    assert inside == {(b"frozen/ann/deep/two", True)}
+    assert beside == {(b"frozen/ben/four", True)}
+
+
+@pytest.mark.exhaustive
+def test_another_name_of_a_linked_file(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
+    outside = lab.source / "frozen/ben/link"
+    (tree / "data").write_bytes(b"x")
+    os.link(tree / "data", outside)
+    with holding(HOLD, outside, "os.O_WRONLY"):
+        assert {path for _, path, _ in on_bricks(search(lab, hosts))} == {b"frozen/ann/data"}
+        both = {path for _, path, _ in on_bricks(search(lab, hosts, (TREE, b"frozen/ben")))}
+        assert both == {b"frozen/ann/data", b"frozen/ben/link"}
+
+
+@pytest.mark.exhaustive
+def test_a_file_without_a_name_writes_nothing_of_the_tree(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
+    code = f"{HOLD}\nos.unlink(sys.argv[1])"
+    with holding(code, tree / "scratch", "os.O_RDWR | os.O_CREAT"):
+        writers = search(lab, hosts)
+    assert on_bricks(writers) == set()
+    assert all(one.unlinked for one in writers.open_files), writers
+    assert why_not_frozen(writers, vouched=False) == ()
+
+
+@pytest.mark.exhaustive
+def test_without_the_names_that_gluster_keeps_the_brick_is_walked(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
+    path = tree / "deep/er/old"
+    path.write_bytes(b"x")
+    brick = brick_of(lab, path)
+    copy = lab.brick_directory(brick) / path.relative_to(lab.source)
+    for name in os.listxattr(copy):
+        if name.startswith("trusted.gfid2path."):
+            os.removexattr(copy, name)
+    with holding(HOLD, path, "os.O_RDWR"):
+        writers = search(lab, hosts)
+    assert on_bricks(writers) == {(brick.name, b"frozen/ann/deep/er/old", True)}
+
+
+@pytest.mark.exhaustive
+def test_a_working_directory_on_this_machine(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
+    """Bricks do not know of it; this machine, a client as well, does of its own ones."""
+    with holding("", cwd=tree / "deep") as pid:
+        writers = search(lab, hosts)
+    (found,) = writers.open_files
+    assert (found.path, found.pid, found.kind) == (b"frozen/ann/deep", pid, OpenKind.WORKING_DIRECTORY)
+    assert can_write(found)
+
+
+@pytest.mark.exhaustive
+def test_a_brick_that_is_down_is_unseen(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
+    brick = lab.bricks[1]
+    with lab.brick_down(brick):
+        writers = search(lab, hosts)
+    (sentence,) = writers.unseen
+    assert sentence.startswith(f"brick {brick.name}: no process of Gluster's has it open")
+    assert why_not_frozen(writers, vouched=False)
+
+
+@pytest.mark.exhaustive
+def test_a_host_without_a_section_is_unseen_and_the_others_are_seen(
+    lab: LabHandle, hosts: LabHosts, tree: Path
+) -> None:
+    left_out = lab.state.hosts[0].address
+
+    async def look() -> Writers:
+        source = gluster(lab)
+        names = [name for name in hosts.names if name != left_out]
+        try:
+            return await BrickWriters(hosts, names, source, processes=LocalProcesses()).find_writers((TREE,))
+        finally:
+            source.close()
+            await hosts.close()
+
+    writers = asyncio.run(look())
+    expected = {
+        f"brick {brick.name}: site.toml has no section for its host"
+        for brick in lab.bricks
+        if lab.host_of(brick).address == left_out
+    }
+    assert set(writers.unseen) == expected
+    assert len(expected) == 2
+
+
+@pytest.mark.exhaustive
+def test_over_ssh_and_a_host_whose_ssh_is_down(lab: LabHandle, tree: Path) -> None:
+    if not lab.state.ssh_config:
+        pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
+    options = ("-F", os.fsdecode(lab.state.ssh_config))
+    specs = {host.address: HostSpec(ssh=sshd.destination(host), options=options) for host in lab.state.hosts}
+
+    async def look() -> Writers:
+        source = gluster(lab)
+        reached = SiteHosts(specs, local=lambda name: LocalHost(name=name))
+        try:
+            return await BrickWriters(reached, tuple(specs), source, processes=LocalProcesses()).find_writers((TREE,))
+        finally:
+            source.close()
+            await reached.close()
+
+    paths = [tree / f"data-{number}" for number in range(40)]
+    code = "held = [os.open(name, os.O_RDWR | os.O_CREAT) for name in sys.argv[1:]]"
+    with holding(code, *paths):
+        down = lab.host_of(brick_of(lab, paths[0]))
+        everything = asyncio.run(look())
+        assert everything.unseen == ()
+        assert {path for _, path, _ in on_bricks(everything)} == {
+            TREE + f"/data-{number}".encode() for number in range(40)
+        }
+        with lab.sshd_down(down):
+            without = asyncio.run(look())
+    assert {sentence.split(":", 2)[0] for sentence in without.unseen} == {f"brick {down.address}"}
+    assert len(without.unseen) == 2
+    assert on_bricks(without) == {one for one in on_bricks(everything) if not one[0].startswith(down.address + ":")}
+    assert why_not_frozen(replace(without, open_files=()), vouched=False)
+    assert why_not_frozen(replace(without, open_files=()), vouched=True) == ()
+
+
+def tops_of(lab: LabHandle, relative: Path) -> list[tuple[int, int, int, dict[str, bytes]]]:
+    """The top on every brick: owner, group, mode, ACLs."""
+    found = []
+    for brick in lab.bricks:
+        top = lab.brick_directory(brick) / relative
+        acls = {name: os.getxattr(top, name) for name in os.listxattr(top) if name.startswith("system.posix_acl")}
+        found.append((top.stat().st_uid, top.stat().st_gid, top.stat().st_mode & 0o7777, acls))
+    return found
+
+
+@pytest.mark.exhaustive
+def test_a_top_is_closed_through_the_mount_and_put_back_byte_for_byte(lab: LabHandle, tree: Path, public: Path) -> None:
+    tree.chmod(0o2770)
+    run_tool("setfacl", "-m", f"u:{UID + 1}:rwx,m::rwx", str(tree))
+    run_tool("setfacl", "-d", "-m", f"u:{UID + 2}:r-x", str(tree))
+    (tree / "data").write_bytes(b"x")
+    os.chown(tree / "data", UID, UID)
+    before = tops_of(lab, tree.relative_to(lab.source))
+    assert len(before[0][3]) == 2
+    tops = MountedTops(os.fsencode(lab.source))
+    kept = tops.read_top(TREE)
+    assert kept.gfid is not None
+    assert len(kept.gfid) == 16
+    seen = public / TREE.decode()
+    assert as_user(seen, UID) == as_user(seen, UID + 1) == "opened"
+    tops.freeze(TREE, kept)
+    assert tops.look(TREE, kept).state is TopState.FROZEN
+    assert set(map(str, tops_of(lab, tree.relative_to(lab.source)))) == {str((0, kept.gid, 0o2500, {}))}
+    assert as_user(seen, UID) == as_user(seen, UID + 1) == "refused"
+    assert (tree / "data").read_bytes() == b"x"
+    tops.thaw(TREE, kept)
+    assert tops.read_top(TREE) == kept
+    assert tops_of(lab, tree.relative_to(lab.source)) == before
+    assert as_user(seen, UID) == as_user(seen, UID + 1) == "opened"
+
+
+def as_user(tree: Path, uid: int) -> str:
+    """What somebody who is not root finds at the top."""
+    act = f"ls {tree} && : > {tree}/new-{uid}"
+    done = subprocess.run(
+        ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "sh", "-c", act],
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode == 0:
+        return "opened"
+    assert b"Permission denied" in done.stderr
+    return "refused"
+
+
+@pytest.mark.guarantee("open-files")
+def test_somebody_at_work_inside_is_found_after_the_top_is_closed(
+    lab: LabHandle, hosts: LabHosts, tree: Path, public: Path
+) -> None:
+    tops = MountedTops(os.fsencode(lab.source))
+    kept = tops.read_top(TREE)
+    user = ("setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups")
+    code = f"{HOLD}\nos.write(held, b'before')"
+    with holding(code, public / TREE.decode() / "data", "os.O_WRONLY | os.O_CREAT", prefix=user):
+        tops.freeze(TREE, kept)
+        found: list[OpenFile] = list(search(lab, hosts).open_files)
+    assert {one.path for one in found if one.brick and can_write(one)} == {b"frozen/ann/data"}
+    tops.thaw(TREE, kept)

@@ -1,0 +1,158 @@
+"""`init` and `doctor` on a real volume: unmounted, with a brick down, mounted without ACLs."""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace as change
+
+from migrator.core.errors import Refused
+from migrator.core.events import Finding, FindingStatus
+from migrator.core.tasks import DaemonThreads
+from migrator.doctor.stage import DoctorWorld, examine
+from migrator.fs.model import SENTINEL_NAME
+from migrator.fs.mountinfo import read_mounts
+from migrator.fs.writing import MountedTarget
+from migrator.gluster.volume import GlusterCommands, GlusterSource
+from migrator.hosts.process import LocalProcesses
+from migrator.ledger.ledger import open_ledger
+from migrator.site.config import Site
+from migrator.site.init import InitRequest, InitResult, draft_site, make_state_directory, record_site
+from migrator.site.load import load_site
+from tests.support.cluster.handle import LabHandle, WallClock, wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
+
+SENTINEL = os.fsdecode(SENTINEL_NAME)
+
+
+@pytest.fixture
+def site(lab: LabHandle, tmp_path: Path) -> Iterator[Site]:
+    """The lab's site, with a state directory and a target of its own; the lab's sentinels are left as they were."""
+    loaded = load_site(lab.site_file)
+    (tmp_path / "target").mkdir()
+    yield change(
+        loaded,
+        site=change(loaded.site, state_dir=tmp_path / "state"),
+        target=change(loaded.target, mount=tmp_path / "target"),
+    )
+    (lab.source / SENTINEL).unlink(missing_ok=True)
+
+
+def source_of(site: Site) -> GlusterSource:
+    assert site.source.volume is not None
+    commands = GlusterCommands(LocalProcesses(), WallClock(), volume=site.source.volume, gluster=site.source.gluster)
+    return GlusterSource(os.fsencode(site.source.mount), commands, volume=site.source.volume)
+
+
+def init(site: Site) -> InitResult:
+    make_state_directory(site)
+    source, target = source_of(site), MountedTarget(os.fsencode(site.target.root))
+    try:
+        with open_ledger(site.ledger_file, create=True) as ledger:
+            return record_site(
+                site, source=source, target=target, ledger=ledger, clock=WallClock(), new_site_id=lambda: "site-0001"
+            )
+    finally:
+        source.close()
+        target.close()
+
+
+async def nothing_to_confine(_: bytes) -> str | None:
+    return None
+
+
+def doctor(site: Site) -> dict[str, list[Finding]]:
+    source, target = source_of(site), MountedTarget(os.fsencode(site.target.root))
+    try:
+        with open_ledger(site.ledger_file) as ledger:
+            world = DoctorWorld(
+                site=site,
+                source=source,
+                target=target,
+                ledger=ledger,
+                processes=LocalProcesses(),
+                clock=WallClock(),
+                blocking=DaemonThreads(),
+                mounts=read_mounts(),
+                confinement_problem=nothing_to_confine,
+            )
+            found: dict[str, list[Finding]] = {}
+            for finding in asyncio.run(examine(world)):
+                found.setdefault(finding.check, []).append(finding)
+            return found
+    finally:
+        source.close()
+        target.close()
+
+
+def messages(found: dict[str, list[Finding]], check: str, status: FindingStatus) -> list[str]:
+    return [finding.message for finding in found[check] if finding.status is status]
+
+
+def test_a_volume_is_found_among_the_mounts(lab: LabHandle, tmp_path: Path) -> None:
+    draft = draft_site(InitRequest(source_mount=lab.source, target_mount=tmp_path), read_mounts())
+    assert (draft.source_kind, draft.volume) == ("gluster", lab.state.spec.volume)
+    assert (draft.source_mount, draft.target_kind) == (lab.source, "posix")
+
+
+def test_a_healthy_volume_is_recorded_and_fit(lab: LabHandle, site: Site) -> None:
+    result = init(site)
+    assert result.source.filesystem == "fuse.glusterfs"
+    assert result.source.device is None
+    assert result.source.sentinel == "site-0001"
+    assert (lab.source / SENTINEL).stat().st_mode & 0o7777 == 0o600
+    found = doctor(site)
+    for check in ("gluster", "source mount", "source ACLs", "target mount"):
+        assert [finding.status for finding in found[check]] == [FindingStatus.OK], (check, found[check])
+    assert messages(found, "source health", FindingStatus.OK) == [f"all {len(lab.bricks)} bricks are up"]
+
+
+def test_an_unmounted_volume_is_told_and_never_recorded(lab: LabHandle, site: Site) -> None:
+    with lab.source_unmounted(), pytest.raises(Refused, match="the source is no gluster file system but"):
+        init(site)
+    init(site)
+    with lab.source_unmounted():
+        with pytest.raises(Refused, match="the source is no gluster file system but"):
+            init(site)
+        (said,) = messages(doctor(site), "source mount", FindingStatus.FAILURE)
+        assert "it is not mounted" in said
+        assert os.listdir(lab.source) == []
+    assert init(site).done == ()
+
+
+def test_a_brick_that_is_down_is_named(lab: LabHandle, site: Site) -> None:
+    init(site)
+    brick = lab.bricks[0]
+    with lab.brick_down(brick):
+        said = messages(doctor(site), "source health", FindingStatus.FAILURE)
+    assert f"brick {brick.name} is down" in said
+
+
+def test_a_mount_without_acls_is_told(lab: LabHandle, site: Site, tmp_path: Path) -> None:
+    init(site)
+    other = tmp_path / "without"
+    other.mkdir()
+    volume = f"{lab.state.hosts[0].address}:/{lab.state.spec.volume}"
+    # As the lab itself mounts it, from the namespace that reaches the hosts, but without the option `acl`.
+    enter = ["nsenter", f"--net=/run/netns/{lab.state.client_namespace}", "--"]
+    log = f"log-file={tmp_path}/client.log"
+    subprocess.run([*enter, "mount", "-t", "glusterfs", "-o", log, volume, other], check=True, capture_output=True)
+    try:
+        found = doctor(change(site, source=change(site.source, mount=other)))
+    finally:
+        argv = ["umount", str(other)]
+        wait_until(lambda: subprocess.run(argv, capture_output=True, check=False).returncode == 0, "it is unmounted")
+    (said,) = messages(found, "source ACLs", FindingStatus.WARNING)
+    assert said.startswith("the mount shows no ACLs")
+    assert messages(found, "source mount", FindingStatus.OK)
+
+
+def test_another_volume_than_the_mounted_one_is_told_as_such(lab: LabHandle, site: Site) -> None:
+    init(site)
+    found = doctor(change(site, source=change(site.source, volume="vol2")))
+    (said,) = messages(found, "source health", FindingStatus.FAILURE)
+    assert said.startswith(f"[source] volume is vol2, but the mount is of {lab.state.spec.volume}")

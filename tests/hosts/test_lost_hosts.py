@@ -1,0 +1,472 @@
+"""Hosts that cannot be reached, and hosts that are lost in the middle of the work; each for real, against sshd."""
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from migrator.hosts import remote
+from migrator.hosts.connection import Transport
+from migrator.hosts.model import ProcessIdentity
+from migrator.hosts.ports import Command, Completed, HostLost
+from migrator.hosts.proc import carriers
+from migrator.hosts.remote import RemoteHost
+from migrator.hosts.ssh import Ssh
+from migrator.transfer.executors import HostExecutor
+from tests.support.local_pipe import LocalPipe
+from tests.support.native_builds import placing
+from tests.support.sshd import Sshd, missing_for_sshd, running_sshd
+from tests.support.xfs import XfsMount, run_tool
+
+DEADLINE_S = 600.0
+LEASE_S = 4.0
+DEAF = b"trap '' TERM HUP INT PIPE; setsid sleep 1000 & echo up; while :; do sleep 0.05; echo more; done"
+"""Does not listen to TERM, and starts a session of its own."""
+
+
+@pytest.fixture
+def sshd(scratch: Path) -> Iterator[Sshd]:
+    """A host that a test may spoil."""
+    if reason := missing_for_sshd():
+        pytest.skip(f"needs a real sshd: {reason}")
+    directory = scratch / "sshd"
+    directory.mkdir()
+    with running_sshd(directory) as made:
+        yield made
+
+
+@pytest.fixture
+def token() -> Iterator[str]:
+    value = secrets.token_hex(16)
+    yield value
+    for identity in carriers([value]).get(value, ()):
+        with suppress(ProcessLookupError):
+            os.kill(identity.pid, signal.SIGKILL)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline_s, "waited in vain"
+        await asyncio.sleep(0.02)
+
+
+@dataclass
+class Running:
+    """A stream that has begun to speak."""
+
+    host: RemoteHost
+    token: str
+    argv: tuple[bytes, ...] = (b"sh", b"-c", DEAF)
+    started: list[ProcessIdentity] = field(default_factory=list)
+    pieces: list[bytes] = field(default_factory=list)
+    task: "asyncio.Task[Completed] | None" = None
+
+    async def begin(self) -> "asyncio.Task[Completed]":
+        command = Command(argv=self.argv, token=self.token, timeout_s=None)
+        self.task = asyncio.create_task(
+            self.host.processes.stream(
+                command, on_start=self.started.append, on_stdout=self.pieces.append, on_stderr=self.pieces.append
+            )
+        )
+        await until(lambda: self.pieces or (self.task is not None and self.task.done()))
+        return self.task
+
+    async def begin_in_time(self) -> "asyncio.Task[Completed]":
+        """As `begin`, again where a short lease ran out before it spoke: on a busy machine either end may stand still."""
+        deadline_s = time.monotonic() + DEADLINE_S
+        while (task := await self.begin()).done() or not carriers([self.token]):
+            with suppress(HostLost):
+                await task
+            assert time.monotonic() < deadline_s, "never begun"
+            await reached_again(self.host, self.token)
+            self.started.clear()
+            self.pieces.clear()
+        return task
+
+
+async def said_in_time(host: RemoteHost, word: bytes) -> bytes:
+    """What `echo` says there, again where the connection was lost meanwhile."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while True:
+        try:
+            return (await host.processes.run(Command(argv=(b"echo", word)))).stdout
+        except HostLost:
+            assert time.monotonic() < deadline_s, "not reached again"
+            await asyncio.sleep(0.1)
+
+
+async def lost(task: "asyncio.Task[Completed]") -> HostLost:
+    with pytest.raises(HostLost) as caught:
+        async with asyncio.timeout(DEADLINE_S):
+            await task
+    assert caught.value.in_doubt
+    assert caught.value.message
+    return caught.value
+
+
+def far_ends_of(started: ProcessIdentity) -> tuple[int, int]:
+    """The worker and the guardian above a process."""
+    worker = _parent_of(started.pid)
+    return worker, _parent_of(worker)
+
+
+def _exists(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def _parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def refusal(transport: Transport) -> HostLost:
+    async def reach() -> None:
+        host = RemoteHost(transport, open_within_s=DEADLINE_S)
+        try:
+            await host.facts()
+        finally:
+            await host.close()
+
+    with pytest.raises(HostLost) as caught:
+        asyncio.run(reach())
+    assert caught.value.cause
+    assert caught.value.hint
+    assert not caught.value.in_doubt
+    return caught.value
+
+
+def wrapper(directory: Path, text: str) -> str:
+    path = directory / "python-here"
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.exhaustive
+class TestRefused:
+    """Errors that say what to do."""
+
+    def test_key_refused(self, sshd: Sshd) -> None:
+        other = sshd.directory / "other"
+        sshd.make_key(other)
+        error = refusal(sshd.transport(key=other))
+        assert "refuses the key" in error.message
+        assert f"root@{sshd.address}" in error.hint
+
+    def test_host_key_changed(self, sshd: Sshd) -> None:
+        sshd.stop()
+        sshd.new_host_key()
+        sshd.start()
+        assert "host key has changed" in refusal(sshd.transport()).message
+
+    def test_host_key_unknown(self, sshd: Sshd) -> None:
+        sshd.known_hosts.write_text("")
+        assert "host key is not known" in refusal(sshd.transport()).message
+
+    def test_nothing_listens(self, sshd: Sshd) -> None:
+        sshd.stop()
+        assert "nothing listens there" in refusal(sshd.transport()).message
+
+    def test_it_does_not_answer(self, sshd: Sshd) -> None:
+        sshd.take_link_down()
+        assert "does not answer" in refusal(replace(sshd.transport(), connect_timeout_s=2)).message
+
+    def test_it_hangs_while_it_is_reached(self, sshd: Sshd) -> None:
+        """Connected, and then no Python ever speaks."""
+        python = wrapper(sshd.directory, "exec sleep 1000\n")
+
+        async def reach() -> None:
+            host = RemoteHost(sshd.transport(python=python), open_within_s=1.0)
+            with pytest.raises(HostLost, match="does not answer"):
+                await host.facts()
+            await host.close()
+
+        asyncio.run(reach())
+
+    def test_name_unknown(self, sshd: Sshd) -> None:
+        error = refusal(replace(sshd.transport(), destination="root@no-such-host.invalid"))
+        assert "name is not known" in error.message
+
+    def test_no_python_there(self, sshd: Sshd) -> None:
+        for python in ("python3.99", "/opt/none/python3"):
+            error = refusal(sshd.transport(python=python))
+            assert "no Python 3" in error.message
+            assert python in error.cause
+
+    def test_python_too_old(self, sshd: Sshd) -> None:
+        code = "import sys; sys.version_info = (3, 6, 8); exec(sys.argv[4])"
+        python = wrapper(sshd.directory, f"exec python3 -c '{code}' \"$@\"\n")
+        assert "too old" in refusal(sshd.transport(python=python)).message
+
+    def test_no_ssh_here(self, sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+        class NoSsh(LocalPipe):
+            def argv(self, arguments: tuple[str, ...]) -> tuple[bytes, ...]:
+                return (b"/no-such-ssh", *super().argv(arguments))
+
+        assert "/no-such-ssh" in refusal(NoSsh(host="far")).message
+
+    def test_not_root_where_root_is_needed(self, sshd: Sshd) -> None:
+        python = wrapper(
+            sshd.directory, 'exec setpriv --reuid 65534 --regid 65534 --clear-groups /usr/bin/python3 "$@"\n'
+        )
+
+        async def ask() -> str | None:
+            host = RemoteHost(sshd.transport(python=python))
+            try:
+                assert (await host.facts()).effective_uid == 65534
+                return await HostExecutor(host, source_root=b"/", target_root=b"/", compiled=placing(host)).problem(
+                    b"/bin/sh"
+                )
+            finally:
+                await host.close()
+
+        assert "would not run as root" in str(asyncio.run(ask()))
+
+    def test_what_start_files_print_does_no_harm(self, sshd: Sshd) -> None:
+        python = wrapper(sshd.directory, 'echo "welcome to this host"; echo problem >&2; exec python3 "$@"\n')
+
+        async def ask() -> None:
+            host = RemoteHost(sshd.transport(python=python))
+            try:
+                assert (await host.processes.run(Command(argv=(b"echo", b"x")))).stdout == b"x\n"
+            finally:
+                await host.close()
+
+        asyncio.run(ask())
+
+    def test_a_host_that_failed_is_not_tried_at_every_call(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        tried: list[int] = []
+        # However long the five calls take.
+        monkeypatch.setattr(remote, "_FIRST_BACKOFF_S", remote._LARGEST_BACKOFF_S)
+
+        class Counting(LocalPipe):
+            def argv(self, arguments: tuple[str, ...]) -> tuple[bytes, ...]:
+                tried.append(1)
+                return (b"false",)
+
+        async def reach() -> None:
+            host = RemoteHost(Counting())
+            for _ in range(5):
+                with pytest.raises(HostLost):
+                    await host.facts()
+            await host.close()
+
+        asyncio.run(reach())
+        assert len(tried) == 1
+
+
+class TestLost:
+    """In the middle of a stream."""
+
+    @pytest.mark.exhaustive
+    def test_the_network_goes_and_comes_back(self, sshd: Sshd, token: str) -> None:
+        async def lose() -> None:
+            # The time to connect is what it takes to see that nobody answers; one who is only slow is asked again.
+            transport = replace(sshd.transport(lease_s=LEASE_S), connect_timeout_s=5)
+            host = RemoteHost(transport, lease_s=LEASE_S, grace_s=0.3)
+            assert await reached_again(host, token)
+            task = await Running(host, token).begin_in_time()
+            sshd.take_link_down()
+            error = await lost(task)
+            assert "lease" in error.hint
+            with pytest.raises(HostLost):
+                await host.processes.end(token, grace_s=0.0)
+            # There, without a word from here.
+            await until(lambda: not carriers([token]))
+            sshd.take_link_up()
+            assert await reached_again(host, token)
+            assert await said_in_time(host, b"back") == b"back\n"
+            await host.close()
+
+        asyncio.run(lose())
+
+    @pytest.mark.exhaustive
+    def test_a_host_that_hangs_is_settled_when_it_is_reached_again(self, sshd: Sshd, token: str) -> None:
+        """Its far end was stopped, so that no lease ran out there: the next connection ends what it left."""
+
+        async def lose() -> None:
+            host = RemoteHost(sshd.transport(lease_s=LEASE_S), lease_s=LEASE_S, grace_s=0.3)
+            running = Running(host, token)
+            task = await running.begin_in_time()
+            far_ends = far_ends_of(running.started[0])
+            for pid in far_ends:
+                os.kill(pid, signal.SIGSTOP)
+            await lost(task)
+            assert carriers([token]), "in doubt: it runs on"
+            assert await reached_again(host, "unknown")
+            assert not carriers([token]), "reached again, and nothing goes on behind our back"
+            await until(lambda: not any(map(_exists, far_ends)))
+            await host.close()
+
+        asyncio.run(lose())
+
+    @pytest.mark.exhaustive
+    def test_a_killed_connection_is_noticed_at_once(self, sshd: Sshd, token: str) -> None:
+        async def lose() -> None:
+            host = RemoteHost(sshd.transport(), lease_s=1000.0, grace_s=0.3)
+            task = await Running(host, token).begin()
+            sshd.stop()
+            await lost(task)
+            await until(lambda: not carriers([token]))
+            sshd.start()
+            assert await reached_again(host, token)
+            await host.close()
+
+        asyncio.run(lose())
+
+    @pytest.mark.guarantee("lost-host")
+    @pytest.mark.parametrize("victims", [[0], [1], [0, 1]], ids=["worker", "guardian", "both"])
+    def test_a_killed_far_end_takes_its_streams_with_it(self, sshd: Sshd, token: str, victims: list[int]) -> None:
+        async def lose() -> None:
+            host = RemoteHost(sshd.transport(), lease_s=1000.0, grace_s=0.3)
+            # With both killed, only what was started directly is sure to die (PR_SET_PDEATHSIG).
+            argv = (b"sh", b"-c", DEAF) if len(victims) == 1 else (b"yes",)
+            running = Running(host, token, argv=argv)
+            task = await running.begin()
+            far_ends = far_ends_of(running.started[0])
+            # None of them sees the end of another before its own: the guardian ends soon after the worker.
+            for number in (signal.SIGSTOP, signal.SIGKILL):
+                for victim in victims:
+                    os.kill(far_ends[victim], number)
+            await lost(task)
+            await until(lambda: not carriers([token]))
+            assert await reached_again(host, token)
+            await host.close()
+
+        asyncio.run(lose())
+
+    def test_a_sync_after_a_loss_does_not_vouch_for_what_was_before(self, sshd: Sshd, tmp_path: Path) -> None:
+        async def lose() -> None:
+            host = RemoteHost(sshd.transport(), grace_s=0.3)
+            root = os.fsencode(tmp_path)
+            await host.watch_sync(root)
+            identity = await host.identity()
+            os.kill(identity.process_id, signal.SIGKILL)
+            await until(lambda: not _exists(identity.process_id))
+            await reached_again(host, "unknown")
+            with pytest.raises(HostLost, match="disks"):
+                await host.sync(root)
+            await host.sync(root)
+            await host.close()
+
+        asyncio.run(lose())
+
+
+@pytest.mark.exhaustive
+@pytest.mark.needs_root
+def test_what_hangs_in_the_kernel_is_said(xfs_target: XfsMount, token: str) -> None:
+    """In D state, as on a file system that does not answer: reported as not ended, by every way of asking."""
+
+    async def hang() -> None:
+        host = RemoteHost(LocalPipe(), grace_s=0.1)
+        executor = HostExecutor(host, source_root=b"/", target_root=b"/", compiled=placing(host), grace_s=0.1)
+        script = b"echo up; echo x > %s/x" % xfs_target.root
+        task = await Running(host, token, argv=(b"sh", b"-c", script)).begin()
+        await until(lambda: _state_of(carriers([token])[token][0].pid) == "D")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await executor.end_orphans([token]) == [token]
+        run_tool("fsfreeze", "--unfreeze", str(xfs_target.path))
+        assert await executor.end_orphans([token]) == []
+        await host.close()
+
+    run_tool("fsfreeze", "--freeze", str(xfs_target.path))
+    try:
+        asyncio.run(hang())
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", str(xfs_target.path)], check=False, capture_output=True)
+
+
+def _state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+async def reached_again(host: RemoteHost, token: str) -> bool:
+    deadline_s = time.monotonic() + DEADLINE_S
+    while True:
+        try:
+            return await host.processes.end(token, grace_s=0.0)
+        except HostLost:
+            assert time.monotonic() < deadline_s, "not reached again"
+            await asyncio.sleep(0.1)
+
+
+_CONTROLLER = """
+import asyncio, json, sys
+from migrator.hosts.remote import RemoteHost
+from migrator.hosts.ssh import Ssh
+from migrator.hosts.ports import Command
+facts = json.loads(sys.argv[1])
+transport = Ssh(host="far", destination=facts["destination"], options=tuple(facts["options"]), lease_s=facts["lease_s"])
+async def main():
+    host = RemoteHost(transport, lease_s=facts["lease_s"], grace_s=0.3)
+    await host.processes.stream(
+        Command(argv=("sh".encode(), b"-c", facts["script"].encode()), token=facts["token"], timeout_s=None),
+        on_start=lambda _: None, on_stdout=lambda _: print("up", flush=True), on_stderr=lambda _: None,
+    )
+asyncio.run(main())
+"""
+
+
+class TestController:
+    """This program dies without a word."""
+
+    def start(self, transport: Ssh, token: str) -> "subprocess.Popen[bytes]":
+        facts = {
+            "destination": transport.destination,
+            "options": transport.options,
+            "lease_s": transport.lease_s,
+            "script": DEAF.decode(),
+            "token": token,
+        }
+        return subprocess.Popen(
+            [sys.executable, "-c", _CONTROLLER, json.dumps(facts)],
+            stdout=subprocess.PIPE,
+            cwd=Path(__file__).parents[2],
+            start_new_session=True,
+        )
+
+    @pytest.mark.guarantee("lost-host")
+    @pytest.mark.parametrize("link", ["up", "down"])
+    def test_its_streams_end_there(self, sshd: Sshd, token: str, link: str) -> None:
+        """By the end of the connection; where that does not come through, by the lease."""
+        lease_s = LEASE_S if link == "down" else 1000.0
+        before = _directories(sshd)
+        controller = self.start(sshd.transport(lease_s=lease_s), token)
+        try:
+            with controller:
+                assert controller.stdout is not None
+                assert controller.stdout.readline() == b"up\n"
+                assert carriers([token])
+                own = _directories(sshd) - before
+                assert len(own) == 1
+                if link == "down":
+                    sshd.take_link_down()
+                controller.kill()
+                controller.wait(DEADLINE_S)
+        finally:
+            controller.kill()
+        asyncio.run(until(lambda: not carriers([token])))
+        asyncio.run(until(lambda: not any(map(os.path.exists, own))))
+
+
+def _directories(sshd: Sshd) -> set[Path]:
+    """Where the far ends behind this sshd place files: each holds its own open."""
+    held = set()
+    for pid in sshd.members():
+        with suppress(OSError):
+            for fd in Path(f"/proc/{pid}/fd").iterdir():
+                with suppress(OSError):
+                    held.add(fd.readlink())
+    return {path for path in held if path.name.startswith("migrator-far-end-")}

@@ -1,0 +1,128 @@
+"""Purging a user tree of a real volume: through the mount, and no trace of it is left on any brick."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from migrator.cutover.model import CutoverState
+from migrator.cutover.writers import BrickWriters
+from migrator.gluster.volume import GlusterSource
+from migrator.hosts.process import LocalProcesses
+from migrator.purge.model import TreeOutcome
+from tests.cutover.test_freezing_on_cluster import gluster
+from tests.support.cluster.handle import LabHandle, wait_until
+from tests.support.cluster.hosts import LabHosts
+from tests.support.holders import holding
+from tests.support.purge_world import PurgeSite, purge_site
+from tests.support.run_site import fill_tree
+from tests.support.snapshots import snapshot
+from tests.support.xfs import XfsMount
+
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
+
+FILES = 120
+NEIGHBOUR = "purge-neighbour"
+
+
+def fill(tree: Path) -> None:
+    tree.rmdir()
+    fill_tree(tree, files=FILES, size_bytes=3000)
+
+
+def on_bricks(lab: LabHandle) -> set[tuple[str, str]]:
+    """Every name that the bricks have, those that Gluster keeps by gfid too."""
+    found: set[tuple[str, str]] = set()
+    for brick in lab.bricks:
+        root = lab.brick_directory(brick)
+        for above, directories, files in os.walk(root):
+            relative = os.path.relpath(above, root)
+            if relative.startswith(".glusterfs") and relative.count("/") != 2:
+                continue
+            found.update((brick.name, f"{relative}/{name}") for name in (*directories, *files))
+    return {(brick, name) for brick, name in found if "/changelogs/" not in name and "/indices/" not in name}
+
+
+def unnamed(lab: LabHandle) -> Iterator[Path]:
+    """What bricks keep by gfid alone."""
+    for brick in lab.bricks:
+        for above, _, files in os.walk(lab.brick_directory(brick) / ".glusterfs"):
+            for path in (Path(above, name) for name in files if len(name) == 36):
+                with suppress(FileNotFoundError):
+                    if path.lstat().st_nlink == 1 and not path.is_symlink():
+                        yield path
+
+
+def removed(path: Path) -> bool:
+    """Right after a brick was down, directories may not be whole yet."""
+    shutil.rmtree(path, ignore_errors=True)
+    return not path.exists()
+
+
+@pytest.fixture
+def neighbour(lab: LabHandle) -> Iterator[Path]:
+    """Another user's tree."""
+    path = lab.source / "home" / NEIGHBOUR
+    fill_tree(path, files=20, size_bytes=100)
+    try:
+        yield path
+    finally:
+        wait_until(partial(removed, path), f"{path.name} is removed")
+
+
+@pytest.fixture
+def site(lab: LabHandle, neighbour: Path, scratch: Path, xfs_target: XfsMount) -> Iterator[PurgeSite]:
+    before = on_bricks(lab)
+    source: GlusterSource = gluster(lab)
+    try:
+        with purge_site(scratch / "site", lab.source, xfs_target.path, fill, tree=b"home/purged") as made:
+            made.read_by = source
+            made.search = BrickWriters(LabHosts(lab), LabHosts(lab).names, source, processes=LocalProcesses())
+            assert on_bricks(lab) - before
+            yield made
+    finally:
+        source.close()
+        for left in (lab.source / "home/purged", lab.source / ".migrator-purge"):
+            wait_until(partial(removed, left), f"{left.name} is removed")
+
+
+def test_nothing_of_it_is_left_on_any_brick_and_the_others_are_untouched(
+    lab: LabHandle, site: PurgeSite, neighbour: Path
+) -> None:
+    shared = neighbour / "shared"
+    os.link(site.source / "d1/f0001", shared)
+    content = shared.read_bytes()
+    kept = snapshot(os.fsencode(neighbour))
+    own = {(brick, name) for brick, name in on_bricks(lab) if "home/purged" not in name}
+    done = site.purge()
+    assert (done.outcome, done.findings, done.reasons, done.outside) == (TreeOutcome.PURGED, (), (), 1)
+    assert site.state is CutoverState.PURGED
+    assert {name for _, name in on_bricks(lab) if "home/purged" in name or ".migrator-purge" in name} == set()
+    gone = own - on_bricks(lab)
+    assert all("/.glusterfs/" in f"/{name}" for _, name in gone)
+    assert shared.read_bytes() == content
+    after = snapshot(os.fsencode(neighbour))
+    assert {name: facts for name, facts in after.items() if name != b"shared"} == {
+        name: facts for name, facts in kept.items() if name != b"shared"
+    }
+    # What Gluster keeps by gfid is what is named, and no more: files of the tree have left nothing behind. A brick keeps one that
+    # is removed until the client has closed it, which is after the program has.
+    wait_until(lambda: not any(unnamed(lab)), "nothing is kept that has no name")
+
+
+def test_a_brick_that_is_down_and_a_writer_elsewhere_stop_it(lab: LabHandle, site: PurgeSite) -> None:
+    kept = snapshot(os.fsencode(site.source))
+    with holding("held = os.open(sys.argv[1], os.O_WRONLY)\nos.write(held, b'x')", site.source / "d0/f0000"):
+        done = site.purge()
+    assert done.outcome is TreeOutcome.REFUSED
+    assert any("can still be written" in reason and "d0/f0000" in reason for reason in done.reasons)
+    with lab.brick_down(lab.bricks[0]):
+        done = site.purge()
+    assert done.outcome is TreeOutcome.REFUSED
+    assert any("is down" in reason for reason in done.reasons)
+    assert set(snapshot(os.fsencode(site.source))) == set(kept)
+    assert site.state is CutoverState.RETAINED

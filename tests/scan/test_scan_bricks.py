@@ -1,0 +1,454 @@
+"""Scans of the bricks against scans of the mount, on real volumes: the same catalog, or a refusal, or not whole."""
+
+import asyncio
+import errno
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from migrator.core.errors import Refused
+from migrator.gluster.model import Brick
+from migrator.hosts.ports import Host
+from migrator.lab.churn import lab_churn
+from migrator.lab.model import LabHost, VolumeType
+from migrator.native.program import native_program
+from tests.support.cluster.brick_runs import standing_still
+from tests.support.cluster.brick_scans import BrickScans, brick_scans
+from tests.support.cluster.covers import mounts_of_its_own
+from tests.support.cluster.fixtures import SMALL, MakeLab
+from tests.support.cluster.handle import LabHandle, WallClock, bring_up, take_down, wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
+
+
+@pytest.fixture
+def scans(lab: LabHandle, tmp_path: Path) -> Iterator[BrickScans]:
+    """A site on the lab of the session, which stays as it is."""
+    with brick_scans(lab, tmp_path / "site") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def own_lab(lab_parent: Path) -> Iterator[LabHandle]:
+    """A distributed volume that the tests of this module may change, each leaving it up, healed and quiet."""
+    directory = lab_parent / "bricks"
+    try:
+        yield bring_up(
+            SMALL.__class__(
+                directory=os.fsencode(directory),
+                hosts=2,
+                users=2,
+                files=400,
+                data_bytes=SMALL.data_bytes,
+                brick_size_bytes=SMALL.brick_size_bytes,
+                target_size_bytes=SMALL.target_size_bytes,
+                reference_time_s=SMALL.reference_time_s,
+            )
+        )
+    finally:
+        take_down(directory)
+
+
+@pytest.fixture
+def own(own_lab: LabHandle, tmp_path: Path) -> Iterator[BrickScans]:
+    """A site on the lab of this module."""
+    # Whatever moved files between the bricks before has given directories a time of its own on each.
+    for directory, _, _ in os.walk(os.fsencode(own_lab.source)):
+        times = os.stat(directory)
+        os.utime(directory, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with brick_scans(own_lab, tmp_path / "site") as made:
+        yield made
+
+
+def write_plainly(lab: LabHandle) -> None:
+    """Files as programs write them, without setting times: the bricks' own times differ from the volume's."""
+    directory = lab.source / os.fsdecode(lab.state.trees[0]) / "plain"
+
+    def made() -> bool:
+        # Shortly after a test that stops a brick or a remove-brick a client may answer EIO (seen once).
+        try:
+            directory.mkdir(exist_ok=True)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return False
+        return True
+
+    wait_until(made, "the client knows where names belong")
+    for number in range(40):
+        (directory / f"file-{number}").write_bytes(b"x" * number)
+        (directory / f"link-{number}").symlink_to("file-0")
+    os.link(directory / "file-1", directory / "file-1-again")
+    # A link-to file is left where the new name belongs.
+    for number in range(20):
+        (directory / f"file-{number + 10}").rename(directory / f"renamed-{number}")
+
+
+@pytest.mark.guarantee("bricks-and-mount")
+def test_both_ways_give_the_same_catalog_of_a_distributed_volume(scans: BrickScans) -> None:
+    mount = scans.scan("mount")
+    compiled = scans.scan("auto")
+    assert (compiled.via, compiled.whole, compiled.reasons, compiled.findings) == ("bricks", True, (), ())
+    scans.compare(compiled, mount)
+    assert scans.site.ledger.scans.all()[-1].via == "bricks"
+    assert {walk.brick for walk in compiled.bricks} == {brick.name for brick in scans.lab.bricks}
+    assert sum(walk.rows for walk in compiled.bricks) == compiled.files
+    assert all(walk.whole and walk.elapsed_s > 0 for walk in compiled.bricks)
+    assert min(compiled.times.checks_s, compiled.times.walk_s, compiled.times.finish_s) > 0
+    names = {brick.name for brick in scans.lab.bricks}
+    for row in scans.rows(compiled).values():
+        assert int.from_bytes(row["gfid"][8:], "big") == row["ino"]
+        assert row["brick"] in names if row["type"] != "directory" else row["brick"] is None
+    last = scans.site.shown.snapshots[-1]
+    assert len(last.bricks) == len(names)
+    assert all(brick.ended for brick in last.bricks)
+
+
+@pytest.mark.exhaustive
+def test_both_ways_give_the_same_catalog_of_some_trees_alone(own: BrickScans) -> None:
+    tree, other = own.lab.state.trees[:2]
+    source, place = own.lab.source, os.fsdecode(tree)
+    (source / "on-the-way").write_text("nobody's")
+    (source / os.fsdecode(other) / "also-there").write_text("data")
+    os.link(source / os.fsdecode(other) / "also-there", source / place / "name-of-another-tree's-file")
+    whole = own.rows(own.scan("bricks"))
+    mount = own.scan("mount", only=(tree,))
+    assert (mount.whole, mount.scope) == (True, (tree,))
+    bricks = own.scan("bricks", only=(tree,))
+    assert (bricks.via, bricks.whole, bricks.reasons, bricks.findings) == ("bricks", True, (), ())
+    assert bricks.scope == (tree,)
+    own.compare(bricks, mount)
+    way = {tree[:end] for end in range(len(tree)) if tree[end : end + 1] == b"/"}
+    rows = {path: row for path, row in whole.items() if row["tree"] == tree or path in way}
+    found = own.rows(bricks)
+    assert {path: {**row, "atime_ns": 0} for path, row in found.items()} == {
+        path: {**row, "atime_ns": 0} for path, row in rows.items()
+    }
+    assert sum(walk.rows for walk in bricks.bricks) == bricks.files
+    assert found[tree + b"/name-of-another-tree's-file"]["nlink"] == 2
+    assert own.site.ledger.scans.latest(finished=False) == own.site.ledger.scans.all()[0]
+    # What is no longer there is not taken for an empty tree, whichever way it was looked for.
+    for via in ("mount", "bricks"):
+        record = own.scan(via, only=(tree, b"home/nobody"))
+        assert (record.via, record.whole) == (via, False)
+        assert any("home/nobody" in reason for reason in record.reasons)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    "volume_type", [VolumeType.REPLICA3, VolumeType.ARBITER, VolumeType.DISTRIBUTED_REPLICATE], ids=str
+)
+def test_both_ways_give_the_same_catalog_of_copied_volumes_unless_a_heal_is_due(
+    make_lab: MakeLab, tmp_path: Path, volume_type: VolumeType
+) -> None:
+    lab = make_lab(volume_type=volume_type, users=2, files=60)
+    write_plainly(lab)
+    with brick_scans(lab, tmp_path / "site") as scans:
+        wait_until(lambda: not heals(lab), "nothing waits to be healed")
+        mount, bricks = scans.scan("mount"), scans.scan("bricks")
+        assert bricks.whole, bricks.reasons
+        scans.compare(bricks, mount)
+        sets = len(lab.bricks) // 3
+        assert len(bricks.bricks) == sets
+        assert len({walk.host for walk in bricks.bricks}) == sets, "the load is shared"
+        if volume_type is not VolumeType.REPLICA3:
+            return
+        # With its host gone another copy is read.
+        scans.absent = {bricks.bricks[0].host}
+        again = scans.scan("bricks")
+        assert again.bricks[0].host not in scans.absent
+        scans.compare(again, mount)
+        scans.absent = set()
+        lab.gluster("volume", "set", lab.state.spec.volume, "cluster.self-heal-daemon", "off")
+        with lab.brick_down(lab.bricks[0]):
+            with pytest.raises(Refused, match="is down"):
+                scans.scan("bricks")
+            (lab.source / os.fsdecode(lab.state.trees[0]) / "missed-by-one-copy").write_text("data")
+        with pytest.raises(Refused, match="healed"):
+            scans.scan("bricks")
+        auto = scans.scan("auto")
+        assert auto.via == "mount"
+        assert any("healed" in reason for reason in auto.way_reasons)
+        assert "the mount is read" in scans.said()
+
+
+def heals(lab: LabHandle) -> bool:
+    # A daemon that looked a moment too early looks again in ten minutes, unless it is asked to.
+    lab.on_host(lab.state.hosts[0], "gluster", "--mode=script", "volume", "heal", lab.state.spec.volume)
+    summary = lab.gluster("--xml", "volume", "heal", lab.state.spec.volume, "info", "summary")
+    return summary.count(b"<totalNumberOfEntries>0<") < len(lab.bricks)
+
+
+@pytest.mark.exhaustive
+def test_times_are_the_volumes_whether_it_keeps_them_itself_or_not(own: BrickScans) -> None:
+    write_plainly(own.lab)
+    own.compare(own.scan("bricks"), own.scan("mount"))
+    own.lab.gluster("volume", "set", "vol1", "features.ctime", "off")
+    try:
+        drop_client_cache(own)
+        changed = own.lab.source / os.fsdecode(own.lab.state.trees[0]) / "plain" / "file-2"
+        changed.write_text("written while the volume keeps no times")
+        bricks, mount = own.scan("bricks"), own.scan("mount")
+        assert bricks.whole, bricks.reasons
+        # Without that feature every brick has a ctime of its own for a directory, from when the directory came to it; a mount
+        # shows the one or the other: what it listed comes from one brick, what it looked up from all.
+        own.compare(bricks, mount, but_of_directories=("ctime_ns",))
+    finally:
+        own.lab.gluster("volume", "reset", "vol1", "features.ctime")
+        drop_client_cache(own)
+
+
+def drop_client_cache(scans: BrickScans) -> None:
+    """Mount with a new client, which knows the volume's options."""
+    scans.source.close()
+    scans.site.source.close()
+    scans.lab.drop_client_cache()
+
+
+@pytest.mark.exhaustive
+def test_a_brick_that_goes_down_in_mid_scan_makes_it_not_whole(own: BrickScans) -> None:
+    victim = own.lab.bricks[1]
+
+    async def stop(brick: Brick) -> None:
+        if brick.name == victim.name:
+            await asyncio.to_thread(own.lab.stop_brick, victim)
+
+    try:
+        record = own.scan("bricks", happening=stop)
+    finally:
+        own.lab.start_bricks()
+    assert not record.whole
+    assert any(victim.name in reason and "down" in reason for reason in record.reasons)
+
+
+@pytest.mark.exhaustive
+def test_a_walk_that_is_killed_is_named_and_the_scan_ends(own: BrickScans) -> None:
+    victim = own.lab.bricks[0]
+    killed: set[int] = set()
+
+    async def kill(brick: Brick) -> None:
+        if brick.name == victim.name:
+            path = victim.name.partition(":")[2]
+            with standing_still(lambda: walkers_on(own.lab.host_of(victim), path=path)) as held:
+                killed.update(held)
+                for pid in held:
+                    os.kill(pid, signal.SIGKILL)
+
+    async def place(host: Host) -> bytes:
+        """The walk of the victim stops before its last frame."""
+        native = os.fsdecode(await native_program().place(host))
+        if host.name != own.lab.host_of(victim).address:
+            return os.fsencode(native)
+        path = victim.name.partition(":")[2]
+        stops = f'case " $* " in *" {path} "*) head -c -8; kill -STOP $$;; *) cat;; esac'
+        return await host.place("stopping", f'#!/bin/sh\n{native} "$@" | {stops}\n'.encode())
+
+    record = own.scan("bricks", happening=kill, place=place)
+    assert killed
+    assert not record.whole
+    assert any(victim.name in reason and "not read to its end" in reason for reason in record.reasons)
+    assert [walk.whole for walk in record.bricks].count(False) == 1
+    assert not walkers_on(*own.lab.state.hosts)
+
+
+def walkers_on(*hosts: LabHost, path: str = "") -> list[int]:
+    """The processes of walks inside these hosts, of all their bricks or of the one at that path."""
+    inside = {Path(f"/proc/{host.holder_pid}/ns/mnt").readlink() for host in hosts}
+    found: list[int] = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                argv = (process / "cmdline").read_bytes().split(b"\0")
+                if b"--brick" not in argv or (path and os.fsencode(path) not in argv):
+                    continue
+                if (process / "ns" / "mnt").readlink() in inside:
+                    found.append(int(process.name))
+            except OSError:
+                continue
+    return found
+
+
+@pytest.mark.exhaustive
+def test_a_host_that_is_not_reached_leaves_the_mount(own: BrickScans) -> None:
+    own.absent = {own.lab.state.hosts[0].address}
+    with pytest.raises(Refused, match="cannot be reached"):
+        own.scan("bricks")
+    record = own.scan("auto")
+    assert (record.via, record.whole) == ("mount", True)
+    assert any("cannot be reached" in reason for reason in record.way_reasons)
+
+
+@pytest.mark.exhaustive
+def test_what_is_no_brick_of_the_volume_is_not_read(own: BrickScans) -> None:
+    brick = own.lab.bricks[0]
+    host, path = own.lab.host_of(brick), os.fsdecode(own.lab.brick_path(brick))
+    with mounts_of_its_own(host) as inside:
+        own.inside = {host.address: inside}
+
+        def mount(*words: str) -> None:
+            subprocess.run(["nsenter", "--target", str(inside), "--mount", "--", "mount", *words, path], check=True)
+
+        # Its file system is not mounted there.
+        mount("-t", "tmpfs", "tmpfs")
+        with pytest.raises(Refused, match="no root of a brick"):
+            own.scan("bricks")
+        assert own.scan("auto").via == "mount"
+        # Another one of the same host is.
+        mount("--bind", "/srv/b2/data")
+        record = own.scan("bricks")
+        assert not record.whole
+        assert any("two bricks" in reason or "more than once" in reason for reason in record.reasons)
+    own.inside = {}
+    record = own.scan("bricks")
+    assert record.whole, record.reasons
+
+
+@pytest.mark.exhaustive
+def test_a_killed_scan_of_bricks_starts_over_and_one_of_the_mount_waits_for_the_mount(own: BrickScans) -> None:
+    async def stopped_at_first_rows() -> None:
+        reached = asyncio.Event()
+
+        async def wait(_: Brick) -> None:
+            reached.set()
+            await asyncio.sleep(60)
+
+        scanning = asyncio.ensure_future(own.scanned("bricks", happening=wait))
+        await reached.wait()
+        scanning.cancel()
+        await asyncio.gather(scanning, return_exceptions=True)
+        assert "starts over" in str(scanning.exception().hint)  # type: ignore[union-attr]
+
+    asyncio.run(stopped_at_first_rows())
+    assert not walkers_on(*own.lab.state.hosts)
+    left = own.site.ledger.scans.unfinished()
+    assert left is not None
+    assert left.via == "bricks"
+    assert not (own.site.catalogs_dir / left.name).exists()
+    record = own.scan("bricks")
+    assert record.whole, record.reasons
+    assert record.name != left.name
+    assert "starts over" in own.said()
+
+
+@pytest.mark.exhaustive
+def test_files_that_exist_throughout_are_in_one_of_two_scans_under_churn_and_renames(
+    own: BrickScans, tmp_path: Path
+) -> None:
+    root, stop = own.lab.source, threading.Event()
+    tree = root / os.fsdecode(own.lab.state.trees[0])
+    wandering = tree / "wandering"
+    wandering.mkdir()
+    inodes = set()
+    for number in range(30):
+        (wandering / f"{number}-a").write_bytes(b"w")
+        inodes.add((wandering / f"{number}-a").stat().st_ino)
+
+    def rename_to_and_fro() -> None:
+        names = ("a", "b")
+        while not stop.is_set():
+            for number in range(30):
+                (wandering / f"{number}-{names[0]}").rename(wandering / f"{number}-{names[1]}")
+            names = names[::-1]
+
+    before = inodes_of(root)
+    renaming = threading.Thread(target=rename_to_and_fro)
+    renaming.start()
+
+    journal = tmp_path / "journal"
+    journal.touch()
+
+    async def both() -> list[dict[bytes, dict[str, object]]]:
+        ended = asyncio.Event()
+        catalogs: list[dict[bytes, dict[str, object]]] = []
+        churning = asyncio.ensure_future(
+            lab_churn(
+                os.fsencode(root),
+                own.lab.state.trees[1:2],
+                journal=os.fsencode(journal),
+                rate_per_s=150.0,
+                seed=7,
+                clock=WallClock(),
+                stop=ended,
+            )
+        )
+        try:
+            # However fast a scan is, and however slow the users are: so much has to have happened meanwhile.
+            while len(catalogs) < 2 or len(journal.read_bytes().splitlines()) <= 100:
+                catalogs.append(own.rows(await own.scanned("bricks")))
+        finally:
+            ended.set()
+            summary = await churning
+            assert sum(summary.operations.values()) > 50
+        return catalogs
+
+    try:
+        catalogs = asyncio.run(both())
+    finally:
+        stop.set()
+        renaming.join()
+    after = inodes_of(root)
+    stayed = {path for path, inode in before.items() if after.get(path) == inode and b"/wandering/" not in path}
+    assert len(stayed) > 300
+    assert all(stayed - set(one) - set(next_one) == set() for one, next_one in pairwise(catalogs))
+    seen = {row["ino"] for rows in catalogs for row in rows.values()}
+    assert inodes - seen == set()
+
+
+def inodes_of(root: Path) -> dict[bytes, int]:
+    found: dict[bytes, int] = {}
+    for directory, _, files in os.walk(os.fsencode(root)):
+        for name in files:
+            path = os.path.join(directory, name)
+            try:
+                found[os.path.relpath(path, os.fsencode(root))] = os.lstat(path).st_ino
+            except OSError:
+                continue
+    return {path: inode for path, inode in found.items() if path != b".migrator-sentinel"}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.guarantee("bricks-and-mount")
+def test_nothing_is_trusted_while_files_move_between_bricks(own: BrickScans) -> None:
+    lab = own.lab
+    leaving = lab.bricks[-1].name
+    before = set(inodes_of(lab.source))
+    started = False
+
+    async def start(_: Brick) -> None:
+        nonlocal started
+        if not started:
+            started = True
+            await asyncio.to_thread(lab.gluster, "volume", "remove-brick", "vol1", leaving, "start")
+
+    try:
+        begun_meanwhile = own.scan("bricks", happening=start)
+        assert not begun_meanwhile.whole
+        assert any("task" in reason for reason in begun_meanwhile.reasons)
+        with pytest.raises(Refused, match="task"):
+            own.scan("bricks")
+        while_moving = own.scan("auto")
+        assert while_moving.via == "mount"
+        assert any("task" in reason for reason in while_moving.way_reasons)
+        assert not while_moving.whole
+        assert before - set(own.rows(begun_meanwhile)) - set(own.rows(while_moving)) == set()
+    finally:
+        lab.gluster("volume", "remove-brick", "vol1", leaving, "stop")
+        # It is not waited for: a file that is being moved comes to its end first.
+        wait_until(lambda: not any(lab.movers(host) for host in lab.state.hosts), "nobody moves files any more")
+        lab.let_client_know()
+    # The volume is quiet again; what was moved lies elsewhere, with its link-to files and left-overs.
+    bricks = own.scan("bricks")
+    assert bricks.whole, bricks.reasons
+    assert before <= set(own.rows(bricks))
+    # A directory that files were moved out of has another mtime on that brick than on the others, and a mount shows the
+    # one or the other: what it listed comes from one brick, what it looked up from all.
+    mount = own.scan("mount")
+    own.compare(bricks, mount, but_of_directories=("mtime_ns",))
+    shown = own.rows(mount)
+    assert all(row["mtime_ns"] >= shown[path]["mtime_ns"] for path, row in own.rows(bricks).items())

@@ -1,0 +1,221 @@
+"""The main job on a real volume: three users with every odd file move, are killed on the way, and are proven."""
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+
+from migrator.core.paths import percent_unescape
+from migrator.core.units import MIB
+from migrator.hosts.model import ProcessIdentity
+from migrator.hosts.proc import identity_of, lives
+from migrator.lab.churn import read_journal
+from tests.conftest import MakeXfs
+from tests.support.cluster.fixtures import MakeLab
+from tests.support.cluster.handle import LabHandle, wait_until
+from tests.support.cluster.sides import assert_equal, digests
+from tests.support.cluster.site import LabSite, lab_site
+
+pytestmark = pytest.mark.cluster
+
+KILLS = 20
+STREAMS = ("rsync", "migrator-native")
+SLOW = str(4 * MIB)
+"""Bytes per second: one run outlasts most of the kills."""
+
+
+@pytest.fixture
+def site(lab: LabHandle, scratch: Path, make_xfs: MakeXfs) -> Iterator[LabSite]:
+    """A site that has been recorded and scanned."""
+    with lab_site(lab, scratch / "site", make_xfs().path) as made:
+        assert made.call("init").returncode == 0
+        assert made.call("doctor").returncode == 0
+        yield made
+
+
+def trees_of(batch: dict[str, object]) -> list[str]:
+    trees = batch["trees"]
+    assert isinstance(trees, list)
+    return [os.fsdecode(percent_unescape(tree["path"])) for tree in trees]
+
+
+@pytest.mark.guarantee("closed-trees")
+def test_a_batch_of_three_users_with_every_odd_file_arrives_whole(site: LabSite) -> None:
+    record = site.json("scan")
+    assert record["whole"], record["reasons"]
+    plan = site.json("plan")["plan"]
+    first = plan["batches"][0]
+    assert len(first["trees"]) == 3
+
+    preview = site.json("run", "--user-batch", "1", "--deltas", "0", "--dry-run")
+    assert preview["dry_run"]
+    assert os.listdir(site.target) == [".migrator-sentinel"], "a dry run changes nothing"
+
+    summary = site.json("run", "--user-batch", "1", "--deltas", "0")
+    assert summary["batches"][0]["files"] == first["files"]
+    assert summary["batches"][0]["bad"] == []
+    assert_equal(site.source, site.target, trees_of(first))
+    for tree in trees_of(first):
+        assert os.stat(site.target / tree).st_mode & 0o7777 == 0o700, "closed until the switch"
+
+    (verified,) = site.json("verify", "--user-batch", "1")
+    assert verified["whole"]
+    assert verified["differences"] == {}
+    assert verified["digested_files"] > 0
+
+    again = site.json("run", "--user-batch", "1", "--deltas", "0")
+    assert again["nothing_to_do"]
+    assert "Nothing to do" in site.call("run", "--user-batch", "1", "--deltas", "0").stdout
+
+    status = site.json("status")
+    assert status["overall"]["done_bytes"] == first["size_bytes"]
+    site.json("report", "--output", str(site.directory / "report"))
+    html = (site.directory / "report" / "report.html").read_text()
+    assert "verified" in html
+
+
+def streams_of(target: Path) -> list[ProcessIdentity]:
+    """Streams at work for this very target: by their cgroup-free sign, a mount namespace that holds it."""
+    found: list[ProcessIdentity] = []
+    device = os.stat(target).st_dev
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                identity = identity_of(int(entry))
+                if identity and Path(f"/proc/{entry}/comm").read_text().strip() in STREAMS:
+                    root = os.stat(f"/proc/{entry}/root/target")
+                    if root.st_dev == device:
+                        found.append(identity)
+            except OSError:
+                continue
+    return found
+
+
+def kill(streams: list[ProcessIdentity]) -> None:
+    """Those that have not ended since they were seen: another process may have the number of one that has."""
+    for stream in streams:
+        with suppress(ProcessLookupError):
+            held = os.pidfd_open(stream.pid)
+            try:
+                if lives(stream):
+                    signal.pidfd_send_signal(held, signal.SIGKILL)
+            finally:
+                os.close(held)
+
+
+@pytest.mark.exhaustive
+def test_killed_at_twenty_random_instants_it_goes_on_and_ends_equal(
+    lab: LabHandle, scratch: Path, make_xfs: MakeXfs
+) -> None:
+    draw = random.Random(20)
+    kills = 0
+    rounds = 0
+    while kills < KILLS:
+        rounds += 1
+        with lab_site(lab, scratch / f"site-{rounds}", make_xfs().path) as site:
+            for verb in ("init", "doctor", "scan", "plan"):
+                assert site.call(verb).returncode == 0, verb
+            batch = site.json("run", "--user-batch", "1", "--deltas", "0", "--dry-run")["batches"][0]
+            trees = [os.fsdecode(percent_unescape(work["tree"])) for work in batch["left"]]
+            process = site.start("run", "--user-batch", "1", "--deltas", "0", "--bwlimit", SLOW)
+            while kills < KILLS:
+                # From its start to well into the copying; what is killed is drawn too.
+                deadline = time.monotonic() + draw.uniform(0.5, 3.0)
+                while process.poll() is None and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                if process.poll() is not None:
+                    assert process.returncode == 0
+                    break
+                what = draw.choice(("program", "program", "everything", "one stream", "all streams"))
+                streams = streams_of(site.target)
+                if what in ("program", "everything"):
+                    process.send_signal(signal.SIGKILL)
+                    process.wait()
+                if what in ("everything", "all streams"):
+                    kill(streams)
+                elif what == "one stream" and streams:
+                    kill([draw.choice(streams)])
+                if what in ("program", "everything"):
+                    process = site.start("run", "--user-batch", "1", "--deltas", "0", "--bwlimit", SLOW)
+                kills += 1
+            process.wait()
+            assert process.returncode in (0, -signal.SIGKILL)
+            summary = site.json("run", "--user-batch", "1", "--deltas", "0")
+            assert summary["batches"][0]["bad"] == []
+            assert_equal(site.source, site.target, trees)
+            (verified,) = site.json("verify", "--user-batch", "1")
+            assert verified["differences"] == {}
+            assert verified["whole"]
+            wait_until(lambda target=site.target: not streams_of(target), "no stream is left")  # type: ignore[misc]
+
+
+@pytest.mark.exhaustive
+def test_what_differs_after_a_run_beside_users_at_work_is_what_they_touched(
+    make_lab: MakeLab, scratch: Path, make_xfs: MakeXfs
+) -> None:
+    lab = make_lab(hosts=2, bricks_per_host=2, users=3, files=250)
+    journal = scratch / "journal"
+    with lab_site(lab, scratch / "site", make_xfs().path) as site:
+        for verb in ("init", "doctor"):
+            assert site.call(verb).returncode == 0, verb
+        churn = subprocess.Popen(
+            [
+                *site.argv("lab", "churn", "--dir", os.fsdecode(lab.state.spec.directory)),
+                "--rate", "40", "--journal", str(journal),
+            ],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            wait_until(lambda: journal.exists() and journal.stat().st_size > 2000, "the users are at work")
+            assert site.call("scan").returncode == 0
+            assert site.call("plan").returncode == 0
+            ended = site.call("run", "--user-batch", "1", "--deltas", "0")
+            assert ended.returncode == 0, ended.stderr
+        finally:
+            churn.send_signal(signal.SIGTERM)
+            churn.wait()
+        assert churn.returncode == 0
+        touched = read_journal(os.fsencode(journal))
+        found = site.json("verify", "--user-batch", "1", code=3)
+        differing = differing_paths(site)
+        assert differing
+        assert found[0]["whole"], found[0]["reasons"]
+        assert {path for path in differing if not touched.covers(path)} == set()
+        # At rest, a new plan brings over what was missed; only what users deleted meanwhile is still there.
+        assert site.call("scan").returncode == 0
+        assert site.call("plan").returncode == 0
+        assert site.call("run", "--user-batch", "1", "--deltas", "0").returncode == 0
+        for tree in (site.source / "home").iterdir():
+            if tree.is_dir():
+                there, here = digests(tree), digests(site.target / "home" / tree.name)
+                assert there == {path: here.get(path) for path in there}
+
+
+def differing_paths(site: LabSite) -> set[bytes]:
+    newest = max((site.directory / "state" / "manifests").iterdir(), key=lambda path: path.name)
+    return {path for path in pyarrow.parquet.read_table(newest / "differences.parquet")["path"].to_pylist() if path}
+
+
+@pytest.mark.guarantee("brick-down")
+def test_a_brick_that_is_down_stops_everything_that_would_believe_the_mount(lab: LabHandle, site: LabSite) -> None:
+    assert site.call("scan").returncode == 0
+    assert site.call("plan").returncode == 0
+    brick = lab.bricks[0]
+    lab.stop_brick(brick)
+    try:
+        refused = site.call("run", "--user-batch", "1", "--deltas", "0")
+        assert refused.returncode == 4
+        assert brick.name in refused.stderr
+        assert site.call("verify", "--user-batch", "1").returncode == 4
+        scanned = site.json("scan", code=3)
+        assert not scanned["whole"]
+        assert any(brick.name in reason for reason in scanned["reasons"])
+    finally:
+        lab.start_bricks()

@@ -1,0 +1,63 @@
+"""The lab's hosts as the program's `Hosts`, entered by their namespaces: no connection, no daemon."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from migrator.hosts.local import LocalHost
+from migrator.hosts.model import ProcessIdentity
+from migrator.hosts.ports import Command, Completed, Host, HostLost, OnOutput
+from migrator.hosts.process import LocalProcesses
+from migrator.lab.model import LabHost
+from tests.support.cluster.handle import LabHandle
+
+
+class _Inside(LocalProcesses):
+    """Programs inside a host's namespaces; they are seen from here as well, and end as others do."""
+
+    def __init__(self, holder_pid: int) -> None:
+        super().__init__()
+        self._enter = (b"nsenter", b"-t", b"%d" % holder_pid, b"-m", b"-u", b"-n", b"--")
+
+    async def run(self, command: Command) -> Completed:
+        return await super().run(replace(command, argv=self._enter + command.argv))
+
+    async def stream(
+        self,
+        command: Command,
+        *,
+        on_start: Callable[[ProcessIdentity], None],
+        on_stdout: OnOutput,
+        on_stderr: OnOutput,
+    ) -> Completed:
+        inside = replace(command, argv=self._enter + command.argv)
+        return await super().stream(inside, on_start=on_start, on_stdout=on_stdout, on_stderr=on_stderr)
+
+
+class LabHosts:
+    """The `Hosts` port over a lab. `absent` are hosts that cannot be reached; `inside` names the process by host whose namespaces
+    are entered, where it is not the one that holds the host's.
+    """
+
+    def __init__(self, lab: LabHandle) -> None:
+        self._by_name: Mapping[str, LabHost] = {host.address: host for host in lab.state.hosts}
+        self._hosts: dict[str, LocalHost] = {}
+        self.absent: set[str] = set()
+        self.inside: Mapping[str, int] = {}
+
+    @property
+    def names(self) -> Sequence[str]:
+        return tuple(self._by_name)
+
+    async def reach(self, name: str) -> Host:
+        if name in self.absent:
+            raise HostLost(f"host {name} cannot be reached")
+        if name not in self._hosts:
+            holder_pid = self.inside.get(name, self._by_name[name].holder_pid)
+            assert holder_pid is not None
+            self._hosts[name] = LocalHost(_Inside(holder_pid), name=name)
+        return self._hosts[name]
+
+    async def close(self) -> None:
+        await asyncio.gather(*(host.close() for host in self._hosts.values()))
+        self._hosts.clear()

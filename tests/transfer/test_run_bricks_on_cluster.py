@@ -1,0 +1,164 @@
+"""Migrations over the bricks of a real cluster: who copies what, and what a host that is not fit does not do."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster.brick_runs import OFFSET_NS, WORK, BrickRuns, brick_runs, work_trees
+from tests.support.cluster.handle import LabHandle
+
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
+
+
+@pytest.fixture(scope="module")
+def work(lab: LabHandle) -> Iterator[LabHandle]:
+    if not lab.state.ssh_config:
+        pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
+    with work_trees(lab) as made:
+        yield made
+
+
+@pytest.fixture
+def runs(work: LabHandle, scratch: Path) -> Iterator[BrickRuns]:
+    with brick_runs(work, scratch / "site") as made:
+        yield made
+
+
+def addresses(lab: LabHandle) -> set[str]:
+    return {host.address for host in lab.state.hosts}
+
+
+def test_a_whole_migration_runs_on_the_brick_servers(work: LabHandle, scratch: Path) -> None:
+    with brick_runs(work, scratch / "site", trees="home/*", range_size="5MiB", chunk_size="16MiB") as runs:
+        planned = sum(batch["size_bytes"] for batch in runs.prepare()["batches"])
+        summaries = runs.run()["batches"]
+        assert [summary["bad"] for summary in summaries] == [[]] * len(summaries)
+        assert {host for host, _, _ in runs.attempts()} <= addresses(work) | {"localhost"}
+        from_bricks = [attempt for attempt in runs.attempts() if attempt[0] != "localhost"]
+        assert {host for host, _, _ in from_bricks} == addresses(work)
+        assert {(engine, state) for _, engine, state in from_bricks} == {("direct", "succeeded")}
+        assert runs.attempts("ranges"), "the big files were copied in ranges"
+        assert runs.events("chunk-retried", "host-lost", "bricks-unfit") == []
+        assert sum(summary["size_bytes"] for summary in summaries) == planned
+        runs.assert_equal()
+
+
+@pytest.mark.exhaustive
+def test_times_are_the_volumes_where_those_of_the_bricks_differ(runs: BrickRuns, work: LabHandle) -> None:
+    """The clocks of brick servers and clients need not agree: each brick's own times are its server's."""
+    brick_file = next(
+        path for brick in work.bricks if (path := work.brick_directory(brick) / WORK / "ann" / "small-5").exists()
+    )
+    there = (work.source / WORK / "ann" / "small-5").stat().st_mtime_ns
+    assert abs(brick_file.stat().st_mtime_ns - there) > OFFSET_NS / 2
+    runs.prepare()
+    runs.run("--engine", "direct")
+    assert runs.hosts_of() >= addresses(work)
+    # The roots of trees stay closed until the switch.
+    for path in (work.source / WORK).glob("*/**/*"):
+        copied = runs.site.target / path.relative_to(work.source)
+        assert copied.lstat().st_mtime_ns == path.lstat().st_mtime_ns, path
+    runs.assert_equal()
+
+
+@pytest.mark.exhaustive
+def test_rsync_reads_the_bricks_too_and_sets_the_volumes_times(runs: BrickRuns, work: LabHandle) -> None:
+    runs.prepare()
+    runs.run("--engine", "rsync")
+    assert {(engine, state) for _, engine, state in runs.attempts("files")} == {("rsync", "succeeded")}
+    assert runs.hosts_of() >= addresses(work)
+    runs.assert_equal()
+
+
+@pytest.mark.exhaustive
+def test_hosts_without_the_target_leave_it_to_the_mount(work: LabHandle, scratch: Path) -> None:
+    with brick_runs(work, scratch / "site") as runs:
+        text = runs.site.file.read_text()
+        before, *sections = text.split("\n[source.hosts.")
+        kept = ["\n".join(line for line in one.split("\n") if not line.startswith("target")) for one in sections]
+        runs.site.file.write_text("\n[source.hosts.".join([before, *kept]))
+        runs.prepare()
+        runs.run("--engine", "direct")
+        assert {(host, engine) for host, engine, _ in runs.attempts()} == {("localhost", "direct")}
+        runs.assert_equal()
+
+
+@pytest.mark.exhaustive
+def test_a_host_that_refuses_the_key_is_told_of_and_read_through_the_mount(runs: BrickRuns, work: LabHandle) -> None:
+    host = work.state.hosts[1]
+    runs.prepare()
+    with work.key_refused(host):
+        scanned = runs.site.json("scan")
+        assert scanned["via"] == "mount"
+        assert any(host.address in reason and "refuses the key" in reason for reason in scanned["way_reasons"])
+        runs.run("--plan", "plan-0001")
+    assert runs.hosts_of() == (addresses(work) - {host.address}) | {"localhost"}
+    (said,) = runs.events("host-lost")
+    assert host.address in said
+    assert "refuses the key" in said
+    runs.assert_equal()
+
+
+@pytest.mark.exhaustive
+def test_a_host_that_shows_another_key_is_told_of_and_read_through_the_mount(runs: BrickRuns, work: LabHandle) -> None:
+    host = work.state.hosts[2]
+    runs.prepare()
+    with work.host_key_changed(host):
+        scanned = runs.site.json("scan")
+        assert scanned["via"] == "mount"
+        assert any(host.address in reason and "key has changed" in reason for reason in scanned["way_reasons"])
+        refused = runs.site.call("scan", "--via", "bricks")
+        assert refused.returncode == 4
+        assert "its host key has changed" in refused.stderr
+        runs.run("--plan", "plan-0001")
+    assert runs.hosts_of() == (addresses(work) - {host.address}) | {"localhost"}
+    assert ["key has changed" in said for said in runs.events("host-lost")] == [True]
+    runs.assert_equal()
+
+
+@pytest.mark.guarantee("far-target")
+def test_where_the_target_is_not_mounted_nothing_is_written(runs: BrickRuns, work: LabHandle) -> None:
+    host = work.state.hosts[0]
+    runs.prepare()
+    with work.target_unmounted(host):
+        runs.run()
+        # Seen as the host sees it: the directory beneath its mount.
+        assert work.on_host(host, "ls", "-A", work.state.target).stdout == b""
+    assert runs.hosts_of() == (addresses(work) - {host.address}) | {"localhost"}
+    # Told again where the run lasts for so long that the host is tried again.
+    assert {"the target is not mounted" in said for said in runs.events("host-lost")} == {True}
+    runs.assert_equal()
+
+
+_HIDING = """#!/bin/sh
+exec unshare -m --propagation private sh -c 'mount -t tmpfs none {path} && exec python3 "$@"' sh "$@"
+"""
+
+
+@pytest.mark.exhaustive
+def test_what_lies_in_a_bricks_place_is_not_read(runs: BrickRuns, work: LabHandle) -> None:
+    """The file system of a brick is not mounted where those look that come over ssh (its own process sees it)."""
+    brick = work.bricks[1]
+    host = work.host_of(brick)
+    runs.prepare()
+    hiding = runs.site.directory / "hiding"
+    hiding.write_text(_HIDING.format(path=brick.name.partition(":")[2]))
+    hiding.chmod(0o755)
+    section = f'[source.hosts."{host.address}"]\n'
+    runs.site.file.write_text(runs.site.file.read_text().replace(section, f'{section}python = "{hiding}"\n'))
+    refused = runs.site.call("scan", "--via", "bricks")
+    assert refused.returncode == 4
+    assert f"{brick.name} is no root of a brick" in refused.stderr
+    assert runs.site.json("scan")["via"] == "mount"
+    runs.run("--plan", "plan-0001")
+    assert runs.hosts_of() == addresses(work) | {"localhost"}
+    of_scan, of_run = runs.events("bricks-unfit")
+    assert of_scan.startswith("the mount is read")
+    assert f"brick {brick.name} is not read" in of_run
+    assert runs.events("host-lost") == []
+    bricks = runs.rows(
+        "select distinct brick from chunks join attempts on chunk_id = chunks.id where host = ?", host.address
+    )
+    assert brick.name not in {name for (name,) in bricks}
+    runs.assert_equal()

@@ -1,0 +1,95 @@
+"""Runs whose streams work on the nodes of a real Slurm cluster, and what happens when Slurm takes the nodes away."""
+
+import os
+import signal
+import sqlite3
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.support.run_site import RealSite, fill_tree, wait_for
+from tests.support.slurm import Slurm, missing_for_slurm, running_slurm
+from tests.support.xfs import XfsMount
+from tests.transfer.test_run_faults import SLOW, SLOWER, came_so_far
+
+pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
+
+_MOVERS = """movers = "slurm"
+engine = "direct"
+[slurm]
+nodes = 2
+jobs = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Slurm]:
+    """One cluster for all of them."""
+    if reason := missing_for_slurm():
+        pytest.skip(f"needs a real Slurm: {reason}")
+    with running_slurm() as made:
+        yield made
+
+
+@pytest.fixture
+def slurm(cluster: Slurm) -> Iterator[Slurm]:
+    """The cluster, with nothing running and all nodes idle."""
+    yield cluster
+    cluster.calm()
+    assert not cluster.far_ends()
+
+
+@pytest.fixture
+def site(slurm: Slurm, scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> Iterator[RealSite]:
+    """Two users with about 8 MiB together, planned; streams belong on nodes."""
+    fill_tree(xfs_source.path / "home" / "alice", files=300, size_bytes=20_000)
+    fill_tree(xfs_source.path / "home" / "bob", files=100, size_bytes=20_000, uid=60002)
+    made = RealSite(scratch / "site", xfs_source, xfs_target)
+    made.environment |= {"SLURM_CONF": os.fspath(slurm.config)}
+    made.prepare(transfer=_MOVERS)
+    try:
+        yield made
+    finally:
+        made.kill_streams()
+
+
+def hosts_of(site: RealSite) -> set[str]:
+    """Where streams were at work."""
+    connection = sqlite3.connect(f"file:{site.ledger}?mode=ro", uri=True, timeout=600)
+    try:
+        rows = connection.execute("SELECT DISTINCT host FROM attempts WHERE engine != 'descriptor'").fetchall()
+    finally:
+        connection.close()
+    return {host for (host,) in rows}
+
+
+def test_streams_work_on_the_nodes(site: RealSite, slurm: Slurm) -> None:
+    # One node gets its job after the other: not so fast that the first one does it all.
+    done = site.run(*SLOW)
+    assert done.returncode == 0, done.stderr
+    assert site.differences() == ""
+    assert hosts_of(site) == {"slurm-1", "slurm-2"}
+    assert "RUNNING" not in slurm.jobs().values()
+
+
+def test_a_job_that_is_cancelled_from_outside_costs_time_only(site: RealSite, slurm: Slurm) -> None:
+    with site.started(*SLOWER) as process:
+        wait_for(partial(came_so_far, site, process, 3), "attempts")
+        for job in [job for job, state in slurm.jobs().items() if state == "RUNNING"][:1]:
+            slurm.do("scancel", job)
+        _, said = process.communicate(timeout=800)
+        assert process.returncode == 0, said
+    assert "is lost" in said
+    assert site.differences() == ""
+
+
+def test_kill_9_leaves_no_job_and_the_same_command_goes_on(site: RealSite, slurm: Slurm) -> None:
+    with site.started(*SLOW) as process:
+        wait_for(partial(came_so_far, site, process, 3), "attempts")
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    done = site.run()
+    assert done.returncode == 0, done.stderr
+    assert site.differences() == ""
