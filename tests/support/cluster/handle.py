@@ -24,8 +24,8 @@ DEADLINE_S = 200.0
 BUSY_DEADLINE_S = 600.0
 """Glusterd gives a lock of a command that has broken off free again after three minutes."""
 
-_BUSY = (b"Another transaction is in progress", b"Locking failed on")
-"""What glusterd says where another command, as one of the program under test, holds the cluster's lock."""
+_BUSY = (b"Another transaction is in progress", b"Locking failed on", b"Brick ops failed on")
+"""Messages of glusterd that end by themselves: another command holds the cluster's lock, a rebalance process starts or ends."""
 _KNOWN_FOR_S = 1.1
 """A little more than the second for which the client, and the kernel, keep what they know of a name."""
 
