@@ -1,14 +1,13 @@
 """`status`: the current progress. Reads the ledger only."""
 
 import sys
-from time import monotonic
 
 import click
 
 from migrator import app
 from migrator.cli.call import Duration, details_option, open_site, plan_option, present, verb
 from migrator.cli.invocation import Invocation
-from migrator.core.errors import ExitCode, MigratorError, UsageError
+from migrator.core.errors import ExitCode, UsageError
 from migrator.report.status import read_status
 from migrator.report.view_status import status_document
 
@@ -18,7 +17,7 @@ _LEAST_INTERVAL_S = 0.2
 @click.command("status")
 @plan_option
 @details_option
-@click.option("--watch", is_flag=True, help="Refresh until q or Ctrl-C; plain lines without a terminal.")
+@click.option("--watch", is_flag=True, help="Refresh until Ctrl-C; plain lines without a terminal.")
 @click.option(
     "--interval",
     "interval_s",
@@ -47,27 +46,9 @@ def status_command(
 
 def _watch(wiring: app.Wiring, plan_name: str | None, interval_s: float) -> ExitCode:
     # Loaded here because only --watch needs it.
-    from migrator.report.view_watch import open_watch  # noqa: PLC0415
-    from migrator.report.watch import pause_s, read_watch  # noqa: PLC0415
+    from migrator.report.view_watch import watch  # noqa: PLC0415
+    from migrator.report.watch import snapshots  # noqa: PLC0415
 
     with wiring.ledger(read_only=True) as ledger:
-        facts = read_watch(ledger, now_s=wiring.clock.now_s(), plan=plan_name, is_gone=app.process_is_gone)
-        with open_watch(sys.stdout) as view:
-            problem, read_s = "", 0.0
-            while True:
-                view.show(facts, problem)
-                if not view.wait(pause_s(interval_s, read_s)):
-                    return ExitCode.DONE
-                began_s = monotonic()
-                try:
-                    facts = read_watch(
-                        ledger,
-                        now_s=wiring.clock.now_s(),
-                        plan=plan_name,
-                        is_gone=app.process_is_gone,
-                        before=facts,
-                    )
-                    problem = ""
-                except MigratorError as error:
-                    problem = f"cannot refresh: {error.message}"
-                read_s = monotonic() - began_s
+        watch(sys.stdout, snapshots(ledger, wiring.clock, interval_s, plan=plan_name, is_gone=app.process_is_gone))
+    return ExitCode.DONE

@@ -1,7 +1,10 @@
 """`status --watch`: successive snapshots of the ledger, read in short transactions."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from migrator.core.clock import Clock
+from migrator.core.errors import MigratorError
 from migrator.core.units import HOUR_S
 from migrator.report.model import RunLife, StatusFacts, WatchFacts
 from migrator.report.rules import span_width
@@ -49,6 +52,25 @@ def read_watch(
         news=tuple(event for _, event in news),
         last_event=news[-1][0] if news else last_event,
     )
+
+
+def snapshots(
+    ledger: "Ledger", clock: Clock, interval_s: float, *, plan: str | None = None, is_gone: IsGone | None = None
+) -> Iterator[tuple[WatchFacts, str, float]]:
+    """Snapshots without end: the facts, why they could not be refreshed (empty: they are new), and the seconds to wait until the
+    next one. Raises as `read_watch` for the first one; later errors keep the facts.
+    """
+    facts, problem = None, ""
+    while True:
+        began_s = clock.monotonic_s()
+        try:
+            facts = read_watch(ledger, now_s=clock.now_s(), plan=plan, is_gone=is_gone, before=facts)
+            problem = ""
+        except MigratorError as error:
+            if facts is None:
+                raise
+            problem = f"cannot refresh: {error.message}"
+        yield facts, problem, pause_s(interval_s, clock.monotonic_s() - began_s)
 
 
 def pause_s(interval_s: float, read_s: float) -> float:

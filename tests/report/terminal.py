@@ -12,6 +12,7 @@ from tests.support.run_site import REPOSITORY, wait_for
 
 _ENDED = "ended with "
 _SHELL = f"""
+trap : INT
 before=$(stty -g)
 "$@"
 code=$?

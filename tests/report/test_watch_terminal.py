@@ -66,7 +66,7 @@ def test_a_run_is_watched_to_its_end_in_a_terminal_of_two_sizes_and_in_plain_lin
         wait_for(lambda: b"copying" in file.read_bytes(), "a first look")
         run.send_signal(signal.SIGKILL)
         seen.shows(f"run (process {run.pid}) was killed", "it is gone and recorded no end")
-        seen.press("q")
+        seen.press("\x03")
         assert seen.exit_code() == 0
         assert seen.modes() == "0 1 1"
 
@@ -79,9 +79,9 @@ def test_a_run_is_watched_to_its_end_in_a_terminal_of_two_sizes_and_in_plain_lin
 
 def shows_in_a_small_terminal(seen: Terminal, pid: int) -> None:
     labels = ("at work", "copied", "verified", "rate", "left", "streams 2", "batches", "users")
-    first, last = "Migration of faults, plan plan-0001", "q ends"  # of a whole screen: it may be seen half painted
+    first = "Migration of faults, plan plan-0001"
     words = (f"run (process {pid})", "last heartbeat", "localhost, mount", "KiB/s", SHOWN)
-    small = seen.shows(first, *words, *labels, last)
+    small = seen.shows(first, *words, *labels)
     assert small[0].startswith(first)
     begun = [line[:11].strip() for line in small]
     for label in labels:
@@ -89,17 +89,13 @@ def shows_in_a_small_terminal(seen: Terminal, pid: int) -> None:
     assert sum(" chunk " in line for line in small) == 2
     assert any(SHOWN in line for line in small)
     assert len(small) == 24
-    assert small[-1].endswith(last)
     assert len(seen.joined()) == 24, "a line was wrapped"
 
 
 def shows_in_a_wide_terminal(seen: Terminal) -> None:
     seen.resize(200, 50)
-    wide = seen.shows("\N{BOX DRAWINGS LIGHT VERTICAL}", "batch 1 seed", "UTC", SHOWN)
-    assert len(wide) == 50
+    wide = seen.shows("in flight", "UTC", SHOWN)
     assert max(map(len, wide)) <= 200
-    assert wide[0].endswith("UTC")
-    assert len(wide[0]) == 200
     assert any(SHOWN in line for line in wide)
 
 
