@@ -8,7 +8,7 @@ from migrator.catalog.model import CatalogRecord
 from migrator.core.errors import UsageError
 from migrator.core.units import several
 from migrator.gluster.model import Brick, TaskProgress, VolumeState, VolumeTask, remove_brick_of
-from migrator.gluster.rules import faults_of_all, subvolumes
+from migrator.gluster.rules import faults_of_volume, subvolumes
 from migrator.gluster.volume import BrickUsage, VolumeLook
 
 # The listing, from a snapshot of the volume and a catalog. Pure.
@@ -55,7 +55,7 @@ def brick_listing(
         started=state.started,
         gluster_version=version,
         versions=dict(versions),
-        faults=faults_of_all([version, *versions.values()]),
+        faults=faults_of_volume(state, [version, *versions.values()]),
         # As the volume lists them.
         bricks=bricks,
         tasks=tuple(_task(task, progress.get(task.id)) for task in tasks),

@@ -251,14 +251,25 @@ Version = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """A fault of the versions from `since` (None: the first) to before `until` (None: no end)."""
+    """A fault of the versions from `since` (None: the first) to before `until` (None: no end). `lookup_optimize`: only volumes with
+    the option on (True) or off (False) have it. `distributed`: only volumes of several subvolumes have it.
+    """
 
     fault: str
     advice: str
     since: Version | None = None
     until: Version | None = None
     stops_drain: bool = False
+    lookup_optimize: bool | None = None
+    distributed: bool = False
     reference: str = ""
+
+    def applies(self, state: VolumeState) -> bool:
+        """Whether a volume of this layout and with these options has it. An unknown value of the option counts as both."""
+        on = is_on(dict(state.options), LOOKUP_OPTION, default=True)
+        if self.lookup_optimize is not None and on is not None and on is not self.lookup_optimize:
+            return False
+        return not self.distributed or len(state.bricks) > max(state.replica_count, state.disperse_count, 1)
 
 
 _KNOWN = (
@@ -281,15 +292,18 @@ _KNOWN = (
         fault="`remove-brick commit` is accepted although files failed or were skipped",
         advice="never commit by hand: `migrator` commits only with no failure, nothing skipped, and an empty brick",
         until=(9, 0),
+        distributed=True,
     ),
     _Known(
         fault="a drain says `completed` although it could not move every file",
         advice="look at failures and skipped, and at the brick itself, before a commit; never use `force`",
         reference="#2350",
+        distributed=True,
     ),
     _Known(
         fault="symlinks that are hard-linked cannot be moved: one failure each",
         advice="list them before a drain, and give each name a symlink of its own",
+        distributed=True,
     ),
     _Known(
         fault="a rebalance never moves hard-linked files: it skips them",
@@ -310,6 +324,7 @@ _KNOWN = (
         fault="a drain that was stopped begins from the start when it is begun again",
         advice="do not stop a drain that goes on: slow it down with `cluster.rebal-throttle`",
         reference="#608",
+        distributed=True,
     ),
     _Known(
         fault="files appear twice after a rebalance, a rename, or where a link-to file is stale",
@@ -320,11 +335,13 @@ _KNOWN = (
         fault="after a rebalance files may be listed and yet not be found by their name, while `cluster.lookup-optimize` is on",
         advice="`migrator` sets `cluster.lookup-optimize` to `off` before a drain or an addition, and leaves it so; where bricks were "
         "drained or added by hand, set it yourself: what was not found is found again at once",
+        lookup_optimize=True,
         reference="#973, #118, #1918",
     ),
     _Known(
         fault="a client hangs that asks for a file which was put on a brick past Gluster, while `cluster.lookup-optimize` is off",
         advice="never write to bricks; `migrator scan --via bricks` finds such files, and no drain or addition begins over them",
+        lookup_optimize=False,
         reference="#3688",
     ),
     _Known(
@@ -335,6 +352,7 @@ _KNOWN = (
     _Known(
         fault="hard-linked files keep a mark of a drain that touched them, and the next drain of their brick fails on them",
         advice="`brick drain` looks for such marks before it begins, and tells the command that takes them off",
+        distributed=True,
     ),
     _Known(
         fault="a move that failed leaves the bits S and T on the mode of the file",
@@ -356,6 +374,7 @@ _KNOWN = (
         fault="a lock that is left behind by a drain can hang the fix-layout after it",
         advice="watch the fix-layout; where it stands still, restart the brick processes of that subvolume one by one",
         reference="PR 4755",
+        distributed=True,
     ),
     _Known(
         fault="clients get ESTALE during a rebalance, and renames fail right after a commit",
@@ -363,8 +382,9 @@ _KNOWN = (
         reference="#4216, #1811",
     ),
     _Known(
-        fault="with one distribute brick down the mount shows fewer files, and no error",
+        fault="with one distribute brick, or a whole set, down the mount shows fewer files, and no error",
         advice="check that every brick is up before and after each copy; `migrator` does",
+        distributed=True,
         reference="#1729",
     ),
     _Known(
@@ -402,9 +422,10 @@ def known_faults(version: str | None) -> tuple[GlusterFault, ...]:
     )
 
 
-def faults_of_all(versions: Collection[str | None]) -> tuple[GlusterFault, ...]:
-    """The faults of any of several versions, each once, those that stop a drain first."""
-    found = dict.fromkeys(fault for version in versions for fault in known_faults(version))
+def faults_of_volume(state: VolumeState, versions: Collection[str | None]) -> tuple[GlusterFault, ...]:
+    """The faults of any of several versions that apply to the volume, each once, those that stop a drain first."""
+    applying = {known.fault for known in _KNOWN if known.applies(state)}
+    found = dict.fromkeys(fault for version in versions for fault in known_faults(version) if fault.fault in applying)
     return tuple(sorted(found, key=lambda fault: not fault.stops_drain))
 
 

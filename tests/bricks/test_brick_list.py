@@ -100,6 +100,19 @@ def test_the_faults_of_every_version_in_the_pool_are_told() -> None:
     assert any("[source.hosts]" in note for note in listing(versions={}).notes)
 
 
+def test_only_faults_of_the_layout_and_of_the_options_are_listed() -> None:
+    def faults(**changes: Any) -> str:
+        return " ".join(fault.fault for fault in listing(replace(volume(), **changes)).faults)
+
+    on, off = (faults(options=(("cluster.lookup-optimize", value),)) for value in ("on", "off"))
+    assert "while `cluster.lookup-optimize` is on" in on
+    assert "while `cluster.lookup-optimize` is off" not in on
+    assert "while `cluster.lookup-optimize` is off" in off
+    assert "a drain that was stopped" in on
+    assert "a drain that was stopped" not in faults(replica_count=3)
+    assert "directories are not seen after `add-brick`" in faults(replica_count=3)
+
+
 def test_up_down_and_not_known() -> None:
     state = volume()
     bricks = tuple(replace(brick, online=up) for brick, up in zip(state.bricks, (True, False, None), strict=True))
