@@ -8,8 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from migrator.catalog.ports import Manifests
 from migrator.core.clock import Clock
@@ -52,8 +51,6 @@ if TYPE_CHECKING:
 
 
 LOG = logging.getLogger("migrator.purge")
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,11 +146,6 @@ class Placed:
         return join(self.tree, path[len(self.at) + 1 :]) if len(path) > len(self.at) else self.tree
 
 
-async def in_thread(work: Callable[[], T]) -> T:
-    """Run blocking work beside the event loop."""
-    return await asyncio.to_thread(work)
-
-
 # The rate: slower while probes exceed the latency limit
 
 
@@ -161,11 +153,10 @@ LOOK_EVERY_S = 2.0
 
 
 @dataclass(slots=True, kw_only=True)
-class RemovalBrake:
-    """Reads new probes, of whichever process, and limits the rate: at most `most` names per second.
+class Pace:
+    """Removes at most `most` names per second, and fewer while new probes, of whichever process, exceed the latency limit.
 
-    `max_latency_s` is the limit of site.toml (None: no limit); a tuned limit replaces it. `say` gets whether a
-    message is a warning, and the message.
+    `max_latency_s` is the limit of site.toml (None: no limit); a tuned limit replaces it. `say` gets changes of the rate.
     """
 
     probes: "ProbeRecords"
@@ -173,48 +164,39 @@ class RemovalBrake:
     clock: Clock
     most: int
     max_latency_s: float | None
-    say: Callable[[bool, str], None]
+    say: Callable[[Severity, str], None]
     _rate: RemovalRate = field(default_factory=RemovalRate)
     _probed: int = field(init=False)
     _looked_s: float = field(init=False)
     _read_s: float = field(init=False)
+    _due_s: float = field(init=False)
     _taken: int = 0
 
     def __post_init__(self) -> None:
         """Ignore probes from before this purge."""
         self._probed = self.probes.last()
-        self._looked_s = self._read_s = self.clock.monotonic_s()
+        self._looked_s = self._read_s = self._due_s = self.clock.monotonic_s()
 
-    def names_per_s(self, names: int) -> int:
-        """The current limit; the caller is about to remove `names`."""
-        self._taken += names
+    async def take(self, names: int) -> None:
+        """Wait until so many names may be removed."""
         now_s = self.clock.monotonic_s()
+        self._taken += names
         if now_s - self._looked_s >= LOOK_EVERY_S:
             self._looked_s = now_s
             self._look(now_s)
-        return names_per_s(self._rate, self.most)
+        # Unused names are not saved up, so there is no burst after a pause.
+        begin_s = max(self._due_s, now_s)
+        self._due_s = begin_s + names / names_per_s(self._rate, self.most)
+        if begin_s > now_s:
+            await self.clock.sleep(begin_s - now_s)
 
     def _look(self, now_s: float) -> None:
-        limit_s = self._limit_s()
-        before = names_per_s(self._rate, self.most)
-        self._read(now_s, limit_s)
-        if limit_s is None:
-            self._rate = RemovalRate()
-        now = names_per_s(self._rate, self.most)
-        if now < before:
-            self.say(True, f"no more than {several(now, 'name')} go per second: small operations take long for users")
-        elif now > before:
-            self.say(False, f"up to {several(now, 'name')} go per second again")
-
-    def _limit_s(self) -> float | None:
-        tuned = self.controls.now().tuned
-        given = None if tuned is None else tuned.limits.max_latency_s
-        return given or self.max_latency_s
-
-    def _read(self, now_s: float, limit_s: float | None) -> None:
         """Read the probes since the last call by number, so that a clock that was set back hides none. Without a
         limit they are skipped: a limit that is tuned later does not apply to them.
         """
+        tuned = self.controls.now().tuned
+        limit_s = (None if tuned is None else tuned.limits.max_latency_s) or self.max_latency_s
+        before = names_per_s(self._rate, self.most)
         removing = self._taken / max(now_s - self._read_s, LOOK_EVERY_S)
         for number, probe in self.probes.after(self._probed):
             # Removals are counted from one probe to the next.
@@ -223,24 +205,16 @@ class RemovalBrake:
                 self._rate = after_probe(
                     self._rate, probe.side, probe.latency_s, limit_s=limit_s, removing=removing, ceiling=self.most
                 )
-
-
-class Pace:
-    """A rate limit. `names_per_s` returns the rate, and gets the number of names at each call."""
-
-    def __init__(self, clock: Clock, names_per_s: Callable[[int], float]) -> None:
-        self._clock = clock
-        self._names_per_s = names_per_s
-        self._due_s = clock.monotonic_s()
-
-    async def take(self, names: int) -> None:
-        """Wait until so many names may be removed."""
-        now_s = self._clock.monotonic_s()
-        # Unused names are not saved up, so there is no burst after a pause.
-        begin_s = max(self._due_s, now_s)
-        self._due_s = begin_s + names / self._names_per_s(names)
-        if begin_s > now_s:
-            await self._clock.sleep(begin_s - now_s)
+        if limit_s is None:
+            self._rate = RemovalRate()
+        now = names_per_s(self._rate, self.most)
+        if now < before:
+            self.say(
+                Severity.WARNING,
+                f"at most {several(now, 'name')} are removed per second: small operations take long for users",
+            )
+        elif now > before:
+            self.say(Severity.INFO, f"up to {several(now, 'name')} are removed per second again")
 
 
 # Reaped files: archives have to be whole, and skipped files have to be released by name
@@ -685,8 +659,6 @@ class Removal:
         call: Call,
         placed: Placed,
         *,
-        source: FileSystem,
-        places: ClosedPlaces,
         proofs: TreeProofs,
         judge: Judge,
         skipped: Skipped,
@@ -695,8 +667,8 @@ class Removal:
     ) -> None:
         self._call = call
         self._placed = placed
-        self._source = source
-        self._places = places
+        self._source = call.world.source
+        self._places = call.world.places
         self._proofs = proofs
         self._judge = judge
         self._skipped = skipped
@@ -714,7 +686,7 @@ class Removal:
         """Remove every path that may be removed. `watch` is called at intervals, and raises if nothing may be removed
         any more. May be called once; a new one resumes after a stop or a crash.
         """
-        self._raised.update(await in_thread(lambda: self._places.raised(self._place)))
+        self._raised.update(await asyncio.to_thread(self._places.raised, self._place))
         self._work.waiting.append(_Directory(self._placed.at, None))
         async with _progress_shown(
             self._call, self.found, lambda: self.found.removed, user=user, step="removing", total=total
@@ -747,12 +719,12 @@ class Removal:
 
     async def _empty(self, directory: _Directory) -> bool:
         """Close a directory and remove the files in it; returns whether subdirectories have to be removed first."""
-        if not await in_thread(lambda: self._close(directory)):
+        if not await asyncio.to_thread(self._close, directory):
             return False
         listing = self._source.read_directory(directory.path)
         # Directories that were moved up are removed before the top of the tree.
         inner = [_Directory(path, directory) for path in self._raised] if directory.above is None else []
-        while (block := await in_thread(lambda: next(listing, None))) is not None:
+        while (block := await asyncio.to_thread(next, listing, None)) is not None:
             for problem in block.problems:
                 self._keep(directory, problem.path, f"cannot be read ({problem.reason})")
             inner += [_Directory(entry.path, directory) for entry in block.entries if entry.type is EntryType.DIRECTORY]
@@ -777,7 +749,7 @@ class Removal:
         while left is not None:
             if not left.keeps:
                 await self._pace.take(1)
-                if not await in_thread(partial(self._remove_directory, left)) and left.rounds < _TRIES:
+                if not await asyncio.to_thread(self._remove_directory, left) and left.rounds < _TRIES:
                     # Some file systems omit names from a listing while others are removed.
                     left.rounds += 1
                     async with self._work.changed:
@@ -794,7 +766,7 @@ class Removal:
         async with self._threads:
             await self._pace.take(len(entries))
             await self._look_around()
-            await in_thread(lambda: self._remove_entries(directory, entries))
+            await asyncio.to_thread(self._remove_entries, directory, entries)
 
     async def _look_around(self) -> None:
         async with self._watching:

@@ -24,6 +24,7 @@ from migrator.cutover.model import (
 from migrator.cutover.rules_guards import state_words
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.rules import floored_time_ns
+from migrator.operations.model import Finished, Halt
 from migrator.purge.model import (
     CONFIRM_CHARACTERS,
     COVERED,
@@ -124,8 +125,14 @@ def confirmation_problem(given: str | None, checksum: str) -> str | None:
     return None
 
 
-def purge_act() -> CutoverAct:
-    """The intent that is written before the source is changed, and the result after the last removal."""
+def next_step(record: CutoverRecord, reasons: Sequence[str]) -> CutoverAct | Halt | Finished:
+    """The next step of a purge, by the reasons of `purge_problems` and of the survey."""
+    if record.state is CutoverState.PURGED:
+        return Finished(state=record.state, words="the source is purged")
+    if reasons:
+        return Halt(
+            words="; ".join(reasons), hint="put it right, then run the same command again", reasons=tuple(reasons)
+        )
     return CutoverAct(step=CutoverStep.PURGE, intent=CutoverState.PURGING, result=CutoverState.PURGED)
 
 

@@ -2,24 +2,27 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from migrator.core.clock import Clock
 from migrator.core.errors import Interrupted, LedgerCorrupt, MigratorError, Refused, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, percent_escape, show
 from migrator.core.units import format_size, several
-from migrator.cutover.model import NO_CUTOVER_NOTES, CutoverNotes, CutoverRecord, CutoverState, PurgeSum
+from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverRecord, CutoverState, CutoverStep, PurgeSum
 from migrator.cutover.rules import why_not_frozen
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import FileSystem
 from migrator.gluster.model import SourceHealth
 from migrator.hooks.model import HookFacts, HookState, HookStep
-from migrator.hooks.stage import CutoverPlace, HookSkipped, StepHooks, hook_world
+from migrator.hooks.stage import CutoverPlace, HookedStep, HookSkipped, StepHooks, hook_world
 from migrator.ledger.call import recorded_run
 from migrator.ledger.model import SiteRecord
+from migrator.operations.engine import Done, Engine, Events
+from migrator.operations.model import Act, Finished, Halt
 from migrator.purge.model import (
     PURGE_NAME,
     TREE_NAME,
@@ -43,12 +46,10 @@ from migrator.purge.removal import (
     PurgeRequest,
     PurgeWorld,
     Removal,
-    RemovalBrake,
     Skipped,
     Survey,
     archive_problems,
     archive_sizes,
-    in_thread,
     kept_words,
     open_words,
     released_words,
@@ -57,8 +58,8 @@ from migrator.purge.rules import (
     choose,
     confirmation_problem,
     counts_as_proof,
+    next_step,
     plan_checksum,
-    purge_act,
     purge_problems,
     shrink_problem,
 )
@@ -66,66 +67,204 @@ from migrator.site.rules_guards import health_problems, mount_problems
 from migrator.verify.model import VerificationRecord
 
 if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
+    from migrator.ledger.operations import CutoverRecords
 
-# Facts for the guards of one tree. None means unknown, and fails its guard.
-
+VERB = "purge"
+LOCK = "run"
+"""Held by every verb that writes to either side."""
 
 LOOK_TIMEOUT_S = 120.0
 
+_PURGED = (Choice.PURGE, Choice.GO_ON, Choice.PURGED)
+"""The trees of a plan. A resumed one counts, so that the checksum stays the same."""
+_EVENTS = Events(
+    step=EventKind.PURGE_FINISHED,
+    failed=EventKind.PURGE_KEPT,
+    finished=EventKind.PURGE_FINISHED,
+    halted=EventKind.GUARD_REFUSED,
+)
+
+_Act = Act[CutoverStep, CutoverState]
 T = TypeVar("T")
 
 
-def where_it_lies(record: CutoverRecord, position: Position | None) -> Placed:
-    """The current location of a tree."""
-    at = record.tree.path
-    if position is Position.CLOSED:
-        at = purge_place(record) + b"/" + TREE_NAME
-    return Placed(tree=record.tree.path, at=at)
+# Freeing the source of one tree
 
 
-def verification_of(ledger: "Ledger", record: CutoverRecord) -> VerificationRecord | None:
-    """The verification that the cutover is based on."""
-    wanted = record.notes.verification_id
-    return next((one for one in ledger.verifications.of_plan(record.plan) if one.id == wanted), None)
+class PathsKept(MigratorError):
+    """Some paths of a tree stay in its place."""
 
 
-def carried_proofs(world: PurgeWorld, record: CutoverRecord) -> tuple[VerificationRecord, ...] | None:
-    """The proofs of paths that a rollback carried to the source before it was given up, oldest first; None if nothing
-    was carried. Unreadable manifests prove nothing.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """A tree of the request, its newest cutover, and its proofs: the verification of that cutover, and those of what a
+    rollback carried to the source before it was given up, oldest first (None: nothing was carried).
     """
-    try:
-        found = world.carried(record)
-    except MigratorError:
-        return ()
-    if found is None:
-        return None
-    newer_than = record.notes.proofs_before
-    return tuple(one for one in found if counts_as_proof(one, newer_than=newer_than) and _is_as_written(world, one))
+
+    chosen: Chosen
+    record: CutoverRecord
+    proof: VerificationRecord | None
+    carried: tuple[VerificationRecord, ...] | None
 
 
-def _is_as_written(world: PurgeWorld, found: VerificationRecord) -> bool:
-    try:
-        return world.manifests.digest(found.manifest or "") == found.manifest_digest
-    except MigratorError:
-        return False
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A tree and every reason against freeing it, or resuming that. Without reasons, `proofs` None means that nothing of it is
+    left on the source. `found` and `sum` come from a survey, which a tree in its place no longer needs.
+    """
+
+    placed: Placed
+    reasons: tuple[str, ...] = ()
+    proofs: TreeProofs | None = None
+    names: int = 0
+    found: Found | None = None
+    sum: PurgeSum | None = None
+    outside: int = 0
 
 
-class Examination:
-    """Collects the facts for all guards of one tree."""
+@dataclass(slots=True, kw_only=True)
+class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, CutoverNotes, TreePurge]):
+    """Frees the source of one tree. Unknown facts count against it: it cannot be undone.
 
-    def __init__(self, call: Call, site: SiteRecord, record: CutoverRecord, proof: VerificationRecord | None) -> None:
-        self._call = call
-        self._world = call.world
-        self._site = site
-        self._record = record
-        self._proof = proof
+    `prepare` calls the `pre` hooks, because the intent is final: `purging` has no way back. The `post` hooks follow the end.
+    """
 
-    async def position(self) -> Position | None:
+    resumes: str = "the same command resumes; until then the source is partly freed"
+    call: Call
+    site: SiteRecord
+    capabilities: TargetCapabilities
+    item: Item
+    hooks: StepHooks | None
+    pace: Pace
+    _seen: Snapshot = field(init=False)
+    _hooked: bool = False
+    _removed: Found | None = None
+    _freed: str = ""
+
+    async def run(self) -> TreePurge:
+        """Free the tree, or return the reasons against it. Raises errors that stop the whole purge."""
+        try:
+            return await self.drive(self.item.record)
+        except Interrupted:
+            raise
+        except MigratorError as error:
+            record = self.records.read(self.item.record.id)
+            if self._hooked:
+                await self._post_hooks(record, HookState.REFUSED if isinstance(error, Refused) else HookState.FAILED)
+            if isinstance(error, PathsKept):
+                return self._result(TreeOutcome.KEPT, words=error.message, whole=record.notes.purge)
+            raise
+
+    # What the engine needs.
+
+    @property
+    def events(self) -> Events:
+        return _EVENTS
+
+    @property
+    def records(self) -> "CutoverRecords":
+        return self.call.world.ledger.cutovers
+
+    @property
+    def clock(self) -> Clock:
+        return self.call.world.clock
+
+    @property
+    def poll_s(self) -> float:
+        return 0.0
+
+    @property
+    def acts(
+        self,
+    ) -> Mapping[CutoverStep, Callable[[_Act, CutoverRecord], Awaitable[Done[CutoverState, CutoverNotes]]]]:
+        return {CutoverStep.PURGE: self._purge}
+
+    def say(self, kind: EventKind, severity: Severity, record: CutoverRecord, message: str) -> None:
+        self.call.say(kind, severity, record.tree.user, message)
+
+    def shown(self, record: CutoverRecord) -> str:
+        return f"the source of {record.tree.user}"
+
+    async def snapshot(self, record: CutoverRecord) -> Snapshot:
+        if not self._freed:
+            self._seen = await self._look_at(record)
+        return self._seen
+
+    def next_step(self, record: CutoverRecord, seen: Snapshot) -> CutoverAct | Halt | Finished:
+        return next_step(record, seen.reasons)
+
+    def ends_before(self, record: CutoverRecord, act: _Act) -> TreePurge | None:
+        del record, act
+        if not self.call.request.dry_run:
+            return None
+        found = self._seen.found
+        words = (
+            "nothing of it is left on the source" if found is None else f"may be freed{released_words(found.released)}"
+        )
+        return self._result(TreeOutcome.WOULD_PURGE, words=words)
+
+    async def prepare(self, record: CutoverRecord, act: _Act, seen: Snapshot) -> CutoverNotes | None:
+        del act
+        if self.hooks is not None:
+            await self.hooks.before(self._hooked_step(record), self._facts(record))
+            self._hooked = True
+        await asyncio.to_thread(self.call.world.back_up, f"purge-{record.own_name}")
+        return None if seen.sum is None else CutoverNotes(purge=seen.sum)
+
+    def failing(self, record: CutoverRecord, act: _Act, error: Exception, *, resumed: bool) -> None:
+        del record, act, resumed
+        raise error
+
+    async def finished(self, record: CutoverRecord, step: Finished) -> TreePurge:
+        del step
+        await self._post_hooks(record, HookState.DONE)
+        if not self._freed:
+            return self._result(TreeOutcome.DONE_BEFORE, words=self.item.chosen.words, whole=record.notes.purge)
+        return self._result(TreeOutcome.PURGED, words=self._freed, whole=record.notes.purge)
+
+    async def halted(self, record: CutoverRecord, step: Halt) -> TreePurge:
+        self.say(
+            EventKind.GUARD_REFUSED, Severity.ERROR, record, f"the source of {record.tree.user} stays: {step.words}"
+        )
+        return self._result(TreeOutcome.REFUSED, words="refused by a guard", reasons=step.reasons)
+
+    def stuck(self, record: CutoverRecord, seen: Snapshot) -> TreePurge:
+        del record, seen
+        raise AssertionError("`failing` raises the error of a step")
+
+    # Looking.
+
+    async def _look_at(self, record: CutoverRecord) -> Snapshot:
+        """Every fact. A tree at its path is surveyed; one in its place was, and the removal judges each path again."""
+        world, tree = self.call.world, record.tree
+        at_place = join(purge_place(record), TREE_NAME)
+        if record.state is CutoverState.PURGED:
+            return Snapshot(placed=Placed(tree=tree.path, at=at_place))
+        position = await self._position(record)
+        placed = Placed(tree=tree.path, at=at_place if position is Position.CLOSED else tree.path)
+        if position is Position.GONE and record.state is CutoverState.PURGING:
+            # It was killed before its result was written. A missing mount would look the same.
+            return Snapshot(placed=placed, reasons=await self._outside_problems())
+        proofs = await self._open_proofs(record)
+        before = await world.source.health()
+        total = None if proofs is None else await asyncio.to_thread(proofs.total)
+        reasons = await self._problems(record, position, placed, total, before)
+        if reasons or proofs is None or total is None:
+            return Snapshot(placed=placed, reasons=reasons or ("its proofs cannot be read",))
+        seen = Snapshot(placed=placed, proofs=proofs, names=total.names)
+        if reasons := await asyncio.to_thread(lambda: archive_problems(world.archived(), tree)):
+            return replace(seen, reasons=reasons)
+        if position is not Position.IN_PLACE and not self.call.request.dry_run:
+            return seen
+        found = await self._survey(record, placed, proofs, total.names)
+        whole, outside = found.sum(proofs)
+        reasons = self._survey_problems(record, found, placed) or await self._outside_problems(before)
+        return replace(seen, reasons=reasons, found=found, sum=whole, outside=outside)
+
+    async def _position(self, record: CutoverRecord) -> Position | None:
         """Where the tree lies; None if unknown."""
-        closed = purge_place(self._record) + b"/" + TREE_NAME
-        places = self._world.places
-        stands = await self._seen(lambda: (places.stands(self._record.tree.path), places.stands(closed)))
+        places, closed = self.call.world.places, join(purge_place(record), TREE_NAME)
+        stands = await self._told(lambda: (places.stands(record.tree.path), places.stands(closed)))
         if stands is None:
             return None
         return {
@@ -135,81 +274,237 @@ class Examination:
             (False, False): Position.GONE,
         }[stands]
 
-    async def outside_problems(self, before: SourceHealth | None = None) -> tuple[str, ...]:
-        """Problems of mounts, bricks and tasks that forbid any removal now."""
-        now = await self._world.source.health()
-        return (*await self._mounts(), *health_problems(before or now, now))
+    async def _open_proofs(self, record: CutoverRecord) -> TreeProofs | None:
+        """The proofs, until the end of the step; None if they cannot be read."""
+        world, proof = self.call.world, self.item.proof
+        if proof is None or proof.manifest is None:
+            return None
+        rows = await asyncio.to_thread(world.skipped, record)
+        opened = world.manifest.open(
+            proof.manifest,
+            record.tree.path,
+            archives=archive_sizes(world.ledger, record.tree),
+            skipped=rows,
+            newer=[one.manifest or "" for one in self.item.carried or ()],
+        )
+        try:
+            return await asyncio.to_thread(self.locks.enter_context, opened)
+        except Refused:
+            return None
 
-    async def writing(self, path: bytes) -> tuple[str, ...]:
-        """Who can still write below a path."""
-        found = await self._world.writers.find_writers((path,))
-        return why_not_frozen(found, vouched=self._call.request.vouched)
-
-    async def problems(
-        self, position: Position | None, placed: Placed, total: ManifestSum | None, before: SourceHealth
+    async def _problems(
+        self,
+        record: CutoverRecord,
+        position: Position | None,
+        placed: Placed,
+        total: ManifestSum | None,
+        before: SourceHealth,
     ) -> tuple[str, ...]:
         """Every reason against freeing the tree. `total` is None if the manifest cannot be read."""
-        record, world = self._record, self._world
-        tree = record.tree
+        world, tree, proof = self.call.world, record.tree, self.item.proof
+        manifest = None if proof is None else proof.manifest
         return purge_problems(
             record,
             position=position,
-            top=await self._seen(lambda: world.source.look(tree.path)) if position is Position.IN_PLACE else None,
-            target_top=await self._seen(lambda: world.target.look(tree.path)),
-            target_names=await self._seen(lambda: _count(world.target, tree.path)),
-            leads_to=await self._seen(lambda: world.link(tree)),
-            verification=self._proof,
-            manifest_digest=await self._manifest_digest(),
+            top=await self._told(lambda: world.source.look(tree.path)) if position is Position.IN_PLACE else None,
+            target_top=await self._told(lambda: world.target.look(tree.path)),
+            target_names=await self._told(lambda: _count(world.target, tree.path)),
+            leads_to=await self._told(lambda: world.link(tree)),
+            verification=proof,
+            manifest_digest=None if manifest is None else await self._told(lambda: world.manifests.digest(manifest)),
             without_digest=None if total is None else total.without_digest,
             manifest_names=None if total is None else total.names,
-            scan_whole=self._scan_whole(),
+            scan_whole=self._scan_whole(record),
             mounts=await self._mounts(),
             health=health_problems(before, before),
             storage=await world.storage.problems(),
-            writers=await self.writing(placed.at),
+            writers=await self._writing(placed.at),
             backup=world.backup(record),
         )
 
+    async def _outside_problems(self, before: SourceHealth | None = None) -> tuple[str, ...]:
+        """Problems of mounts, bricks and tasks that forbid any removal now."""
+        now = await self.call.world.source.health()
+        return (*await self._mounts(), *health_problems(before or now, now))
+
     async def _mounts(self) -> tuple[str, ...]:
-        source = await self._seen(self._world.source.identity)
-        target = await self._seen(self._world.target.identity)
-        capacity = await self._seen(self._world.source.capacity)
+        world = self.call.world
+        capacity = await self._told(world.source.capacity)
         return (
-            *mount_problems(self._site.source, source, where="the source"),
-            *mount_problems(self._site.target, target, where="the target"),
+            *mount_problems(self.site.source, await self._told(world.source.identity), where="the source"),
+            *mount_problems(self.site.target, await self._told(world.target.identity), where="the target"),
             *(("the source is mounted read-only",) if capacity is not None and capacity.read_only else ()),
         )
 
-    async def _manifest_digest(self) -> str | None:
-        manifest = None if self._proof is None else self._proof.manifest
-        if manifest is None:
-            return None
-        try:
-            return await self._seen(lambda: self._world.manifests.digest(manifest))
-        except MigratorError:
-            return None
+    async def _writing(self, path: bytes) -> tuple[str, ...]:
+        """Who can still write below a path."""
+        found = await self.call.world.writers.find_writers((path,))
+        return why_not_frozen(found, vouched=self.call.request.vouched)
 
-    def _scan_whole(self) -> bool | None:
+    def _scan_whole(self, record: CutoverRecord) -> bool | None:
         """Whether the scan of the final pass was whole."""
-        pass_id = self._record.notes.final_pass_id
+        ledger, pass_id = self.call.world.ledger, record.notes.final_pass_id
         if pass_id is None:
             return None
         try:
-            catalog = self._world.ledger.passes.read(pass_id).catalog
+            catalog = ledger.passes.read(pass_id).catalog
         except LedgerCorrupt:
             return None
-        scans: Sequence[bool] = [
+        scans = [
             scan.whole and scan.finished_at_s is not None
-            for scan in self._world.ledger.scans.all()
-            if scan.name == catalog and scan.covers((self._record.tree.path,))
+            for scan in ledger.scans.all()
+            if scan.name == catalog and scan.covers((record.tree.path,))
         ]
         return scans[-1] if scans else None
 
-    async def _seen(self, look: Callable[[], T]) -> T | None:
+    async def _told(self, look: Callable[[], T]) -> T | None:
         try:
-            return await self._world.blocking(look, timeout_s=LOOK_TIMEOUT_S)
-        except (OSError, TimeoutError):
+            return await self.call.world.blocking(look, timeout_s=LOOK_TIMEOUT_S)
+        except (MigratorError, OSError, TimeoutError):
             return None
+
+    async def _survey(self, record: CutoverRecord, placed: Placed, proofs: TreeProofs, names: int) -> Found:
+        top = await asyncio.to_thread(self.call.world.source.look, placed.at)
+        if top is None:
+            raise self._stopped(record, f"{show(placed.at)} has gone from the source just now")
+        judge, skipped = self._judges(record, placed, proofs)
+        survey = Survey(self.call, placed, self.call.world.source, proofs, judge=judge, skipped=skipped)
+        return await survey.run(top, user=record.tree.user, total=names)
+
+    def _survey_problems(self, record: CutoverRecord, found: Found, placed: Placed) -> tuple[str, ...]:
+        carried, tree = self.item.carried, record.tree
+        if found.open_paths and not placed.moved:
+            lacking = found.open_paths - found.skipped
+            return open_words(tree, lacking, found.skipped, carried=carried is not None, verified=bool(carried))
+        lost = shrink_problem(tree, gone=found.gone, names=found.names, max_shrink=self.call.request.max_shrink)
+        return () if lost is None else (lost,)
+
+    # Acting.
+
+    async def _purge(self, act: _Act, record: CutoverRecord) -> Done[CutoverState, CutoverNotes]:
+        del act
+        seen, whole = self._seen, record.notes.purge
+        closed = Placed(tree=record.tree.path, at=join(purge_place(record), TREE_NAME))
+        if seen.proofs is not None:
+            if not seen.placed.moved:
+                await self._put(record, closed)
+            words = f"the source of {record.tree.user} is being freed: {_sum_words(whole)}"
+            self.say(EventKind.PURGE_STARTED, Severity.INFO, record, words)
+            self._removed = await self._remove(record, closed, seen.proofs)
+            if self._removed.open_paths:
+                raise PathsKept(kept_words(self._removed, closed))
+        await self._put_away(record, closed)
+        released = released_words(self._removed.released) if self._removed else ""
+        self._freed = f"the source of {record.tree.user} is free: {_sum_words(whole)}{released}"
+        return Done(words=self._freed)
+
+    async def _put(self, record: CutoverRecord, closed: Placed) -> None:
+        """Move the tree into its place, and search for processes with open files in it once more."""
+        world, tree, place = self.call.world, record.tree.path, purge_place(record)
+        top = await asyncio.to_thread(world.source.look, tree)
+        if top is None:
+            raise self._stopped(record, f"{show(tree)} has gone from the source just now")
+        try:
+            await asyncio.to_thread(world.places.put, tree, place, ino=top.ino)
+        except OSError as error:
+            why = f"{show(tree)} cannot be moved to {show(place)}: {error.strerror or error}"
+            raise self._stopped(record, why) from error
+        if reasons := await self._writing(closed.at):
+            raise self._stopped(record, "; ".join(reasons))
+
+    async def _remove(self, record: CutoverRecord, closed: Placed, proofs: TreeProofs) -> Found:
+        async def watch() -> None:
+            if reasons := await self._outside_problems():
+                raise self._stopped(record, "; ".join(reasons))
+
+        judge, skipped = self._judges(record, closed, proofs)
+        removal = Removal(self.call, closed, proofs=proofs, judge=judge, skipped=skipped, pace=self.pace, watch=watch)
+        found = await removal.run(user=record.tree.user, total=self._seen.names)
+        await watch()
+        return found
+
+    async def _put_away(self, record: CutoverRecord, closed: Placed) -> None:
+        places = self.call.world.places
+        try:
+            if await asyncio.to_thread(places.stands, closed.at):
+                raise self._stopped(record, f"{show(closed.at)} is still there, although everything in it is gone")
+            await asyncio.to_thread(places.remove_directory, purge_place(record))
+            await asyncio.to_thread(places.flush)
+            # Fails until the last place is removed.
+            with suppress(OSError):
+                await asyncio.to_thread(places.remove_directory, PURGE_NAME)
+        except OSError as error:
+            raise self._stopped(record, f"the end of the purge cannot be seen: {error.strerror or error}") from error
+
+    def _judges(self, record: CutoverRecord, placed: Placed, proofs: TreeProofs) -> tuple[Judge, Skipped]:
+        world, again_s = self.call.world, record.times[CutoverState.THAWED]
+        judge = Judge(
+            placed,
+            world.source,
+            world.target,
+            capabilities=self.capabilities,
+            let_in_s=again_s if record.thawed_at_s is None else record.thawed_at_s,
+            let_in_again_s=again_s,
+            closed_uid=os.geteuid(),
+            reread=self.call.request.reread,
+        )
+        return judge, Skipped(record.tree, proofs.skipped, world.ledger.releases, closed=placed.moved)
+
+    # Hooks and results.
+
+    def _hooked_step(self, record: CutoverRecord) -> HookedStep:
+        return CutoverPlace(step=HookStep.PURGE, record=record).hooked
+
+    async def _post_hooks(self, record: CutoverRecord, state: HookState) -> None:
+        """Also those that a killed purge still owes."""
+        if self.hooks is not None:
+            facts, whole = replace(self._facts(record), state=state), record.notes.purge
+            if whole is not None:
+                facts = replace(facts, files=whole.names, size_bytes=whole.size_bytes)
+            await self.hooks.catch_up(self._hooked_step(record), facts)
+
+    def _facts(self, record: CutoverRecord) -> HookFacts:
+        world = self.call.world
+        return HookFacts(
+            run_id=self.call.run_id or 0,
+            plan=record.plan,
+            batch=record.batch,
+            trees=(record.tree,),
+            user=record.tree.user,
+            link=record.notes.link,
+            old_path=join(world.source.root, record.tree.path),
+            new_path=join(world.target.root, record.tree.path),
+            started_at_s=world.clock.now_s(),
+        )
+
+    def _result(
+        self, outcome: TreeOutcome, *, words: str, reasons: tuple[str, ...] = (), whole: PurgeSum | None = None
+    ) -> TreePurge:
+        seen, removed = self._seen, self._removed or Found()
+        found = seen.found or Found()
+        listed = self._removed or found
+        return TreePurge(
+            tree=self.item.record.tree,
+            outcome=outcome,
+            words=words,
+            reasons=reasons,
+            sum=whole or seen.sum,
+            removed=removed.removed,
+            read_again=removed.read_again + found.read_again,
+            changed=found.changed,
+            gone=found.gone,
+            outside=seen.outside,
+            open_paths=listed.open_paths,
+            findings=listed.listed,
+            kept_in=join(purge_place(self.item.record), TREE_NAME) if outcome is TreeOutcome.KEPT else None,
+        )
+
+    def _stopped(self, record: CutoverRecord, why: str) -> Refused:
+        return Refused(
+            f"the purge of {record.tree.user} was stopped: {why}",
+            cause="a precondition of removals no longer holds",
+            hint="put it right, then run the same command again: it resumes",
+        )
 
 
 def _count(target: FileSystem, tree: bytes) -> int:
@@ -221,342 +516,13 @@ def _count(target: FileSystem, tree: bytes) -> int:
     return 0
 
 
-# Freeing the source of one tree
-
-
-class PurgeOfTree:
-    """One tree. A new one resumes after a stop or a crash at any step."""
-
-    def __init__(
-        self,
-        call: Call,
-        *,
-        site: SiteRecord,
-        capabilities: TargetCapabilities,
-        record: CutoverRecord,
-        proof: VerificationRecord | None,
-        carried: tuple[VerificationRecord, ...] | None,
-        hooking: StepHooks | None,
-        pace: Pace,
-    ) -> None:
-        self._call = call
-        self._world = call.world
-        self._capabilities = capabilities
-        self._record = record
-        self._proof = proof
-        self._carried = carried
-        self._hooking = hooking
-        self._pace = pace
-        self._examination = Examination(call, site, record, proof)
-
-    async def run(self) -> TreePurge:
-        """Free the tree, or return the reasons against it. Raises errors that stop the whole purge."""
-        position = await self._examination.position()
-        if position is Position.GONE and self._record.state is CutoverState.PURGING:
-            return await self._finish_gone()
-        placed = where_it_lies(self._record, position)
-        manifest = None if self._proof is None else self._proof.manifest
-        if manifest is None:
-            return await self._refuse_early(position, placed)
-        rows = await in_thread(lambda: self._world.skipped(self._record))
-        opened = self._world.manifest.open(
-            manifest,
-            self._record.tree.path,
-            archives=archive_sizes(self._world.ledger, self._record.tree),
-            skipped=rows,
-            newer=[one.manifest or "" for one in self._carried or ()],
-        )
-        try:
-            proofs = await in_thread(opened.__enter__)
-        except Refused:
-            return await self._refuse_early(position, placed)
-        try:
-            return await self._judge_and_free(position, placed, proofs)
-        finally:
-            opened.__exit__(None, None, None)
-
-    async def _refuse_early(self, position: Position | None, placed: Placed) -> TreePurge:
-        before = await self._world.source.health()
-        return self._refused(await self._examination.problems(position, placed, None, before))
-
-    async def _finish_gone(self) -> TreePurge:
-        """Finish a purge that was killed before its result was recorded. A missing mount would look the same."""
-        if reasons := await self._examination.outside_problems():
-            return self._refused(reasons)
-        if self._call.request.dry_run:
-            return self._result(TreeOutcome.WOULD_PURGE, words="nothing of it is left on the source")
-        return await self._hooked(self._finish)
-
-    async def _judge_and_free(self, position: Position | None, placed: Placed, proofs: TreeProofs) -> TreePurge:
-        examination = self._examination
-        before = await self._world.source.health()
-        total = await in_thread(proofs.total)
-        if reasons := await examination.problems(position, placed, total, before):
-            return self._refused(reasons)
-        if reasons := await in_thread(lambda: archive_problems(self._world.archived(), self._record.tree)):
-            return self._refused(reasons)
-        found: Found | None = None
-        if position is Position.IN_PLACE or self._call.request.dry_run:
-            found = await self._survey(placed, proofs, total.names)
-            if refusal := await self._speaks_against(found, placed, proofs):
-                return refusal
-            if reasons := await examination.outside_problems(before):
-                return self._refused(reasons)
-            if self._call.request.dry_run:
-                words = f"may be freed{released_words(found.released)}"
-                return self._with(found, proofs, self._result(TreeOutcome.WOULD_PURGE, words=words))
-        return await self._hooked(lambda: self._free(placed, proofs, found, total.names))
-
-    def _skipped(self, placed: Placed, proofs: TreeProofs) -> Skipped:
-        return Skipped(self._record.tree, proofs.skipped, self._world.ledger.releases, closed=placed.moved)
-
-    async def _survey(self, placed: Placed, proofs: TreeProofs, names: int) -> Found:
-        top = await in_thread(lambda: self._world.source.look(placed.at))
-        if top is None:
-            raise Refused(
-                f"{show(placed.at)} has gone from the source just now",
-                cause="another process moved or removed it",
-                hint="find out who did, then run the same command again",
-            )
-        survey = Survey(
-            self._call,
-            placed,
-            self._world.source,
-            proofs,
-            judge=self._judge(placed),
-            skipped=self._skipped(placed, proofs),
-        )
-        return await survey.run(top, user=self._record.tree.user, total=names)
-
-    async def _speaks_against(self, found: Found, placed: Placed, proofs: TreeProofs) -> TreePurge | None:
-        if found.open_paths and not placed.moved:
-            lacking = found.open_paths - found.skipped
-            reasons = open_words(
-                self._record.tree,
-                lacking,
-                found.skipped,
-                carried=self._carried is not None,
-                verified=bool(self._carried),
-            )
-            return self._with(found, proofs, self._refused(reasons))
-        lost = shrink_problem(
-            self._record.tree, gone=found.gone, names=found.names, max_shrink=self._call.request.max_shrink
-        )
-        if lost is not None:
-            return self._with(found, proofs, self._refused((lost,)))
-        return None
-
-    async def _free(self, placed: Placed, proofs: TreeProofs, found: Found | None, names: int) -> TreePurge:
-        tree, world, record = self._record.tree, self._world, self._record
-        whole, outside = (record.notes.purge, 0) if found is None else found.sum(proofs)
-        await in_thread(lambda: world.back_up(f"purge-{record.own_name}"))
-        notes = NO_CUTOVER_NOTES if found is None else CutoverNotes(purge=whole)
-        step = world.ledger.cutovers.intend(record.id, purge_act(), at_s=world.clock.now_s(), notes=notes)
-        try:
-            closed = await self._put(placed)
-            self._say(
-                Severity.INFO,
-                EventKind.PURGE_STARTED,
-                f"the source of {tree.user} is being freed: {self._sum_words(whole)}",
-            )
-            removed = await self._remove(closed, proofs, names)
-        except MigratorError as error:
-            world.ledger.cutovers.fail(step, error.message, at_s=world.clock.now_s())
-            raise
-        if removed.open_paths:
-            words = kept_words(removed, closed)
-            world.ledger.cutovers.fail(step, words, at_s=world.clock.now_s())
-            self._say(Severity.WARNING, EventKind.PURGE_KEPT, f"the source of {tree.user} is not free: {words}")
-            result = self._result(TreeOutcome.KEPT, words=words, sum=whole)
-        else:
-            await self._put_away(closed)
-            message = f"the source of {tree.user} is free: {self._sum_words(whole)}{released_words(removed.released)}"
-            world.ledger.cutovers.finish(step, CutoverState.PURGED, at_s=world.clock.now_s(), message=message)
-            self._say(Severity.INFO, EventKind.PURGE_FINISHED, message)
-            result = self._result(TreeOutcome.PURGED, words=message, sum=whole)
-        return replace(
-            result,
-            removed=removed.removed,
-            read_again=removed.read_again + (found.read_again if found else 0),
-            changed=found.changed if found else 0,
-            gone=found.gone if found else 0,
-            outside=outside,
-            open_paths=removed.open_paths,
-            findings=removed.listed,
-            kept_in=closed.at if removed.open_paths else None,
-        )
-
-    async def _put(self, placed: Placed) -> Placed:
-        """Move the tree into its place, and search for processes with open files in it once more."""
-        tree, place = self._record.tree.path, purge_place(self._record)
-        closed = Placed(tree=tree, at=join(place, TREE_NAME))
-        if not placed.moved:
-            top = await in_thread(lambda: self._world.source.look(tree))
-            if top is None:
-                raise self._stopped(f"{show(tree)} has gone from the source just now")
-            try:
-                await in_thread(lambda: self._world.places.put(tree, place, ino=top.ino))
-            except OSError as error:
-                raise self._stopped(
-                    f"{show(tree)} cannot be moved to {show(place)}: {error.strerror or error}"
-                ) from error
-            if reasons := await self._examination.writing(closed.at):
-                raise self._stopped("; ".join(reasons))
-        return closed
-
-    async def _remove(self, closed: Placed, proofs: TreeProofs, names: int) -> Found:
-        async def watch() -> None:
-            if reasons := await self._examination.outside_problems():
-                raise self._stopped("; ".join(reasons))
-
-        removal = Removal(
-            self._call,
-            closed,
-            source=self._world.source,
-            places=self._world.places,
-            proofs=proofs,
-            judge=self._judge(closed),
-            skipped=self._skipped(closed, proofs),
-            pace=self._pace,
-            watch=watch,
-        )
-        found = await removal.run(user=self._record.tree.user, total=names)
-        await watch()
-        return found
-
-    async def _put_away(self, closed: Placed) -> None:
-        places = self._world.places
-        try:
-            if await in_thread(lambda: places.stands(closed.at)):
-                raise self._stopped(f"{show(closed.at)} is still there, although everything in it is gone")
-            await in_thread(lambda: places.remove_directory(purge_place(self._record)))
-            await in_thread(places.flush)
-            # Fails until the last place is removed.
-            with suppress(OSError):
-                await in_thread(lambda: places.remove_directory(PURGE_NAME))
-        except OSError as error:
-            raise self._stopped(f"the end of the purge cannot be seen: {error.strerror or error}") from error
-
-    async def _finish(self) -> TreePurge:
-        ledger, clock = self._world.ledger, self._world.clock
-        step = ledger.cutovers.intend(self._record.id, purge_act(), at_s=clock.now_s())
-        await self._put_away(where_it_lies(self._record, Position.CLOSED))
-        message = f"the source of {self._record.tree.user} is free: {self._sum_words(self._record.notes.purge)}"
-        ledger.cutovers.finish(step, CutoverState.PURGED, at_s=clock.now_s(), message=message)
-        self._say(Severity.INFO, EventKind.PURGE_FINISHED, message)
-        return self._result(TreeOutcome.PURGED, words=message, sum=self._record.notes.purge)
-
-    async def catch_up(self) -> None:
-        """Call the pending post hooks of a tree that is purged already."""
-        if self._hooking is not None:
-            facts = replace(self._facts(), state=HookState.DONE)
-            await self._hooking.catch_up(self._step.hooked, facts)
-
-    async def _hooked(self, work: Callable[[], Awaitable[TreePurge]]) -> TreePurge:
-        if self._hooking is None:
-            return await work()
-        return await self._hooking.around(self._step.hooked, work, facts=self._facts(), after=_after)
-
-    @property
-    def _step(self) -> CutoverPlace:
-        return CutoverPlace(step=HookStep.PURGE, record=self._record)
-
-    def _facts(self) -> HookFacts:
-        record, world = self._record, self._world
-        return HookFacts(
-            run_id=self._call.run_id or 0,
-            plan=record.plan,
-            batch=record.batch,
-            trees=(record.tree,),
-            user=record.tree.user,
-            link=record.notes.link,
-            old_path=join(world.source.root, record.tree.path),
-            new_path=join(world.target.root, record.tree.path),
-            started_at_s=world.clock.now_s(),
-        )
-
-    def _judge(self, placed: Placed) -> Judge:
-        again_s = self._record.times[CutoverState.THAWED]
-        let_in_s = self._record.thawed_at_s
-        return Judge(
-            placed,
-            self._world.source,
-            self._world.target,
-            capabilities=self._capabilities,
-            let_in_s=again_s if let_in_s is None else let_in_s,
-            let_in_again_s=again_s,
-            closed_uid=os.geteuid(),
-            reread=self._call.request.reread,
-        )
-
-    def _result(self, outcome: TreeOutcome, *, words: str = "", sum: PurgeSum | None = None) -> TreePurge:  # noqa: A002
-        return TreePurge(tree=self._record.tree, outcome=outcome, words=words, sum=sum)
-
-    def _refused(self, reasons: Sequence[str]) -> TreePurge:
-        self._say(
-            Severity.ERROR,
-            EventKind.GUARD_REFUSED,
-            f"the source of {self._record.tree.user} stays: {'; '.join(reasons)}",
-        )
-        return replace(self._result(TreeOutcome.REFUSED, words="refused by a guard"), reasons=tuple(reasons))
-
-    def _with(self, found: Found | None, proofs: TreeProofs, result: TreePurge) -> TreePurge:
-        if found is None:
-            return result
-        whole, outside = found.sum(proofs)
-        return replace(
-            result,
-            sum=whole,
-            read_again=found.read_again,
-            changed=found.changed,
-            gone=found.gone,
-            outside=outside,
-            open_paths=found.open_paths,
-            findings=found.listed,
-        )
-
-    def _say(self, severity: Severity, kind: EventKind, message: str) -> None:
-        self._call.say(kind, severity, self._record.tree.user, message)
-
-    def _stopped(self, why: str) -> Refused:
-        return Refused(
-            f"the purge of {self._record.tree.user} was stopped: {why}",
-            cause="a precondition of removals no longer holds",
-            hint="put it right, then run the same command again: it resumes",
-        )
-
-    @staticmethod
-    def _sum_words(whole: PurgeSum | None) -> str:
-        if whole is None:
-            return "how much is not known"
-        return f"{format_size(whole.size_bytes)} in {several(whole.names, 'name')}, {several(whole.inodes, 'inode')}"
-
-
-async def _after(facts: HookFacts, result: TreePurge) -> HookFacts:
-    state = HookState.DONE if result.outcome is TreeOutcome.PURGED else HookState.FAILED
-    whole = result.sum
+def _sum_words(whole: PurgeSum | None) -> str:
     if whole is None:
-        return replace(facts, state=state)
-    return replace(facts, state=state, files=whole.names, size_bytes=whole.size_bytes)
+        return "how much is not known"
+    return f"{format_size(whole.size_bytes)} in {several(whole.names, 'name')}, {several(whole.inodes, 'inode')}"
 
 
 # The verb
-
-
-VERB = "purge"
-LOCK = "run"
-"""Held by every verb that writes to either side."""
-
-_PURGED = (Choice.PURGE, Choice.GO_ON, Choice.PURGED)
-"""The trees of a plan. A resumed one counts, so that the checksum stays the same."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Item:
-    chosen: Chosen
-    record: CutoverRecord | None
-    proof: VerificationRecord | None
-    carried: tuple[VerificationRecord, ...] | None = None
 
 
 async def purge(request: PurgeRequest, world: PurgeWorld) -> PurgeSummary:
@@ -593,7 +559,7 @@ async def purge(request: PurgeRequest, world: PurgeWorld) -> PurgeSummary:
 def _check(request: PurgeRequest, world: PurgeWorld) -> None:
     """Raise Refused without a valid confirmation, before anything is recorded."""
     site, _ = _site(world)
-    checksum = _checksum(world, site, _items(request, world))
+    checksum = _checksum(world, site, _items(request, world)[0])
     if problem := confirmation_problem(request.confirm, checksum):
         raise Refused(
             f"nothing was purged: {problem}; the plan's checksum is {checksum}",
@@ -602,34 +568,57 @@ def _check(request: PurgeRequest, world: PurgeWorld) -> None:
         )
 
 
-def _items(request: PurgeRequest, world: PurgeWorld) -> tuple[_Item, ...]:
-    """The trees of the request. Raises Refused if none can be purged."""
-    items: list[_Item] = []
+def _items(request: PurgeRequest, world: PurgeWorld) -> tuple[tuple[Item, ...], tuple[Chosen, ...]]:
+    """The trees that are purged, and those that are left for later. Raises Refused if none can be purged."""
+    items: list[Item] = []
+    left: list[Chosen] = []
     for tree in (tree for _, trees in sorted(request.trees.items()) for tree in trees):
         record = world.ledger.cutovers.latest(tree.path)
         chosen = choose(tree, record, now_s=world.clock.now_s(), retain_s=request.retain_s)
-        proof = None if record is None else verification_of(world.ledger, record)
-        carried = None if record is None or chosen.choice not in _PURGED else carried_proofs(world, record)
-        items.append(_Item(chosen=chosen, record=record, proof=proof, carried=carried))
-    left = [item.chosen for item in items if item.chosen.choice not in _PURGED]
-    if left and (request.named or len(left) == len(items)):
+        if record is None or chosen.choice not in _PURGED:
+            left.append(chosen)
+            continue
+        known, wanted = world.ledger.verifications.of_plan(record.plan), record.notes.verification_id
+        proof = next((one for one in known if one.id == wanted), None)
+        items.append(Item(chosen=chosen, record=record, proof=proof, carried=_carried_proofs(world, record)))
+    if left and (request.named or not items):
         raise Refused(
             f"nothing was purged: {'; '.join(one.words for one in left)}",
             cause="the source is freed of users who have worked on the target for [cutover] retain, and of no others",
             hint="see `migrator status` for where each user works",
         )
-    return tuple(items)
+    return tuple(items), tuple(left)
 
 
-def _checksum(world: PurgeWorld, site: SiteRecord, items: Sequence[_Item]) -> str:
-    trees = [(item.record, item.proof) for item in items if item.record is not None and item.chosen.choice in _PURGED]
+def _carried_proofs(world: PurgeWorld, record: CutoverRecord) -> tuple[VerificationRecord, ...] | None:
+    """The proofs of paths that a rollback carried to the source before it was given up, oldest first; None if nothing
+    was carried. Unreadable manifests prove nothing.
+    """
+
+    def is_as_written(one: VerificationRecord) -> bool:
+        try:
+            return world.manifests.digest(one.manifest or "") == one.manifest_digest
+        except MigratorError:
+            return False
+
+    try:
+        found = world.carried(record)
+    except MigratorError:
+        return ()
+    newer_than = record.notes.proofs_before
+    return (
+        None
+        if found is None
+        else tuple(one for one in found if counts_as_proof(one, newer_than=newer_than) and is_as_written(one))
+    )
+
+
+def _checksum(world: PurgeWorld, site: SiteRecord, items: Sequence[Item]) -> str:
     carried = {
-        item.record.id: ",".join(one.manifest_digest or "" for one in item.carried)
-        for item in items
-        if item.record is not None and item.carried
+        item.record.id: ",".join(one.manifest_digest or "" for one in item.carried) for item in items if item.carried
     }
     roots = percent_escape(world.source.root), percent_escape(world.target.root)
-    return plan_checksum(site.site_id, *roots, trees, carried=carried)
+    return plan_checksum(site.site_id, *roots, [(item.record, item.proof) for item in items], carried=carried)
 
 
 def _site(world: PurgeWorld) -> tuple[SiteRecord, TargetCapabilities]:
@@ -648,63 +637,35 @@ def _site(world: PurgeWorld) -> tuple[SiteRecord, TargetCapabilities]:
 async def _purge(call: Call) -> PurgeSummary:
     world, request = call.world, call.request
     site, capabilities = _site(world)
-    items = _items(request, world)
-    hooking = _hooking(call, site)
-    if hooking is not None:
-        await hooking.begin((HookStep.PURGE,))
-    pace = Pace(world.clock, _brake(call).names_per_s)
-    done: list[TreePurge] = []
-    for item in items:
-        if item.record is None or item.chosen.choice not in _PURGED:
-            done.append(
-                TreePurge(
-                    tree=item.chosen.tree,
-                    outcome=TreeOutcome.LATER,
-                    words=item.chosen.words,
-                    due_at_s=item.chosen.due_at_s,
-                )
-            )
-            continue
-        one = PurgeOfTree(
-            call,
-            site=site,
-            capabilities=capabilities,
-            record=item.record,
-            proof=item.proof,
-            carried=item.carried,
-            hooking=hooking,
-            pace=pace,
-        )
-        done.append(await _one(call, item, one))
-    return PurgeSummary(
-        run_id=call.run_id, dry_run=request.dry_run, checksum=_checksum(world, site, items), trees=tuple(done)
-    )
-
-
-def _brake(call: Call) -> RemovalBrake:
-    world, request = call.world, call.request
-
-    def say(warning: bool, message: str) -> None:
-        call.say(EventKind.THROTTLE_SET, Severity.WARNING if warning else Severity.INFO, VERB, message)
-
-    return RemovalBrake(
+    items, left = _items(request, world)
+    hooks = _hooks(call, site)
+    if hooks is not None:
+        await hooks.begin((HookStep.PURGE,))
+    pace = Pace(
         probes=world.ledger.probes,
         controls=world.ledger.controls,
         clock=world.clock,
         most=request.names_per_s,
         max_latency_s=request.max_latency_s,
-        say=say,
+        say=lambda severity, message: call.say(EventKind.THROTTLE_SET, severity, VERB, message),
+    )
+    done = {
+        one.tree.path: TreePurge(tree=one.tree, outcome=TreeOutcome.LATER, words=one.words, due_at_s=one.due_at_s)
+        for one in left
+    }
+    for item in items:
+        machine = TreeMachine(call=call, site=site, capabilities=capabilities, item=item, hooks=hooks, pace=pace)
+        done[item.chosen.tree.path] = await _one(call, machine)
+    trees = (done[tree.path] for _, trees in sorted(request.trees.items()) for tree in trees)
+    return PurgeSummary(
+        run_id=call.run_id, dry_run=request.dry_run, checksum=_checksum(world, site, items), trees=tuple(trees)
     )
 
 
-async def _one(call: Call, item: _Item, one: PurgeOfTree) -> TreePurge:
-    tree = item.chosen.tree
-    if item.chosen.choice is Choice.PURGED:
-        await one.catch_up()
-        freed = None if item.record is None else item.record.notes.purge
-        return TreePurge(tree=tree, outcome=TreeOutcome.DONE_BEFORE, words=item.chosen.words, sum=freed)
+async def _one(call: Call, machine: TreeMachine) -> TreePurge:
+    tree = machine.item.chosen.tree
     try:
-        return await one.run()
+        return await machine.run()
     except HookSkipped as skipped:
         return TreePurge(tree=tree, outcome=TreeOutcome.LATER, words=skipped.message)
     except Refused as refused:
@@ -718,7 +679,7 @@ async def _one(call: Call, item: _Item, one: PurgeOfTree) -> TreePurge:
         ) from error
 
 
-def _hooking(call: Call, site: SiteRecord) -> StepHooks | None:
+def _hooks(call: Call, site: SiteRecord) -> StepHooks | None:
     world = call.world
     if world.hooks is None or call.run_id is None:
         return None

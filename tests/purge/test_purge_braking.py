@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from migrator.core.events import Severity
 from migrator.core.probe import OVER_PROBES, UNDER_PROBES, Probe, ProbeSide, ProbeTimes
 from migrator.ledger.ledger import Ledger, open_ledger
-from migrator.purge.removal import Pace, RemovalBrake
+from migrator.purge.removal import Pace
 from migrator.transfer.model import Limits
 
 MOST = 1000
@@ -39,19 +40,18 @@ class Purge:
 
     ledger: Ledger
     clock: SteppingClock = field(default_factory=SteppingClock)
-    told: list[tuple[bool, str]] = field(default_factory=list)
+    told: list[tuple[Severity, str]] = field(default_factory=list)
     max_latency_s: float | None = LIMIT_S
 
     def __post_init__(self) -> None:
-        self.brake = RemovalBrake(
+        self.pace = Pace(
             probes=self.ledger.probes,
             controls=self.ledger.controls,
             clock=self.clock,
             most=MOST,
             max_latency_s=self.max_latency_s,
-            say=lambda warning, words: self.told.append((warning, words)),
+            say=lambda severity, words: self.told.append((severity, words)),
         )
-        self.pace = Pace(self.clock, self.brake.names_per_s)
 
     def rate(self, names: int = 20_000) -> float:
         """How many names per second go, the pace alone counted."""
@@ -90,13 +90,19 @@ def test_it_slows_down_and_goes_on_as_before(ledger: Ledger) -> None:
     purge.probe(2 * LIMIT_S, OVER_PROBES)
     slowed = purge.rate()
     assert slowed == pytest.approx(0.7 * MOST, rel=0.1)
-    ((warning, words),) = purge.told
-    assert warning
+    ((severity, words),) = purge.told
+    assert severity is Severity.WARNING
     assert "per second" in words
     purge.probe(LIMIT_S / 10, 4 * UNDER_PROBES)
     assert purge.rate() == pytest.approx(MOST, rel=0.05)
     assert len(purge.told) > 1
-    assert not any(warned for warned, _ in purge.told[1:])
+    assert {severity for severity, _ in purge.told[1:]} == {Severity.INFO}
+
+
+def test_a_pause_is_not_saved_up(ledger: Ledger) -> None:
+    purge = Purge(ledger)
+    purge.clock.at_s += 1000.0
+    assert purge.rate() == pytest.approx(MOST, rel=0.05)
 
 
 def test_without_a_limit_it_never_slows_down(ledger: Ledger) -> None:
