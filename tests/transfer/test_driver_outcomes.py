@@ -1,13 +1,12 @@
-"""How runs of fpsync and parsyncfp2 are judged, by what they really said (fpsync 1.5.1, rsync 3.5.0)."""
+"""How runs of fpsync and parsyncfp2 are judged, by real messages (fpsync 1.5.1, rsync 3.5.0)."""
 
 import pytest
 
 from migrator.transfer.engines.rules_drivers import (
     MOST_CHUNKS,
-    EndedFpsync,
-    EndedParsyncfp2,
+    EndedDriver,
+    FpsyncLine,
     PartLog,
-    Said,
     chunk_size_for,
     judge_fpsync,
     judge_parsyncfp2,
@@ -36,8 +35,8 @@ def fpsync(
     crawl_failed: bool = False,
     stderr: bytes = NO_TERMINAL,
     parts: tuple[bytes, ...] = (),
-) -> EndedFpsync:
-    return EndedFpsync(
+) -> EndedDriver:
+    return EndedDriver(
         exit_code=exit_code,
         completed=completed,
         crawl_failed=crawl_failed,
@@ -105,23 +104,23 @@ def test_what_did_not_go_through_is_no_success() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (b"1795228800 => [QMGR] Starting job /work/work/1795228800-10811/12 (local)", Said(started=12)),
-        (b"1795228800 <= [QMGR] Job 10950:12:local finished", Said(finished=12)),
+        (b"1795228800 => [QMGR] Starting job /work/work/1795228800-10811/12 (local)", FpsyncLine(started=12)),
+        (b"1795228800 <= [QMGR] Job 10950:12:local finished", FpsyncLine(finished=12)),
         (b"1795228801 <=== Fpart crawling finished", None),
-        (b"1795228801 <=== Fpart exited with errors", Said(crawl_failed=True)),
-        (b"1795228801 <=== Fpsync completed without error in 1s.", Said(completed=True)),
-        (b"1795228801 <=== Fpsync completed with errors in 2s, see logs:", Said(completed=True)),
+        (b"1795228801 <=== Fpart exited with errors", FpsyncLine(crawl_failed=True)),
+        (b"1795228801 <=== Fpsync completed without error in 1s.", FpsyncLine(completed=True)),
+        (b"1795228801 <=== Fpsync completed with errors in 2s, see logs:", FpsyncLine(completed=True)),
         (b"1795228801 <=== Parts done: 4/4 (100%), remaining: 0", None),
         (b"1795228801 <=== Fpsync interrupted.", None),
         (b"/work/log/1/3.stderr", None),
     ],
 )
-def test_lines_of_fpsync(line: bytes, said: Said | None) -> None:
+def test_lines_of_fpsync(line: bytes, said: FpsyncLine | None) -> None:
     assert parse_line(line) == said
 
 
-def parsyncfp2(exit_code: int = 0, *, stdout: bytes = b"", stderr: bytes = b"") -> EndedParsyncfp2:
-    return EndedParsyncfp2(
+def parsyncfp2(exit_code: int = 0, *, stdout: bytes = b"", stderr: bytes = b"") -> EndedDriver:
+    return EndedDriver(
         exit_code=exit_code,
         stdout=stdout,
         stderr=stderr,

@@ -220,4 +220,3 @@ def test_growing_files_lines_and_what_is_kept(tmp_path: Path) -> None:
     for piece in (b"ab", b"cdef", b"gh", b"ijkl"):
         kept.add(piece)
     assert kept.content == b"abcdijkl"
-    assert kept.last(2) == b"kl"

@@ -5,7 +5,7 @@ import re
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from migrator.core.durable import replacing, sync
@@ -13,12 +13,10 @@ from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
 from migrator.core.units import KIB, MIB
 from migrator.fs.model import TargetCapabilities
-from migrator.fs.rules import KERNEL_LABELS
 from migrator.hosts.ports import Command, Completed
-from migrator.transfer.engines.rsync import ProgressParser
+from migrator.transfer.engines.rsync import ProgressParser, attribute_filters, bandwidth
 from migrator.transfer.engines.rules_drivers import (
-    EndedFpsync,
-    EndedParsyncfp2,
+    EndedDriver,
     Parsyncfp2Features,
     PartLog,
     chunk_size_for,
@@ -76,7 +74,7 @@ class Lines:
 
 
 class Kept:
-    """The beginning and the end of what was said: enough to judge by, whatever the length."""
+    """The beginning and the end of an output: enough to judge it, whatever its length."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
@@ -91,16 +89,11 @@ class Kept:
 
     @property
     def content(self) -> bytes:
-        """What was kept."""
         return self._head + self._tail
-
-    def last(self, size_bytes: int) -> bytes:
-        """The last so many bytes."""
-        return self.content[-size_bytes:]
 
 
 def read_head(path: Path, limit_bytes: int) -> bytes:
-    """The beginning of a file; nothing where it is missing."""
+    """The beginning of a file; empty if it is missing."""
     try:
         with path.open("rb") as file:
             return file.read(limit_bytes)
@@ -116,7 +109,7 @@ _PLAIN_PATH = re.compile(rb"/[A-Za-z0-9._/+@%-]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RsyncWords:
-    """The options of one driver run. `noisy` are those that parsyncfp2 takes for a wish to be verbose."""
+    """The options of one driver run. parsyncfp2 mistakes the `noisy` ones for a request to be verbose."""
 
     plain: Sequence[str]
     noisy: Sequence[str]
@@ -131,26 +124,23 @@ def rsync_words(
     so that a tree's root stays closed. Files are sent whole.
     """
     plain = ["-lptgo", "--numeric-ids", "-W", "-O", "--no-implied-dirs", "--stderr=client"]
-    noisy: list[str] = []
-    if capabilities.keeps_hard_links:
-        plain.append("-H")
-    if capabilities.keeps_sparse:
-        plain.append("-S")
-    if capabilities.time_granularity_ns == 1:
-        plain.append("--modify-window=-1")
-    if not capabilities.keeps_symlink_times:
-        plain.append("-J")
-    if privileged and capabilities.makes_devices and capabilities.makes_fifos and capabilities.makes_sockets:
-        plain.append("-D")
-    if recopy:
-        plain.append("-I")
-    if not capabilities.syncfs_reaches_disks:
-        plain.append("--fsync")
-    if not privileged:
-        noisy.append("--chmod=Du+rwx")
-    if bwlimit_bytes_per_s is not None:
-        plain.append(f"--bwlimit={max(bwlimit_bytes_per_s // KIB, 1)}")
-    return RsyncWords(plain=(*plain, *_attributes(capabilities)), noisy=tuple(noisy))
+    makes_specials = capabilities.makes_devices and capabilities.makes_fifos and capabilities.makes_sockets
+    keeps_xattrs = capabilities.keeps_user_xattrs or capabilities.keeps_security_xattrs
+    optional = (
+        (capabilities.keeps_hard_links, ["-H"]),
+        (capabilities.keeps_sparse, ["-S"]),
+        (capabilities.time_granularity_ns == 1, ["--modify-window=-1"]),
+        (not capabilities.keeps_symlink_times, ["-J"]),
+        (privileged and makes_specials, ["-D"]),
+        (recopy, ["-I"]),
+        (not capabilities.syncfs_reaches_disks, ["--fsync"]),
+        (capabilities.keeps_acls, ["-A"]),
+        # As the rsync engine's filters, with an underscore instead of the blank between a rule and its pattern.
+        (keeps_xattrs, ["-X", *(rule.replace(" ", "_") for rule in attribute_filters(capabilities))]),
+    )
+    plain += [word for wanted, words in optional if wanted for word in words]
+    plain += [word.decode("ascii") for word in bandwidth(bwlimit_bytes_per_s)]
+    return RsyncWords(plain=plain, noisy=() if privileged else ("--chmod=Du+rwx",))
 
 
 def is_plain(path: bytes) -> bool:
@@ -158,27 +148,52 @@ def is_plain(path: bytes) -> bool:
     return _PLAIN_PATH.fullmatch(path) is not None
 
 
-def _attributes(capabilities: TargetCapabilities) -> Sequence[str]:
-    """As the rsync engine's, with an underscore for the blank between a rule and its pattern."""
-    words: list[str] = []
-    if capabilities.keeps_acls:
-        words.append("-A")
-    if not (capabilities.keeps_user_xattrs or capabilities.keeps_security_xattrs):
-        return words
-    words += ["-X", "--filter=-x_trusted.**", "--filter=-x_system.**"]
-    if capabilities.keeps_user_xattrs:
-        words.append("--filter=+x_user.**")
-    if capabilities.keeps_security_xattrs:
-        words += [f"--filter=-x_{label.decode('ascii')}" for label in sorted(KERNEL_LABELS)]
-        words.append("--filter=+x_security.**")
-    words.append("--filter=-x_**")
-    return words
-
-
 def search_path(programs: Sequence[bytes]) -> str:
     """PATH for a driver: where its programs lie, and the usual places."""
     own = [os.fsdecode(os.path.dirname(program)) for program in programs]
     return ":".join(dict.fromkeys([*own, "/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]))
+
+
+def _refusal(name: str, files: Sequence[bytes], view: DriverView) -> str | None:
+    """Both drivers paste the paths of both trees and of their directory into shell commands."""
+    if all(map(is_plain, (view.source_tree, view.target_tree, view.work, *files))):
+        return None
+    return f"{name} can take no tree whose path holds anything but letters, digits and ._/+@%-"
+
+
+class _Reader:
+    """Follows one run of a driver. `exit_code` is set when it is judged; `trouble` as soon as a stream reports an error that
+    no file is to blame for.
+    """
+
+    def __init__(self, view: DriverView, directory: Path, *, keep_bytes: int) -> None:
+        self._view = view
+        self._directory = directory
+        self._stderr = Kept(keep_bytes)
+        self._files = 0
+        self._size_bytes = 0
+        self.trouble: tuple[StopReason, str] | None = None
+        self.exit_code: int | None = None
+
+    @property
+    def counters(self) -> StreamCounters:
+        return StreamCounters(files=self._files, size_bytes=self._size_bytes)
+
+    def _look_for_trouble(self, part: PartLog) -> None:
+        self.trouble = self.trouble or stop_of(
+            (part,), source_tree=self._view.source_tree, target_tree=self._view.target_tree
+        )
+
+    def _ended(self, completed: Completed) -> EndedDriver:
+        self.exit_code = completed.exit_code
+        return EndedDriver(
+            exit_code=completed.exit_code,
+            stderr=self._stderr.content,
+            counters=self.counters,
+            source_tree=self._view.source_tree,
+            target_tree=self._view.target_tree,
+            timed_out=completed.timed_out,
+        )
 
 
 # Directories of drivers in the state directory: `PASS/CHUNK/` holds a driver's run state and logs.
@@ -277,11 +292,7 @@ class Fpsync:
         return (self._programs.fpsync, self._programs.fpart, self._programs.rsync)
 
     def refusal(self, view: DriverView) -> str | None:
-        """It pastes the paths of both trees and of its directory into shell scripts."""
-        paths = (view.source_tree, view.target_tree, view.work, *self.files)
-        if all(map(is_plain, paths)):
-            return None
-        return "fpsync can take no tree whose path holds anything but letters, digits and ._/+@%-"
+        return _refusal(self.name, self.files, view)
 
     def command(self, work: DriverWork, view: DriverView, directory: Path) -> Command:
         """A new run, or the one that was interrupted, where its crawl had ended and it was asked for the same."""
@@ -314,50 +325,34 @@ class Fpsync:
         )
         counted = ("--no-human-readable", "--info=progress2,stats2", "--outbuf=L")
         return (
-            b"-f",
-            b"%d" % work.part_files,
-            b"-s",
-            b"%d" % work.part_bytes,
-            b"-T",
-            self._programs.rsync,
-            b"-o",
-            " ".join((*words.plain, *words.noisy, *counted)).encode("ascii"),
+            *(b"-f", b"%d" % work.part_files, b"-s", b"%d" % work.part_bytes, b"-T", self._programs.rsync),
+            *(b"-o", " ".join((*words.plain, *words.noisy, *counted)).encode("ascii")),
             # Instead of its own: those leave out files that may be users'. This one is on anyway.
-            b"-O",
-            b"-e",
+            *(b"-O", b"-e"),
             view.source_tree,
             view.target_tree,
         )
 
 
-class FpsyncReader:
-    """Follows one run: its own lines say which parts are under way, rsync's logs how far they are."""
+class FpsyncReader(_Reader):
+    """Its own lines show which parts are in flight, the logs of their rsyncs how far they are."""
 
     def __init__(self, view: DriverView, directory: Path) -> None:
-        self._view = view
-        self._directory = directory
+        super().__init__(view, directory, keep_bytes=_TAIL_BYTES)
         self._lines = Lines(self._line)
-        self._stderr = Kept(_TAIL_BYTES)
         self._running: dict[int, tuple[GrowingFile, ProgressParser]] = {}
-        self._files = 0
-        self._size_bytes = 0
         self._completed = False
         self._crawl_failed = False
-        self._trouble: tuple[StopReason, str] | None = None
-        self._exit_code: int | None = None
         self._last_complaint = b""
 
     def stdout(self, piece: bytes) -> None:
-        """Take a piece of standard output."""
         self._lines.add(piece)
 
     def stderr(self, piece: bytes) -> None:
-        """Take a piece of standard error."""
         self._stderr.add(piece)
 
     @property
     def counters(self) -> StreamCounters:
-        """What all parts of this run have brought so far."""
         files, size_bytes = self._files, self._size_bytes
         for log, parser in self._running.values():
             log.hand_out(parser.take)
@@ -367,47 +362,25 @@ class FpsyncReader:
 
     @property
     def stderr_tail(self) -> bytes:
-        """Its own last words, and the last complaint of a part."""
-        return (self._stderr.last(_TAIL_BYTES // 2) + self._last_complaint[-_TAIL_BYTES // 2 :])[-_TAIL_BYTES:]
-
-    @property
-    def exit_code(self) -> int | None:
-        """Of a run that was judged."""
-        return self._exit_code
-
-    @property
-    def trouble(self) -> tuple[StopReason, str] | None:
-        """What a part that has ended said of a full target, or the like."""
-        return self._trouble
+        half = _TAIL_BYTES // 2
+        return self._stderr.content[-half:] + self._last_complaint[-half:]
 
     def outcome(self, completed: Completed) -> Outcome:
-        """Judge the run."""
-        self._exit_code = completed.exit_code
-        counters = self.counters
+        ended = self._ended(completed)
         return judge_fpsync(
-            EndedFpsync(
-                exit_code=completed.exit_code,
-                completed=self._completed,
-                crawl_failed=self._crawl_failed,
-                stderr=self._stderr.content,
-                parts=self._complaints(),
-                counters=counters,
-                source_tree=self._view.source_tree,
-                target_tree=self._view.target_tree,
-                timed_out=completed.timed_out,
-            )
+            replace(ended, parts=self._complaints(), completed=self._completed, crawl_failed=self._crawl_failed)
         )
 
     def _line(self, line: bytes) -> None:
-        said = parse_line(line)
-        if said is None:
+        parsed = parse_line(line)
+        if parsed is None:
             return
-        if said.started is not None:
-            self._running[said.started] = (GrowingFile(self._log(said.started, "stdout")), ProgressParser())
-        if said.finished is not None:
-            self._part_ended(said.finished)
-        self._completed = self._completed or said.completed
-        self._crawl_failed = self._crawl_failed or said.crawl_failed
+        if parsed.started is not None:
+            self._running[parsed.started] = (GrowingFile(self._log(parsed.started, "stdout")), ProgressParser())
+        if parsed.finished is not None:
+            self._part_ended(parsed.finished)
+        self._completed = self._completed or parsed.completed
+        self._crawl_failed = self._crawl_failed or parsed.crawl_failed
 
     def _part_ended(self, number: int) -> None:
         if number in self._running:
@@ -415,14 +388,9 @@ class FpsyncReader:
             log.hand_out(parser.take)
             self._files += parser.counters.files
             self._size_bytes += parser.counters.size_bytes
-        said = read_head(self._log(number, "stderr"), _PART_STDERR_BYTES)
-        if said:
-            self._last_complaint = said
-            self._trouble = self._trouble or stop_of(
-                (PartLog(number=number, stderr=said),),
-                source_tree=self._view.source_tree,
-                target_tree=self._view.target_tree,
-            )
+        if complaint := read_head(self._log(number, "stderr"), _PART_STDERR_BYTES):
+            self._last_complaint = complaint
+            self._look_for_trouble(PartLog(number=number, stderr=complaint))
 
     def _complaints(self) -> tuple[PartLog, ...]:
         found = sorted(
@@ -521,18 +489,17 @@ class Parsyncfp2:
         return (self._programs.program, *self._programs.helpers)
 
     def refusal(self, view: DriverView) -> str | None:
-        """It pastes the paths of both trees and of its directory into shell commands."""
-        if all(map(is_plain, (view.source_tree, view.target_tree, view.work, *self.files))):
-            return None
-        return "parsyncfp2 can take no tree whose path holds anything but letters, digits and ._/+@%-"
+        return _refusal(self.name, self.files, view)
 
     def command(self, work: DriverWork, view: DriverView, directory: Path) -> Command:
-        """Always a new run: going on with one asks for the number of its next chunk, which nobody knows for sure."""
+        """Always a new run: resuming one takes the number of its next chunk, which is not known for sure."""
         if (directory / _CACHE).exists():
             shutil.rmtree(directory / _CACHE)
         words = rsync_words(
             work.capabilities, recopy=work.recopy, bwlimit_bytes_per_s=None, privileged=self._privileged
         )
+        options = (*words.plain, "--log-file-format=%i_%l")
+        limit = work.bwlimit_bytes_per_s
         # The root of a tree is one directory for it: its chunks name paths below, beginning with `./`.
         return Command(
             argv=(
@@ -540,12 +507,9 @@ class Parsyncfp2:
                 b"--NP=%d" % work.jobs,
                 b"--chunksize=%d" % chunk_size_for(work.size_bytes, work.part_bytes),
                 b"--startdir=" + view.source_tree,
-                b"--%s=%s"
-                % (
-                    self._programs.features.rsync_option.encode("ascii"),
-                    " ".join((*words.plain, "--log-file-format=%i_%l")).encode("ascii"),
-                ),
-                *_bandwidth(work),
+                f"--{self._programs.features.rsync_option}={' '.join(options)}".encode("ascii"),
+                # In KiB/s for all together; it divides by its number of rsyncs, and 0 would mean no limit.
+                *(() if limit is None else (b"--maxbw=%d" % max(limit // KIB, work.jobs),)),
                 b"--maxload=" + _UNREACHABLE_LOAD,
                 b"--altcache=" + view.work,
                 b"--nowait",
@@ -568,67 +532,35 @@ class Parsyncfp2:
         return Parsyncfp2Reader(view, directory)
 
 
-class Parsyncfp2Reader:
-    """Follows one run: the logs of its rsyncs say how far it is, their messages come on its standard error."""
+class Parsyncfp2Reader(_Reader):
+    """The logs of its rsyncs show how far it is, their messages come on its standard error."""
 
     def __init__(self, view: DriverView, directory: Path) -> None:
-        self._view = view
-        self._directory = directory
+        super().__init__(view, directory, keep_bytes=_KEPT_BYTES)
         self._stdout = Kept(_KEPT_BYTES)
-        self._stderr = Kept(_KEPT_BYTES)
         self._messages = Lines(self._message)
         self._logs: dict[str, tuple[GrowingFile, Lines]] = {}
-        self._files = 0
-        self._size_bytes = 0
-        self._trouble: tuple[StopReason, str] | None = None
-        self._exit_code: int | None = None
 
     def stdout(self, piece: bytes) -> None:
-        """Take a piece of standard output."""
         self._stdout.add(piece)
 
     def stderr(self, piece: bytes) -> None:
-        """Take a piece of standard error."""
         self._stderr.add(piece)
         self._messages.add(piece)
 
     @property
     def counters(self) -> StreamCounters:
-        """What all rsyncs have logged so far."""
         for path in self._directory.glob(f"{_CACHE}/rsync-log-*"):
             log, lines = self._logs.setdefault(path.name, (GrowingFile(path), Lines(self._logged)))
             log.hand_out(lines.add)
-        return StreamCounters(files=self._files, size_bytes=self._size_bytes)
+        return super().counters
 
     @property
     def stderr_tail(self) -> bytes:
-        """The last few KiB."""
-        return self._stderr.last(_TAIL_BYTES)
-
-    @property
-    def exit_code(self) -> int | None:
-        """Of a run that was judged."""
-        return self._exit_code
-
-    @property
-    def trouble(self) -> tuple[StopReason, str] | None:
-        """What an rsync said of a full target, or the like."""
-        return self._trouble
+        return self._stderr.content[-_TAIL_BYTES:]
 
     def outcome(self, completed: Completed) -> Outcome:
-        """Judge the run."""
-        self._exit_code = completed.exit_code
-        return judge_parsyncfp2(
-            EndedParsyncfp2(
-                exit_code=completed.exit_code,
-                stdout=self._stdout.content,
-                stderr=self._stderr.content,
-                counters=self.counters,
-                source_tree=self._view.source_tree,
-                target_tree=self._view.target_tree,
-                timed_out=completed.timed_out,
-            )
-        )
+        return judge_parsyncfp2(replace(self._ended(completed), stdout=self._stdout.content))
 
     def _logged(self, line: bytes) -> None:
         if match := _LOGGED.fullmatch(line):
@@ -637,20 +569,8 @@ class Parsyncfp2Reader:
                 self._size_bytes += int(match[2])
 
     def _message(self, line: bytes) -> None:
-        if self._trouble is None and line.startswith(b"rsync"):
-            found = stop_of(
-                (PartLog(number=0, stderr=line),),
-                source_tree=self._view.source_tree,
-                target_tree=self._view.target_tree,
-            )
-            self._trouble = None if found is None else (found[0], found[1].partition(": ")[2])
-
-
-def _bandwidth(work: DriverWork) -> Sequence[bytes]:
-    """In KiB/s for all together; it divides by its number of rsyncs, and 0 would mean no limit."""
-    if work.bwlimit_bytes_per_s is None:
-        return ()
-    return (b"--maxbw=%d" % max(work.bwlimit_bytes_per_s // KIB, work.jobs),)
+        if line.startswith(b"rsync"):
+            self._look_for_trouble(PartLog(number=None, stderr=line))
 
 
 # Finding fpsync, parsyncfp2 and their dependencies on this host.
@@ -658,7 +578,7 @@ def _bandwidth(work: DriverWork) -> Sequence[bytes]:
 
 _SCRIPT_BYTES = 1 << 20
 _HELPERS = ("fpart", "rsync", "scut", "stats", "perl", "ps", "awk", "ip")
-"""What parsyncfp2 cannot do without; it says so of few of them."""
+"""What parsyncfp2 needs; it reports only some of them as missing."""
 
 
 def locate_fpsync(*, path: str | None = None) -> FpsyncPrograms:
@@ -680,7 +600,7 @@ def locate_parsyncfp2(*, path: str | None = None) -> Parsyncfp2Programs:
     except OSError as error:
         raise ToolFailed(f"{show(program)} cannot be read: {error.strerror}") from error
     if features is None:
-        raise ToolFailed(f"{show(program)} is no parsyncfp2: it does not tell its version", hint=install)
+        raise ToolFailed(f"{show(program)} is no parsyncfp2: it prints no version", hint=install)
     if problem := features.problem():
         raise ToolFailed(problem, hint=install)
     return Parsyncfp2Programs(program=program, helpers=helpers, features=features)

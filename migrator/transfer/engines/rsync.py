@@ -28,7 +28,7 @@ async def ask(processes: Processes, program: bytes) -> RsyncFeatures:
         raise ToolFailed(f"{show(program)} --version fails: {show(version.stderr)}")
     features = parse_features(version.stdout, usage.stdout)
     if features is None:
-        raise ToolFailed(f"{show(program)} is no rsync: it does not tell its version")
+        raise ToolFailed(f"{show(program)} is no rsync: it prints no version")
     return features
 
 
@@ -149,7 +149,7 @@ class RsyncEngine:
                 *_of_kind(work.kind, privileged=self._privileged),
                 *_attributes(work.capabilities),
                 *((b"--fsync",) if self._features.fsync and not work.capabilities.syncfs_reaches_disks else ()),
-                *_bandwidth(work.bwlimit_bytes_per_s),
+                *bandwidth(work.bwlimit_bytes_per_s),
                 *((b"--ignore-times",) if work.recopy else ()),
                 *((b"--confine-root=" + view.source_tree,) if self._features.confine_root else ()),
                 view.source_tree.rstrip(b"/") + b"/",
@@ -220,7 +220,7 @@ class RsyncReader:
 
 
 def _base(capabilities: TargetCapabilities) -> Sequence[bytes]:
-    options = [
+    options = (
         b"--archive",
         b"--no-recursive",
         b"--numeric-ids",
@@ -235,20 +235,16 @@ def _base(capabilities: TargetCapabilities) -> Sequence[bytes]:
         b"--info=progress2,stats2",
         b"--out-format=%i",
         b"--outbuf=L",
-    ]
-    if capabilities.keeps_hard_links:
-        options.append(b"--hard-links")
-    if capabilities.keeps_sparse:
-        options.append(b"--sparse")
-    if capabilities.time_granularity_ns == 1:
-        options.append(b"--modify-window=-1")
-    if not capabilities.keeps_symlink_times:
-        options.append(b"--omit-link-times")
-    if not capabilities.makes_devices:
-        options.append(b"--no-devices")
-    if not (capabilities.makes_fifos and capabilities.makes_sockets):
-        options.append(b"--no-specials")
-    return options
+    )
+    optional = (
+        (capabilities.keeps_hard_links, b"--hard-links"),
+        (capabilities.keeps_sparse, b"--sparse"),
+        (capabilities.time_granularity_ns == 1, b"--modify-window=-1"),
+        (not capabilities.keeps_symlink_times, b"--omit-link-times"),
+        (not capabilities.makes_devices, b"--no-devices"),
+        (not (capabilities.makes_fifos and capabilities.makes_sockets), b"--no-specials"),
+    )
+    return (*options, *(option for wanted, option in optional if wanted))
 
 
 def _of_kind(kind: ChunkKind, *, privileged: bool) -> Sequence[bytes]:
@@ -268,33 +264,33 @@ def _of_kind(kind: ChunkKind, *, privileged: bool) -> Sequence[bytes]:
             raise ValueError("links across trees are made by link(2), not by a stream")
 
 
-def _attributes(capabilities: TargetCapabilities) -> Sequence[bytes]:
-    """ACLs, and of the other attributes what the target keeps.
+def attribute_filters(capabilities: TargetCapabilities) -> Sequence[str]:
+    """The filters of extended attributes, if the target keeps any.
 
     Any filter for attributes switches off rsync's own, so that everything else has to be shut out by name: `system.*`
     would carry ACLs a second way, `trusted.*` Gluster's internals. `**` also matches slashes in an attribute's name,
-    and rsync matches behind every slash as well (so a `user.a/trusted.b` does not travel, and verification says so).
+    and rsync matches behind every slash as well (so a `user.a/trusted.b` does not travel, and verification reports it).
     Excluded attributes are neither sent nor removed on the target.
     """
-    options: list[bytes] = []
-    if capabilities.keeps_acls:
-        options.append(b"--acls")
-    if not (capabilities.keeps_user_xattrs or capabilities.keeps_security_xattrs):
-        return options
-    options += [b"--xattrs", b"--filter=-x trusted.**", b"--filter=-x system.**"]
+    rules = ["-x trusted.**", "-x system.**"]
     if capabilities.keeps_user_xattrs:
-        options.append(b"--filter=+x user.**")
+        rules.append("+x user.**")
     if capabilities.keeps_security_xattrs:
-        options += [b"--filter=-x " + label for label in sorted(KERNEL_LABELS)]
-        options.append(b"--filter=+x security.**")
-    options.append(b"--filter=-x **")
+        rules += [*(f"-x {label.decode('ascii')}" for label in sorted(KERNEL_LABELS)), "+x security.**"]
+    return [f"--filter={rule}" for rule in (*rules, "-x **")]
+
+
+def _attributes(capabilities: TargetCapabilities) -> Sequence[bytes]:
+    """ACLs, and of the other attributes what the target keeps."""
+    options = [b"--acls"] if capabilities.keeps_acls else []
+    if capabilities.keeps_user_xattrs or capabilities.keeps_security_xattrs:
+        options += [b"--xattrs", *(rule.encode("ascii") for rule in attribute_filters(capabilities))]
     return options
 
 
-def _bandwidth(limit_bytes_per_s: int | None) -> Sequence[bytes]:
-    if limit_bytes_per_s is None:
-        return ()
-    return (b"--bwlimit=%d" % max(limit_bytes_per_s // KIB, 1),)
+def bandwidth(limit_bytes_per_s: int | None) -> Sequence[bytes]:
+    """Rsync's option, in KiB per second."""
+    return () if limit_bytes_per_s is None else (b"--bwlimit=%d" % max(limit_bytes_per_s // KIB, 1),)
 
 
 def _names(work: ChunkWork) -> list[bytes]:
