@@ -11,7 +11,7 @@ from msgspec.structs import replace as change
 from migrator import app
 from migrator.app.hosts import look_for_schedule
 from migrator.beegfs.tool import QuotaLook, look_at_quotas, look_at_storage
-from migrator.cli.call import SIZE_NOT_ZERO, open_site, present, run_to_end, verb
+from migrator.cli.call import SIZE_NOT_ZERO, details_option, open_site, present, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode
 from migrator.core.paths import show
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 @click.option("-f", "--chunk-files", type=click.IntRange(1), help="Maximum files per chunk (default: site.toml).")
 @click.option("-s", "--chunk-size", type=SIZE_NOT_ZERO, help="Maximum bytes per chunk, e.g. 4GiB (default: site.toml).")
 @click.option("--accept-unknown-inodes", is_flag=True, help="Plan although the target's free inodes are unknown.")
+@details_option
 @verb
 def plan_command(
     invocation: Invocation,
@@ -50,6 +51,7 @@ def plan_command(
     chunk_files: int | None,
     chunk_size: int | None,
     accept_unknown_inodes: bool,
+    details: bool,
 ) -> ExitCode:
     """Rank users, make batches and chunks, check the target, forecast; write plans/NAME.json."""
     site = _with_chunks(open_site(invocation), chunk_files, chunk_size)
@@ -83,7 +85,9 @@ def plan_command(
             reaping=PlanReaping(lists=wiring.reap_lists(), atime_problem=atime_problem),
             scheduling=scheduling and replace(scheduling, storage=storage_parts(storage.seen)),
         )
-    present(invocation, result, _as_document)
+    # The same command would make another plan.
+    more = "" if details else f"migrator report --plan {result.plan.name} --details"
+    present(invocation, result, _as_document, more=more)
     if not invocation.as_json:
         click.echo(f"\nWritten to {result.path} (checksum {result.checksum[:16]}).")
         if result.left_out:

@@ -1,11 +1,11 @@
-"""The plan as tables that a manager can read."""
+"""The plan as a document: a first page for management, then the details."""
 
 from collections.abc import Iterator, Sequence
 
 from migrator.core.paths import show
 from migrator.core.units import format_age, format_count, format_duration, format_size, several
 from migrator.plan.model import AgeBucket, Batch, EmptyingCurve, Plan, Surprise, SurpriseKind, TreeUsage
-from migrator.reap.view import plan_reap_blocks
+from migrator.reap.view import plan_reap_blocks, savings_words
 from migrator.render.document import (
     NONE,
     Block,
@@ -23,17 +23,21 @@ from migrator.render.document import (
     wide,
     yes,
 )
-from migrator.schedule.view import schedule_blocks
+from migrator.schedule.view import schedule_blocks, schedule_summary
 
 RANKING_ROWS = 20
 AGE_ROWS = 10
 _EXAMPLES = 3
 _USERS_NAMED = 6
+_HEAVIEST = 8
+_WARNINGS = 6
 _CURVE_SHARES = (0.25, 0.5, 0.75, 0.9, 1.0)
 
 
 def plan_document(plan: Plan, *, ranking_rows: int = RANKING_ROWS, age_rows: int = AGE_ROWS) -> Document:
-    """The plan in short: its first rows, and what will surprise by kind. A report and `--json` have all of it."""
+    """A first page for management, then the details: the first rows of long tables, and surprises by kind. A report and
+    `--json` have all of it.
+    """
     return Document(
         title=clean(f"Plan {plan.name} for {plan.site}"),
         subtitle=f"made {when(plan.created_at_s)}, {plan.order.value} first",
@@ -42,7 +46,14 @@ def plan_document(plan: Plan, *, ranking_rows: int = RANKING_ROWS, age_rows: int
 
 
 def _sections(plan: Plan, ranking_rows: int, age_rows: int) -> Iterator[Section]:
-    yield Section(title="What moves", blocks=tuple(_overview(plan)))
+    warnings = [paragraph(problem, alert=True) for problem in plan.problems]
+    if not plan.catalog_whole:
+        words = "The scan behind this plan is not whole: there may be more on the source than is planned here."
+        warnings.insert(0, paragraph(words, alert=True))
+    short = (*warnings[:_WARNINGS], _short(plan), _heaviest(plan))
+    yield Section(title="In short", blocks=short, first_page=True)
+    if warnings[_WARNINGS:]:
+        yield Section(title="More problems", blocks=tuple(warnings[_WARNINGS:]))
     ranking = ranking_blocks(plan, rows=ranking_rows, age_rows=age_rows)
     yield Section(title="Who holds what", blocks=tuple(ranking))
     yield Section(title="Batches", blocks=(_batches(plan.batches),))
@@ -52,32 +63,65 @@ def _sections(plan: Plan, ranking_rows: int, age_rows: int) -> Iterator[Section]
         yield Section(title="What will surprise", blocks=(surprise_kinds(plan.surprises),))
     if plan.emptying:
         yield Section(title="How each order would empty the source", blocks=(emptying_table(plan.emptying),))
+    yield from schedule_section(plan)
+
+
+def schedule_section(plan: Plan) -> Iterator[Section]:
+    """The conversion schedule, if the source has bricks."""
     if plan.schedule is not None:
-        yield Section(
-            title="When bricks can be cleared", blocks=tuple(schedule_blocks(plan.schedule, plan.created_at_s))
-        )
+        blocks = schedule_blocks(plan.schedule, plan.created_at_s)
+        yield Section(title="When bricks can be cleared", blocks=tuple(blocks))
 
 
-def _overview(plan: Plan) -> Iterator[Block]:
-    for problem in plan.problems:
-        yield paragraph(problem, alert=True)
-    if not plan.catalog_whole:
-        yield paragraph(
-            "The scan behind this plan is not whole: there may be more on the source than is planned here.", alert=True
-        )
+def _short(plan: Plan) -> Block:
     streams = several(plan.cost.streams, "stream")
-    inodes = "not told" if plan.target.free_inodes is None else format_count(plan.target.free_inodes)
-    yield facts(
-        [
-            ("bytes", format_size(plan.size_bytes)),
-            ("files", format_count(plan.files)),
-            ("directories", format_count(plan.directories)),
-            ("user trees", format_count(len(plan.ranking))),
-            ("batches", format_count(len(plan.batches))),
-            ("forecast", f"{format_duration(plan.forecast_s)} with {streams} ({plan.cost.basis})"),
-            ("free on the target", f"{format_size(plan.target.free_bytes)}, inodes: {inodes}"),
-            ("catalog", f"{plan.catalog} (whole: {yes(plan.catalog_whole)})"),
-        ]
+    inodes = "unknown" if plan.target.free_inodes is None else format_count(plan.target.free_inodes)
+    waiting = sum(not batch.fits for batch in plan.batches)
+    pairs = [
+        ("to move", f"{format_size(plan.size_bytes)} in {several(plan.files, 'file')}"),
+        ("directories", format_count(plan.directories)),
+        ("user trees", f"{format_count(len(plan.ranking))} in {several(len(plan.batches), 'batch', 'batches')}"),
+        ("copying takes", f"{format_duration(plan.forecast_s)} with {streams} ({plan.cost.basis})"),
+        ("free on the target", f"{format_size(plan.target.free_bytes)}, inodes: {inodes}"),
+        ("room", f"{several(waiting, 'batch waits', 'batches wait')} for it" if waiting else "for every batch"),
+        ("catalog", f"{plan.catalog} (whole: {yes(plan.catalog_whole)})"),
+    ]
+    if plan.reap is not None:
+        pairs.append(("reaping saves", savings_words(plan.reap.saved)))
+    if plan.surprises:
+        kinds = several(len({one.kind for one in plan.surprises}), "kind")
+        paths_found = several(sum(one.count for one in plan.surprises), "path")
+        pairs.append(("surprises", f"{paths_found} of {kinds}: discuss them with the users first"))
+    if plan.schedule is not None:
+        pairs.append(("bricks", schedule_summary(plan.schedule, plan.created_at_s)))
+    return facts(pairs)
+
+
+def _heaviest(plan: Plan) -> Block:
+    """The heaviest user trees, with their batches and when these are copied."""
+    done_after: dict[bytes, tuple[int, float]] = {}
+    elapsed_s = 0.0
+    for batch in plan.batches:
+        elapsed_s += batch.forecast_s
+        done_after |= {tree.path: (batch.number, elapsed_s) for tree in batch.trees}
+    every = sorted(plan.ranking, key=lambda usage: (-usage.size_bytes, usage.tree.path))
+    rows = []
+    for usage in every[:_HEAVIEST]:
+        number, after_s = done_after.get(usage.tree.path, (None, None))
+        rows.append(
+            (
+                usage.tree.user,
+                format_size(usage.size_bytes),
+                percent(100 * usage.size_bytes / plan.size_bytes) if plan.size_bytes else NONE,
+                format_count(usage.files),
+                NONE if number is None else str(number),
+                NONE if after_s is None else format_duration(after_s),
+            )
+        )
+    return table(
+        "Heaviest user trees",
+        [paths("user"), figure("bytes"), figure("share"), figure("files"), figure("batch"), figure("copied after")],
+        rows,
     )
 
 
@@ -172,7 +216,7 @@ def _batches(batches: Sequence[Batch]) -> Block:
                 format_count(batch.chunks),
                 format_duration(batch.forecast_s),
                 format_duration(elapsed_s),
-                "" if batch.fits else "over the limits of a batch: stands alone",
+                "" if batch.fits else "no room on the target yet",
             )
         )
     return table(

@@ -12,7 +12,7 @@ from migrator.cutover.model import CutoverFacts
 from migrator.cutover.view import cutover_blocks, speed_up_blocks
 from migrator.fs.model import CapacityOutlook, CapacitySample, Side
 from migrator.plan.model import Plan
-from migrator.plan.view import emptying_table, ranking_blocks, surprise_table
+from migrator.plan.view import emptying_table, ranking_blocks, schedule_section, surprise_table
 from migrator.reap.view import plan_reap_blocks
 from migrator.render.document import (
     NONE,
@@ -634,6 +634,7 @@ def _plan(report: ReportFacts, rows: int | None) -> Iterator[Section]:
         yield Section(title="What will surprise", blocks=(surprise_table(report.plan.surprises, limit=rows),))
     if report.plan.emptying:
         yield Section(title="How each order would empty the source", blocks=(emptying_table(report.plan.emptying),))
+    yield from schedule_section(report.plan)
 
 
 def _verified(report: ReportFacts) -> Iterator[Block]:

@@ -46,6 +46,22 @@ def schedule_blocks(schedule: Schedule, begins_at_s: float) -> Iterator[Block]:
     yield table("What the schedule rests on", [wide("assumption")], ((sentence,) for sentence in schedule.assumptions))
 
 
+def schedule_summary(schedule: Schedule, begins_at_s: float) -> str:
+    """The schedule in a sentence: when the first brick and the whole source are free, or why they never are."""
+    if schedule.problem is not None:
+        return f"no schedule: {schedule.problem}"
+    planned = schedule.orders[0].outcome
+    if planned.obstacle is not None:
+        return f"impossible: {obstacle_words(planned.obstacle, begins_at_s)}"
+    first = min((step.cleared_day for step in planned.subvolumes if step.cleared_day is not None), default=None)
+    days = [
+        f"{what} on day {day_words(day, begins_at_s)}"
+        for what, day in (("first one cleared", first), ("source empty", planned.done_day))
+        if day is not None
+    ]
+    return "; ".join(days)
+
+
 def _remedies(found: Remedies | None) -> Iterator[str]:
     if found is None:
         return

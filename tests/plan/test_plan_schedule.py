@@ -25,7 +25,7 @@ def test_every_brick_and_every_server_of_the_volume_has_its_day(lab: LabHandle, 
     site.json("scan", "--via", "mount")
     blind = site.json("plan")["plan"]["schedule"]
     assert "migrator scan --via bricks" in blind["problem"]
-    assert "There is no schedule" in site.call("plan").stdout
+    assert "There is no schedule" in site.call("plan", "--details").stdout
 
     site.json("scan", "--via", "bricks")
     schedule = site.json("plan")["plan"]["schedule"]
@@ -42,7 +42,7 @@ def test_every_brick_and_every_server_of_the_volume_has_its_day(lab: LabHandle, 
     assert set(hosts) == {host.address for host in lab.state.hosts}
     assert max(hosts.values()) == outcome["done_day"]
 
-    shown = site.call("plan")
+    shown = site.call("plan", "--details")
     assert shown.returncode == 0
     assert "When bricks can be cleared" in shown.stdout
     assert "What if, by day" in shown.stdout

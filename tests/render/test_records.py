@@ -262,7 +262,7 @@ class TestPlan:
         )
         plan = replace(small_plan(), ranking=(light, heavy), size_bytes=100, outside=usage(light.tree, 7, 3))
         document = plan_document(plan, ranking_rows=1)
-        ranking = tables_of(document)[0]
+        ranking = tables_of(document)[1]
         assert [row[1] for row in ranking.rows] == ["h"]
         assert ranking.rows[0][4] == "90.0 %"
         assert "1 more are not shown" in ranking.note
