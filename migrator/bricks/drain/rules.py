@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, auto
+from typing import Any
 
 from migrator.bricks.drain.model import (
     OUT_STATES,
@@ -16,6 +17,7 @@ from migrator.bricks.drain.model import (
     PlaceSeen,
     Step,
 )
+from migrator.core.collected import collected
 from migrator.core.paths import show
 from migrator.core.units import format_duration, several
 from migrator.gluster.model import TaskKind, TaskStatus, VolumeState, VolumeTask, remove_brick_of
@@ -23,13 +25,13 @@ from migrator.gluster.rules import FEW, are_few, still_changed, subvolumes
 from migrator.hooks.model import HookState
 from migrator.operations.model import Finished, Halt
 
-# Reading a snapshot: where the bricks are, which task is ours, what is known and what is not.
+# Reading a snapshot: where the bricks are, which task belongs to the drain, what is known and what is not.
 
 
-_AGAIN = "then run the same command again: it goes on from what it finds"
-_S = DrainState
+_S, _D = DrainState, DrainStep
+_AGAIN = "then run the same command again"
 _MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
-"""A host is `not started` for a moment after a start; for longer it stands still, which has a limit of its own."""
+"""A host is `not started` for a moment after a start; if it stays so, it stands still, which has a limit of its own."""
 
 _MOST_CAUSES = 3
 _TASK_MATTERS = frozenset(
@@ -46,25 +48,23 @@ class Bricks(Enum):
 
 
 def cannot_tell(record: DrainRecord, seen: DrainSeen) -> Halt | None:
-    """Why nothing may be concluded from this look; None where it says what has to be known."""
+    """Why this snapshot proves nothing; None if it has all that must be known."""
     state = seen.state
     if state is None or seen.tasks is None:
-        return Halt(
-            words=f"the state of volume {record.volume} is not known",
-            hint=f"see `gluster volume status`, and that glusterd runs, {_AGAIN}",
-            look_again=True,
-        )
+        words = f"the state of volume {record.volume} is not known"
+        hint = f"check `gluster volume status`, and that glusterd runs, {_AGAIN}"
+        return Halt(words=words, hint=hint, look_again=True)
     if (state.volume, state.volume_id) != (record.volume, record.volume_id):
         return Halt(
-            words=f"volume {state.volume} is another one than the drain was begun on (its id is {state.volume_id})",
-            hint="look at [source] volume in site.toml, and at which cluster the gluster command asks",
+            words=f"volume {state.volume} is not the one that the drain was begun on (its id is {state.volume_id})",
+            hint="check [source] volume in site.toml, and which cluster the gluster command asks",
         )
     if not state.started:
         return Halt(words=f"volume {record.volume} is not started", hint=f"start it, {_AGAIN}", look_again=True)
     if record.state in _TASK_MATTERS and own_task(record, seen) is None and state.peers_down != ():
-        gone = "which is not known" if state.peers_down is None else ", ".join(state.peers_down)
+        gone = "not known which" if state.peers_down is None else ", ".join(state.peers_down)
         return Halt(
-            words=f"whether the drain of {record.shown_bricks} goes on is not known: hosts are missing ({gone})",
+            words=f"the state of the drain of {record.shown_bricks} is not known: hosts are missing ({gone})",
             hint=f"bring glusterd up on every host, {_AGAIN}",
             look_again=True,
         )
@@ -86,31 +86,28 @@ def own_task(record: DrainRecord, seen: DrainSeen) -> VolumeTask | None:
 
 
 def another_drain(record: DrainRecord, task: VolumeTask) -> Halt | None:
-    """Why a drain that Gluster shows is none of this record: it is of other bricks too. None where it may be its own."""
+    """A halt if the drain that Gluster shows includes other bricks too."""
     if set(task.bricks) == set(record.bricks):
         return None
     return Halt(
-        words=f"somebody drains {', '.join(task.bricks)} together, and not {record.shown_bricks} alone",
-        hint="finish or stop that drain by hand, then run the same command again",
+        words=f"a drain of {', '.join(task.bricks)} together is under way, and not of {record.shown_bricks} alone",
+        hint=f"finish or stop that drain by hand, {_AGAIN}",
     )
 
 
-def counter_problems(record: DrainRecord, seen: DrainSeen) -> tuple[str, ...]:
-    """Why Gluster's counters do not say that everything was moved. What is not told speaks against it."""
-    return tuple(_counter_problems(record, seen))
-
-
-def _counter_problems(record: DrainRecord, seen: DrainSeen) -> Iterator[str]:
+@collected
+def counter_problems(record: DrainRecord, seen: DrainSeen) -> Iterator[str]:
+    """Why Gluster's counters do not prove that everything was moved. An unknown counter is a problem."""
     progress = seen.progress
     if progress is None:
-        yield "Gluster tells no counters of the drain"
+        yield "Gluster reports no counters of the drain"
         return
     task = own_task(record, seen)
     if task is None or progress.task_id != task.id:
         yield "the counters are those of another task"
     missing = len(hosts_of(record, seen.state)) - len(progress.counters)
     if missing > 0 or not progress.counters:
-        yield f"{several(max(missing, 1), 'host')} with bricks of the drain tell no counters"
+        yield f"{several(max(missing, 1), 'host')} with bricks of the drain report no counters"
     for one in progress.counters:
         if one.status is not TaskStatus.COMPLETED:
             yield f"on {one.host} it is {one.status.value}, not completed"
@@ -121,17 +118,17 @@ def _counter_problems(record: DrainRecord, seen: DrainSeen) -> Iterator[str]:
 
 
 def moves(seen: DrainSeen) -> bool:
-    """Whether Gluster moves files on any host that tells."""
+    """Whether Gluster moves files on any host that reports counters."""
     return seen.progress is not None and any(one.status in _MOVING for one in seen.progress.counters)
 
 
 def can_recover(seen: DrainSeen) -> bool:
-    """Whether what has failed is brought back first: never beside Gluster, which may move the same files."""
+    """Whether leftovers are brought back first: never while Gluster moves files, which may be the same ones."""
     return seen.may_recover and not moves(seen)
 
 
 def ended_badly(seen: DrainSeen) -> bool:
-    """Whether Gluster has ended on every host that tells, and says that it has failed, or could not move everything."""
+    """Whether Gluster has ended on every host that reports counters, and failed or could not move everything."""
     progress = seen.progress
     if progress is None or not progress.counters or moves(seen):
         return False
@@ -140,7 +137,7 @@ def ended_badly(seen: DrainSeen) -> bool:
 
 
 def only_few_failed(seen: DrainSeen) -> bool:
-    """Whether Gluster came to its end on every host, with a few failures, as users make them who work meanwhile."""
+    """Whether Gluster completed on every host, with a few failures, as users cause them who work meanwhile."""
     progress = seen.progress
     if progress is None or any(one.status is not TaskStatus.COMPLETED for one in progress.counters):
         return False
@@ -149,8 +146,8 @@ def only_few_failed(seen: DrainSeen) -> bool:
 
 
 def broke_off(seen: DrainSeen) -> bool:
-    """Whether Gluster has given up on a host although it could move what it came to: as it does where a brick cannot be
-    reached for a moment, right after a reboot for instance (`Received CHILD_DOWN. Exiting` in the rebalance log, 10.3).
+    """Whether Gluster gave up on a host although it could move what it reached: it does so if a brick cannot be reached for a
+    moment, right after a reboot for instance (`Received CHILD_DOWN. Exiting` in the rebalance log, 10.3).
     """
     progress = seen.progress
     if progress is None or moves(seen) or any(one.status is TaskStatus.STOPPED for one in progress.counters):
@@ -160,46 +157,33 @@ def broke_off(seen: DrainSeen) -> bool:
 
 
 def why_failed(record: DrainRecord, seen: DrainSeen) -> str:
-    """Why a drain has failed: what Gluster counts, and what is seen now that may have been the cause."""
+    """Why a drain has failed: Gluster's counters, and what may have been the cause."""
     others = len(seen.causes) - _MOST_CAUSES
     more = (f"and {others} more",) if others > 0 else ()
     return "; ".join(dict.fromkeys((*counter_problems(record, seen), *seen.causes[:_MOST_CAUSES], *more)))
 
 
-def hosts_missing(record: DrainRecord, seen: DrainSeen) -> tuple[str, ...]:
-    """Hosts and bricks of the volume that are not seen to be up: what Gluster says without them is not the whole."""
-    return tuple(_hosts_missing(record, seen))
-
-
-def _hosts_missing(record: DrainRecord, seen: DrainSeen) -> Iterator[str]:
-    state = seen.state
-    if state is None:
+@collected
+def hosts_missing(record: DrainRecord, seen: DrainSeen) -> Iterator[str]:
+    """Hosts and bricks of the volume that are not seen to be up: without them Gluster's report is incomplete."""
+    if seen.state is None:
         yield "the state of the volume is not known"
         return
-    yield from parts_missing(state)
+    yield from parts_missing(seen.state)
     counters = () if seen.progress is None else seen.progress.counters
-    if len(counters) < len(hosts_of(record, state)):
-        yield "not every host with bricks of the drain tells its counters"
+    if len(counters) < len(hosts_of(record, seen.state)):
+        yield "not every host with bricks of the drain reports its counters"
 
 
-def parts_missing(state: VolumeState) -> tuple[str, ...]:
+@collected
+def parts_missing(state: VolumeState) -> Iterator[str]:
     """Hosts and bricks of a volume that are not seen to be up, as sentences."""
-    return tuple(_parts_missing(state))
-
-
-def _parts_missing(state: VolumeState) -> Iterator[str]:
     if state.peers_down is None:
         yield "which hosts are connected is not known"
     yield from (f"host {host} is not connected" for host in state.peers_down or ())
     for brick in state.bricks:
         if brick.online is not True:
             yield f"brick {brick.name} is {'down' if brick.online is False else 'not known to be up'}"
-
-
-def hosts_telling(task: VolumeTask, seen: DrainSeen) -> set[str]:
-    """Hosts that tell their counters of a task, by glusterd's own words for them."""
-    progress = seen.progress
-    return set() if progress is None or progress.task_id != task.id else {one.host for one in progress.counters}
 
 
 def hosts_of(record: DrainRecord, state: VolumeState | None) -> set[str]:
@@ -209,12 +193,9 @@ def hosts_of(record: DrainRecord, state: VolumeState | None) -> set[str]:
     return known or {name.partition(":/")[0] for name in record.bricks}
 
 
-def structure_problems(state: VolumeState, bricks: tuple[str, ...]) -> tuple[str, ...]:
-    """Why these bricks can never be drained out of a volume that is made as this one is."""
-    return tuple(_structure_problems(state, bricks))
-
-
-def _structure_problems(state: VolumeState, bricks: tuple[str, ...]) -> Iterator[str]:
+@collected
+def structure_problems(state: VolumeState, bricks: tuple[str, ...]) -> Iterator[str]:
+    """Why these bricks can never be drained out of a volume of this layout."""
     missing = [name for name in bricks if all(brick.name != name for brick in state.bricks)]
     if missing or not bricks:
         yield f"volume {state.volume} has no brick {', '.join(missing) or 'of no name'}"
@@ -225,7 +206,7 @@ def _structure_problems(state: VolumeState, bricks: tuple[str, ...]) -> Iterator
             "safe; move its users away, and retire the volume with `migrator brick retire`"
         )
     if state.stripe_count > 1 or dict(state.options).get("features.shard") in ("on", "enable", "1", "true", "yes"):
-        yield "the volume is striped or sharded: what lies on a brick cannot be told from its files"
+        yield "the volume is striped or sharded: the files on a brick do not show what lies there"
     try:
         sets = subvolumes(state)
     except ValueError as error:
@@ -236,7 +217,7 @@ def _structure_problems(state: VolumeState, bricks: tuple[str, ...]) -> Iterator
     for members in touched:
         lacking = [brick.name for brick in members if brick.name not in wanted]
         if lacking:
-            yield f"a replica set goes only whole: {', '.join(lacking)} belongs to it too"
+            yield f"a replica set can only be drained as a whole: {', '.join(lacking)} belongs to it too"
     if len(touched) > 1:
         yield f"{several(len(touched), 'subvolume')} at once: drain them one after the other"
     if len(touched) == len(sets):
@@ -244,33 +225,6 @@ def _structure_problems(state: VolumeState, bricks: tuple[str, ...]) -> Iterator
             "it is the last subvolume, and there is nowhere to move its files to: `migrator brick retire` "
             "stops the volume when manifests cover everything in it"
         )
-
-
-def others_at_work(seen: DrainSeen) -> tuple[str, ...]:
-    """Tasks of the volume that a fix-layout cannot run beside: every remove-brick, ours too."""
-    return tuple(
-        f"{task.name} ({task.status.value}) of {', '.join(task.bricks)}"
-        for task in seen.tasks or ()
-        if task.unfinished and task.kind is not TaskKind.REBALANCE
-    )
-
-
-def layout_settled(record: DrainRecord, seen: DrainSeen) -> bool:
-    """Whether the fix-layout that followed the stop has come to its end on every host."""
-    layout = seen.layout
-    if layout is None or layout.task_id != record.notes.layout_task_id or not layout.counters:
-        return False
-    return all(one.status is TaskStatus.COMPLETED and not one.failures for one in layout.counters)
-
-
-def recover(record: DrainRecord) -> DrainAct:
-    """Bring back what is left on the bricks: the state stays what it is."""
-    return DrainAct(step=DrainStep.RECOVER, intent=record.state, result=record.state)
-
-
-def options_to_restore(record: DrainRecord, state: VolumeState) -> tuple[str, ...]:
-    """Options that still have a value that this drain has given them. One that somebody else has changed since is his."""
-    return still_changed(record.notes.options or (), state)
 
 
 # Hosts that report no counters although the whole volume is up.
@@ -282,130 +236,159 @@ def options_to_restore(record: DrainRecord, state: VolumeState) -> tuple[str, ..
 
 
 def silent_hosts(record: DrainRecord, seen: DrainSeen) -> tuple[str, ...]:
-    """Hosts with leaving bricks that tell no counters of a drain that is listed, although every host and every brick of the
-    volume is up. None where all tell, and where something is missing: then that comes first. The host that is asked tells
-    its own counters without its name, so it can be among them although it does tell.
+    """Hosts with leaving bricks that report no counters of a listed drain, although every host and brick of the volume is up.
+    None if something is missing: that comes first. The host that is asked reports its own counters without its name, so it can
+    be among them although it does report.
     """
-    task = own_task(record, seen)
+    task, progress = own_task(record, seen), seen.progress
     if seen.state is None or task is None or parts_missing(seen.state):
         return ()
-    hosts, told = hosts_of(record, seen.state), hosts_telling(task, seen)
-    return () if len(told) >= len(hosts) else tuple(sorted(hosts - told))
+    hosts = hosts_of(record, seen.state)
+    reporting = set() if progress is None or progress.task_id != task.id else {one.host for one in progress.counters}
+    return () if len(reporting) >= len(hosts) else tuple(sorted(hosts - reporting))
 
 
 def why_silent(hosts: tuple[str, ...], *, for_s: float | None = None) -> str:
     """A sentence on hosts that are silent, for so long."""
     since = "" if for_s is None else f" for {format_duration(for_s)}"
-    return f"no counters of the drain are told by {', '.join(hosts)}{since}, although every host and brick is up"
+    return f"no counters of the drain are reported by {', '.join(hosts)}{since}, although every host and brick is up"
 
 
 def way_out(record: DrainRecord, hosts: tuple[str, ...]) -> str:
     """What an admin does then, as a command."""
     return (
-        f"where that lasts, glusterd has lost the process that moves files: on {' and '.join(hosts)}, where "
+        f"if that lasts, glusterd has lost the process that moves files: on {' and '.join(hosts)}, if "
         f"`pgrep -f [r]ebalance/{record.volume}` finds none, run `rm -f /var/lib/glusterd/vols/{record.volume}/rebalance/*.pid "
-        "&& systemctl restart glusterd`, and the drain goes on (what that does to bricks: docs/bricks.md)"
+        "&& systemctl restart glusterd`, and the drain continues (what that does to bricks: docs/bricks.md)"
     )
+
+
+# Acts.
+
+
+_INTENT_AND_RESULT = {
+    _D.CHECK: (_S.PREFLIGHT, _S.PREFLIGHT),
+    _D.START: (_S.STARTING, _S.STARTED),
+    _D.WATCH: (_S.DRAINING, _S.DRAINED),
+    _D.AUDIT: (_S.AUDITING, _S.AUDITED),
+    _D.COMMIT: (_S.COMMITTING, _S.COMMITTED),
+    _D.WIPE: (_S.WIPING, _S.WIPED),
+    _D.HAND_OVER: (_S.HANDING_OVER, _S.HANDED_OVER),
+    _D.GIVE_UP: (_S.FAILED, _S.FAILED),
+    _D.STOP: (_S.STOPPING, _S.STOPPING),
+    _D.SETTLE: (_S.SETTLING, _S.STOPPED),
+}
+
+
+def _act(step: DrainStep, **facts: Any) -> DrainAct:  # noqa: ANN401 - the fields of an act
+    intent, result = _INTENT_AND_RESULT[step]
+    return DrainAct(step=step, intent=intent, result=result, **facts)
+
+
+def _in_place(step: DrainStep, record: DrainRecord) -> DrainAct:
+    """A step that does not change the state."""
+    return DrainAct(step=step, intent=record.state, result=record.state)
+
+
+def _adopt(task: VolumeTask) -> DrainAct:
+    """Continue the drain that Gluster shows, whoever began it."""
+    return _act(_D.START, seen_done=True, task_id=task.id)
+
+
+def _stop(task: VolumeTask | None, reason: str) -> DrainAct:
+    """Take back the drain that Gluster shows; without one, it was ended outside of this program."""
+    return _act(_D.STOP, seen_done=task is None, reason=reason, task_id=None if task is None else task.id)
+
+
+def _give_up(reason: str) -> DrainAct:
+    return _act(_D.GIVE_UP, reason=reason)
 
 
 # Bricks that are out of the volume, and the findings of an audit.
 
 
-_OUT_S, _D = DrainState, DrainStep
-_OUT_AGAIN = "then run the same command again"
-_WORDS = {
-    _OUT_S.COMMITTED: "out of the volume, and empty",
-    _OUT_S.WIPING: "out of the volume, and being wiped",
-    _OUT_S.WIPED: "out of the volume, and wiped",
-    _OUT_S.HANDING_OVER: "out of the volume, and being handed over",
-    _OUT_S.HANDED_OVER: "handed over",
+_OUT_WORDS = {
+    _S.COMMITTED: "out of the volume, and empty",
+    _S.WIPING: "out of the volume, and being wiped",
+    _S.WIPED: "out of the volume, and wiped",
+    _S.HANDING_OVER: "out of the volume, and being handed over",
+    _S.HANDED_OVER: "handed over",
 }
 
 
 def audit_since(record: DrainRecord, seen: DrainSeen, state: DrainState) -> AuditSeen | None:
-    """The audit that was begun since the record came to a state; None where there is none."""
+    """The audit that was begun since the record entered a state; None if there is none."""
     audit, since_s = seen.audit, record.times.get(state)
     return None if audit is None or since_s is None or audit.started_at_s < since_s else audit
 
 
-def audit_left(audit: AuditSeen) -> tuple[str, ...]:
-    """Why an audit does not say that nothing is left; none where it does."""
-    problems: list[str] = []
+@collected
+def audit_left(audit: AuditSeen) -> Iterator[str]:
+    """Why an audit does not prove that nothing is left; none if it does."""
     if not audit.whole:
-        why = "; ".join(audit.reasons[:3]) or "no reason was recorded"
-        problems.append(f"not everything on the bricks could be looked at: {why}")
+        yield f"the audit is not complete: {'; '.join(audit.reasons[:3]) or 'no reason was recorded'}"
     shown = f" ({', '.join(show(path) for path in audit.examples[:3])})" if audit.examples else ""
     if audit.left:
-        problems.append(f"{several(audit.left, 'file')} left on the bricks{shown}")
+        yield f"{several(audit.left, 'file')} left on the bricks{shown}"
     if audit.unsure:
-        problems.append(f"{several(audit.unsure, 'file')} on the bricks may be data{shown}")
-    return tuple(problems)
+        yield f"{several(audit.unsure, 'file')} on the bricks may be data{shown}"
 
 
 def audit_state(audit: AuditSeen) -> HookState:
-    """How an audit before a commit ended, as hooks are told: what is left refuses the commit; where nothing was found, and not
-    everything could be looked at, the audit itself has failed.
-    """
+    """How an audit before a commit ended, for hooks: leftovers refuse the commit; an incomplete audit that found nothing failed."""
     if audit.clean:
         return HookState.DONE
     return HookState.REFUSED if audit.left or audit.unsure else HookState.FAILED
 
 
-def out_of_the_volume(record: DrainRecord, seen: DrainSeen, *, hand_over: bool) -> Step:
-    """What is done next after the commit."""
+def _out_of_the_volume(record: DrainRecord, seen: DrainSeen, *, hand_over: bool) -> Step:
+    """The next step after the commit."""
     state = record.state
-    finished = Finished(state=state, words=f"{record.bricks_are} {_WORDS[state]}")
-    if state is _OUT_S.HANDED_OVER:
+    finished = Finished(state=state, words=f"{record.bricks_are} {_OUT_WORDS[state]}")
+    if state is _S.HANDED_OVER:
         return finished
     inside = seen.state is not None and bricks_seen(record, seen) is not Bricks.OUT
-    if inside and state is not _OUT_S.HANDING_OVER:
+    if inside and state is not _S.HANDING_OVER:
         return Halt(
-            words=f"{record.bricks_are} in the volume again: somebody else has added it",
-            hint="nothing is wiped that belongs to a volume; drain it anew to have it out",
+            words=f"{record.bricks_are} in the volume again, added outside of this program",
+            hint="a brick of a volume is never wiped; drain it anew to take it out",
         )
     if not hand_over:
         return finished
     if seen.state is None:
         return Halt(
             words=f"whether {record.bricks_are} in the volume again is not known",
-            hint=f"see that glusterd runs, {_OUT_AGAIN}",
+            hint=f"check that glusterd runs, {_AGAIN}",
             look_again=True,
         )
-    if state in (_OUT_S.WIPED, _OUT_S.HANDING_OVER):
-        # Who gives it back to the volume it came from is done when it is there.
-        return _hand_over(seen_done=inside)
+    if state in (_S.WIPED, _S.HANDING_OVER):
+        # A brick that is given back to its own volume is handed over once it is there.
+        return _act(_D.HAND_OVER, seen_done=inside)
     return _wipe(record, seen)
 
 
-def _hand_over(*, seen_done: bool = False) -> DrainAct:
-    return DrainAct(step=_D.HAND_OVER, intent=_OUT_S.HANDING_OVER, result=_OUT_S.HANDED_OVER, seen_done=seen_done)
-
-
 def _wipe(record: DrainRecord, seen: DrainSeen) -> Step:
-    """A new file system is made only where a fresh audit found nothing, or where a wipe had begun."""
+    """A new file system is made only if a fresh audit found nothing, or if a wipe had begun."""
     places = seen.places or {}
     found = {name: places.get(name, PlaceSeen.UNKNOWN) for name in record.bricks}
     if set(found.values()) == {PlaceSeen.EMPTY}:
-        return DrainAct(step=_D.WIPE, intent=_OUT_S.WIPING, result=_OUT_S.WIPED, seen_done=True)
+        return _act(_D.WIPE, seen_done=True)
     for name, place in found.items():
         if place is PlaceSeen.UNKNOWN:
-            return Halt(
-                words=f"what lies at {name} cannot be seen",
-                hint=f"see that its host is reached (`migrator doctor`), {_OUT_AGAIN}",
-                look_again=True,
-            )
-        if place is PlaceSeen.OTHER or (place is PlaceSeen.UNMOUNTED and record.state is _OUT_S.COMMITTED):
+            hint = f"check that its host can be reached (`migrator doctor`), {_AGAIN}"
+            return Halt(words=f"what lies at {name} cannot be seen", hint=hint, look_again=True)
+        if place is PlaceSeen.OTHER or (place is PlaceSeen.UNMOUNTED and record.state is _S.COMMITTED):
             what = "holds something that is no brick of this volume" if place is PlaceSeen.OTHER else "is not mounted"
             return Halt(
-                words=f"{name} {what}: somebody else has changed it",
-                hint=f"find out what it is; mount the brick there, or make a new file system by hand, {_OUT_AGAIN}",
+                words=f"{name} {what}: it was changed outside of this program",
+                hint=f"find out what it is; mount the brick there, or make a new file system by hand, {_AGAIN}",
             )
     if PlaceSeen.BRICK in found.values():
-        audit = audit_since(record, seen, _OUT_S.COMMITTED)
+        audit = audit_since(record, seen, _S.COMMITTED)
         if audit is None:
-            return DrainAct(step=_D.AUDIT, intent=record.state, result=record.state)
+            return _in_place(_D.AUDIT, record)
         if not audit.clean and seen.may_recover:
-            return recover(record)
+            return _in_place(_D.RECOVER, record)
         if not audit.clean:
             return Halt(
                 words=f"{record.bricks_are} not wiped: what lies there may be nowhere else",
@@ -413,74 +396,69 @@ def _wipe(record: DrainRecord, seen: DrainSeen) -> Step:
                 hint="bring the files back through the mount: the same command with --recover",
                 look_again=not audit.whole,
             )
-    return DrainAct(step=_D.WIPE, intent=_OUT_S.WIPING, result=_OUT_S.WIPED)
+    return _act(_D.WIPE)
 
 
 # Stopping a drain, and restoring the options that it changed.
 
 
-_BACK_S, _D = DrainState, DrainStep
-_BACK_AGAIN = "then run the same command again"
-
-
-def stop(task: VolumeTask | None, reason: str) -> DrainAct:
-    """Take back the drain that Gluster shows; where it shows none, somebody else has ended it."""
-    return DrainAct(
-        step=_D.STOP,
-        intent=_BACK_S.STOPPING,
-        result=_BACK_S.STOPPING,
-        seen_done=task is None,
-        reason=reason,
-        task_id=None if task is None else task.id,
-    )
-
-
-def stopping(record: DrainRecord, seen: DrainSeen) -> Step:
-    """What is done next between the intent of the stop and its end, which is seen by Gluster's tasks alone."""
+def _stopping(record: DrainRecord, seen: DrainSeen) -> Step:
+    """The next step between the intent of the stop and its end, which only Gluster's tasks show."""
     task = own_task(record, seen)
     if task is None:
-        return _settle()
+        return _act(_D.SETTLE)
     if halt := another_drain(record, task):
         return halt
     if task.id not in (record.notes.task_id, record.notes.task_before):
         return Halt(
-            words=f"somebody else has begun a drain of {record.shown_bricks} again, while it was taken back",
-            hint=f"ask who did; stop it by hand (`gluster volume remove-brick ... stop`), {_BACK_AGAIN}",
+            words=f"another drain of {record.shown_bricks} was begun outside of this program, while this one was stopped",
+            hint=f"stop it by hand (`gluster volume remove-brick ... stop`), {_AGAIN}",
         )
-    return stop(task, record.failure)
+    return _stop(task, record.failure)
 
 
-def settling(record: DrainRecord, seen: DrainSeen) -> Step:
-    """What is done next until the layout of directories is right again."""
-    if layout_settled(record, seen):
-        return _settle(seen_done=True)
-    if others := others_at_work(seen):
+def _settling(record: DrainRecord, seen: DrainSeen) -> Step:
+    """The next step until the layout of directories is right again."""
+    layout = seen.layout
+    if (
+        layout is not None
+        and layout.task_id == record.notes.layout_task_id
+        and layout.counters
+        and all(one.status is TaskStatus.COMPLETED and not one.failures for one in layout.counters)
+    ):
+        return _act(_D.SETTLE, seen_done=True)
+    # A fix-layout cannot run beside any remove-brick.
+    others = tuple(
+        f"{task.name} ({task.status.value}) of {', '.join(task.bricks)}"
+        for task in seen.tasks or ()
+        if task.unfinished and task.kind is not TaskKind.REBALANCE
+    )
+    if others:
         return Halt(
-            words="the layout of directories cannot be put right yet: something else moves files or waits for a commit",
+            words="the layout of directories cannot be repaired yet: another task moves files or waits for a commit",
             reasons=others,
-            hint=f"when that has ended, {_BACK_AGAIN.removeprefix('then ')}",
+            hint="when that has ended, run the same command again",
             look_again=True,
         )
-    return _settle()
+    return _act(_D.SETTLE)
 
 
-def _settle(*, seen_done: bool = False) -> DrainAct:
-    return DrainAct(step=_D.SETTLE, intent=_BACK_S.SETTLING, result=_BACK_S.STOPPED, seen_done=seen_done)
+def options_to_restore(record: DrainRecord, state: VolumeState) -> tuple[str, ...]:
+    """Options that still have a value that this drain gave them. One that an admin has changed since stays."""
+    return still_changed(record.notes.options or (), state)
 
 
-def restore(record: DrainRecord, seen: DrainSeen) -> Step | None:
-    """Options that the drain has changed are put back where it has come to rest; None where there are none."""
+def _restore(record: DrainRecord, seen: DrainSeen) -> Step | None:
+    """Restore the options that the drain changed, once it has ended; None if there are none."""
     if not record.notes.options:
         return None
     if seen.state is None:
         return Halt(
-            words=f"whether options of volume {record.volume} have to be put back is not known",
-            hint=f"see that glusterd runs, {_BACK_AGAIN}",
+            words=f"whether options of volume {record.volume} must be restored is not known",
+            hint=f"check that glusterd runs, {_AGAIN}",
             look_again=True,
         )
-    if not options_to_restore(record, seen.state):
-        return None
-    return DrainAct(step=_D.RESTORE, intent=record.state, result=record.state)
+    return _in_place(_D.RESTORE, record) if options_to_restore(record, seen.state) else None
 
 
 # Hosts whose rebalance process has died.
@@ -491,18 +469,18 @@ def restore(record: DrainRecord, seen: DrainSeen) -> Step | None:
 
 
 _LOST_S = 60.0
-"""A process that has just been begun, and a glusterd that has just come up, are heard of within seconds."""
+"""A process that has just begun, and a glusterd that has just come up, report within seconds."""
 
 _LOOKS = 4
 
 
 def lost_after_s(poll_s: float) -> float:
-    """How long a run time may stand still, in seconds, where it is asked for every `poll_s`."""
+    """How long a run time may stand still, in seconds, if it is polled every `poll_s`."""
     return max(_LOST_S, _LOOKS * poll_s)
 
 
 def rebalance_way_out(volume: str) -> str:
-    """What an admin does where a fix-layout or a rebalance has lost it."""
+    """What an admin does if the process of a fix-layout or a rebalance has died."""
     return f"`gluster volume rebalance {volume} stop` ends it, and the same command begins another one"
 
 
@@ -515,16 +493,15 @@ def lost_movers(
     limit_s: float,
     names: Mapping[str, str],
 ) -> str:
-    """Why it is said that nothing moves files any more on a host that is in progress, as a sentence: its run time has stood
-    still for longer than the limit, by looks that were never further apart than that. Empty where there is no such host. What
-    nobody looked at proves nothing: a host that was begun anew meanwhile may be as far as it was before. Nor does a look up to
-    `since_s`, when a part of the volume was missing: what moves files may have been waiting for it. `names` are those of
-    hosts by what their samples have for them.
+    """A sentence on hosts `in progress` that have no rebalance process any more: the run time has stood still for longer than
+    the limit, by polls that were never further apart than that. Empty if there is no such host. A longer gap proves nothing: the
+    process may have been restarted, and be as far as before. Nor does a poll up to `since_s`, when a part of the volume was
+    missing: the process may have waited for it. `names` has the name of each host by the id in its samples.
     """
     lost = []
-    told = [one for one in samples if one.task_id == task_id and one.at_s > since_s]
-    for host in sorted({one.host for one in told}):
-        own = sorted((one for one in told if one.host == host), key=lambda one: one.at_s)
+    recent = [one for one in samples if one.task_id == task_id and one.at_s > since_s]
+    for host in sorted({one.host for one in recent}):
+        own = sorted((one for one in recent if one.host == host), key=lambda one: one.at_s)
         runtime_s, still_s = own[-1].runtime_s, now_s
         for one in reversed(own):
             same = one.status is TaskStatus.IN_PROGRESS and one.runtime_s == runtime_s
@@ -550,104 +527,89 @@ def lost_movers(
 #   after the snapshots of one process have found that for the stall limit; then an admin has to act.
 # - A commit needs every counter of every host, no failure, nothing skipped, and an audit by the same process that is complete
 #   and found nothing. There is no other way to it; `force` is never used.
-# - What somebody does by hand is accepted: a drain that they stopped is rolled back, one that they started again is resumed,
+# - What an admin does by hand is accepted: a drain that they stopped is rolled back, one that they started again is resumed,
 #   bricks that they took out are audited before anything is reported of them.
 # - On request, leftovers are brought back through the mount once, while no rebalance process runs. That ends nothing by itself:
 #   the same counters and another audit decide afterwards.
 # - The last subvolume stays. Options are restored whenever a drain has ended.
 
 
-_DRAIN_S, _D = DrainState, DrainStep
-_DRAIN_AGAIN = "then run the same command again"
-
-_AUDIT = DrainAct(step=_D.AUDIT, intent=_DRAIN_S.AUDITING, result=_DRAIN_S.AUDITED)
-_AUDIT_SEEN = DrainAct(step=_D.AUDIT, intent=_DRAIN_S.AUDITING, result=_DRAIN_S.AUDITED, seen_done=True)
-_COMMIT = DrainAct(step=_D.COMMIT, intent=_DRAIN_S.COMMITTING, result=_DRAIN_S.COMMITTED)
-_WATCH = DrainAct(step=_D.WATCH, intent=_DRAIN_S.DRAINING, result=_DRAIN_S.DRAINED)
-_COMMIT_SEEN = DrainAct(step=_D.COMMIT, intent=_DRAIN_S.COMMITTING, result=_DRAIN_S.COMMITTED, seen_done=True)
-
-
 def next_step(record: DrainRecord, seen: DrainSeen, *, hand_over: bool = False) -> Step:
-    """What is done next. With `hand_over` bricks that are out are wiped and given away; without it, it ends there.
+    """The next step. With `hand_over`, bricks that are out are wiped and handed over; without it, the drain ends there.
 
-    A drain that has failed waits: see `begin_again` and `begin_stop`.
+    A failed drain waits: see `begin_again` and `begin_stop`.
     """
     state = record.state
-    if state is _DRAIN_S.STOPPED:
-        return restore(record, seen) or Finished(
-            state=state, words=f"new files may come to {record.shown_bricks} again; what was moved stays where it is"
+    if state is _S.STOPPED:
+        return _restore(record, seen) or Finished(
+            state=state,
+            words=f"{record.shown_bricks} may get new files again; files that were moved stay where they are",
         )
     if state in OUT_STATES:
-        return restore(record, seen) or out_of_the_volume(record, seen, hand_over=hand_over)
+        return _restore(record, seen) or _out_of_the_volume(record, seen, hand_over=hand_over)
     if halt := cannot_tell(record, seen):
         return halt
     bricks = bricks_seen(record, seen)
-    if state is _DRAIN_S.SETTLING:
-        return settling(record, seen)
+    if state is _S.SETTLING:
+        return _settling(record, seen)
     if bricks is Bricks.SOME:
         return Halt(
-            words=f"some of {record.shown_bricks} are in the volume and some are not: somebody else has changed it",
-            hint=f"look at `gluster volume info`, put the set right by hand, {_DRAIN_AGAIN}",
+            words=f"only some of {record.shown_bricks} are in the volume: it was changed outside of this program",
+            hint=f"look at `gluster volume info`, put the set right by hand, {_AGAIN}",
         )
     if state in UNTOUCHED_STATES:
-        if state is _DRAIN_S.PLANNED and bricks is Bricks.IN:
-            return DrainAct(step=_D.CHECK, intent=_DRAIN_S.PREFLIGHT, result=_DRAIN_S.PREFLIGHT)
-        return _start(record, seen)
+        return _act(_D.CHECK) if state is _S.PLANNED and bricks is Bricks.IN else _start(record, seen)
     if bricks is Bricks.OUT:
         return _taken_out(record, seen)
-    if state is _DRAIN_S.STARTING:
+    if state is _S.STARTING:
         return _starting(record, seen)
-    if state is _DRAIN_S.FAILED:
-        return restore(record, seen) or Halt(
+    if state is _S.FAILED:
+        hosts = ", ".join(sorted(hosts_of(record, seen.state)))
+        return _restore(record, seen) or Halt(
             words=f"the drain of {record.shown_bricks} has failed: {record.failure or 'no reason was recorded'}",
             reasons=tuple(problem for problem in seen.preflight or () if problem not in record.failure),
-            hint=f"put that right (why a file was not moved: /var/log/glusterfs/{record.volume}-rebalance.log on {_hosts(record)}) "
-            "and drain again (`migrator brick drain`; with --recover it brings back itself what Gluster did not move), or take "
+            hint=f"put that right (why a file was not moved: /var/log/glusterfs/{record.volume}-rebalance.log on {hosts}) "
+            "and drain again (`migrator brick drain`; --recover brings back files that Gluster did not move), or take "
             "it back (`migrator brick stop`)",
         )
-    if state is _DRAIN_S.STOPPING:
-        return stopping(record, seen)
+    if state is _S.STOPPING:
+        return _stopping(record, seen)
     return _under_way(record, seen)
 
 
-def _hosts(record: DrainRecord) -> str:
-    return ", ".join(dict.fromkeys(name.partition(":/")[0] for name in record.bricks))
-
-
 def begin_again(record: DrainRecord, seen: DrainSeen) -> Step:
-    """What the wish to drain begins with where an attempt has failed. The caller asks this once, and then `next_step`; in
-    every other state it is the same as `next_step`.
+    """The first step of a call that drains after a failed attempt. The caller asks this once, and then `next_step`; in every
+    other state it is the same as `next_step`.
 
-    What Gluster has moved without any failure is audited again first; where files are left still, and where it has failed,
-    its task is ended and begun anew.
+    If Gluster moved everything without a failure, the bricks are audited again first; if files are left, or the task has failed,
+    it is ended and begun anew.
     """
-    if record.state is not _DRAIN_S.FAILED or cannot_tell(record, seen) or bricks_seen(record, seen) is not Bricks.IN:
+    if record.state is not _S.FAILED or cannot_tell(record, seen) or bricks_seen(record, seen) is not Bricks.IN:
         return next_step(record, seen)
     task = own_task(record, seen)
     if task is None:
         return _start(record, seen)
     if halt := another_drain(record, task):
         return halt
-    if task.id != record.notes.task_id or _works(seen):
-        return _adopt(task)
-    if silent_hosts(record, seen) and not seen.silent:
-        # Files may be moved all the same, or will be when glusterd is right again.
+    # A silent host may move files all the same, or will once its glusterd is repaired.
+    silent = bool(silent_hosts(record, seen)) and not seen.silent
+    if task.id != record.notes.task_id or _works(seen) or silent:
         return _adopt(task)
     if can_recover(seen):
-        return recover(record)
-    return _start(record, seen) if counter_problems(record, seen) else _AUDIT
+        return _in_place(_D.RECOVER, record)
+    return _start(record, seen) if counter_problems(record, seen) else _act(_D.AUDIT)
 
 
 def begin_stop(record: DrainRecord, seen: DrainSeen) -> Step:
-    """What the wish to take a drain back begins with. The caller asks this until the record is on the way back
+    """The first step of a call that takes a drain back. The caller asks this until the record is on the way back
     (`taken_back`) or nothing is left to do, and then `next_step`.
     """
     if record.state in UNTOUCHED_STATES:
         reason = "it was given up before anything was touched"
-        return DrainAct(step=_D.STOP, intent=_DRAIN_S.STOPPED, result=_DRAIN_S.STOPPED, seen_done=True, reason=reason)
+        return DrainAct(step=_D.STOP, intent=_S.STOPPED, result=_S.STOPPED, seen_done=True, reason=reason)
     if record.state in OUT_STATES:
         return Halt(
-            words=f"{record.bricks_are} out of the volume: that is not taken back",
+            words=f"{record.bricks_are} out of the volume: a commit cannot be taken back",
             hint="to have it back, add it again, with a new file system",
         )
     if taken_back(record.state) or cannot_tell(record, seen) or bricks_seen(record, seen) is not Bricks.IN:
@@ -655,29 +617,29 @@ def begin_stop(record: DrainRecord, seen: DrainSeen) -> Step:
     task = own_task(record, seen)
     if task is not None and (halt := another_drain(record, task)):
         return halt
-    return stop(task, record.failure or "it was asked for")
+    return _stop(task, record.failure or "it was asked for")
 
 
 def taken_back(state: DrainState) -> bool:
     """Whether a drain in this state is on the way back, or was taken back."""
-    return state in (_DRAIN_S.STOPPING, _DRAIN_S.SETTLING, _DRAIN_S.STOPPED)
+    return state in (_S.STOPPING, _S.SETTLING, _S.STOPPED)
 
 
 def may_start(record: DrainRecord) -> bool:
-    """Whether a start may be the next step, so that the look has to tell what speaks against it (`preflight`)."""
-    return record.state in (_DRAIN_S.PREFLIGHT, _DRAIN_S.STARTING, _DRAIN_S.FAILED) or (
-        record.state in (_DRAIN_S.AUDITING, _DRAIN_S.AUDITED) and _tries_again(record)
+    """Whether a start may be the next step, so that the snapshot must include the preflight checks."""
+    return record.state in (_S.PREFLIGHT, _S.STARTING, _S.FAILED) or (
+        record.state in (_S.AUDITING, _S.AUDITED) and _tries_again(record)
     )
 
 
 def commit_problems(record: DrainRecord, seen: DrainSeen) -> tuple[str, ...]:
-    """All that speaks against a commit now; what is not known speaks against it too."""
+    """Every reason against a commit now; an unknown fact is one."""
     problems = [*counter_problems(record, seen), *hosts_missing(record, seen)]
     task = own_task(record, seen)
     if task is None or task.id != record.notes.task_id or set(task.bricks) != set(record.bricks):
-        problems.append("the drain that Gluster shows is not the one that is recorded")
-    audit = audit_since(record, seen, _DRAIN_S.AUDITING)
-    problems.extend(("the bricks were not walked since they were drained",) if audit is None else audit_left(audit))
+        problems.append("the drain that Gluster shows is not the recorded one")
+    audit = audit_since(record, seen, _S.AUDITING)
+    problems.extend(("the bricks were not audited since they were drained",) if audit is None else audit_left(audit))
     if seen.state is not None:
         problems.extend(structure_problems(seen.state, record.bricks))
     return tuple(dict.fromkeys(problems))
@@ -692,157 +654,125 @@ def _start(record: DrainRecord, seen: DrainSeen) -> Step:
             hint="see `migrator brick list` for the bricks of the volume and their sets",
         )
     if seen.preflight is None:
-        return Halt(
-            words="the guards before a drain were not looked at", hint="run the same command again", look_again=True
-        )
+        return Halt(words="the preflight checks were not made", hint="run the same command again", look_again=True)
     if seen.preflight:
-        against = "1 guard speaks" if len(seen.preflight) == 1 else f"{several(len(seen.preflight), 'guard')} speak"
         return Halt(
-            words=f"{against} against draining {record.shown_bricks} now",
+            words=f"cannot drain {record.shown_bricks} now: {several(len(seen.preflight), 'preflight check')} failed",
             reasons=seen.preflight,
-            hint=f"put it right, {_DRAIN_AGAIN}",
+            hint=f"put that right, {_AGAIN}",
         )
     task = own_task(record, seen)
-    return DrainAct(
-        step=_D.START, intent=_DRAIN_S.STARTING, result=_DRAIN_S.STARTED, task_before=None if task is None else task.id
-    )
+    return _act(_D.START, task_before=None if task is None else task.id)
 
 
 def _starting(record: DrainRecord, seen: DrainSeen) -> Step:
-    """Between the intent of the start and its result the world decides."""
+    """Between the intent of the start and its result the snapshot decides."""
     task = own_task(record, seen)
-    # The one that was to be ended may be right again by now.
+    # The task that was to be ended may work again by now.
     if task is not None and (task.id != record.notes.task_before or _works(seen)):
         return another_drain(record, task) or _adopt(task)
     step = _start(record, seen)
     if isinstance(step, Halt) and not step.look_again:
-        # Nothing was begun, and it may not be begun now: what is left to do is to put the options back.
+        # Nothing was begun, and nothing may be begun now: only the options are left to be restored.
         return _give_up("; ".join(step.reasons) or step.words)
     return step
 
 
 def _works(seen: DrainSeen) -> bool:
-    """Whether Gluster moves files, and nothing speaks against its going on with that."""
+    """Whether Gluster moves files, and does not stand still."""
     return moves(seen) and not (seen.stalled or seen.lost)
-
-
-def _adopt(task: VolumeTask) -> DrainAct:
-    """The drain that Gluster shows is gone on with, whoever has begun it."""
-    return DrainAct(step=_D.START, intent=_DRAIN_S.STARTING, result=_DRAIN_S.STARTED, seen_done=True, task_id=task.id)
 
 
 def _under_way(record: DrainRecord, seen: DrainSeen) -> Step:
     """Between the start and the commit, with the bricks in the volume."""
-    task = own_task(record, seen)
+    task, progress = own_task(record, seen), seen.progress
     if task is None:
-        return stop(None, "it was stopped by somebody else, or Gluster has forgotten it")
+        return _stop(None, "it was stopped outside of this program, or Gluster has lost it")
     if halt := another_drain(record, task):
         return halt
     if task.id != record.notes.task_id:
         return _adopt(task)
-    if ended_badly(seen) and seen.progress is not None and seen.progress.task_id == task.id:
-        # Whoever is missing, what could not be moved stays so: only a new beginning helps.
+    counted = progress is not None and progress.task_id == task.id
+    if counted and ended_badly(seen):
+        # Whatever is missing: files that could not be moved stay so, and only another start helps.
         return _give_up(why_failed(record, seen))
-    if silent := silent_hosts(record, seen):
-        return _silent(record, seen, silent)
-    missing = hosts_missing(record, seen)
-    if seen.progress is None or seen.progress.task_id != task.id or missing:
+    watched = record.state in (_S.STARTED, _S.DRAINING)
+    missing, silent = hosts_missing(record, seen), silent_hosts(record, seen)
+    if silent and seen.silent:
+        return _give_up(f"{seen.silent}; {way_out(record, silent)}")
+    if silent and watched:
+        return _act(_D.WATCH)
+    if silent or not counted or missing:
+        help_words = way_out(record, silent) if silent else "bring glusterd and the bricks up on every host"
         return Halt(
-            words=f"how far the drain of {record.shown_bricks} is, cannot be told: a host or a brick is missing",
+            words=f"the progress of the drain of {record.shown_bricks} is not known",
             reasons=missing,
-            hint=f"bring glusterd and the bricks up on every host, {_DRAIN_AGAIN}",
+            hint=f"{help_words}, {_AGAIN}",
             look_again=True,
         )
     if moves(seen):
-        if seen.lost:
-            return _give_up(seen.lost)
-        if seen.stalled:
-            return _give_up(f"it stands still: {seen.stalled}")
-        if record.state in (_DRAIN_S.STARTED, _DRAIN_S.DRAINING):
-            return _WATCH
-        # It had come to its end, and moves files again: what was seen then counts for nothing.
-        return _adopt(task)
+        if seen.lost or seen.stalled:
+            return _give_up(seen.lost or f"it stands still: {seen.stalled}")
+        # If it had ended before and moves files again, earlier findings do not count.
+        return _act(_D.WATCH) if watched else _adopt(task)
     if counter_problems(record, seen):
         return _give_up(why_failed(record, seen))
-    return _moved(record, seen)
-
-
-def _silent(record: DrainRecord, seen: DrainSeen, hosts: tuple[str, ...]) -> Step:
-    """Everything is up, and somebody tells no counters: that is waited for, as long as files may be moved."""
-    if seen.silent:
-        return _give_up(f"{seen.silent}; {way_out(record, hosts)}")
-    if record.state in (_DRAIN_S.STARTED, _DRAIN_S.DRAINING):
-        return _WATCH
-    return Halt(
-        words=f"how far the drain of {record.shown_bricks} is, cannot be told",
-        reasons=hosts_missing(record, seen),
-        hint=f"{way_out(record, hosts)}; {_DRAIN_AGAIN}",
-        look_again=True,
-    )
+    return _act(_D.WATCH, seen_done=True) if watched else _moved(record, seen)
 
 
 def _moved(record: DrainRecord, seen: DrainSeen) -> Step:
-    """Gluster says that everything was moved: what is left to do until the commit."""
-    if record.state in (_DRAIN_S.STARTED, _DRAIN_S.DRAINING):
-        return DrainAct(step=_D.WATCH, intent=_DRAIN_S.DRAINING, result=_DRAIN_S.DRAINED, seen_done=True)
-    audit = audit_since(record, seen, _DRAIN_S.AUDITING)
-    if record.state is _DRAIN_S.DRAINED or audit is None:
-        return _AUDIT
+    """Gluster reports everything moved: the steps until the commit."""
+    audit = audit_since(record, seen, _S.AUDITING)
+    if record.state is _S.DRAINED or audit is None:
+        return _act(_D.AUDIT)
     if not audit.clean and seen.may_recover:
-        return recover(record)
+        return _in_place(_D.RECOVER, record)
     if not audit.whole:
         return _not_whole(record, audit)
     if not audit.clean:
-        # Looking again has not helped: only Gluster itself can move what is left.
+        # Another audit has not helped: only Gluster itself can move what is left.
         return _start(record, seen) if _tries_again(record) else _give_up("; ".join(audit_left(audit)))
-    if record.state is _DRAIN_S.AUDITING:
-        return _AUDIT_SEEN
+    if record.state is _S.AUDITING:
+        return _act(_D.AUDIT, seen_done=True)
     if problems := commit_problems(record, seen):
-        return Halt(
-            words=f"{record.shown_bricks} may not be committed now",
-            reasons=problems,
-            hint=f"put it right, {_DRAIN_AGAIN}",
-        )
-    return _COMMIT
+        words = f"{record.shown_bricks} may not be committed now"
+        return Halt(words=words, reasons=problems, hint=f"put that right, {_AGAIN}")
+    return _act(_D.COMMIT)
 
 
 def _tries_again(record: DrainRecord) -> bool:
     """Whether it has failed since it was started, and was asked for again."""
-    failed_s, started_s = record.times.get(_DRAIN_S.FAILED), record.times.get(_DRAIN_S.STARTED)
+    failed_s, started_s = record.times.get(_S.FAILED), record.times.get(_S.STARTED)
     return failed_s is not None and (started_s is None or failed_s >= started_s)
 
 
 def _taken_out(record: DrainRecord, seen: DrainSeen) -> Step:
-    """The bricks are out of the volume. After our own intent to commit that is its end; otherwise somebody else did it, who
-    may have left files behind: only a clean audit says that all is well.
+    """The bricks are out of the volume. After the intent to commit, the commit is done; otherwise an admin did it by hand and may
+    have left files behind: only a clean audit proves that none are.
     """
-    if record.state is _DRAIN_S.COMMITTING:
-        return _COMMIT_SEEN
-    audited = record.state in (_DRAIN_S.AUDITING, _DRAIN_S.AUDITED)
-    audit = audit_since(record, seen, _DRAIN_S.AUDITING) if audited else None
+    if record.state is _S.COMMITTING:
+        return _act(_D.COMMIT, seen_done=True)
+    audited = record.state in (_S.AUDITING, _S.AUDITED)
+    audit = audit_since(record, seen, _S.AUDITING) if audited else None
     if audit is None:
-        return _AUDIT
+        return _act(_D.AUDIT)
     if not audit.clean and seen.may_recover:
-        return recover(record)
+        return _in_place(_D.RECOVER, record)
     if not audit.whole:
         return _not_whole(record, audit)
     if not audit.clean:
         return Halt(
-            words=f"somebody else took {record.shown_bricks} out of the volume, and files are left on it",
+            words=f"{record.shown_bricks} was taken out of the volume outside of this program, and files are left on it",
             reasons=audit_left(audit),
             hint="do not wipe it: bring the files back through the mount (the same command with --recover)",
         )
-    return _AUDIT_SEEN if record.state is _DRAIN_S.AUDITING else _COMMIT_SEEN
+    return _act(_D.AUDIT if record.state is _S.AUDITING else _D.COMMIT, seen_done=True)
 
 
 def _not_whole(record: DrainRecord, audit: AuditSeen) -> Halt:
     return Halt(
-        words=f"the audit of {record.shown_bricks} is not whole",
+        words=f"the audit of {record.shown_bricks} is not complete",
         reasons=audit_left(audit),
-        hint=f"see that every host is reached (`migrator doctor`), {_DRAIN_AGAIN}",
+        hint=f"check that every host can be reached (`migrator doctor`), {_AGAIN}",
         look_again=True,
     )
-
-
-def _give_up(reason: str) -> DrainAct:
-    return DrainAct(step=_D.GIVE_UP, intent=_DRAIN_S.FAILED, result=_DRAIN_S.FAILED, reason=reason)

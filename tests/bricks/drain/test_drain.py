@@ -98,7 +98,7 @@ def test_a_drain_that_somebody_stopped_is_taken_back(state: DrainState) -> None:
     step = next_step(record(state), seen(tasks=(), progress=None))
     assert isinstance(step, DrainAct)
     assert (step.step, step.intent, step.seen_done) == (D.STOP, S.STOPPING, True)
-    assert "somebody else" in step.reason
+    assert "outside of this program" in step.reason
 
 
 @pytest.mark.parametrize("state", [*UNDER_WAY, S.STARTING, S.STOPPING])

@@ -56,7 +56,7 @@ def test_what_is_out_is_not_taken_back(state: DrainState) -> None:
 def test_a_stop_does_not_end_what_somebody_else_began() -> None:
     step = next_step(record(S.STOPPING), seen(tasks=(OTHER,)))
     assert isinstance(step, Halt)
-    assert "somebody else" in step.words
+    assert "outside of this program" in step.words
 
 
 def test_after_a_stop_the_layout_is_put_right() -> None:

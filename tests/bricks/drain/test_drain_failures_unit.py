@@ -82,7 +82,7 @@ def test_a_host_that_is_up_and_silent_is_waited_for_and_what_helps_is_told_while
     told = messages(site, EventKind.DRAIN_DOUBTED)
     assert len(told) == 2
     assert any(one.endswith("although every host and brick is up; that is waited for") for one in told)
-    assert any("on gl3, where `pgrep -f [r]ebalance/vol1` finds none, run `rm -f" in one for one in told)
+    assert any("on gl3, if `pgrep -f [r]ebalance/vol1` finds none, run `rm -f" in one for one in told)
     assert site.volume.reachable() == set(range(1, 10))
 
 
@@ -90,7 +90,7 @@ def test_a_host_that_is_silent_for_long_fails_the_drain_and_the_same_command_goe
     loses_its_mover(site, looks=10_000)
     done = site.drain(stall_s=600.0)
     assert (done.ending, int(done.exit_code), site.state) == (DrainEnding.HALTED, 4, S.FAILED)
-    assert "no counters of the drain are told by gl3 for 10 min" in done.words
+    assert "no counters of the drain are reported by gl3 for 10 min" in done.words
     assert "systemctl restart glusterd" in done.words
     assert (LEAVING in site.volume.inside, site.volume.options) == (True, {})
     # It is not ended either: that is refused as well.
