@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 
-from migrator.bricks.model import NO_ROOM_TOLD, BrickFacts, BrickListing, BrickRoom, BrickState, BrickUse, TaskFacts
+from migrator.bricks.model import NO_ROOM_TOLD, BrickFacts, BrickListing, BrickState, BrickUse, TaskFacts
 from migrator.catalog.model import CatalogRecord
 from migrator.core.errors import UsageError
 from migrator.core.units import several
 from migrator.gluster.model import Brick, TaskProgress, VolumeState, VolumeTask, remove_brick_of
 from migrator.gluster.rules import faults_of_volume, subvolumes
-from migrator.gluster.volume import BrickUsage, VolumeLook
+from migrator.gluster.volume import BrickUsage, VolumeLook, VolumeOverview
 
 # The listing, from a snapshot of the volume and a catalog. Pure.
 
@@ -21,56 +21,45 @@ _STATES = {True: BrickState.UP, False: BrickState.DOWN, None: BrickState.UNKNOWN
 
 
 def brick_listing(
+    seen: VolumeOverview,
     *,
-    state: VolumeState,
-    version: str | None,
     versions: Mapping[str, str | None],
-    rooms: Mapping[str, BrickRoom],
-    tasks: Sequence[VolumeTask],
-    progress: Mapping[str, TaskProgress | None],
     catalog: CatalogRecord | None,
     uses: Uses,
     user: str | None = None,
 ) -> BrickListing:
     """The whole listing; `catalog` None: nothing was scanned yet. With `user` the uses are those of this user alone."""
-    sets = _sets(state)
-    bricks = tuple(
-        BrickFacts(
-            name=brick.name,
-            host=brick.host,
-            path=brick.path,
-            subvolume=number,
-            arbiter=brick.arbiter,
-            state=_STATES[brick.online],
-            draining=remove_brick_of(tasks, (brick.name,)) is not None,
-            room=rooms.get(brick.name, NO_ROOM_TOLD),
-            uses=_uses_of(brick, members, uses, user),
-        )
-        for number, members in enumerate(sets, start=1)
-        for brick in members
-    )
+    state = seen.state
     return BrickListing(
         volume=state.volume,
         volume_type=state.type,
         started=state.started,
-        gluster_version=version,
+        gluster_version=seen.version,
         versions=dict(versions),
-        faults=faults_of_volume(state, [version, *versions.values()]),
+        faults=faults_of_volume(state, [seen.version, *versions.values()]),
         # As the volume lists them.
-        bricks=bricks,
-        tasks=tuple(_task(task, progress.get(task.id)) for task in tasks),
+        bricks=tuple(
+            BrickFacts(
+                name=brick.name,
+                host=brick.host,
+                path=brick.path,
+                subvolume=number,
+                arbiter=brick.arbiter,
+                state=_STATES[brick.online],
+                draining=remove_brick_of(seen.tasks, (brick.name,)) is not None,
+                room=seen.rooms.get(brick.name, NO_ROOM_TOLD),
+                uses=_uses_of(brick, members, uses, user),
+            )
+            for number, members in enumerate(_sets(state), start=1)
+            for brick in members
+        ),
+        tasks=tuple(_task(task, seen.progress.get(task.id)) for task in seen.tasks),
         peers_down=state.peers_down,
         catalog=None if catalog is None else catalog.name,
         catalog_at_s=None if catalog is None else catalog.started_at_s,
         user=user,
-        notes=tuple(_notes(state, version, versions, catalog, uses)),
+        notes=tuple(_notes(state, seen.version, versions, catalog, uses)),
     )
-
-
-def users_of(uses: Uses, catalog: CatalogRecord | None) -> frozenset[str]:
-    """Every user that a catalog knows, those without a file too."""
-    named = {use.user for found in uses.values() for use in found if use.user is not None}
-    return frozenset(named | ({tree.user for tree in catalog.trees} if catalog is not None else set()))
 
 
 def _sets(state: VolumeState) -> tuple[tuple[Brick, ...], ...]:
@@ -168,26 +157,17 @@ async def list_bricks(
     finally:
         looking.cancel()
         await asyncio.gather(looking, return_exceptions=True)
-    return brick_listing(
-        state=seen.state,
-        version=seen.version,
-        versions=by_host,
-        rooms=seen.rooms,
-        tasks=seen.tasks,
-        progress=seen.progress,
-        catalog=catalog,
-        uses=uses,
-        user=user,
-    )
+    return brick_listing(seen, versions=by_host, catalog=catalog, uses=uses, user=user)
 
 
 def _check_user(user: str, uses: Uses, catalog: CatalogRecord | None) -> None:
+    """Users without a file are known too."""
     if catalog is None:
         raise UsageError(
             "who uses which brick is not known: nothing was scanned yet", hint="run `migrator scan --via bricks`"
         )
-    if user not in users_of(uses, catalog):
+    if user not in {use.user for found in uses.values() for use in found} | {tree.user for tree in catalog.trees}:
         raise UsageError(
             f"catalog {catalog.name} knows no user {user!r}",
-            hint="`migrator brick list` names the users; one who is new is known after the next `migrator scan`",
+            hint="`migrator brick list` names the users; a new one is known after the next `migrator scan`",
         )

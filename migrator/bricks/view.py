@@ -54,12 +54,12 @@ _OUTSIDE = "(outside every user tree)"
 
 
 def brick_document(listing: BrickListing) -> Document:
-    """Every brick; then who uses them, what moves files now, and the known faults of this version of GlusterFS."""
+    """Every brick; then who uses them, running tasks, and the known faults that apply to the volume."""
     sections = [Section(title="Bricks", blocks=tuple(_bricks(listing)))]
     if any(brick.uses for brick in listing.bricks):
         sections.append(Section(title="Who uses them", blocks=tuple(_uses(listing))))
     sections.append(Section(title="Tasks", blocks=tuple(_tasks(listing))))
-    sections.append(Section(title="Known faults of this version", blocks=tuple(_faults(listing))))
+    sections.append(Section(title="Known faults that apply to this volume", blocks=tuple(_faults(listing))))
     told = sorted({version for version in (listing.gluster_version, *listing.versions.values()) if version is not None})
     version = f"GlusterFS {' and '.join(told)}" if told else "GlusterFS of unknown version"
     return Document(

@@ -40,7 +40,7 @@ def brick() -> None:
 @click.option("--user", "user", metavar="NAME", help="Show only the use by this user.")
 @verb
 def list_command(invocation: Invocation, user: str | None) -> ExitCode:
-    """List bricks with room, state and users, running tasks, and known faults of this GlusterFS version."""
+    """List bricks with room, state and users, running tasks, and known faults that apply to the volume."""
     wiring = app.Wiring(open_site(invocation))
     with open_volume(wiring) as volume:
 

@@ -3,11 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
-from migrator.bricks.list import Uses, brick_listing, users_of
+from migrator.bricks.list import Uses, brick_listing
 from migrator.bricks.model import BrickListing, BrickRoom, BrickState, BrickUse
 from migrator.catalog.model import CatalogRecord
 from migrator.core.entry import UserTree
 from migrator.gluster.model import Brick, TaskKind, TaskProgress, TaskStatus, VolumeState, VolumeTask
+from migrator.gluster.volume import VolumeOverview
 
 
 def use(user: str | None, files: int, size_bytes: int) -> BrickUse:
@@ -62,17 +63,10 @@ USES: Uses = {
 
 
 def listing(state: VolumeState | None = None, **changes: Any) -> BrickListing:
-    facts: dict[str, Any] = {
-        "state": state or volume(),
-        "version": "10.3",
-        "versions": {"gl1": "10.3", "gl2": "10.3", "gl3": "10.3"},
-        "rooms": {},
-        "tasks": (),
-        "progress": {},
-        "catalog": CATALOG,
-        "uses": USES,
-    }
-    return brick_listing(**{**facts, **changes})
+    seen: dict[str, Any] = {"state": state or volume(), "version": "10.3", "rooms": {}, "tasks": (), "progress": {}}
+    facts: dict[str, Any] = {"versions": dict.fromkeys(("gl1", "gl2", "gl3"), "10.3"), "catalog": CATALOG, "uses": USES}
+    overview = VolumeOverview(**{name: changes.pop(name, value) for name, value in seen.items()})
+    return brick_listing(overview, **facts | changes)
 
 
 def test_every_brick_with_what_is_known_of_it() -> None:
@@ -124,8 +118,6 @@ def test_who_uses_what() -> None:
     found = listing(user="alice")
     assert [brick.uses for brick in found.bricks] == [(use("alice", 3, 300),), (), (use("alice", 1, 1),)]
     assert found.user == "alice"
-    assert users_of(USES, CATALOG) == {"alice", "bob", "new"}
-    assert users_of({}, None) == frozenset()
 
 
 def test_of_a_replica_set_one_copy_was_read_and_the_others_hold_the_same() -> None:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from migrator.bricks.add.model import AdditionRecord, AdditionSeen, AdditionSide, AdditionState, NewPlace, Wish
+from migrator.bricks.drain.rules_preflight import condition_problems
 from migrator.bricks.model import BrickRoom
 from migrator.core.units import format_size, several
 from migrator.gluster.model import Brick, VolumeState
@@ -280,23 +281,7 @@ def _health(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
     state = seen.state
     if state is None:
         return
-    for brick in state.bricks:
-        # Who exchanges a broken disk has a brick that is down.
-        if brick.online is not True and brick.name != record.instead_of:
-            yield f"brick {brick.name} is {'down' if brick.online is False else 'not known to be up'}"
-    if state.peers_down is None:
-        yield "which hosts of the pool are connected is not known: see `gluster pool list`"
-    yield from (f"host {host} is not connected: start its glusterd" for host in state.peers_down or ())
-    if (state.replica_count > 1 or state.disperse_count > 1) and not state.heals:
-        yield "what waits to be healed is not known: see `gluster volume heal VOLUME info summary`"
-    for heal in state.heals or ():
-        if heal.brick == record.instead_of:
-            continue
-        if heal.entries is None or heal.status != "Connected":
-            yield f"what waits to be healed on {heal.brick} is not known ({heal.status})"
-        elif heal.entries and record.instead_of is None:
-            # Of a brick that is exchanged they wait on its copies, and only the new one ends that.
-            yield f"{several(heal.entries, 'entry', 'entries')} wait to be healed on {heal.brick}: wait until they are"
+    yield from condition_problems(state, instead_of=record.instead_of)
     for task in seen.tasks or ():
         if task.unfinished:
             of = f" of {', '.join(task.bricks)}" if task.bricks else ""

@@ -2,14 +2,22 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil
 
 from migrator.bricks.add.model import AdditionRecord, AdditionState
-from migrator.bricks.drain.model import BrickMarks, DrainFacts, DrainRecord, DrainState, RetainedSource, TreeOnBricks
+from migrator.bricks.drain.model import (
+    BrickLoad,
+    BrickMarks,
+    DrainFacts,
+    DrainRecord,
+    DrainState,
+    RetainedSource,
+    TreeOnBricks,
+)
 from migrator.bricks.drain.rules import structure_problems
 from migrator.bricks.model import BrickRoom
 from migrator.catalog.model import StrangeFiles
+from migrator.core.collected import collected
 from migrator.core.paths import show
 from migrator.core.units import DAY_S, format_duration, format_size, several
 from migrator.cutover.model import SETTLED_STATES, CutoverRecord, CutoverState
@@ -157,42 +165,25 @@ _SIZES = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40, "PB": 1 <<
 """Gluster's own units in options: powers of 1,024."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Need:
-    """What one brick has to take."""
-
-    size_bytes: int
-    files: int
-    largest_bytes: int
-
-
-def drain_problems(facts: DrainFacts) -> tuple[str, ...]:
-    """Every reason against draining these bricks now, with what to do next; none where it may begin."""
-    return tuple(_problems(facts))
-
-
 def failure_causes(facts: DrainFacts) -> tuple[str, ...]:
-    """What is seen now that may have made a drain fail: bricks, hosts and heals, and too little room where files go."""
+    """What may have made a drain fail: bricks, hosts and heals, and too little room for the files."""
     state = facts.state
     if state is None:
         return ()
     room = () if structure_problems(state, facts.bricks) else _room(facts, state)
-    return (*_health(state), *room)
+    return (*condition_problems(state), *room)
 
 
-def health_problems(state: VolumeState) -> tuple[str, ...]:
-    """Bricks, hosts and heals of a volume that are not as they have to be."""
-    return tuple(_health(state))
-
-
-def _problems(facts: DrainFacts) -> Iterator[str]:
+@collected
+def drain_problems(facts: DrainFacts) -> Iterator[str]:
+    """Every reason against draining these bricks now, with what to do next; none if it may begin."""
     state = facts.state
     if state is None:
         yield "the state of the volume is not known: see `gluster volume status`"
     else:
         structure = structure_problems(state, facts.bricks)
         yield from structure
-        yield from _health(state)
+        yield from condition_problems(state)
         if not structure:
             yield from _room(facts, state)
     yield from _tasks(facts)
@@ -210,22 +201,27 @@ def _problems(facts: DrainFacts) -> Iterator[str]:
     yield from retained_problems(facts.retained, unread_plan=facts.unread_plan, accepted=facts.retained_accepted)
 
 
-def _health(state: VolumeState) -> Iterator[str]:
+@collected
+def condition_problems(state: VolumeState, *, instead_of: str | None = None) -> Iterator[str]:
+    """Bricks, hosts and heals of a volume that are not as they must be. The brick `instead_of` is being replaced: it may be down,
+    and heals wait on its copies until the new one is there.
+    """
     if not state.started:
         yield f"volume {state.volume} is not started"
     for brick in state.bricks:
-        if brick.online is not True:
-            yield f"brick {brick.name} is {'down' if brick.online is False else 'not known to be up'}: a drain fails then"
+        if brick.online is not True and brick.name != instead_of:
+            yield f"brick {brick.name} is {'down' if brick.online is False else 'not known to be up'}"
     if state.peers_down is None:
         yield "which hosts of the pool are connected is not known: see `gluster pool list`"
     yield from (f"host {host} is not connected: start its glusterd" for host in state.peers_down or ())
-    copies = state.replica_count > 1 or state.disperse_count > 1
-    if copies and not state.heals:
+    if (state.replica_count > 1 or state.disperse_count > 1) and not state.heals:
         yield "what waits to be healed is not known: see `gluster volume heal VOLUME info summary`"
     for heal in state.heals or ():
+        if heal.brick == instead_of:
+            continue
         if heal.entries is None or heal.status != "Connected":
             yield f"what waits to be healed on {heal.brick} is not known ({heal.status})"
-        elif heal.entries:
+        elif heal.entries and instead_of is None:
             yield f"{several(heal.entries, 'entry', 'entries')} wait to be healed on {heal.brick}: wait until they are"
 
 
@@ -284,9 +280,9 @@ def _room(facts: DrainFacts, state: VolumeState) -> Iterator[str]:
         # Layouts are weighted by size where the volume is set so, and even otherwise: the greater share counts.
         by_size = size_bytes / sum(sizes) if all(sizes) else 0.0
         weight = max(1 / len(staying), by_size) * (1 + _MARGIN_SHARE)
-        need = _Need(
-            size_bytes=ceil(load.allocated_bytes * weight),
+        need = BrickLoad(
             files=ceil(load.files * weight),
+            allocated_bytes=ceil(load.allocated_bytes * weight),
             largest_bytes=load.largest_bytes,
         )
         for brick in members:
@@ -298,7 +294,7 @@ def _total(rooms: Mapping[str, BrickRoom], brick: Brick) -> int:
     return 0 if room is None or room.total_bytes is None else room.total_bytes
 
 
-def _room_on(brick: Brick, room: BrickRoom | None, min_free_disk: str, need: _Need) -> Iterator[str]:
+def _room_on(brick: Brick, room: BrickRoom | None, min_free_disk: str, need: BrickLoad) -> Iterator[str]:
     if room is None or room.free_bytes is None or room.total_bytes is None or room.free_inodes is None:
         yield f"the room on {brick.name} is not known"
         return
@@ -308,10 +304,10 @@ def _room_on(brick: Brick, room: BrickRoom | None, min_free_disk: str, need: _Ne
         return
     usable = room.free_bytes - kept_bytes
     # An arbiter holds names without content.
-    if not brick.arbiter and need.size_bytes + need.largest_bytes > usable:
+    if not brick.arbiter and need.allocated_bytes + need.largest_bytes > usable:
         yield (
             f"{brick.name} has {format_size(max(usable, 0))} beyond cluster.min-free-disk ({min_free_disk}), and needs "
-            f"{format_size(need.size_bytes)} for its share and {format_size(need.largest_bytes)} for the largest file"
+            f"{format_size(need.allocated_bytes)} for its share and {format_size(need.largest_bytes)} for the largest file"
         )
     if need.files > room.free_inodes:
         yield f"{brick.name} has {several(room.free_inodes, 'free inode')}, and needs {need.files:,} for its share"

@@ -17,6 +17,7 @@ from migrator.bricks.drain.model import (
     DrainFacts,
     DrainRecord,
     DrainRequest,
+    DrainSample,
     DrainSeen,
     DrainState,
     PlaceSeen,
@@ -42,6 +43,7 @@ from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError
 from migrator.core.progress import Progress
 from migrator.core.tasks import Blocking
+from migrator.core.units import HOUR_S
 from migrator.fs.ports import SourceFileSystem
 from migrator.fs.probing import ProbeWorld
 from migrator.gluster.model import Brick, TaskProgress, VolumeState, VolumeTask
@@ -425,7 +427,7 @@ class DrainLooker:
     guards as they were looked at last. `named` is a walk that only names what is left, and
     decides nothing. `recovered`: this call has brought back what it could. `host_was_away`: a look of this call missed a host.
     `not_whole_s` is when a part of the volume was missing last, as far as this call knows (when it began, at first): what moves
-    files may have been waiting for it.
+    files may have been waiting for it. `samples` are those that the newest snapshot was judged by.
     """
 
     call: DrainCall
@@ -436,6 +438,7 @@ class DrainLooker:
     check: DrainCheck | None = None
     host_was_away: bool = False
     not_whole_s: float = 0.0
+    samples: Sequence[DrainSample] = ()
     _silent: tuple[str, float] | None = None
     """The task that not every host tells of, and since when, by the clock of this process."""
 
@@ -528,7 +531,8 @@ class DrainLooker:
         request, now_s = self.call.request, self.call.now_s()
         names = {} if progress is None else progress.names
         newest = () if progress is None else samples_of(progress, now_s)
-        samples = (*self.call.world.ledger.drains.samples(record.id), *newest)
+        drains, recent_s = self.call.world.ledger.drains, 2.0 * max(request.stall_s, HOUR_S)
+        self.samples = samples = (*drains.telling_samples(record.id, recent_s=recent_s), *newest)
         still = stalled(samples, task_id=task.id, now_s=now_s, limit_s=request.stall_s, names=names)
         lost_s, since_s = lost_after_s(request.poll_s), self.not_whole_s
         lost = lost_movers(samples, task_id=task.id, since_s=since_s, now_s=now_s, limit_s=lost_s, names=names)

@@ -1,8 +1,8 @@
 """The steps of a drain, each of which may be repeated after a crash."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,6 @@ from migrator.bricks.drain.model import (
     DrainSummary,
     PlaceSeen,
     Step,
-    last_counts,
 )
 from migrator.bricks.drain.rules import (
     audit_left,
@@ -37,6 +36,7 @@ from migrator.bricks.drain.rules import (
     hosts_of,
     lost_after_s,
     lost_movers,
+    moves,
     next_step,
     only_few_failed,
     own_task,
@@ -46,8 +46,8 @@ from migrator.bricks.drain.rules import (
     way_out,
     why_silent,
 )
-from migrator.bricks.drain.rules_preflight import health_problems
-from migrator.bricks.drain.rules_progress import MOST_EXAMPLES, samples_of, stalled, standing, wipe_word
+from migrator.bricks.drain.rules_preflight import condition_problems
+from migrator.bricks.drain.rules_progress import MOST_EXAMPLES, samples_of, standing, wipe_word
 from migrator.bricks.drain.stage import DrainCall, DrainLooker, DrainWorld, bricks_of, hooked, hooked_failure
 from migrator.bricks.recover.stage import Recovery
 from migrator.bricks.shared import Ended, OperationThrottle, drain_failure, look_everywhere
@@ -81,123 +81,48 @@ to meet the others, and to begin what moves files (GlusterFS 10.3).
 """
 
 
-@dataclass(slots=True, kw_only=True)
-class Watch:
-    """One watch over one drain. Gluster goes on whether somebody watches or not."""
+async def watch(machine: "DrainMachine", record: DrainRecord) -> bool:
+    """Return True when Gluster has ended on every host that reports counters, also with a failure; False when another step is
+    due: the task is gone or another one, it stands still, a host that is up is silent for the stall limit, or nothing could be
+    seen for an hour. Gluster continues in any case.
+    """
+    call, looker = machine.call, machine.looker
+    world, poll_s = call.world, call.request.poll_s
+    began_s = reported_s = world.clock.monotonic_s()
+    doubted = ""
 
-    call: DrainCall
-    looker: DrainLooker
-    throttle: OperationThrottle
-    _doubted: str = ""
-    _heard_s: float = 0.0
-    _samples: list[DrainSample] = field(default_factory=list)
+    def doubt(words: str) -> None:
+        """Report a doubt once, until it has cleared."""
+        nonlocal doubted
+        if words != doubted:
+            machine.say(EventKind.DRAIN_DOUBTED, Severity.WARNING, record, words)
+        doubted = words
 
-    async def until_moved(self, record: DrainRecord) -> bool:
-        """Return when Gluster has come to an end on every host (True; also where it has failed on all that tell), or when what is
-        seen needs another decision: the task is gone or another one, it stands still, a host that is up is silent for as
-        long as a drain may stand still, or nothing could be seen for an hour.
-        """
-        call, began_s = self.call, self.call.world.clock.monotonic_s()
-        self._samples = list(call.world.ledger.drains.samples(record.id))
-        self._heard_s = call.now_s()
-        while True:
-            seen = await self._look(record)
-            ended = self._unseen() if seen is None else self._ended(record, seen)
-            if seen is not None and seen.progress is not None and seen.progress.counters:
-                self._show(record, call.world.clock.monotonic_s() - began_s)
-                if ended is None:
-                    await self._follow_throttle(record)
-            if ended is not None:
-                return ended
-            await call.world.clock.sleep(call.request.poll_s)
-
-    def _unseen(self) -> bool | None:
-        """What ends the watch where nothing could be seen; None where it goes on."""
-        return False if self._doubted == "gone" or self._is_over() else None
-
-    def _ended(self, record: DrainRecord, seen: DrainSeen) -> bool | None:
-        """What ends the watch, by a look at a drain that is listed; None where it goes on."""
-        task, progress, now_s = own_task(record, seen), seen.progress, self.call.now_s()
-        if task is None or task.id != record.notes.task_id:
-            return False
-        counters = () if progress is None else progress.counters
-        if progress is not None:
-            self._keep(record, samples_of(progress, now_s), now_s)
-        hosts, silent_s = self.looker.silence(record, seen)
-        if len(counters) < len(hosts_of(record, seen.state)):
-            return self._untold(record, seen, hosts, silent_s)
-        self._heard_s, self._doubted = now_s, ""
-        if all(one.status not in _MOVING for one in counters):
-            return True
-        request = self.call.request
-        lost = lost_movers(
-            self._samples,
-            task_id=task.id,
-            since_s=self.looker.not_whole_s,
-            now_s=now_s,
-            limit_s=lost_after_s(request.poll_s),
-            names={},
-        )
-        still = stalled(self._samples, task_id=task.id, now_s=now_s, limit_s=request.stall_s, names={})
-        return False if lost or still else None
-
-    def _untold(self, record: DrainRecord, seen: DrainSeen, hosts: tuple[str, ...], silent_s: float) -> bool | None:
-        """Not every host tells its counters: `hosts` although they are up, otherwise because something is missing."""
-        if hosts:
-            help_words = way_out(record, hosts) if silent_s > _HELP_S else "that is waited for"
-            self._doubt(record, f"{why_silent(hosts)}; {help_words}")
-            waits = silent_s <= self.call.request.stall_s
+    while True:
+        seen, now_s = await looker.see(record), world.clock.monotonic_s()
+        task, progress = own_task(record, seen), seen.progress
+        own = task is not None and task.id == record.notes.task_id
+        counters = () if progress is None or not own else progress.counters
+        if progress is not None and counters:
+            world.ledger.drains.add_samples(record.id, samples_of(progress, call.now_s()))
+            world.progress.show(progress_of(standing(record, looker.samples), "draining", now_s - began_s))
+        step, reporting = next_step(record, seen), len(counters) >= len(hosts_of(record, seen.state))
+        hosts, silent_s = looker.silence(record, seen)
+        if reporting and moves(seen) and not (seen.lost or seen.stalled):
+            reported_s, doubted = now_s, ""
+        elif hosts and isinstance(step, DrainAct) and step.step is DrainStep.WATCH:
+            help_words = way_out(record, hosts) if silent_s > _HELP_S else "waiting for it"
+            doubt(f"{why_silent(hosts)}; {help_words}")
+        elif isinstance(step, Halt) and step.look_again and not reporting and now_s - reported_s <= _PATIENCE_S:
+            doubt("; ".join((step.words, *step.reasons)))
         else:
-            self._doubt(record, "not every host tells its counters: glusterd or a brick is down")
-            waits = not self._is_over()
-        if ended_badly(seen):
-            # Whoever is silent: what could not be moved stays so.
-            return True
-        return None if waits else False
-
-    def _is_over(self) -> bool:
-        return self.call.now_s() - self._heard_s > _PATIENCE_S
-
-    async def _look(self, record: DrainRecord) -> DrainSeen | None:
-        found = await self.looker.volume()
-        if found is None:
-            self._doubt(record, "glusterd does not answer: Gluster may go on all the same, and is asked again")
-            return None
-        seen = DrainSeen(state=found[0], tasks=found[1])
-        task = own_task(record, seen)
-        if task is None:
-            if found[0].peers_down == ():
-                self._doubted = "gone"
-            else:
-                self._doubt(record, "the drain is not listed while hosts are missing; it is looked for again")
-            return None
-        if task.id == record.notes.task_id:
-            seen = replace(seen, progress=await self.looker.progress(task))
-        return seen
-
-    def _doubt(self, record: DrainRecord, words: str) -> None:
-        """Told once, until it has cleared."""
-        if self._doubted != words:
-            self._doubted = words
-            self.call.say(EventKind.DRAIN_DOUBTED, Severity.WARNING, f"drain of {record.shown_bricks}", words)
-
-    def _keep(self, record: DrainRecord, samples: Sequence[DrainSample], now_s: float) -> None:
-        self.call.world.ledger.drains.add_samples(record.id, samples)
-        # The last counters of earlier tasks add up with those of this one; of this one the past counts as far as the limits.
-        kept_s = now_s - 2.0 * max(self.call.request.stall_s, 3600.0)
-        counted = {id(one) for one in last_counts(self._samples)}
-        old = [one for one in self._samples if one.at_s >= kept_s or id(one) in counted]
-        self._samples = [*old, *samples]
-
-    async def _follow_throttle(self, record: DrainRecord) -> None:
-        try:
-            await self.throttle.follow(record)
-        except MigratorError as error:
-            self._doubt(record, f"the throttle could not be changed: {error.message}")
-
-    def _show(self, record: DrainRecord, elapsed_s: float) -> None:
-        found = standing(record, self._samples)
-        self.call.world.progress.show(progress_of(found, "draining", elapsed_s))
+            return own and not moves(seen) and (reporting or ended_badly(seen))
+        if counters:
+            try:
+                await machine.throttle.follow(record)
+            except MigratorError as error:
+                doubt(f"the throttle could not be changed: {error.message}")
+        await world.clock.sleep(poll_s)
 
 
 def progress_of(found: DrainStanding, step: str, elapsed_s: float) -> DrainProgress:
@@ -376,7 +301,7 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
             return looks < LOOKS or waited_s < (_SETTLE_S if self.looker.host_was_away else _LOOKS_S)
         if self.back or record.state is not DrainState.FAILED or not self.looker.host_was_away or seen.state is None:
             return False
-        settles = bool(seen.preflight) and set(seen.preflight or ()) <= set(health_problems(seen.state))
+        settles = bool(seen.preflight) and set(seen.preflight or ()) <= set(condition_problems(seen.state))
         return settles and broke_off(seen) and self._again < _AGAIN and waited_s < _SETTLE_S
 
     async def _hands_over(self, record: DrainRecord) -> bool:
@@ -603,10 +528,9 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
         return Done(words=f"task {task_id}", notes=DrainNotes(task_id=task_id))
 
     async def _watch(self, act: DrainAct, record: DrainRecord) -> _Done:
-        watch = Watch(call=self.call, looker=self.looker, throttle=self.throttle)
         # What has come to its end is looked at once: the last counters are kept so.
         async with probing(self.call.world.probing):
-            moved = await watch.until_moved(record)
+            moved = await watch(self, record)
         found = standing(record, self.call.world.ledger.drains.samples(record.id))
         counters = several(found.moved_files, "file"), several(found.failures, "failure"), format_count(found.skipped)
         words = "{} moved, {}, {} skipped".format(*counters)
@@ -649,7 +573,7 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
         recovery = self._recovery(record, found)
         if recovery is None or found is None:
             raise ToolFailed("what is left cannot be brought back now: the volume does not tell its state")
-        if problems := health_problems(found[0]):
+        if problems := condition_problems(found[0]):
             # A name on a brick that is down looks free, and one copy of a set may be an old one.
             raise ToolFailed(f"what is left cannot be brought back now: {'; '.join(problems)}")
         # Once in a call, also where it fails: what it could not do then, people have to look at.
