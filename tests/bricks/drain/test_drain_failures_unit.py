@@ -81,7 +81,7 @@ def test_a_host_that_is_up_and_silent_is_waited_for_and_what_helps_is_told_while
     assert site.drain().ending is DrainEnding.DONE
     told = messages(site, EventKind.DRAIN_DOUBTED)
     assert len(told) == 2
-    assert any(one.endswith("although every host and brick is up; that is waited for") for one in told)
+    assert any(one.endswith("although every host and brick is up; waiting for it") for one in told)
     assert any("on gl3, if `pgrep -f [r]ebalance/vol1` finds none, run `rm -f" in one for one in told)
     assert site.volume.reachable() == set(range(1, 10))
 

@@ -275,7 +275,7 @@ def test_a_drain_whose_mover_is_lost_in_a_reboot_goes_on_when_it_was_helped_as_t
         deadline_s=3 * DEADLINE_S,
     )
     assert running.poll() is None, said(drains)
-    assert f"on {host.address}, where `pgrep -f [r]ebalance/vol1` finds none" in said(drains)
+    assert f"on {host.address}, if `pgrep -f [r]ebalance/vol1` finds none" in said(drains)
     assert brick.name in drains.names()
     for file in lab.mover_pid_files(host):
         file.unlink()
