@@ -41,7 +41,6 @@ from migrator.gluster.model import VolumeState
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.local import LocalHost
 from migrator.hosts.ports import Host, Hosts
-from migrator.hosts.site import SiteHosts
 from migrator.ledger.call import backing_up
 from migrator.ledger.exchanged import ProofLedger
 from migrator.ledger.ledger import Ledger, open_ledger
@@ -373,7 +372,7 @@ class BackSites:
             batches=(record.id,),
             jobs=transfer.jobs,
             pid=os.getpid(),
-            engine=self._engine,
+            engine=pass_engine(self._wiring.site),
             lease_s=transfer.lease_s,
             bwlimit_bytes_per_s=transfer.bwlimit_bytes_per_s,
             retry=RetryPolicy(),
@@ -381,12 +380,6 @@ class BackSites:
             sample_interval_s=transfer.sample_interval_s,
             reserve_bytes=transfer.reserve_bytes,
         )
-
-    @property
-    def _engine(self) -> str:
-        """Drivers take whole trees, and only what changed is carried."""
-        engine = self._wiring.site.transfer.engine
-        return "auto" if engine in DRIVERS else engine
 
     def _lanes(self, ledger: Ledger, here: "_Here") -> LaneSet:
         """This machine, through both mounts."""
@@ -425,7 +418,7 @@ class BackSites:
             chunk_limits=ChunkLimits(
                 max_bytes=transfer.chunk_size_bytes,
                 max_files=transfer.chunk_files,
-                range_size_bytes=transfer.range_size_bytes if copies_ranges(self._engine) else None,
+                range_size_bytes=transfer.range_size_bytes if copies_ranges(pass_engine(self._wiring.site)) else None,
             ),
             again=self._given_up(directory),
             max_shrink=transfer.max_shrink,
@@ -640,7 +633,7 @@ async def purge_world(
                 manifest=ManifestFiles(temp_dir=wiring.temp_dir),
                 manifests=wiring.manifests(),
                 storage=wiring.storage_targets() or NoStorageTargets(),
-                writers=_purging_writers(wiring, source, hosts),
+                writers=_writers(wiring, source, hosts),
                 link=_link(wiring),
                 backup=_recorded(wiring, ledger),
                 back_up=backing_up(ledger, site.site.state_dir),
@@ -658,12 +651,6 @@ async def purge_world(
             )
     finally:
         places.close()
-
-
-def _purging_writers(wiring: Wiring, source: PosixSource | GlusterSource, hosts: SiteHosts) -> WriterSearch:
-    if isinstance(source, GlusterSource):
-        return BrickWriters(hosts, tuple(hosts.names), source, processes=wiring.processes)
-    return LocalWriters(wiring.processes, source)
 
 
 def _recorded(wiring: Wiring, ledger: Ledger) -> Callable[[CutoverRecord], BackupSeen]:

@@ -54,7 +54,7 @@ class StorageTargets(Protocol):
 
 
 class NoStorageTargets:
-    """The `StorageTargets` port of a purge for file systems without storage targets."""
+    """File systems without storage targets have no problems of them."""
 
     async def problems(self) -> tuple[str, ...]:
         """None."""

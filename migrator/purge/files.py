@@ -25,7 +25,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class MountedPlaces:
-    """The `ClosedPlaces` port over the source's mount. Holds the root open until `close`, which may be called again."""
+    """The source's `.migrator-purge`, through its mount. Paths are relative to the source's root; symlinks are never followed,
+    mount points never entered. Blocking and thread-safe. All methods raise OSError, and Refused if others than root can
+    change the directory. Holds the root open until `close`, which may be called again.
+    """
 
     def __init__(self, root: bytes) -> None:
         self._root = Root(os.path.abspath(root))
@@ -36,6 +39,7 @@ class MountedPlaces:
         self._root.close()
 
     def stands(self, path: bytes) -> bool:
+        """Whether the path exists. Raises OSError (ESTALE) if the root itself was removed."""
         try:
             with self._root.parent(path) as (fd, name):
                 os.stat(name, dir_fd=fd, follow_symlinks=False)
@@ -47,6 +51,9 @@ class MountedPlaces:
         return True
 
     def put(self, tree: bytes, place: bytes, *, ino: int) -> None:
+        """Create the place and move a tree into it with one rename, durable on return. Raises OSError (ESTALE) and
+        moves nothing if the tree is not the directory with this inode number.
+        """
         # Opened for reading, because fsync needs it.
         with (
             self._made_place(place) as place_fd,
@@ -66,6 +73,9 @@ class MountedPlaces:
             os.fsync(above_fd)
 
     def close_directory(self, path: bytes, expected: Entry) -> None:
+        """Give a directory of a place to root with mode 0700, so that processes that have it open can neither add nor
+        remove names. Raises OSError (ESTALE) if inode, owner or mode are not as expected. May be called again.
+        """
         with self._open(path, _DIRECTORY) as fd:
             facts = os.fstat(fd)
             closed = (os.geteuid(), CLOSED_MODE)
@@ -81,6 +91,10 @@ class MountedPlaces:
             os.fchmod(fd, CLOSED_MODE)
 
     def raise_up(self, path: bytes, place: bytes, *, ino: int, known_as: bytes) -> bytes:
+        """Move a closed directory of a place up into the place itself, so that no path below it is too long for the
+        file system, and store its known path in an attribute. Returns its new path. Raises OSError (ESTALE) for
+        another inode.
+        """
         name = b"%s%016x" % (_RAISED, ino)
         with (
             self._open(place, _DIRECTORY) as place_fd,
@@ -97,6 +111,7 @@ class MountedPlaces:
         return join(place, name)
 
     def raised(self, place: bytes) -> Mapping[bytes, bytes]:
+        """Directories that were moved up in a place: new path to known path."""
         found: dict[bytes, bytes] = {}
         with self._open(place, _DIRECTORY) as place_fd:
             for name in map(os.fsencode, os.listdir(place_fd)):
@@ -106,6 +121,9 @@ class MountedPlaces:
         return found
 
     def remove(self, path: bytes, expected: Entry) -> bool:
+        """Unlink a file whose metadata, ctime included, still match by descriptor. Returns False, and leaves the
+        file, if they do not.
+        """
         with self._root.parent(path) as (above_fd, name):
             fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above_fd)
             try:
@@ -118,10 +136,12 @@ class MountedPlaces:
         return True
 
     def remove_directory(self, path: bytes) -> None:
+        """Remove an empty directory; a missing one is no error."""
         with suppress(FileNotFoundError), self._root.parent(path) as (fd, name):
             os.rmdir(name, dir_fd=fd)
 
     def flush(self) -> None:
+        """Return when removals are durable."""
         with self._open(b"", _DIRECTORY) as fd:
             if _libc.syncfs(fd) != 0:
                 code = ctypes.get_errno()

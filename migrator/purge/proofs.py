@@ -18,7 +18,6 @@ from migrator.core.errors import Refused
 from migrator.core.paths import is_beneath, join
 from migrator.cutover.model import PurgeSum
 from migrator.purge.model import Archive, ManifestSum, Proof
-from migrator.purge.ports import NO_ARCHIVES
 from migrator.reap.model import ReapAction, ReapRow, archive_directory, archive_name
 
 _BATCH_ROWS = 20_000
@@ -62,7 +61,7 @@ _SCHEMA = f"""
 
 
 class ManifestFiles:
-    """The `Manifest` port over Parquet manifests. The index lies in `temp_dir` and is removed at the end."""
+    """Opens Parquet manifests for a purge. The index lies in `temp_dir` and is removed at the end."""
 
     def __init__(self, *, temp_dir: Path) -> None:
         self._temp_dir = temp_dir
@@ -73,10 +72,14 @@ class ManifestFiles:
         manifest: str,
         tree: bytes,
         *,
-        archives: Mapping[int, int] = NO_ARCHIVES,
-        skipped: Iterable[Sequence[ReapRow]] = (),
-        newer: Sequence[str] = (),
+        archives: Mapping[int, int],
+        skipped: Iterable[Sequence[ReapRow]],
+        newer: Sequence[str],
     ) -> "Iterator[IndexedProofs]":
+        """The proofs of one tree, for the length of the block. Manifests in `newer` take precedence, the last one
+        most. `archives` has the sizes of the tree's proven archives by number; `skipped` has the rows of the plan's
+        reap list that it skips. Raises Refused if the manifest is missing or unreadable. Blocking.
+        """
         self._temp_dir.mkdir(parents=True, exist_ok=True)
         directory = Path(tempfile.mkdtemp(prefix="purge-", dir=self._temp_dir))
         try:
@@ -95,15 +98,18 @@ class ManifestFiles:
 
 
 class IndexedProofs:
-    """The `TreeProofs` port over the index. Notes need not survive a crash: the next run collects them again."""
+    """The proofs of one tree, and the notes of one purge beside them, over the index. Thread-safe. Notes need not survive a
+    crash: the next run collects them again.
+    """
 
-    def __init__(self, database: sqlite3.Connection, tree: bytes, archives: Mapping[int, int] = NO_ARCHIVES) -> None:
+    def __init__(self, database: sqlite3.Connection, tree: bytes, archives: Mapping[int, int]) -> None:
         self._database = database
         self._tree = tree
         self._archives = archives
         self._lock = threading.Lock()
 
     def of_block(self, paths: Sequence[bytes]) -> Mapping[bytes, Proof]:
+        """The proofs of some paths, without those that have none."""
         found: dict[bytes, Proof] = {}
         for start in range(0, len(paths), _ASKED_AT_ONCE):
             asked = paths[start : start + _ASKED_AT_ONCE]
@@ -115,6 +121,7 @@ class IndexedProofs:
         return found
 
     def skipped(self, path: bytes) -> ReapRow | None:
+        """The row of the plan's reap list, if the plan skips the path."""
         query = f"SELECT {', '.join(_SKIPPED)} FROM skipped WHERE path = ?"  # noqa: S608 (constant names)
         with self._lock:
             row = self._database.execute(query, (path,)).fetchone()
@@ -125,18 +132,21 @@ class IndexedProofs:
         return ReapRow(**facts)
 
     def total(self) -> ManifestSum:
+        """Totals of the tree in the manifest."""
         query = "SELECT count(*), coalesce(sum(type = ?), 0), coalesce(sum(type = ? AND digest IS NULL), 0) FROM proofs"
         with self._lock:
             names, files, without = self._database.execute(query, [EntryType.FILE.value] * 2).fetchone()
         return ManifestSum(names=names, files=files, without_digest=without)
 
     def note_read(self, path: bytes, ino: int, ctime_ns: int) -> None:
+        """Note that the content was read and matches: from now on the proof has this inode and ctime."""
         with self._lock:
             self._database.execute(
                 "UPDATE proofs SET ctime_ns = ?, ino = ? WHERE path = ?", (ctime_ns, _signed(ino), path)
             )
 
     def note_links(self, files: Sequence[Entry]) -> None:
+        """Note names of hard-linked files. Each name once."""
         rows = [(_signed(one.ino), one.nlink, one.size_bytes, one.type is EntryType.FILE) for one in files]
         with self._lock:
             self._database.executemany(
@@ -146,6 +156,9 @@ class IndexedProofs:
             )
 
     def link_sum(self) -> tuple[PurgeSum, int]:
+        """Of the noted files: what removing them frees (no inodes and bytes of files with other names), and how many
+        have other names.
+        """
         query = """
             SELECT coalesce(sum(seen), 0), coalesce(sum(seen >= nlink), 0),
                 coalesce(sum(CASE WHEN seen >= nlink AND is_file THEN size ELSE 0 END), 0), coalesce(sum(seen < nlink), 0)

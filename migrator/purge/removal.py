@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from migrator.beegfs.tool import NoStorageTargets, StorageTargets
 from migrator.catalog.ports import Manifests
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType, UserTree
@@ -25,8 +26,8 @@ from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.hooks.stage import Hooks
 from migrator.ledger.call import say
 from migrator.ledger.locks import Locks
+from migrator.purge.files import MountedPlaces
 from migrator.purge.model import COVERED, FINDINGS_KEPT, Judgement, LeadsTo, Proof, PurgeFinding, Verdict
-from migrator.purge.ports import ClosedPlaces, Manifest, StorageTargets, TreeProofs
 from migrator.purge.rules import (
     RemovalRate,
     Stand,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
     from migrator.ledger.measures import ControlRecords, ProbeRecords
     from migrator.ledger.plans import ReleaseRecords
+    from migrator.purge.proofs import IndexedProofs, ManifestFiles
 
 
 LOG = logging.getLogger("migrator.purge")
@@ -70,10 +72,10 @@ class PurgeWorld:
 
     source: SourceFileSystem
     target: TargetFileSystem
-    places: ClosedPlaces
-    manifest: Manifest
+    places: MountedPlaces
+    manifest: "ManifestFiles"
     manifests: Manifests
-    storage: StorageTargets
+    storage: StorageTargets | NoStorageTargets
     writers: WriterSearch
     link: Callable[[UserTree], LeadsTo]
     backup: Callable[[CutoverRecord], BackupSeen]
@@ -506,7 +508,7 @@ class Found:
         with self._lock:
             self.removed += 1
 
-    def sum(self, proofs: TreeProofs) -> tuple[PurgeSum, int]:
+    def sum(self, proofs: "IndexedProofs") -> tuple[PurgeSum, int]:
         """What the tree holds, and how many of its files have names elsewhere."""
         links, outside = proofs.link_sum()
         whole = PurgeSum(
@@ -553,7 +555,7 @@ class Survey:
     """Judges a whole tree at its current location. Changes nothing."""
 
     def __init__(
-        self, call: Call, placed: Placed, source: FileSystem, proofs: TreeProofs, *, judge: Judge, skipped: Skipped
+        self, call: Call, placed: Placed, source: FileSystem, proofs: "IndexedProofs", *, judge: Judge, skipped: Skipped
     ) -> None:
         self._skipped = skipped
         self._call = call
@@ -659,7 +661,7 @@ class Removal:
         call: Call,
         placed: Placed,
         *,
-        proofs: TreeProofs,
+        proofs: "IndexedProofs",
         judge: Judge,
         skipped: Skipped,
         pace: Pace,

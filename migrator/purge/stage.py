@@ -35,7 +35,6 @@ from migrator.purge.model import (
     TreePurge,
     purge_place,
 )
-from migrator.purge.ports import TreeProofs
 from migrator.purge.removal import (
     LOG,
     Call,
@@ -68,6 +67,7 @@ from migrator.verify.model import VerificationRecord
 
 if TYPE_CHECKING:
     from migrator.ledger.operations import CutoverRecords
+    from migrator.purge.proofs import IndexedProofs
 
 VERB = "purge"
 LOCK = "run"
@@ -115,7 +115,7 @@ class Snapshot:
 
     placed: Placed
     reasons: tuple[str, ...] = ()
-    proofs: TreeProofs | None = None
+    proofs: "IndexedProofs | None" = None
     names: int = 0
     found: Found | None = None
     sum: PurgeSum | None = None
@@ -274,7 +274,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             (False, False): Position.GONE,
         }[stands]
 
-    async def _open_proofs(self, record: CutoverRecord) -> TreeProofs | None:
+    async def _open_proofs(self, record: CutoverRecord) -> "IndexedProofs | None":
         """The proofs, until the end of the step; None if they cannot be read."""
         world, proof = self.call.world, self.item.proof
         if proof is None or proof.manifest is None:
@@ -363,7 +363,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         except (MigratorError, OSError, TimeoutError):
             return None
 
-    async def _survey(self, record: CutoverRecord, placed: Placed, proofs: TreeProofs, names: int) -> Found:
+    async def _survey(self, record: CutoverRecord, placed: Placed, proofs: "IndexedProofs", names: int) -> Found:
         top = await asyncio.to_thread(self.call.world.source.look, placed.at)
         if top is None:
             raise self._stopped(record, f"{show(placed.at)} has gone from the source just now")
@@ -412,7 +412,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         if reasons := await self._writing(closed.at):
             raise self._stopped(record, "; ".join(reasons))
 
-    async def _remove(self, record: CutoverRecord, closed: Placed, proofs: TreeProofs) -> Found:
+    async def _remove(self, record: CutoverRecord, closed: Placed, proofs: "IndexedProofs") -> Found:
         async def watch() -> None:
             if reasons := await self._outside_problems():
                 raise self._stopped(record, "; ".join(reasons))
@@ -436,7 +436,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         except OSError as error:
             raise self._stopped(record, f"the end of the purge cannot be seen: {error.strerror or error}") from error
 
-    def _judges(self, record: CutoverRecord, placed: Placed, proofs: TreeProofs) -> tuple[Judge, Skipped]:
+    def _judges(self, record: CutoverRecord, placed: Placed, proofs: "IndexedProofs") -> tuple[Judge, Skipped]:
         world, again_s = self.call.world, record.times[CutoverState.THAWED]
         judge = Judge(
             placed,

@@ -31,7 +31,6 @@ from migrator.ledger.ledger import Ledger
 from migrator.ledger.locks import FlockLocks
 from migrator.purge.files import MountedPlaces
 from migrator.purge.model import LeadsTo, PurgeSummary, TreePurge
-from migrator.purge.ports import ClosedPlaces
 from migrator.purge.proofs import ManifestFiles
 from migrator.purge.removal import PurgeRequest, PurgeWorld
 from migrator.purge.stage import purge
@@ -124,7 +123,7 @@ class PurgeSite:
     world: World
     proof: VerificationRecord
     record: CutoverRecord
-    places: ClosedPlaces
+    places: MountedPlaces
     clock: LaterClock
     leads_to: LeadsTo | OSError = LeadsTo.TARGET
     backup: BackupSeen = BackupSeen.NOT_ASKED
