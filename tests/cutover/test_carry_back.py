@@ -1,6 +1,5 @@
 """A user who works on the target changes everything, and goes back: the source becomes what the target is."""
 
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -105,18 +104,6 @@ def forget_security_attributes(site: RealSite) -> None:
 
 
 @pytest.mark.exhaustive
-def test_archives_stay_on_the_target_and_what_was_packed_stays_on_the_source(world: BackWorld) -> None:
-    archives = world.target / ".migrator-archive"
-    write(archives / "000001.tar.zst", "packed")
-    write(world.target / "later", "later")
-    world.freeze_target()
-    assert world.carry().changes.files == 1
-    world.proves()
-    assert not (world.source / ".migrator-archive").exists()
-    assert (archives / "000001.tar.zst").read_text() == "packed"
-
-
-@pytest.mark.exhaustive
 def test_a_directory_that_became_a_symlink_leads_nowhere(world: BackWorld, scratch: Path) -> None:
     outside = scratch / "outside"
     write(outside / "0", "not the user's")
@@ -145,25 +132,6 @@ def test_a_tree_that_shrank_by_more_than_is_believed_is_refused_and_nothing_is_t
     world.carry()
     world.proves()
     assert "home/ann/many/sub-0/5" in world.trashed()
-
-
-@pytest.mark.exhaustive
-def test_it_can_be_given_up_and_begun_again_with_what_changed_since(world: BackWorld) -> None:
-    change(world.target)
-    world.freeze_target()
-    first = world.carry()
-    os.chown(world.target, OWNER, OWNER)
-    world.target.chmod(0o755)
-    let_settle()
-    write(world.target / "later", "later")
-    (world.target / "new" / "moved along").rename(world.target / "moved again")
-    (world.target / "files" / "acl").unlink()
-    world.freeze_target()
-    second = world.carry()
-    world.proves()
-    assert second.changes.files > first.changes.files
-    assert second.changes.gone == first.changes.gone + 1
-    assert second.seen.catalog != first.seen.catalog
 
 
 @pytest.mark.exhaustive
@@ -276,16 +244,3 @@ def ext4(scratch: Path) -> Iterator[Path]:
     finally:
         unmount(mount_point)
         image.unlink()
-
-
-@pytest.mark.exhaustive
-def test_the_site_of_the_migration_knows_nothing_of_it(world: BackWorld) -> None:
-    write(world.target / "later", "later")
-    world.freeze_target()
-    catalogs = sorted((world.site.directory / "state" / "catalogs").iterdir())
-    status = json.loads(world.site.migrator("status", "--json").stdout)
-    world.carry()
-    world.proves()
-    assert sorted((world.site.directory / "state" / "catalogs").iterdir()) == catalogs
-    after = json.loads(world.site.migrator("status", "--json").stdout)
-    assert after["batches"][0]["passes"] == status["batches"][0]["passes"]

@@ -24,7 +24,7 @@ from migrator.cutover.model import (
     Seen,
     TopSeen,
 )
-from migrator.cutover.rules import BACK, THERE, begin_rollback, next_step, switch_problems, turned_back
+from migrator.cutover.rules import BACK, THERE, begin_rollback, next_step, switch_problems
 from migrator.operations.model import Finished, Halt
 
 S, C = CutoverState, CutoverStep
@@ -202,24 +202,12 @@ def test_what_failed_before_the_switch_is_given_up(state: CutoverState) -> None:
     assert step == CutoverAct(**revert_of(state), seen_done=done, reason="EIO")
 
 
-@pytest.mark.parametrize("state", [S.SWITCHED, S.THAWING, S.THAWED, S.SWITCHED_BACK, S.ROLLBACK_THAWING])
-def test_what_failed_after_the_switch_is_tried_again(state: CutoverState) -> None:
-    assert next_step(record(state, failure="EIO"), world(state)) == next_step(record(state), world(state))
-
-
 @pytest.mark.parametrize(("state", "link"), [(S.SWITCHING, ON_TARGET), (S.SWITCHING_BACK, ON_SOURCE)])
 def test_a_switch_that_failed_and_was_made_was_made(state: CutoverState, link: LinkSeen) -> None:
     step = next_step(record(state, failure="killed"), world(state, link=link))
     assert isinstance(step, CutoverAct)
     assert step.seen_done
     assert step.result in (S.SWITCHED, S.SWITCHED_BACK)
-
-
-@pytest.mark.parametrize(("state", "side"), [(S.REVERTING, "source_top"), (S.ROLLBACK_REVERTING, "target_top")])
-def test_a_thaw_that_was_cut_off_goes_on(state: CutoverState, side: str) -> None:
-    for top in (FROZEN, PARTLY, OPEN):
-        step = next_step(record(state, failure="EIO"), world(state, **{side: top}))
-        assert step == CutoverAct(**revert_of(state), seen_done=top is OPEN, reason="EIO")
 
 
 @pytest.mark.parametrize("state", PROVEN)
@@ -279,26 +267,6 @@ def test_the_proof_of_a_switch_is_all_there() -> None:
         "the tree is not seen to be frozen on the source",
         "the tree is not seen to be closed on the target",
     )
-
-
-@pytest.mark.parametrize(
-    ("state", "changes"),
-    [
-        (S.FROZEN, {"writing": ("vim",)}),
-        (S.FROZEN, {"writing": None}),
-        (S.FINAL_PASS, {"copied": replace(PASS, changed=1)}),
-        (S.VERIFYING, {"copied": replace(PASS, vanished=1)}),
-        (S.VERIFYING, {"proof": replace(PROOF, differences=1)}),
-        (S.ROLLBACK_FROZEN, {"writing": ("vim",)}),
-        (S.CARRYING_BACK, {"copied": replace(PASS, whole=False)}),
-        (S.ROLLBACK_VERIFYING, {"proof": replace(PROOF, whole=False)}),
-    ],
-)
-def test_is_given_up_as_soon_as_it_cannot_succeed(state: CutoverState, changes: dict[str, Any]) -> None:
-    step = next_step(record(state), world(state, **changes))
-    assert isinstance(step, CutoverAct)
-    assert step.step is revert_of(state)["step"]
-    assert step.reason
 
 
 @pytest.mark.parametrize("state", [*BEFORE[1:], *BACKWARDS[1:]])
@@ -406,11 +374,6 @@ def test_no_rollback_once_the_source_is_purged(state: CutoverState) -> None:
     step = begin_rollback(record(state), world(S.RETAINED))
     assert isinstance(step, Halt)
     assert "purged" in step.words
-
-
-@pytest.mark.parametrize("state", [state for state in S if turned_back(state)])
-def test_a_rollback_that_has_begun_goes_on(state: CutoverState) -> None:
-    assert begin_rollback(record(state), world(state)) == next_step(record(state), world(state))
 
 
 def test_the_table_has_every_state_and_every_state_leads_to_an_end() -> None:

@@ -1,10 +1,8 @@
 """`kill -9` of a cutover and of a rollback at every transition, and inside every step: the same command goes on."""
 
 import os
-import random
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import zip_longest
@@ -206,21 +204,3 @@ def test_killed_while_a_user_is_given_up(site: CutSite, verb: str) -> None:
         site.assert_works_on(side, expected)
         assert top_facts(site.tree()) == top
         assert "not tonight" in site.states()[-1][1]
-
-
-@pytest.mark.exhaustive
-def test_killed_at_random_instants_there_and_back(site: CutSite) -> None:
-    draw, top, kills = random.Random(1), top_facts(site.tree()), 0
-    for verb in ("cutover", "rollback"):
-        change(site.tree())
-        expected = site.snapshot()
-        for _ in range(6):
-            call = site.start(verb, "--user", "ann")
-            time.sleep(draw.uniform(0.05, 0.6))
-            call.signal()
-            kills += call.end().code != 0
-            assert_safe(site, expected, kills)
-        site.call(verb, "--user", "ann")
-        site.assert_works_on(SIDES[verb], expected)
-        assert top_facts(site.tree()) == top
-    assert kills

@@ -59,17 +59,6 @@ def dies_at(step: CutoverStep) -> Callable[[], None]:
 
 
 @pytest.mark.exhaustive
-def test_an_attempt_that_was_killed_before_it_froze_anybody_is_gone_on_with(site: CutSite) -> None:
-    assert site.start("cutover", "--user", "ann", before=dies_after("plan")).end().code == -signal.SIGKILL
-    assert site.states() == [("planned", "")]
-
-    site.cutover()
-
-    assert site.tree() == site.target()
-    assert [state for state, _ in site.states()] == ["retained"]
-
-
-@pytest.mark.exhaustive
 def test_an_attempt_of_an_earlier_plan_is_gone_on_with_for_the_user_by_name(site: CutSite) -> None:
     site.start("cutover", "--user", "ann", before=dies_after("plan")).end()
     site.call("scan", "--json")
@@ -78,18 +67,6 @@ def test_an_attempt_of_an_earlier_plan_is_gone_on_with_for_the_user_by_name(site
     site.cutover()
 
     assert site.rows("SELECT facts ->> 'plan', state FROM operations") == [("plan-0001", "retained")]
-
-
-@pytest.mark.exhaustive
-def test_a_user_who_was_moved_by_an_earlier_plan_works_on_the_target_already(site: CutSite) -> None:
-    site.cutover()
-    site.call("scan", "--json")
-    site.call("plan", "--json", "--accept-unknown-inodes")
-
-    assert site.cutover()["ending"] == "moved"
-
-    site.call("backup", "--user", "ann", "--began", "2020-01-01 10:00", "--json")
-    assert site.rows("SELECT tree FROM target_backups") == [(b"home/ann",)]
 
 
 @pytest.mark.exhaustive

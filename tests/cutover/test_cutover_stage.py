@@ -224,13 +224,6 @@ def test_a_path_that_hooks_switch_and_switch_back(site: CutSite) -> None:
     assert snapshot(os.fsencode(site.target())) == expected
 
 
-@pytest.mark.exhaustive
-def test_without_a_hook_that_switches_nobody_is_frozen(site: CutSite) -> None:
-    switched_by_hooks(site, site.directory / "autofs")
-    (site.directory / "hooks" / "pre-switch.d" / "50-switches").unlink()
-    assert len(refused(site, "pre-switch")) == 1
-
-
 def test_hooks_are_told_the_facts_of_their_user(site: CutSite) -> None:
     source, target, link = (str(path) for path in (site.source(), site.target(), site.link()))
     site.keep_told("pre-freeze", "pre-thaw", "post-thaw")

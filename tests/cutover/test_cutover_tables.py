@@ -50,12 +50,6 @@ def test_a_freeze_that_goes_on_and_one_that_has_not_begun() -> None:
     assert (second[3], second[5], second[6]) == ("planned", NONE, NONE)
 
 
-def test_whoever_goes_back_is_frozen_again() -> None:
-    back = replace(FACTS, state=CutoverState.CARRYING_BACK, frozen_since_s=FACTS.since_s)
-    (row,) = rows(back)
-    assert (row[3], row[6]) == ("rollback: carrying back", "1 min, now 30 s so far")
-
-
 def test_says_how_many_users_are_where() -> None:
     states = (CutoverState.RETAINED, CutoverState.THAWED, CutoverState.SWITCHED, CutoverState.ROLLED_BACK)
     blocks = cutover_blocks([replace(FACTS, state=state, freeze_s=None) for state in states], now_s=AT_S)
@@ -74,11 +68,6 @@ def test_says_how_the_predictions_held() -> None:
     assert said.text.endswith(
         " 4 users were frozen, for at most 3 min; 2 of 3 freezes lasted no longer than predicted."
     )
-
-
-def test_cutovers_by_several_plans_name_them() -> None:
-    both = rows(FACTS, replace(FACTS, plan="plan-0002", since_s=AT_S))
-    assert [row[0] for row in both] == ["plan-0002", "plan"]
 
 
 def test_status_and_report_and_json_have_it() -> None:

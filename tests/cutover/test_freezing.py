@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import msgspec
 import pytest
 
 from migrator.core.events import FindingStatus
@@ -11,7 +10,6 @@ from migrator.cutover.rules import (
     can_write,
     check_open_files,
     clients_unseen,
-    describe_open,
     frozen_form,
     judge_top,
     missing_freeze_hook,
@@ -48,17 +46,6 @@ TOP = FrozenTop(
 )
 MASKED = acl(5, 7, 5, 0, 0)
 FILE = OpenFile(host="gl1", path=b"home/ann/data", kind=OpenKind.FILE, writable=True, brick="gl1:/srv/b1")
-
-
-def test_the_frozen_form_is_roots_and_closed_and_keeps_group_and_setgid() -> None:
-    frozen = frozen_form(TOP)
-    assert (frozen.uid, frozen.gid, frozen.mode, frozen.acl_access, frozen.acl_default) == (0, 1002, 0o2500, None, None)
-    assert (frozen.tree, frozen.ino, frozen.gfid) == (TOP.tree, TOP.ino, TOP.gfid)
-
-
-def test_a_top_is_kept_as_json() -> None:
-    odd = replace(TOP, tree=b"home/\xff\n")
-    assert msgspec.json.decode(msgspec.json.encode(odd), type=FrozenTop) == odd
 
 
 def test_a_top_as_before_and_a_frozen_one() -> None:
@@ -165,21 +152,6 @@ def test_before_the_freeze_only_what_cannot_be_seen_counts() -> None:
     assert what_is_unseen(writers, vouched=True) == ()
 
 
-def test_the_list_of_writers_is_short_and_counted() -> None:
-    many = tuple(replace(FILE, path=b"home/ann/%d" % number) for number in range(9))
-    (reason,) = why_not_frozen(Writers(open_files=many), vouched=True)
-    assert "home/ann/4" in reason
-    assert "home/ann/5" not in reason
-    assert reason.endswith("; and 4 more")
-
-
-def test_a_holder_is_described_with_what_is_known_of_it() -> None:
-    here = replace(FILE, host="node7", brick="", pid=4711, program=b"odd\x1b", kind=OpenKind.WORKING_DIRECTORY)
-    assert describe_open(here) == "home/ann/data: a working directory, process 4711 (odd\\x1b) on node7"
-    gone = replace(FILE, unlinked=True)
-    assert describe_open(gone) == "home/ann/data: open for writing, has no name any more, through brick gl1:/srv/b1"
-
-
 def test_a_hook_that_shall_vouch_has_to_exist() -> None:
     def hook(event: HookEvent, step: HookStep) -> Hook:
         return Hook(stage=HookStage(step=step, event=event), name=b"10-hold", path=b"/hooks/10-hold")
@@ -212,10 +184,6 @@ def test_what_clients_open_late_is_not_seen(options: tuple[tuple[str, str], ...]
     unseen = unopened_unseen(volume(options))
     assert (unseen == ()) is seen
     assert seen or "gluster volume set vol1 performance.open-behind off" in unseen[0]
-
-
-def test_a_file_system_of_this_machine_alone_is_seen_whole() -> None:
-    assert clients_unseen("xfs", mount=b"/mnt/data") == ()
 
 
 @pytest.mark.parametrize(

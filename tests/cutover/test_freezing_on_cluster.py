@@ -222,16 +222,6 @@ def test_without_the_names_that_gluster_keeps_the_brick_is_walked(lab: LabHandle
 
 
 @pytest.mark.exhaustive
-def test_a_working_directory_on_this_machine(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
-    """Bricks do not know of it; this machine, a client as well, does of its own ones."""
-    with holding("", cwd=tree / "deep") as pid:
-        writers = search(lab, hosts)
-    (found,) = writers.open_files
-    assert (found.path, found.pid, found.kind) == (b"frozen/ann/deep", pid, OpenKind.WORKING_DIRECTORY)
-    assert can_write(found)
-
-
-@pytest.mark.exhaustive
 def test_a_brick_that_is_down_is_unseen(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
     brick = lab.bricks[1]
     with lab.brick_down(brick):

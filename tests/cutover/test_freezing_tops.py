@@ -1,16 +1,14 @@
 """Closing the top of a user tree, and putting back what it was, on a real file system."""
 
 import os
-import struct
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
 from migrator.cutover import files as freezing
 from migrator.cutover.files import MountedTops
-from migrator.cutover.model import FrozenTop, TopState
+from migrator.cutover.model import TopState
 from migrator.cutover.ports import TopChanged
 from tests.support.holders import holding
 from tests.support.xfs import XfsMount, run_tool
@@ -239,12 +237,3 @@ def test_a_tree_that_is_gone_and_the_root_itself(source: Path, tops: MountedTops
         tops.thaw(ANN, kept)
     with pytest.raises(OSError, match="no user tree"):
         tops.freeze(b"", replace(kept, tree=b""))
-
-
-def test_the_acls_are_the_bytes_of_the_attributes(source: Path, tops: MountedTops) -> None:
-    top = prepare(source, "both-acls")
-    kept = tops.read_top(ANN)
-    assert isinstance(kept, FrozenTop)
-    assert kept.acl_access == os.getxattr(top, ACL_ACCESS)
-    assert kept.acl_default == os.getxattr(top, ACL_DEFAULT)
-    assert struct.unpack_from("<I", kept.acl_access or b"")[0] == 2

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -139,18 +140,7 @@ def test_what_failed_or_was_measured_on_one_side_alone_says_nothing() -> None:
 
 def tree(user: str, before: Sequence[float], after: Sequence[float], later_s: float = 0.0) -> MeasuredTree:
     every = [*made(Side.SOURCE, before), *made(Side.TARGET, after)]
-    moved = tuple(
-        TreeMeasurement(
-            side=one.side,
-            run=one.run,
-            test=one.test,
-            at_s=one.at_s + later_s,
-            seconds=one.seconds,
-            amount=1,
-            complete=True,
-        )
-        for one in every
-    )
+    moved = tuple(replace(one, at_s=one.at_s + later_s, amount=1) for one in every)
     return MeasuredTree(tree=UserTree(path=user.encode(), user=user), plan="p", batch=1, measurements=moved)
 
 

@@ -87,22 +87,6 @@ def test_all_bars_have_one_scale_and_a_line_where_both_are_alike() -> None:
     assert "Medians over all users: ls -lR 6.00, read a sample 0.50" in (summary.text or "")
 
 
-def test_bars_on_a_terminal_have_one_scale_too() -> None:
-    lines = printed(document(*USERS)).split("\n")
-    assert any(line.startswith("  read a sample ") for line in lines), "on one line"
-    bars = [line.count("━") + line.count("╸") / 2 for line in lines if " times" in line and "━" in line]
-    assert max(bars) / min(bars) == pytest.approx(16.0, rel=0.4), "8 and 0.5 times as fast"
-    assert sorted(bars)[-1] > 1.5 * sorted(bars)[-2]
-
-
-def test_a_line_at_one_is_in_the_picture_where_everybody_is_slower() -> None:
-    root = ET.fromstring(str(bar_svg(chart(user("ann", speed_up(0.5, Verdict.SLOWER))), "c")))
-    (line,) = root.iter("line")
-    (bar,) = root.iter("rect")
-    assert float(line.get("x1", "0")) == pytest.approx(float(bar.get("x", "0")) + 2 * float(bar.get("width", "0")))
-    assert float(line.get("x1", "0")) < 860
-
-
 def test_a_user_is_text_in_every_output() -> None:
     made = document(user(HOSTILE, speed_up(4.0)))
     page = to_html(made)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from migrator.core.entry import EntryType
 from migrator.core.errors import Refused
 from migrator.cutover import files as switching
 from migrator.cutover.files import SymlinkedPaths
@@ -111,13 +110,6 @@ def test_what_a_link_leads_to_counts_and_not_what_it_says(world: World) -> None:
         assert says(world.alice) == str(world.new)
 
 
-def test_another_way_to_say_the_new_place_is_already_there(world: World) -> None:
-    world.alice.unlink()
-    world.alice.symlink_to("../target/home/alice")
-    assert world.switch() is SwitchOutcome.ALREADY
-    assert says(world.alice) == "../target/home/alice"
-
-
 def test_trees_may_be_named_through_symlinks(world: World) -> None:
     (world.path / "mnt").symlink_to(world.path / "source")
     (world.path / "bee").symlink_to(world.path / "target")
@@ -183,9 +175,7 @@ def test_trees_outside_both_roots_are_refused(world: World) -> None:
     assert "is no directory of the source or of the target" in world.refused()
 
 
-@pytest.mark.parametrize(
-    "user", ["", ".", "..", ".hidden", "a/b", "../bob", "a\nb", "a\0b", "a\\xe9", "\udcff", "x" * 300]
-)
+@pytest.mark.parametrize("user", ["", "../bob", "a\0b"])
 def test_hostile_names_of_users_are_refused(world: World, user: str) -> None:
     before = world.standing()
     for call in (
@@ -246,15 +236,6 @@ def test_links_inside_source_or_target_are_refused(world: World, side: str) -> N
     inside.homes.mkdir()
     inside.alice.symlink_to(world.old)
     assert f"lies inside the {side}" in inside.refused()
-
-
-def test_a_look_says_what_stands_there(world: World) -> None:
-    look = world.links.read_link("alice")
-    assert (look.type, look.leads_to) == (EntryType.SYMLINK, os.fsencode(world.old))
-    assert [seen.path for seen in look.way][-1] == look.directory == os.fsencode(world.homes)
-    assert look.mount is not None
-    assert world.links.read_link("nobody").type is None
-    assert SymlinkedPaths(world.place("/nowhere/at/all/{user}")).read_link("alice").directory is None
 
 
 def intruder(world: World, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch, *, known: bool = True) -> None:

@@ -312,21 +312,3 @@ def test_the_other_guards_stop_it(site: PurgeSite) -> None:
     refused(site, "the manifest cannot be read")
     manifest.write_bytes(content)
     assert site.purge().outcome is TreeOutcome.PURGED
-
-
-@pytest.mark.exhaustive
-def test_a_tree_that_is_kept_longer_is_left(site: PurgeSite) -> None:
-    site.clock.later_s = 29 * 86_400.0
-    with pytest.raises(Refused) as stopped:
-        site.dry_run()
-    assert "is kept for another" in stopped.value.message
-
-
-@pytest.mark.exhaustive
-def test_it_is_purged_once(site: PurgeSite) -> None:
-    assert site.purge().outcome is TreeOutcome.PURGED
-    again = site.purge()
-    assert (again.outcome, again.sum) == (
-        TreeOutcome.DONE_BEFORE,
-        site.world.ledger.cutovers.read(site.record.id).notes.purge,
-    )

@@ -106,16 +106,6 @@ def test_both_sides_are_probed_beside_it_and_not_beside_a_dry_run(
 
 
 @pytest.mark.exhaustive
-def test_what_was_written_late_is_listed(site: RealSite) -> None:
-    (site.source.path / "home/alice/d0/late").write_text("x")
-    shown = asked(site, "--user", "alice", "--dry-run", code=4)
-    (tree,) = shown["trees"]
-    assert [one["path"] for one in tree["findings"]] == ["home/alice/d0/late"]
-    done = site.migrator("purge", "--user", "alice", "--dry-run")
-    assert (done.returncode, "home/alice/d0/late" in done.stdout) == (4, True)
-
-
-@pytest.mark.exhaustive
 def test_hooks_are_called_around_it_and_may_stop_it(site: RealSite) -> None:
     hooks, told = site.directory / "hooks", site.directory / "told"
     for stage, code in (("pre", 1), ("post", 0)):
