@@ -31,7 +31,7 @@ from migrator.cutover.model import (
     TargetChanges,
 )
 from migrator.cutover.ports import BackSide, BackSource, CarriedBack, SourceChange, SwitchedCatalogs
-from migrator.cutover.rules_back import carried_top
+from migrator.cutover.rules import carried_top
 from migrator.delta.delta import DeltaPass, Deltas, expire_trash, final_pass_facts
 from migrator.delta.model import ChangeKind, Changes
 from migrator.delta.moving import only_not_renamed

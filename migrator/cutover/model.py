@@ -381,6 +381,31 @@ class CutoverAct(operations.Act[CutoverStep, CutoverState]):
     __slots__ = ()
 
 
+STEP_STATES: Mapping[CutoverStep, tuple[CutoverState, CutoverState]] = {
+    CutoverStep.FREEZE: (_S.FREEZING, _S.FROZEN),
+    CutoverStep.FINAL_PASS: (_S.FINAL_PASS, _S.FINAL_PASS),
+    CutoverStep.VERIFY: (_S.VERIFYING, _S.VERIFIED),
+    CutoverStep.SWITCH: (_S.SWITCHING, _S.SWITCHED),
+    CutoverStep.THAW: (_S.THAWING, _S.THAWED),
+    CutoverStep.RETAIN: (_S.THAWED, _S.RETAINED),
+    CutoverStep.REVERT: (_S.REVERTING, _S.REVERTED),
+    CutoverStep.ROLLBACK_FREEZE: (_S.ROLLBACK_FREEZING, _S.ROLLBACK_FROZEN),
+    CutoverStep.CARRY_BACK: (_S.CARRYING_BACK, _S.CARRYING_BACK),
+    CutoverStep.ROLLBACK_VERIFY: (_S.ROLLBACK_VERIFYING, _S.ROLLBACK_VERIFIED),
+    CutoverStep.SWITCH_BACK: (_S.SWITCHING_BACK, _S.SWITCHED_BACK),
+    CutoverStep.ROLLBACK_THAW: (_S.ROLLBACK_THAWING, _S.ROLLED_BACK),
+    CutoverStep.ROLLBACK_REVERT: (_S.ROLLBACK_REVERTING, _S.THAWED),
+    CutoverStep.PURGE: (_S.PURGING, _S.PURGED),
+}
+"""The intent and the result of every step."""
+
+
+def act_of(step: CutoverStep, *, seen_done: bool = False, reason: str = "") -> CutoverAct:
+    """A step with its states."""
+    intent, result = STEP_STATES[step]
+    return CutoverAct(step=step, intent=intent, result=result, seen_done=seen_done, reason=reason)
+
+
 Step = CutoverAct | operations.Halt | operations.Finished
 
 

@@ -3,9 +3,9 @@
 import json
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import Enum, auto
-from typing import assert_never
+from typing import Any, assert_never
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.errors import LedgerCorrupt
@@ -34,11 +34,12 @@ from migrator.cutover.model import (
     TopSeen,
     TopState,
     Writers,
+    act_of,
 )
 from migrator.cutover.model import CutoverState as State
 from migrator.fs.acl import GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, parse_acl, show_acl
 from migrator.fs.model import LOCAL_FILESYSTEMS, TargetCapabilities
-from migrator.fs.rules import CLOSED_MODE, kept_xattrs, opened_mode
+from migrator.fs.rules import CLOSED_MODE, floored_time_ns, kept_xattrs, opened_mode, xattr_loss
 from migrator.gluster.model import VolumeState
 from migrator.hooks.model import Hook, HookEvent, HookStep
 from migrator.operations.model import Finished, Halt
@@ -64,49 +65,19 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """From one side, where the user works before, to the other: by phase the states, and the steps.
-
-    `start` are the states from which it is begun, `arrived` those in which nothing of it is left to do but `retain`.
-    """
+    """The way from one side, where the user works before, to the other, and its steps."""
 
     forward: bool
     side: str
     other_side: str
     link_before: LinkSeen
     link_after: LinkSeen
-    start: tuple[State, ...]
-    freezing: State
-    frozen: State
-    copying: State
-    verifying: State
-    verified: State
-    switching: State
-    switched: State
-    thawing: State
-    arrived: tuple[State, ...]
-    reverting: State
-    reverted: State
     freeze: CutoverStep
     copy: CutoverStep
     verify: CutoverStep
     switch: CutoverStep
     thaw: CutoverStep
     revert: CutoverStep
-
-    def phases(self) -> Iterator[tuple[State, Phase]]:
-        """Every state that lies on this way and on no other, with its phase."""
-        if self.forward:
-            yield from ((state, Phase.START) for state in self.start)
-            yield from ((state, Phase.ARRIVED) for state in self.arrived)
-        yield self.freezing, Phase.FREEZING
-        yield self.frozen, Phase.FROZEN
-        yield self.copying, Phase.COPYING
-        yield self.verifying, Phase.VERIFYING
-        yield self.verified, Phase.VERIFIED
-        yield self.switching, Phase.SWITCHING
-        yield self.switched, Phase.SWITCHED
-        yield self.thawing, Phase.THAWING
-        yield self.reverting, Phase.REVERTING
 
     def top_here(self, seen: Seen) -> TopSeen:
         """The top directory on the side that the way leads away from."""
@@ -123,18 +94,6 @@ THERE = Way(
     other_side="target",
     link_before=LinkSeen.SOURCE,
     link_after=LinkSeen.TARGET,
-    start=(State.PLANNED,),
-    freezing=State.FREEZING,
-    frozen=State.FROZEN,
-    copying=State.FINAL_PASS,
-    verifying=State.VERIFYING,
-    verified=State.VERIFIED,
-    switching=State.SWITCHING,
-    switched=State.SWITCHED,
-    thawing=State.THAWING,
-    arrived=(State.THAWED,),
-    reverting=State.REVERTING,
-    reverted=State.REVERTED,
     freeze=CutoverStep.FREEZE,
     copy=CutoverStep.FINAL_PASS,
     verify=CutoverStep.VERIFY,
@@ -149,18 +108,6 @@ BACK = Way(
     other_side="source",
     link_before=LinkSeen.TARGET,
     link_after=LinkSeen.SOURCE,
-    start=(State.SWITCHED, State.THAWED, State.RETAINED),
-    freezing=State.ROLLBACK_FREEZING,
-    frozen=State.ROLLBACK_FROZEN,
-    copying=State.CARRYING_BACK,
-    verifying=State.ROLLBACK_VERIFYING,
-    verified=State.ROLLBACK_VERIFIED,
-    switching=State.SWITCHING_BACK,
-    switched=State.SWITCHED_BACK,
-    thawing=State.ROLLBACK_THAWING,
-    arrived=(State.ROLLED_BACK,),
-    reverting=State.ROLLBACK_REVERTING,
-    reverted=State.THAWED,
     freeze=CutoverStep.ROLLBACK_FREEZE,
     copy=CutoverStep.CARRY_BACK,
     verify=CutoverStep.ROLLBACK_VERIFY,
@@ -169,10 +116,25 @@ BACK = Way(
     revert=CutoverStep.ROLLBACK_REVERT,
 )
 
-PLACES: Mapping[State, tuple[Way, Phase]] = {
-    state: (way, phase) for way in (THERE, BACK) for state, phase in way.phases()
+_PHASES = {
+    Phase.FREEZING: (State.FREEZING, State.ROLLBACK_FREEZING),
+    Phase.FROZEN: (State.FROZEN, State.ROLLBACK_FROZEN),
+    Phase.COPYING: (State.FINAL_PASS, State.CARRYING_BACK),
+    Phase.VERIFYING: (State.VERIFYING, State.ROLLBACK_VERIFYING),
+    Phase.VERIFIED: (State.VERIFIED, State.ROLLBACK_VERIFIED),
+    Phase.SWITCHING: (State.SWITCHING, State.SWITCHING_BACK),
+    Phase.SWITCHED: (State.SWITCHED, State.SWITCHED_BACK),
+    Phase.THAWING: (State.THAWING, State.ROLLBACK_THAWING),
+    Phase.REVERTING: (State.REVERTING, State.ROLLBACK_REVERTING),
 }
+PLACES: Mapping[State, tuple[Way, Phase]] = {
+    State.PLANNED: (THERE, Phase.START),
+    State.THAWED: (THERE, Phase.ARRIVED),
+} | {state: (way, phase) for phase, states in _PHASES.items() for way, state in zip((THERE, BACK), states, strict=True)}
 """The way and phase of every state in which something is left to do."""
+
+_MOVED = (State.SWITCHED, State.THAWED, State.RETAINED)
+"""The states in which a rollback begins."""
 
 
 # Whether the snapshot agrees with the record. If not, nothing may be changed.
@@ -323,11 +285,9 @@ def next_step(record: CutoverRecord, seen: Seen) -> Step:
         case Phase.REVERTING:
             return _revert(way, seen, record.failure)
         case Phase.SWITCHED | Phase.THAWING:
-            done = way.top_there(seen) is TopSeen.OPEN
-            end = way.arrived[0]
-            return CutoverAct(step=way.thaw, intent=way.thawing, result=end, seen_done=done)
+            return act_of(way.thaw, seen_done=way.top_there(seen) is TopSeen.OPEN)
         case Phase.ARRIVED:
-            return CutoverAct(step=CutoverStep.RETAIN, intent=record.state, result=CutoverState.RETAINED)
+            return act_of(CutoverStep.RETAIN)
         case _:
             assert_never(phase)
 
@@ -344,12 +304,12 @@ def begin_rollback(record: CutoverRecord, seen: Seen) -> Step:
             words=f"the source of {record.tree.user} {'is being' if state is CutoverState.PURGING else 'has been'} purged",
             hint="there is nothing to go back to: to move the user back, set up a site whose source is this target",
         )
-    if state in BACK.start:
+    if state in _MOVED:
         if halt := unexplained_start(BACK, record, seen):
             return halt
-        return CutoverAct(step=BACK.freeze, intent=BACK.freezing, result=BACK.frozen)
+        return act_of(BACK.freeze)
     place = PLACES.get(state)
-    if place is None or turned_back(state) or state is THERE.thawing:
+    if place is None or turned_back(state) or state is State.THAWING:
         return next_step(record, seen)
     way, phase = place
     if halt := unexplained(way, phase, record, seen):
@@ -380,8 +340,7 @@ def _finished(record: CutoverRecord) -> Finished:
 
 
 def _revert(way: Way, seen: Seen, reason: str) -> CutoverAct:
-    done = way.top_here(seen) is TopSeen.OPEN
-    return CutoverAct(step=way.revert, intent=way.reverting, result=way.reverted, seen_done=done, reason=reason)
+    return act_of(way.revert, seen_done=way.top_here(seen) is TopSeen.OPEN, reason=reason)
 
 
 def _why_revert(way: Way, phase: Phase, record: CutoverRecord, seen: Seen) -> str:
@@ -412,24 +371,22 @@ def _why_revert(way: Way, phase: Phase, record: CutoverRecord, seen: Seen) -> st
 def _forward(way: Way, phase: Phase, record: CutoverRecord, seen: Seen) -> CutoverAct:
     match phase:
         case Phase.START | Phase.FREEZING:
-            done = way.top_here(seen) is TopSeen.FROZEN
-            return CutoverAct(step=way.freeze, intent=way.freezing, result=way.frozen, seen_done=done)
+            return act_of(way.freeze, seen_done=way.top_here(seen) is TopSeen.FROZEN)
         case Phase.FROZEN | Phase.COPYING:
             if phase is Phase.FROZEN or _copied(record, seen) is None:
-                return CutoverAct(step=way.copy, intent=way.copying, result=way.copying)
-            return CutoverAct(step=way.verify, intent=way.verifying, result=way.verified)
+                return act_of(way.copy)
+            return act_of(way.verify)
         case Phase.VERIFYING:
-            done = _proof(record, seen) is not None
-            return CutoverAct(step=way.verify, intent=way.verifying, result=way.verified, seen_done=done)
+            return act_of(way.verify, seen_done=_proof(record, seen) is not None)
         case _:
-            return CutoverAct(step=way.switch, intent=way.switching, result=way.switched)
+            return act_of(way.switch)
 
 
 def _switching(way: Way, record: CutoverRecord, seen: Seen) -> Step:
     """Between the intent of the switch and its result the snapshot decides."""
-    again = CutoverAct(step=way.switch, intent=way.switching, result=way.switched)
+    again = act_of(way.switch)
     if seen.link is way.link_after:
-        return CutoverAct(step=way.switch, intent=way.switching, result=way.switched, seen_done=True)
+        return act_of(way.switch, seen_done=True)
     opened = way.top_here(seen) is TopSeen.OPEN
     problems = tuple(switch_problems(way, record, seen))
     if seen.link is LinkSeen.UNTOLD:
@@ -550,34 +507,17 @@ SOURCE_SEEN = {
 
 def write_top(top: FrozenTop) -> str:
     """A top as the ledger keeps it: JSON, bytes in hexadecimal digits."""
-    return json.dumps(
-        {
-            "tree": top.tree.hex(),
-            "ino": top.ino,
-            "gfid": _hex(top.gfid),
-            "uid": top.uid,
-            "gid": top.gid,
-            "mode": top.mode,
-            "acl_access": _hex(top.acl_access),
-            "acl_default": _hex(top.acl_default),
-        }
-    )
+    return json.dumps({name: value.hex() if isinstance(value, bytes) else value for name, value in asdict(top).items()})
 
 
 def read_top(text: str) -> FrozenTop:
     """The top that was written down. Raises LedgerCorrupt."""
     try:
         found = json.loads(text)
-        return FrozenTop(
-            tree=bytes.fromhex(found["tree"]),
-            ino=int(found["ino"]),
-            gfid=_bytes(found["gfid"]),
-            uid=int(found["uid"]),
-            gid=int(found["gid"]),
-            mode=int(found["mode"]),
-            acl_access=_bytes(found["acl_access"]),
-            acl_default=_bytes(found["acl_default"]),
-        )
+        values: dict[str, Any] = {name: int(found[name]) for name in ("ino", "uid", "gid", "mode")}
+        for name in ("gfid", "acl_access", "acl_default"):
+            values[name] = None if found[name] is None else bytes.fromhex(found[name])
+        return FrozenTop(tree=bytes.fromhex(found["tree"]), **values)
     except (ValueError, KeyError, TypeError) as error:
         raise LedgerCorrupt(
             "how a user is thawed cannot be read from the ledger",
@@ -673,12 +613,61 @@ def _plain(acl: bytes | None) -> object:
     return None if entries is None or len(entries) <= _OWN_ENTRIES else entries
 
 
-def _hex(value: bytes | None) -> str | None:
-    return None if value is None else value.hex()
+# The top directory on the source after a rollback. No pass carries it: it is frozen. Attributes that the user changed on the target
+# since the switch are taken from there. All others, and those that the target cannot keep in full, are as on the source before the
+# freeze.
 
 
-def _bytes(value: object) -> bytes | None:
-    return None if value is None else bytes.fromhex(str(value))
+def carried_top(
+    source: Entry,
+    target: Entry,
+    *,
+    source_before: FrozenTop,
+    target_before: FrozenTop,
+    capabilities: TargetCapabilities,
+) -> Entry:
+    """What the top on the source becomes, for `TargetTrees.open_tree`.
+
+    `source` and `target` are both tops as they are now, frozen: times and attributes that freezing leaves alone are taken
+    from them. `source_before` is the source's before the freeze of the cutover, `target_before` the target's before the
+    freeze of the rollback. `capabilities` are the target's.
+    """
+    acls = {
+        ACL_ACCESS: _acl(ACL_ACCESS, source_before.acl_access, target_before.acl_access, capabilities),
+        ACL_DEFAULT: _acl(ACL_DEFAULT, source_before.acl_default, target_before.acl_default, capabilities),
+    }
+    same_time = target.mtime_ns == floored_time_ns(source.mtime_ns, capabilities)
+    return replace(
+        source,
+        uid=target_before.uid,
+        gid=target_before.gid,
+        mode=_mode(source, source_before, target_before, capabilities),
+        mtime_ns=source.mtime_ns if same_time else target.mtime_ns,
+        xattrs={
+            **_attributes(source.xattrs, target.xattrs, capabilities),
+            **{name: value for name, value in acls.items() if value is not None},
+        },
+    )
+
+
+def _acl(name: bytes, source: bytes | None, target: bytes | None, capabilities: TargetCapabilities) -> bytes | None:
+    lost = source is not None and target is None and xattr_loss(name, source, capabilities) is not None
+    return source if lost or _entries(source) == _entries(target) else target
+
+
+def _mode(source: Entry, before: FrozenTop, target: FrozenTop, capabilities: TargetCapabilities) -> int:
+    """Where the target lacks the ACL it was opened with other bits of the group than the source's."""
+    acls = {} if before.acl_access is None else {ACL_ACCESS: before.acl_access}
+    opened = opened_mode(replace(source, mode=before.mode, xattrs=acls), capabilities)
+    return before.mode if target.mode == opened else target.mode
+
+
+def _attributes(
+    source: Mapping[bytes, bytes], target: Mapping[bytes, bytes], capabilities: TargetCapabilities
+) -> dict[bytes, bytes]:
+    """All but ACLs: those of the target, with what it cannot keep of the source's."""
+    own = {name: value for name, value in source.items() if xattr_loss(name, value, capabilities) is not None}
+    return {name: value for name, value in {**own, **target}.items() if name not in (ACL_ACCESS, ACL_DEFAULT)}
 
 
 # Whether a tree is frozen: its top, and who can still write below it.

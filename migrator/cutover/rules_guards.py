@@ -29,41 +29,38 @@ _SAID_SHARE = 0.1
 """A freeze that differs less from its prediction was as predicted."""
 
 
+_WORDS = {
+    CutoverState.PLANNED: "planned",
+    CutoverState.FREEZING: "freezing",
+    CutoverState.FROZEN: "frozen",
+    CutoverState.FINAL_PASS: "frozen: final pass",
+    CutoverState.VERIFYING: "frozen: verifying",
+    CutoverState.VERIFIED: "frozen: verified",
+    CutoverState.SWITCHING: "frozen: switching",
+    CutoverState.SWITCHED: "switched, not open on the target yet",
+    CutoverState.THAWING: "thawing, not open on the target yet",
+    CutoverState.THAWED: "on the target, source kept",
+    CutoverState.RETAINED: "on the target, source kept",
+    CutoverState.PURGING: "on the target, source being purged",
+    CutoverState.PURGED: "on the target, source purged",
+    CutoverState.REVERTING: "being thawed on the source",
+    CutoverState.REVERTED: "on the source, cutover given up",
+    CutoverState.ROLLBACK_FREEZING: "rollback: freezing",
+    CutoverState.ROLLBACK_FROZEN: "rollback: frozen",
+    CutoverState.CARRYING_BACK: "rollback: carrying back",
+    CutoverState.ROLLBACK_VERIFYING: "rollback: verifying",
+    CutoverState.ROLLBACK_VERIFIED: "rollback: verified",
+    CutoverState.SWITCHING_BACK: "rollback: switching back",
+    CutoverState.SWITCHED_BACK: "rollback: switched back",
+    CutoverState.ROLLBACK_THAWING: "rollback: switched back",
+    CutoverState.ROLLED_BACK: "on the source, rolled back",
+    CutoverState.ROLLBACK_REVERTING: "rollback given up, being thawed on the target",
+}
+
+
 def state_words(state: CutoverState) -> str:
     """A state for people."""
-    match state:
-        case CutoverState.PLANNED:
-            return "planned"
-        case CutoverState.FREEZING | CutoverState.FROZEN:
-            return state.value
-        case CutoverState.FINAL_PASS:
-            return "frozen: final pass"
-        case CutoverState.VERIFYING | CutoverState.VERIFIED | CutoverState.SWITCHING:
-            return f"frozen: {state.value}"
-        case CutoverState.SWITCHED | CutoverState.THAWING:
-            return f"{'switched' if state is CutoverState.SWITCHED else 'thawing'}, not open on the target yet"
-        case CutoverState.THAWED | CutoverState.RETAINED:
-            return "on the target, source kept"
-        case CutoverState.PURGING | CutoverState.PURGED:
-            return f"on the target, source {'being purged' if state is CutoverState.PURGING else 'purged'}"
-        case CutoverState.REVERTING:
-            return "being thawed on the source"
-        case CutoverState.REVERTED:
-            return "on the source, cutover given up"
-        case CutoverState.ROLLBACK_FREEZING | CutoverState.ROLLBACK_FROZEN:
-            return f"rollback: {'freezing' if state is CutoverState.ROLLBACK_FREEZING else 'frozen'}"
-        case CutoverState.CARRYING_BACK:
-            return "rollback: carrying back"
-        case CutoverState.ROLLBACK_VERIFYING | CutoverState.ROLLBACK_VERIFIED:
-            return f"rollback: {'verifying' if state is CutoverState.ROLLBACK_VERIFYING else 'verified'}"
-        case CutoverState.SWITCHING_BACK | CutoverState.SWITCHED_BACK | CutoverState.ROLLBACK_THAWING:
-            return "rollback: switching back" if state is CutoverState.SWITCHING_BACK else "rollback: switched back"
-        case CutoverState.ROLLED_BACK:
-            return "on the source, rolled back"
-        case CutoverState.ROLLBACK_REVERTING:
-            return "rollback given up, being thawed on the target"
-        case _:
-            assert_never(state)
+    return _WORDS[state]
 
 
 def freeze_words(record: CutoverRecord, now_s: float | None = None) -> str:

@@ -20,6 +20,7 @@ from migrator.cutover.model import (
     CutoverRecord,
     CutoverState,
     CutoverStep,
+    act_of,
 )
 from migrator.cutover.rules_guards import state_words
 from migrator.fs.model import TargetCapabilities
@@ -133,7 +134,7 @@ def next_step(record: CutoverRecord, reasons: Sequence[str]) -> CutoverAct | Hal
         return Halt(
             words="; ".join(reasons), hint="put it right, then run the same command again", reasons=tuple(reasons)
         )
-    return CutoverAct(step=CutoverStep.PURGE, intent=CutoverState.PURGING, result=CutoverState.PURGED)
+    return act_of(CutoverStep.PURGE)
 
 
 def purge_problems(

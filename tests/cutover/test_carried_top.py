@@ -7,7 +7,7 @@ import pytest
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.cutover.model import FrozenTop
-from migrator.cutover.rules_back import carried_top
+from migrator.cutover.rules import carried_top
 from migrator.fs.model import TargetCapabilities
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 
