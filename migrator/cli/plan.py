@@ -18,12 +18,12 @@ from migrator.core.paths import show
 from migrator.core.units import several
 from migrator.fs.ports import SourceFileSystem
 from migrator.plan.model import Order
-from migrator.plan.ports import CatalogReader
 from migrator.plan.stage import PlanReaping, PlanRequest, PlanResult, make_plan
 from migrator.schedule.rules import storage_parts
 from migrator.site.config import Site
 
 if TYPE_CHECKING:
+    from migrator.plan.store import CatalogQueryFiles
     from migrator.render.document import Document
 
 
@@ -98,7 +98,9 @@ def plan_command(
     return ExitCode.DONE
 
 
-async def _gathered(source: SourceFileSystem, wiring: app.Wiring) -> tuple[Sequence[tuple[bytes, int]], CatalogReader]:
+async def _gathered(
+    source: SourceFileSystem, wiring: app.Wiring
+) -> tuple[Sequence[tuple[bytes, int]], "CatalogQueryFiles"]:
     """The quotas and the catalog reader, whose libraries are loaded while the gluster command runs."""
     return await asyncio.gather(source.quotas(), asyncio.to_thread(wiring.catalog_queries))
 

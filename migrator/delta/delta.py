@@ -24,8 +24,8 @@ from migrator.delta.rules import deletion_problems
 from migrator.fs.model import Need, TargetCapabilities, trash_place
 from migrator.fs.moving import TargetMoves
 from migrator.ledger.model import PassRecord, SiteRecord
-from migrator.plan.model import Batch, Plan
-from migrator.plan.ports import PassListWriter, WrittenList
+from migrator.plan.model import Batch, Plan, WrittenList
+from migrator.plan.ports import PassListWriter
 from migrator.plan.rules import after_delta, moved_trees
 from migrator.reap.ports import ReapLists
 from migrator.site.rules_guards import health_problems

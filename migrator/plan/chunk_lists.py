@@ -14,8 +14,7 @@ from migrator.catalog.rules_packing import PackedChunk
 from migrator.core.durable import file_digest, replacing, sync
 from migrator.core.errors import Refused
 from migrator.core.states import ChunkKind, PassKind
-from migrator.plan.model import Chunk, ListedPath, check_plan_name
-from migrator.plan.ports import WrittenList
+from migrator.plan.model import Chunk, ListedPath, WrittenList, check_plan_name
 
 # --- Rows
 

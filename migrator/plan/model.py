@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 
 from migrator.beegfs.model import TreeOwner
@@ -61,6 +61,18 @@ class TreeUsage:
     by_mtime: tuple[AgeBucket, ...]
     by_atime: tuple[AgeBucket, ...]
     median_age_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usages:
+    """The usage of every tree of a catalog (empty ones too), in order of path, and of all paths outside the trees.
+
+    `outside` is None if there are no such paths; the directories above trees do not count.
+    """
+
+    trees: tuple[TreeUsage, ...]
+    outside: TreeUsage | None
+    outside_examples: tuple[bytes, ...]
 
 
 class SurpriseKind(StrEnum):
@@ -217,6 +229,18 @@ class Chunk:
     brick: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenList:
+    """The chunk list of one batch, or of one pass over it, on disk."""
+
+    chunk_list: str
+    digest: str
+    chunks: int
+    files: int
+    directories: int
+    size_bytes: int
+
+
 # --- Transfer cost: least squares over measured attempts
 
 
@@ -268,17 +292,7 @@ def fit_cost(sums: CostSums, streams: int) -> TransferCost | None:
 
 def sum_of(groups: Sequence[CostSums]) -> CostSums:
     """Add up the sums of several groups of attempts."""
-    return CostSums(
-        attempts=sum(group.attempts for group in groups),
-        files=sum(group.files for group in groups),
-        size_bytes=sum(group.size_bytes for group in groups),
-        seconds=sum(group.seconds for group in groups),
-        files_files=sum(group.files_files for group in groups),
-        files_bytes=sum(group.files_bytes for group in groups),
-        bytes_bytes=sum(group.bytes_bytes for group in groups),
-        files_seconds=sum(group.files_seconds for group in groups),
-        bytes_seconds=sum(group.bytes_seconds for group in groups),
-    )
+    return CostSums(**{one.name: sum(getattr(group, one.name) for group in groups) for one in fields(CostSums)})
 
 
 def transfer_squares(sums: CostSums) -> tuple[float, float]:

@@ -18,8 +18,8 @@ from migrator.core.units import format_size, several
 from migrator.fs.model import Capacity, Need, TargetCapabilities
 from migrator.ledger.model import SiteRecord
 from migrator.plan.document import PlanFiles
-from migrator.plan.model import Batch, Order, Plan, Surprise, TransferCost, TreeUsage
-from migrator.plan.ports import CatalogQueries, CatalogReader, ChunkListWriter, Usages, WrittenList
+from migrator.plan.model import Batch, Order, Plan, Surprise, TransferCost, TreeUsage, Usages, WrittenList
+from migrator.plan.ports import ChunkListWriter
 from migrator.plan.rules import BatchLimits, LinkSpan, batch_trees, emptying_curves, rank, settled_trees, without_trees
 from migrator.plan.rules_forecast import choose_cost, copy_s, inodes_known, room_problems, still_needed, which_fit
 from migrator.plan.rules_surprises import (
@@ -42,6 +42,7 @@ from migrator.transfer.model import DRIVERS, copies_ranges
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
+    from migrator.plan.store import CatalogQueries, CatalogQueryFiles
 
 # --- The catalog, and its trees that are still to be planned
 
@@ -153,7 +154,7 @@ class PlanReaping:
 
 def reap_for_plan(
     name: str,
-    queries: CatalogQueries,
+    queries: "CatalogQueries",
     reaping: PlanReaping,
     *,
     site: Site,
@@ -206,7 +207,7 @@ def _require_possible(catalog: CatalogRecord, engine: str) -> None:
 
 def write_batches(
     name: str,
-    queries: CatalogQueries,
+    queries: "CatalogQueries",
     lists: ChunkListWriter,
     parts: Sequence[Sequence[TreeUsage]],
     cost: TransferCost,
@@ -338,7 +339,7 @@ def make_plan(
     request: PlanRequest,
     *,
     site: Site,
-    catalogs: CatalogReader,
+    catalogs: "CatalogQueryFiles",
     documents: PlanFiles,
     lists: ChunkListWriter,
     ledger: "Ledger",
@@ -420,7 +421,7 @@ class _Maker:
     def make(
         self,
         name: str,
-        queries: CatalogQueries,
+        queries: "CatalogQueries",
         lists: ChunkListWriter,
         ledger: "Ledger",
         quotas: Sequence[tuple[bytes, int]],
@@ -470,7 +471,7 @@ class _Maker:
         )
 
     def _reap(
-        self, name: str, queries: CatalogQueries, ranking: Sequence[TreeUsage], cost: TransferCost
+        self, name: str, queries: "CatalogQueries", ranking: Sequence[TreeUsage], cost: TransferCost
     ) -> PlanReap | None:
         if self.reaping is None:
             return None
@@ -479,7 +480,7 @@ class _Maker:
 
     def _schedule(
         self,
-        queries: CatalogQueries,
+        queries: "CatalogQueries",
         ledger: "Ledger",
         *,
         ranking: Sequence[TreeUsage],
@@ -508,7 +509,7 @@ class _Maker:
 
     def _surprises(
         self,
-        queries: CatalogQueries,
+        queries: "CatalogQueries",
         usages: Usages,
         spans: Sequence[LinkSpan],
         parts: Sequence[Sequence[TreeUsage]],

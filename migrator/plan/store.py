@@ -1,7 +1,9 @@
 """Queries of planning over a catalog; all run out of core."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import duckdb
@@ -16,8 +18,7 @@ from migrator.core.entry import UserTree, XattrKinds
 from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, parent
 from migrator.core.units import DAY_S, MIB, NS_PER_S
 from migrator.fs.model import TargetCapabilities
-from migrator.plan.model import AgeBucket, SurpriseKind, TreeUsage
-from migrator.plan.ports import TINY_BELOW_BYTES, CatalogQueries, Usages
+from migrator.plan.model import AgeBucket, SurpriseKind, TreeUsage, Usages
 from migrator.plan.rules import AGE_BOUNDS, LinkSpan, SpanMember
 from migrator.plan.rules_surprises import MAX_EXAMPLES, Finding, SymlinkRow
 from migrator.reap.model import TreeRule
@@ -30,6 +31,9 @@ from migrator.schedule.model import TreeOnBrick
 # `min`, `octet_length`, `hex`, and a cast to VARCHAR that escapes what is not printable. Paths are taken apart on `hex`, which is
 # exact.
 
+
+TINY_BELOW_BYTES = 4096
+"""Files that tables count as tiny; no decision depends on it."""
 
 _LINUX_NAME_LIMIT_BYTES = 255
 
@@ -254,7 +258,7 @@ DUCKDB_MEMORY_BYTES = 448 * MIB
 
 
 class CatalogQueryFiles:
-    """The `CatalogReader` port over a directory of catalogs; `temp_dir` takes what DuckDB spills."""
+    """Opens the catalogs of a directory for planning; `temp_dir` takes what DuckDB spills."""
 
     def __init__(self, directory: Path, *, temp_dir: Path, threads: int | None = None) -> None:
         self._directory = directory
@@ -262,15 +266,15 @@ class CatalogQueryFiles:
         self._threads = threads
 
     @contextmanager
-    def open(self, name: str) -> Iterator[CatalogQueries]:
+    def open(self, name: str) -> "Iterator[CatalogQueries]":
         """Open a catalog. Raises UsageError if it does not exist, Refused if it is half written or damaged."""
         catalog = open_closed(self._directory / name)
         with connect(DUCKDB_MEMORY_BYTES, self._temp_dir, threads=self._threads) as connection:
-            yield UsageQueries(catalog, connection)
+            yield CatalogQueries(catalog, connection)
 
 
-class UsageQueries:
-    """The `CatalogQueries` port. One query at a time."""
+class CatalogQueries:
+    """Queries over one closed catalog, one at a time and out of core. Same catalog, same answers."""
 
     def __init__(self, catalog: ClosedCatalog, connection: duckdb.DuckDBPyConnection) -> None:
         self._record = catalog.record
@@ -298,12 +302,14 @@ class UsageQueries:
         return self._connection.execute(query, parameters).fetchall()
 
     def usages(self, *, now_s: float, tiny_below_bytes: int = TINY_BELOW_BYTES) -> Usages:
-        """Counts, bytes and ages of every tree, and of what lies outside."""
+        """Counts, bytes and ages of every tree, and of what lies outside. Files last changed after `now_s` are in the first bucket,
+        `in the future`.
+        """
         tallies: dict[bytes | None, _Tally] = {tree.path: _Tally() for tree in self._record.trees}
         parameters: dict[str, object] = {"tiny": tiny_below_bytes}
         parameters |= {f"bound{index}": bound for index, bound in enumerate(_time_bounds_ns(now_s))}
         for row in self._all(usage(len(AGE_BOUNDS)), parameters):
-            _tally(tallies, row)
+            tallies.setdefault(_path_or_none(row[0]), _Tally()).add(str(row[1]), [_int(one) for one in row[2:]])
         for tree, day in self._all(MEDIAN_DAY):
             if tree in tallies:
                 # The middle of today and dates in the future would give negative ages.
@@ -343,7 +349,7 @@ class UsageQueries:
         )
 
     def symlinks(self) -> Iterator[SymlinkRow]:
-        """Every symlink inside the trees, streamed."""
+        """Every symlink inside the trees, streamed in any order. Consume all before the next query."""
         reader = self._connection.sql(SYMLINKS).to_arrow_reader(ROWS_AT_ONCE)
         for block in reader:
             path, tree, target = (column.to_pylist() for column in block.columns)
@@ -351,7 +357,12 @@ class UsageQueries:
                 yield SymlinkRow(path=path[index], tree=tree[index], target=target[index] or b"")
 
     def findings(self, capabilities: TargetCapabilities, *, long_path_bytes: int) -> Sequence[Finding]:
-        """Foreign owners, long paths, and what the target cannot keep."""
+        """Foreign owners, paths of at least `long_path_bytes`, and what the target cannot keep; per tree.
+
+        Catalogs know only the namespaces of extended attributes and the size of the largest, so a loss may be counted that
+        does not happen to a file with several. Labels that the kernel sets by its own policy (`security.selinux` and others)
+        are counted only if the target keeps no attributes of that namespace.
+        """
         self._connection.execute(OWNERS)
         query, parameters = findings(capabilities, long_path_bytes)
         people = {tree: _int(count) for tree, count in self._all(FOREIGN_PEOPLE)}
@@ -368,7 +379,7 @@ class UsageQueries:
         )
 
     def brick_uses(self) -> Sequence[TreeOnBrick]:
-        """By brick and tree, in order."""
+        """Usage of each brick by each user tree, and by paths outside every tree; by brick and tree, in order."""
         found = (
             TreeOnBrick(
                 brick=None if brick is None else str(brick),
@@ -381,7 +392,12 @@ class UsageQueries:
         return sorted(found, key=lambda use: (use.brick or "", use.tree or b""))
 
     def listings(self, batches: Sequence[Sequence[bytes]]) -> Iterator[Listing]:
-        """All paths of the trees of the batches, for packing. DuckDB sorts and streams them."""
+        """All paths of the trees of the batches (numbered from 1), for packing, without the roots of the trees; sorted and streamed
+        by DuckDB. Consume all before the next query.
+
+        The content of a link group comes with the first tree of the batch that has a name of it; names in the other
+        trees of the batch come as links to that one.
+        """
         return listed(self._connection, batches, bricks=self._bricks, rows=self._to_pack)
 
     def reap(self, rules: Sequence[TreeRule], *, keep_file: str, now_s: float) -> Reaping:
@@ -391,63 +407,45 @@ class UsageQueries:
         return reaping
 
 
+@dataclass(slots=True)
 class _Tally:
-    """The sums of one tree."""
+    """The sums of one tree, by the names of TreeUsage, and its age buckets as pairs of files and bytes."""
 
-    def __init__(self) -> None:
-        self.files = 0
-        self.directories = 0
-        self.size_bytes = 0
-        self.allocated_bytes = 0
-        self.tiny_files = 0
-        self.largest_bytes = 0
-        self.largest_path = b""
-        self.link_groups = 0
-        self.symlinks = 0
-        self.specials = 0
-        self.median_age_s = 0.0
-        self.by_mtime = [[0, 0] for _ in AGE_BOUNDS]
-        self.by_atime = [[0, 0] for _ in AGE_BOUNDS]
+    sums: Counter[str] = field(default_factory=Counter)
+    largest_path: bytes = b""
+    median_age_s: float = 0.0
+    by_mtime: list[list[int]] = field(default_factory=lambda: [[0, 0] for _ in AGE_BOUNDS])
+    by_atime: list[list[int]] = field(default_factory=lambda: [[0, 0] for _ in AGE_BOUNDS])
 
     def usage(self, tree: UserTree) -> TreeUsage:
         return TreeUsage(
             tree=tree,
-            files=self.files,
-            directories=self.directories,
-            size_bytes=self.size_bytes,
-            allocated_bytes=self.allocated_bytes,
-            tiny_files=self.tiny_files,
-            largest_bytes=self.largest_bytes,
+            **{name: self.sums[name] for name in _SUMS},
             largest_path=self.largest_path,
-            link_groups=self.link_groups,
-            symlinks=self.symlinks,
-            specials=self.specials,
             by_mtime=_buckets(self.by_mtime),
             by_atime=_buckets(self.by_atime),
             median_age_s=self.median_age_s,
         )
 
+    def add(self, kind: str, row: Sequence[int]) -> None:
+        by_mtime, by_atime, names, size_bytes, allocated_bytes, tiny, largest_bytes, groups = row
+        self.sums["allocated_bytes"] += allocated_bytes
+        if kind == "directory":
+            self.sums["directories"] += names
+            return
+        self.sums.update(files=names, size_bytes=size_bytes, tiny_files=tiny, link_groups=groups)
+        self.sums["largest_bytes"] = max(self.sums["largest_bytes"], largest_bytes)
+        if kind != "file":
+            self.sums["symlinks" if kind == "symlink" else "specials"] += names
+        for buckets, index in ((self.by_mtime, by_mtime), (self.by_atime, by_atime)):
+            buckets[index][0] += names
+            buckets[index][1] += size_bytes
 
-def _tally(tallies: dict[bytes | None, _Tally], row: tuple[object, ...]) -> None:
-    tally = tallies.setdefault(_path_or_none(row[0]), _Tally())
-    kind = str(row[1])
-    by_mtime, by_atime, names, size_bytes, allocated_bytes, tiny, largest_bytes, groups = map(_int, row[2:])
-    tally.allocated_bytes += allocated_bytes
-    if kind == "directory":
-        tally.directories += names
-        return
-    tally.files += names
-    tally.size_bytes += size_bytes
-    tally.tiny_files += tiny
-    tally.largest_bytes = max(tally.largest_bytes, largest_bytes)
-    tally.link_groups += groups
-    if kind == "symlink":
-        tally.symlinks += names
-    elif kind != "file":
-        tally.specials += names
-    for buckets, index in ((tally.by_mtime, by_mtime), (tally.by_atime, by_atime)):
-        buckets[index][0] += names
-        buckets[index][1] += size_bytes
+
+_SUMS = (
+    *("files", "directories", "size_bytes", "allocated_bytes", "tiny_files", "largest_bytes"),
+    *("link_groups", "symlinks", "specials"),
+)
 
 
 def _buckets(sums: Sequence[Sequence[int]]) -> tuple[AgeBucket, ...]:

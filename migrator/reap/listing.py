@@ -8,7 +8,6 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import Refused, UsageError
 from migrator.core.units import format_size, several
 from migrator.plan.model import Plan, TransferCost, TreeUsage
-from migrator.plan.ports import CatalogReader
 from migrator.plan.rules_forecast import choose_cost
 from migrator.reap.model import (
     ReapAction,
@@ -27,6 +26,7 @@ from migrator.site.config import Site
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
+    from migrator.plan.store import CatalogQueryFiles
 
 # --- `reap list`: read only
 
@@ -49,7 +49,7 @@ def list_reaped(
     request: ListRequest,
     *,
     site: Site,
-    catalogs: CatalogReader,
+    catalogs: "CatalogQueryFiles",
     ledger: "Ledger",
     atime_problem: str | None,
     now_s: float,

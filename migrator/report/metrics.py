@@ -8,10 +8,9 @@ from migrator import __version__
 from migrator.core.windows import WindowStanding
 from migrator.cutover.model import frozen_since_s
 from migrator.fs.model import CapacitySample, Side
-from migrator.ledger.model import RunRecord
-from migrator.report.model import MetricFacts, MetricFamily, RunFacts, run_life
+from migrator.report.model import MetricFacts, MetricFamily
 from migrator.report.rules_metrics import families
-from migrator.report.status import IsGone, read_status
+from migrator.report.status import IsGone, has_gone, read_status, run_facts
 from migrator.transfer.governor import read_governing
 
 if TYPE_CHECKING:
@@ -35,7 +34,9 @@ def read_metrics(
     facts = MetricFacts(
         status=status,
         sums=ledger.metric_sums.sums(),
-        runs=tuple(_run(record, now_s, is_gone) for record in ledger.metric_sums.newest_runs()),
+        runs=tuple(
+            run_facts(record, now_s, gone=has_gone(record, is_gone)) for record in ledger.metric_sums.newest_runs()
+        ),
         capacity=_capacity(ledger),
         governing=read_governing(ledger, now_s=now_s, is_gone=is_gone, windows=windows),
         frozen_since_s=_frozen(ledger),
@@ -53,20 +54,3 @@ def _frozen(ledger: "Ledger") -> tuple[float, ...]:
 def _capacity(ledger: "Ledger") -> tuple[CapacitySample, ...]:
     newest: dict[Side, CapacitySample] = {sample.side: sample for sample in ledger.capacity.all()}
     return tuple(newest[side] for side in Side if side in newest)
-
-
-def _run(record: RunRecord, now_s: float, is_gone: IsGone | None) -> RunFacts:
-    finished = record.finished_at_s is not None
-    silent_s = max(now_s - record.heartbeat_at_s, 0.0)
-    gone = not finished and is_gone is not None and is_gone(record.pid, record.heartbeat_at_s)
-    return RunFacts(
-        id=record.id,
-        verb=record.verb,
-        pid=record.pid,
-        life=run_life(silent_s=silent_s, finished=finished, process_gone=gone),
-        started_at_s=record.started_at_s,
-        silent_s=silent_s,
-        finished_at_s=record.finished_at_s,
-        exit_code=record.exit_code,
-        directory=record.directory,
-    )

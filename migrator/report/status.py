@@ -326,29 +326,29 @@ def _strange(ledger: "Ledger") -> tuple[StrangeFiles, ...]:
 
 def _run_facts(ledger: "Ledger", now_s: float, is_gone: IsGone | None) -> list[RunFacts]:
     records = ledger.facts.runs(_RUNS)
-    gone = {record.id for record in records if is_gone is not None and _has_gone(record, is_gone)}
+    gone = {record.id for record in records if has_gone(record, is_gone)}
     if gone:
         # Read again: a run that just ended recorded its end before its process exited.
         records = ledger.facts.runs(_RUNS)
-    return [
-        RunFacts(
-            id=record.id,
-            verb=record.verb,
-            pid=record.pid,
-            life=run_life(
-                silent_s=now_s - record.heartbeat_at_s,
-                finished=record.finished_at_s is not None,
-                process_gone=record.id in gone,
-            ),
-            started_at_s=record.started_at_s,
-            silent_s=max(now_s - record.heartbeat_at_s, 0.0),
-            finished_at_s=record.finished_at_s,
-            exit_code=record.exit_code,
-            directory=record.directory,
-        )
-        for record in records
-    ]
+    return [run_facts(record, now_s, gone=record.id in gone) for record in records]
 
 
-def _has_gone(record: RunRecord, is_gone: IsGone) -> bool:
-    return record.finished_at_s is None and is_gone(record.pid, record.heartbeat_at_s)
+def run_facts(record: RunRecord, now_s: float, *, gone: bool) -> RunFacts:
+    """One run; `gone`: its process is known to be gone."""
+    silent_s = max(now_s - record.heartbeat_at_s, 0.0)
+    return RunFacts(
+        id=record.id,
+        verb=record.verb,
+        pid=record.pid,
+        life=run_life(silent_s=silent_s, finished=record.finished_at_s is not None, process_gone=gone),
+        started_at_s=record.started_at_s,
+        silent_s=silent_s,
+        finished_at_s=record.finished_at_s,
+        exit_code=record.exit_code,
+        directory=record.directory,
+    )
+
+
+def has_gone(record: RunRecord, is_gone: IsGone | None) -> bool:
+    """Whether the process of a run is known to be gone, although it recorded no end."""
+    return record.finished_at_s is None and is_gone is not None and is_gone(record.pid, record.heartbeat_at_s)

@@ -664,39 +664,20 @@ def to_csv(value: object) -> str:
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(("table", "row", "column", "value"))
-    for owner, row, column, cell in _cells("", plain(value)):
-        writer.writerow((owner, row, column, cell))
+    writer.writerows(_cells("", "", "", plain(value)))
     return written.getvalue()
 
 
-def _cells(table: str, value: object) -> Iterator[tuple[str, str, str, str]]:
+def _cells(table: str, row: str, column: str, value: object) -> Iterator[tuple[str, str, str, str]]:
     if isinstance(value, dict):
-        yield from _record(table, "", "", value)
-    elif isinstance(value, list):
-        yield from _list(table, value)
-
-
-def _record(table: str, row: str, prefix: str, record: dict[str, object]) -> Iterator[tuple[str, str, str, str]]:
-    for key in sorted(record):
-        value = record[key]
-        column = f"{prefix}{key}"
-        if isinstance(value, dict):
-            yield from _record(table, row, f"{column}.", value)
-        elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
-            place = ".".join(part for part in (table, row, column) if part)
-            yield from _list(place, value)
-        else:
-            yield table, row, _safe(column), _shown(value)
-
-
-def _list(table: str, values: list[object]) -> Iterator[tuple[str, str, str, str]]:
-    for number, item in enumerate(values, 1):
-        if isinstance(item, dict):
-            yield from _record(table, str(number), "", item)
-        elif isinstance(item, list) and any(isinstance(one, dict | list) for one in item):
-            yield from _list(f"{table}.{number}", item)
-        else:
-            yield table, str(number), "", _shown(item)
+        for key in sorted(value):
+            yield from _cells(table, row, f"{column}.{key}" if column else key, value[key])
+    elif isinstance(value, list) and (not (row or column) or any(isinstance(item, dict | list) for item in value)):
+        place = ".".join(part for part in (table, row, column) if part)
+        for number, item in enumerate(value, 1):
+            yield from _cells(place, str(number), "", item)
+    else:
+        yield table, row, _safe(column), _shown(value)
 
 
 def _shown(value: object) -> str:

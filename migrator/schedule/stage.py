@@ -10,7 +10,6 @@ from migrator.cutover.model import CutoverRecord
 from migrator.fs.model import Capacity, CapacitySample, Need
 from migrator.gluster.volume import VolumeOverview
 from migrator.plan.model import Batch, TransferCost, TreeUsage
-from migrator.plan.ports import CatalogQueries
 from migrator.plan.rules_forecast import choose_growth, copy_s
 from migrator.reap.model import PlanReap, ReapAction, ReapedTree
 from migrator.schedule.model import Schedule, ScheduleFacts, StorageParts, TargetPart
@@ -37,6 +36,7 @@ from migrator.site.config import Site
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
+    from migrator.plan.store import CatalogQueries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,9 @@ class Planned:
     now_s: float
 
 
-def schedule_for_plan(queries: CatalogQueries, scheduling: PlanScheduling, planned: Planned, *, site: Site) -> Schedule:
+def schedule_for_plan(
+    queries: "CatalogQueries", scheduling: PlanScheduling, planned: Planned, *, site: Site
+) -> Schedule:
     """The schedule, or one with only the problem."""
     try:
         return _schedule(queries, scheduling, planned, site)
@@ -96,7 +98,7 @@ def schedule_for_plan(queries: CatalogQueries, scheduling: PlanScheduling, plann
         return Schedule(problem=str(reason))
 
 
-def _schedule(queries: CatalogQueries, scheduling: PlanScheduling, planned: Planned, site: Site) -> Schedule:
+def _schedule(queries: "CatalogQueries", scheduling: PlanScheduling, planned: Planned, site: Site) -> Schedule:
     if not queries.record.bricks:
         raise NoSchedule(
             f"catalog {queries.record.name} was scanned through the mount, which does not tell who uses which brick: "

@@ -15,10 +15,9 @@ from migrator.core.units import DAY_S, NS_PER_S
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.rules import absence
 from migrator.plan.model import SurpriseKind
-from migrator.plan.ports import CatalogQueries
 from migrator.plan.rules import AGE_BOUNDS
 from migrator.plan.rules_surprises import Finding
-from migrator.plan.store import CatalogQueryFiles
+from migrator.plan.store import CatalogQueries, CatalogQueryFiles
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 from tests.support.catalogs import directory, invented, symlink, write_catalog
 

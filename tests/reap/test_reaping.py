@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.paths import name, parent
 from migrator.core.units import DAY_S, NS_PER_S
-from migrator.plan.ports import CatalogQueries
-from migrator.plan.store import CatalogQueryFiles
+from migrator.plan.store import CatalogQueries, CatalogQueryFiles
 from migrator.reap.model import ReapAction, ReapClock, ReapRule, TreeRule
 from tests.support.catalogs import directory, invented, write_catalog
 
