@@ -13,31 +13,12 @@ def allowed(old: BatchState, new: BatchState) -> bool:
     return old is new or new in BATCH_TRANSITIONS[old]
 
 
-class TestTable:
-    def test_names_every_state(self) -> None:
-        assert set(BATCH_TRANSITIONS) == set(BatchState)
-
-    def test_a_batch_is_verified_only_after_its_seed(self) -> None:
-        before = {old for old, new in BATCH_TRANSITIONS.items() if BatchState.VERIFIED in new}
-        assert before == {BatchState.SEEDED, BatchState.CONVERGING}
-
-    def test_no_batch_is_seeded_anew(self) -> None:
-        before = {old for old, new in BATCH_TRANSITIONS.items() if BatchState.SEEDING in new}
-        assert before == {BatchState.PLANNED}
-
-
 @pytest.mark.parametrize("now", list(BatchState))
 @pytest.mark.parametrize("yes", [True, False])
 def test_what_follows_is_allowed(now: BatchState, yes: bool) -> None:
     assert allowed(now, after_delta(now, sent=yes))
     for passes in (SEED, MORE):
         assert allowed(now, after_verification(now, passes, proven=yes))
-
-
-def test_the_first_delta_makes_a_batch_converging() -> None:
-    for sent in (True, False):
-        assert after_delta(BatchState.SEEDED, sent=sent) is BatchState.CONVERGING
-        assert after_delta(BatchState.CONVERGING, sent=sent) is BatchState.CONVERGING
 
 
 def test_a_verified_batch_stays_so_until_something_is_sent() -> None:

@@ -72,25 +72,10 @@ def test_the_order_of_the_spans_does_not_matter(
     assert batch_trees(ranking, spans, bound) == batch_trees(ranking, spans[::-1], bound)
 
 
-def test_a_tree_larger_than_the_limits_stands_alone() -> None:
-    ranking = [usage(b"a", size_bytes=5), usage(b"b", size_bytes=2000), usage(b"c", size_bytes=5)]
-    assert names(batch_trees(ranking, [], ROOMY)) == [[b"a"], [b"b"], [b"c"]]
-
-
-def test_directories_count_as_files_of_a_batch() -> None:
-    ranking = [usage(b"a", directories=600), usage(b"b", files=600)]
-    assert names(batch_trees(ranking, [], ROOMY)) == [[b"a"], [b"b"]]
-
-
 def test_trees_that_share_links_come_together_at_the_place_of_the_first() -> None:
     ranking = [usage(name, size_bytes=300) for name in (b"a", b"b", b"c", b"d")]
     limits = BatchLimits(max_bytes=600, max_files=1000, max_users=10)
     assert names(batch_trees(ranking, [span(b"a", b"d")], limits)) == [[b"a", b"d"], [b"b", b"c"]]
-
-
-def test_trees_that_do_not_fit_together_stay_apart() -> None:
-    ranking = [usage(b"a", size_bytes=700), usage(b"b", size_bytes=200), usage(b"c", size_bytes=700)]
-    assert names(batch_trees(ranking, [span(b"a", b"c")], ROOMY)) == [[b"a", b"b"], [b"c"]]
 
 
 def test_those_with_more_in_common_are_joined_first() -> None:

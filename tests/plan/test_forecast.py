@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from migrator.fs.model import Capacity, Need
 from migrator.plan.model import ASSUMED_S_PER_FILE, Order, TransferCost
-from migrator.plan.rules import MAX_POINTS, emptying_curve, emptying_curves, rank
-from migrator.plan.rules_forecast import choose_cost, copy_s, inodes_known, room_problems, still_needed, which_fit
+from migrator.plan.rules import MAX_POINTS, emptying_curve, rank
+from migrator.plan.rules_forecast import choose_cost, copy_s, room_problems, still_needed, which_fit
 from tests.support.usages import usage
 
 ONE = TransferCost(s_per_file=1.0, s_per_byte=0.1, streams=1, basis="measured here: 5 chunks")
@@ -39,10 +39,6 @@ def test_orders(order: Order, expected: list[bytes]) -> None:
 def test_ties_are_settled_by_path(order: Order) -> None:
     trees = [usage(name, size_bytes=5, files=5, age_s=5.0) for name in (b"c", b"a", b"b")]
     assert [found.tree.path for found in rank(trees, order)] == [b"a", b"b", b"c"]
-
-
-def test_a_measured_cost_is_taken_and_says_so() -> None:
-    assert choose_cost(ONE, 1) is ONE
 
 
 def test_a_measured_cost_is_taken_to_other_streams_and_says_so() -> None:
@@ -77,12 +73,6 @@ def test_the_curve_of_an_order_frees_tree_by_tree() -> None:
     ]
     assert curve.half_s == pytest.approx(100.0)
     assert curve.total_s == pytest.approx(930.0)
-
-
-def test_heaviest_first_empties_half_sooner_than_smallest_first() -> None:
-    curves = {curve.order: curve for curve in emptying_curves(TREES, ONE)}
-    assert set(curves) == set(Order)
-    assert curves[Order.HEAVIEST].half_s < curves[Order.SMALLEST].half_s
 
 
 @given(st.integers(0, 400))
@@ -122,12 +112,6 @@ def test_batches_fit_one_after_the_other(
     room: Capacity, inodes_free: int | None, reserve_bytes: int, expected: tuple[bool, ...]
 ) -> None:
     assert which_fit(NEEDS, room, inodes_free=inodes_free, reserve_bytes=reserve_bytes) == expected
-
-
-def test_unknown_inodes_are_known_to_be_unknown() -> None:
-    assert not inodes_known(capacity(100, None), None)
-    assert inodes_known(capacity(100, None), 5)
-    assert inodes_known(capacity(100, 0), None)
 
 
 def test_what_does_not_fit_is_said() -> None:

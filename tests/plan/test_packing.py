@@ -207,16 +207,6 @@ def test_a_file_larger_than_a_chunk_stands_alone_and_leaves_the_open_chunk_open(
     assert paths(packed([listing(rows)])) == [[b"t/d/big"], [b"t/d/a", b"t/d/b"]]
 
 
-def test_a_file_of_just_the_chunk_size_is_no_exception() -> None:
-    assert paths(packed([listing([(b"t/a", 0, None), (b"t/b", 100, None)])])) == [[b"t/a", b"t/b"]]
-
-
-def test_a_directory_moves_to_the_next_chunk_as_a_whole() -> None:
-    rows: list[Row] = [(b"t/a/%d" % number, 1, None) for number in range(3)]
-    rows += [(b"t/b/%d" % number, 1, None) for number in range(2)]
-    assert paths(packed([listing(rows)])) == [[b"t/a/0", b"t/a/1", b"t/a/2"], [b"t/b/0", b"t/b/1"]]
-
-
 def test_directories_get_a_twin_for_their_times() -> None:
     chunks = packed([listing([(b"t/%d" % number, 0, None) for number in range(5)], kind=ChunkKind.DIRECTORIES)])
     assert [(chunk.number, chunk.kind, len(chunk.paths)) for chunk in chunks] == [

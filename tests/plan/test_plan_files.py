@@ -213,13 +213,6 @@ def test_a_write_that_fails_leaves_what_was_there(lists: ChunkListFiles, tmp_pat
     assert [file.name for file in (tmp_path / "plans" / "spring.chunks").iterdir()] == ["batch-0001.parquet"]
 
 
-def test_a_plan_is_read_as_it_was_written(documents: PlanFiles, tmp_path: Path) -> None:
-    path, checksum = documents.write(small_plan("spring"))
-    assert Path(path) == tmp_path / "plans" / "spring.json"
-    assert documents.read("spring") == (small_plan("spring"), checksum)
-    assert [file.name for file in (tmp_path / "plans").iterdir()] == ["spring.json"]
-
-
 def test_a_plan_is_never_overwritten(documents: PlanFiles) -> None:
     documents.require_free("spring")
     _, checksum = documents.write(small_plan("spring"))
@@ -245,22 +238,6 @@ def test_a_plan_of_another_site_is_refused_except_to_look_at(documents: PlanFile
     with pytest.raises(Refused, match="another site"):
         documents.read("spring")
     assert PlanFiles(tmp_path / "plans", site_id=None).read("spring")[0].site_id == "another"
-
-
-def test_an_edited_plan_is_refused(documents: PlanFiles, tmp_path: Path) -> None:
-    path, _ = documents.write(small_plan("spring"))
-    file = Path(path)
-    file.write_text(file.read_text().replace('"fits": true', '"fits": false', 1))
-    with pytest.raises(Refused, match="checksum"):
-        documents.read("spring")
-
-
-@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"", b"null"])
-def test_what_is_no_plan_is_said(documents: PlanFiles, tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "plans").mkdir()
-    (tmp_path / "plans" / "spring.json").write_bytes(content)
-    with pytest.raises(UsageError, match=r"no JSON|no plan document"):
-        documents.read("spring")
 
 
 @pytest.mark.parametrize(

@@ -328,13 +328,6 @@ def test_a_half_written_catalog_is_refused(ready: World) -> None:
         ready.plan()
 
 
-def test_only_a_scan_under_way_is_refused(world: World) -> None:
-    world.init()
-    world.ledger.scans.start(catalog="catalog-1", via="mount", at_s=1.0)
-    with pytest.raises(Refused, match="half written"):
-        world.plan()
-
-
 def test_a_newer_scan_under_way_is_said(ready: World) -> None:
     ready.ledger.scans.start(catalog="catalog-2", via="mount", at_s=2000.0)
     assert any("catalog-2" in problem for problem in ready.plan().plan.problems)
@@ -373,14 +366,6 @@ def test_a_taken_name_is_refused_before_the_work(ready: World) -> None:
     with pytest.raises(UsageError, match="already"):
         ready.plan(PlanRequest(name="spring", order=Order.SMALLEST))
     assert all(ready.lists.digest(name) == digest for name, digest in digests.items())
-
-
-def test_an_empty_tree_is_planned_with_an_empty_list(world: World) -> None:
-    world.init()
-    world.scanned([invented(ALICE + b"/file", size_bytes=1)])
-    plan = world.plan().plan
-    chunks = {batch.trees[0].path: batch.chunks for batch in plan.batches}
-    assert chunks == {ALICE: 1, BOB: 0, CAROL: 0}
 
 
 def test_the_same_catalog_gives_the_same_lists(ready: World) -> None:

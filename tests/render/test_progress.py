@@ -11,7 +11,7 @@ from migrator.core.events import Event, EventKind, Severity
 from migrator.core.progress import RunProgress, ScanProgress, StreamProgress, VerifyProgress
 from migrator.render.document import NONE
 from migrator.render.live import ErrorConsole, LiveProgress, view
-from migrator.render.progress import LINE_INTERVAL_S, LineProgress, event_line, open_progress, snapshot_line
+from migrator.render.progress import LINE_INTERVAL_S, LineProgress, event_line, open_progress
 
 
 class SetClock:
@@ -114,11 +114,6 @@ class TestLines:
             r"00:53:20 warning: chunk 7: bad\x0d\x0anews \x1b[2J\xe2\x80\xae",
         ]
 
-    def test_say_no_speed_where_nothing_is_at_work(self) -> None:
-        assert snapshot_line(replace(run(0), step="directory_times", bad_files=0)) == (
-            "batch 3 directory times: 25.0 %, 1.0 GiB of 4.0 GiB, 50 of 200 files"
-        )
-
     def test_go_nowhere_when_nobody_reads(self) -> None:
         with LineProgress(Closed(), SetClock()) as progress:
             progress.show(scan(1))
@@ -182,14 +177,6 @@ class TestLiveView:
             assert line.split()[-7:] == ["1", "of", "2", "50.0", "%", "1", "B/s"]
         # All streams are on one host: its name says nothing.
         assert "gl1" not in stream.getvalue()
-
-    def test_hosts_are_told_apart(self) -> None:
-        snapshot = run(2)
-        here, there = snapshot.streams
-        stream = io.StringIO()
-        Console(file=stream, width=80).print(view(replace(snapshot, streams=(here, replace(there, host="gl2")))))
-        assert "gl1" in stream.getvalue()
-        assert "gl2" in stream.getvalue()
 
     def test_goes_nowhere_when_nobody_reads(self) -> None:
         console = ErrorConsole(file=Closed(), force_terminal=True, width=80)

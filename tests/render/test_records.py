@@ -68,11 +68,6 @@ class TestRun:
         for expected in ("Batch 2", "# Run 4", "its log is in runs/4", "files: 1,234", "mean rate: 8.0 MiB/s", ": 3"):
             assert expected in text
 
-    def test_a_finished_batch_had_nothing_to_do(self) -> None:
-        text = text_of(run_document(summary(BatchSummary(batch=2, nothing_to_do=True))))
-        assert "Nothing to do" in text
-        assert "mean rate" not in text
-
     def test_refusals_stops_and_bad_files_are_alerts(self) -> None:
         batch = BatchSummary(
             batch=1,
@@ -102,11 +97,6 @@ class TestRun:
         (table,) = tables_of(document)
         assert (table.title, table.rows) == ("Would be done", (("home/a", "2", "30", "2.0 KiB"),))
         assert "delta pass" not in text_of(document)
-
-    def test_a_dry_run_says_that_delta_passes_would_follow(self) -> None:
-        text = text_of(run_document(summary(BatchSummary(batch=1, deltas_to_follow=1), dry_run=True)))
-        assert "1 delta pass at most would follow" in text
-        assert "not previewed" in text
 
     def test_every_delta_pass_is_a_row_and_what_was_decided_after_it_a_sentence(self) -> None:
         tallies = {
@@ -140,22 +130,6 @@ class TestRun:
             ("4", NONE, NONE, NONE, NONE, NONE, *numbers, NONE),
         )
         assert "Batch 1, delta pass 3: converged" in text_of(document)
-
-    def test_nothing_to_do_after_a_delta_pass_says_that_nothing_changed(self) -> None:
-        delta = DeltaSummary(
-            number=1,
-            files=0,
-            size_bytes=0,
-            elapsed_s=0.1,
-            scan_s=1.0,
-            changes=None,
-            outcome=None,
-            freeze_s=None,
-            sentence="",
-        )
-        text = text_of(run_document(summary(BatchSummary(batch=2, nothing_to_do=True, deltas=(delta,)))))
-        assert "nothing has changed since" in text
-        assert "mean rate" not in text
 
 
 def test_a_catalog_says_why_it_is_not_whole() -> None:
@@ -239,10 +213,6 @@ def test_verified_says_how_much_content_was_compared(digested_bytes: int, said: 
     assert said in text_of(verification_document(record))
 
 
-def test_no_content_is_no_sample() -> None:
-    assert "no file: attributes only" in text_of(verification_document(verification(share=0.0)))
-
-
 def test_findings_put_failures_first() -> None:
     document = finding_document(
         [ok("rsync", "3.2.7"), failure("mount", "nothing\x1b is mounted", "mount it"), warning("clock", "2 s", "ntp")]
@@ -267,11 +237,6 @@ class TestPlan:
         assert ranking.rows[0][4] == "90.0 %"
         assert "1 more are not shown" in ranking.note
         assert "Outside every user tree lie 3 files with 7 B" in text_of(document)
-
-    def test_problems_and_a_broken_scan_are_alerts(self) -> None:
-        text = text_of(plan_document(replace(small_plan(), problems=("it does not fit",), catalog_whole=False)))
-        assert "**it does not fit**" in text
-        assert "**The scan behind this plan is not whole" in text
 
     def test_curves_say_when_the_source_is_half_empty(self) -> None:
         curves = tables_of(plan_document(small_plan()))[-1]

@@ -44,22 +44,11 @@ def test_a_batch_with_its_last_prediction() -> None:
     ]
 
 
-def test_a_delta_pass_without_a_prediction_is_counted() -> None:
-    (row,) = rows(replace(BATCH, convergence=None, passes=(delta(1),)))
-    assert row[:2] == ("1", "1")
-    assert len(set(row[2:])) == 1
-
-
 def test_churn_without_bytes_has_no_share() -> None:
     record = convergence()
     still = tuple(replace(tree, bytes_per_h=0.0) for tree in record.prediction.trees)
     (row,) = rows(replace(BATCH, convergence=replace(record, prediction=replace(record.prediction, trees=still))))
     assert row[6] == "home/alice"
-
-
-def test_batches_that_are_not_that_far_are_left_out() -> None:
-    assert list(convergence_blocks([replace(BATCH, convergence=None)])) == []
-    assert list(convergence_blocks([])) == []
 
 
 def test_every_outcome_has_words() -> None:

@@ -21,8 +21,8 @@ from migrator.report.model import (
     StreamCount,
     Tally,
 )
-from migrator.report.rules_metrics import CATALOGUE, Values, families
-from migrator.transfer.model import Bound, Controls, Gate, GoverningFacts, GovernorRecord, Hold, HostLoad
+from migrator.report.rules_metrics import CATALOGUE, families
+from migrator.transfer.model import Bound, Gate, GoverningFacts, GovernorRecord, HostLoad
 from tests.support.facts import report
 
 GOVERNOR = GovernorRecord(
@@ -131,20 +131,6 @@ def test_limits_and_loads_are_told_while_a_run_is_at_work_and_windows_always() -
         assert len(holds.samples) == 2
 
 
-def test_the_life_of_a_run_is_one_of_all() -> None:
-    found = families(facts(runs=[run(RunLife.SILENT)]))
-    states = values(found, "run_state")
-    assert {state for (_, state) in states} == {life.value for life in RunLife}
-    assert [state for (_, state), value in states.items() if value] == ["silent"]
-    assert values(found, "run_last_heartbeat_timestamp_seconds") == {("run",): 95.0}
-
-
-def test_a_pause_is_told() -> None:
-    held = replace(facts(), governing=GoverningFacts(controls=Controls(hold=Hold(since_s=1.0, by="root"))))
-    assert values(families(held), "paused") == {(): 1.0}
-    assert values(families(facts()), "paused") == {(): 0.0}
-
-
 def test_a_probe_without_an_answer_is_no_latency_of_zero() -> None:
     hung = Probe(side=ProbeSide.SOURCE, at_s=90.0, waited_s=30.0)
     failed = Probe(side=ProbeSide.TARGET, at_s=90.0, failure="read-only")
@@ -175,16 +161,6 @@ def test_a_histogram_counts_up_to_all() -> None:
         "migrator_freeze_seconds_count": 3.0,
         "migrator_freeze_seconds_sum": 100_061.0,
     }
-
-
-def test_a_name_or_a_label_that_is_in_no_catalogue_is_an_error() -> None:
-    made = Values()
-    with pytest.raises(KeyError):
-        made.add("nonsense", 1)
-    with pytest.raises(KeyError, match="labels"):
-        made.add("paused", 1, batch=1)
-    with pytest.raises(KeyError, match="labels"):
-        made.add("copied_bytes", 1)
 
 
 def record(state: CutoverState, *, frozen: float | None = None, thawed: float | None = None) -> CutoverRecord:

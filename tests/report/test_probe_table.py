@@ -29,10 +29,3 @@ def test_status_tells_what_the_newest_probe_of_each_side_took() -> None:
     (target,) = [line for line in text.splitlines() if line.startswith("| target")]
     assert "no answer within 90 s" in target
     assert "ms" not in target
-
-
-def test_a_failure_is_told_with_its_reason_and_nothing_without_probes() -> None:
-    assert "it failed: Read-only file system" in shown(
-        Probe(side=ProbeSide.SOURCE, at_s=1.0, failure="Read-only file system")
-    )
-    assert "Latency" not in shown()

@@ -12,7 +12,6 @@ from migrator.core.errors import ExitCode
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
 from migrator.plan.model import TransferCost
 from migrator.report.model import (
-    SILENT_AFTER_S,
     AttentionCount,
     BatchFacts,
     ChunkSum,
@@ -28,7 +27,6 @@ from migrator.report.model import (
     ThroughputPoint,
     TreeFacts,
     TreeState,
-    run_life,
 )
 from migrator.report.rules import (
     add_up,
@@ -38,7 +36,6 @@ from migrator.report.rules import (
     estimates,
     left_to_people,
     settled,
-    span_width,
     together,
     tree_facts,
     verified_content_bytes,
@@ -74,22 +71,11 @@ def facts_of(
 
 
 class TestLaterPasses:
-    def test_what_failed_in_the_seed_is_there_when_a_later_pass_went_through(self) -> None:
-        seed = [chunk_sum(b"t", ChunkState.DONE), chunk_sum(b"t", ChunkState.FAILED)]
-        facts = facts_of(list(settled(seed, [chunk_sum(b"t", ChunkState.DONE, 7)])), BatchState.CONVERGING)
-        assert (facts.state, facts.tally.done_bytes, facts.tally.done_users) == (TreeState.COPIED, 1000, 1)
-
     def test_a_pass_over_other_trees_settles_nothing_of_this_one(self) -> None:
         seed = [chunk_sum(b"t", ChunkState.FAILED, 7), chunk_sum(b"u", ChunkState.FAILED, 7)]
         sums = settled(seed, [chunk_sum(b"u", ChunkState.DONE, 7)], {b"u"})
         assert [(one.tree, one.state) for one in sums] == [(b"t", ChunkState.FAILED), (b"u", ChunkState.DONE)]
         assert list(settled(seed, [chunk_sum(b"t", ChunkState.FAILED)], {b"u"}))[2:] == []
-
-    def test_and_a_tree_needs_attention_for_what_failed_in_that_one(self) -> None:
-        sums = settled([chunk_sum(b"t", ChunkState.DONE)], [chunk_sum(b"t", ChunkState.FAILED, 7)])
-        facts = facts_of(list(sums), BatchState.CONVERGING)
-        assert (facts.state, facts.tally.total_bytes, facts.tally.done_bytes) == (TreeState.ATTENTION, 500, 500)
-        assert facts.tally.done_users == 0
 
 
 def test_what_failed_each_time_is_left_to_people() -> None:
@@ -103,11 +89,6 @@ def test_what_failed_each_time_is_left_to_people() -> None:
 
 
 class TestTrees:
-    def test_before_the_pass_the_plan_counts(self) -> None:
-        (facts,) = tree_facts([planned(b"t", "u")], {}, {1: BatchState.PLANNED}, {})
-        assert facts.state is TreeState.PLANNED
-        assert facts.tally == Tally(total_bytes=1000, total_files=10, total_users=1)
-
     def test_what_is_reaped_is_not_to_be_copied(self) -> None:
         tree = replace(planned(b"t", "u"), reaped_bytes=700, reaped_files=9)
         (facts,) = tree_facts([tree], {}, {1: BatchState.PLANNED}, {})
@@ -193,17 +174,6 @@ class TestEstimates:
         )
         assert all(one.finish_at_s == pytest.approx(10_000.0 + one.left_s) for one in found)
         return [(one.left_s, one.basis) for one in found]
-
-    def test_by_cost_of_what_is_left(self) -> None:
-        tally = Tally(total_bytes=3_000_000, done_bytes=1_000_000, total_files=300, done_files=100)
-        ((left_s, basis),) = self.ask(tally)
-        assert left_s == pytest.approx((200 * 0.01 + 2_000_000 * 1e-6) / 2)
-        assert basis == "2 streams without a pause (assumed)"
-
-    def test_measured_cost_goes_first(self) -> None:
-        tally = Tally(total_bytes=1000, total_files=10)
-        measured = TransferCost(s_per_file=1.0, s_per_byte=0.0, streams=1, basis="measured here")
-        assert self.ask(tally, measured=measured) == [(10.0, "1 stream without a pause (measured here)")]
 
     def test_by_pace_with_pauses(self) -> None:
         tally = Tally(total_bytes=3000, done_bytes=1000, total_files=3, done_files=1)
@@ -313,14 +283,6 @@ def test_percent_of_the_content_is_rounded_down(digested: int, size: int, share:
     assert replace(verification(), digested_bytes=digested, size_bytes=size).percent_content == share
 
 
-def test_spans_are_as_short_as_fits() -> None:
-    assert span_width(100.0, 240) == 5.0
-    assert span_width(5.0 * 240, 240) == 5.0
-    assert span_width(5.0 * 240 + 1, 240) == 10.0
-    assert span_width(86400.0 * 60, 240) == 6 * 3600.0
-    assert span_width(1e12, 100) == 1e10
-
-
 def test_nothing_falls_while_nothing_ran() -> None:
     def at(at_s: float, done: int) -> DonePoint:
         return DonePoint(at_s=at_s, done_files=done, done_bytes=done * 100)
@@ -345,12 +307,6 @@ def test_together_weighs_by_work() -> None:
     assert whole is not None
     assert (whole.at_s, whole.busy_s, whole.streams, whole.size_bytes) == (2.0, 40.0, 7.0, 200)
     assert whole.rate_bytes_per_s == 5.0
-
-
-def test_run_life() -> None:
-    assert run_life(silent_s=1e9, finished=True) is RunLife.ENDED
-    assert run_life(silent_s=SILENT_AFTER_S, finished=False) is RunLife.AT_WORK
-    assert run_life(silent_s=SILENT_AFTER_S + 1, finished=False) is RunLife.SILENT
 
 
 class TestBlockers:
@@ -387,37 +343,11 @@ class TestBlockers:
         found = blockers(**(asked | facts))  # type: ignore[arg-type]
         return [(one.subject, one.on, one.hint) for one in found]
 
-    def test_nothing_when_all_is_well(self) -> None:
-        assert self.on(batches=[self.batch(BatchState.PLANNED), self.batch(BatchState.VERIFIED)]) == []
-
     def test_files_that_were_put_on_bricks_past_gluster(self) -> None:
         ((subject, on, hint),) = self.on(strange=(StrangeFiles(brick="gl1:/b", files=2, paths=(b"home/placed",)),))
         assert subject == "drains and additions: gl1:/b"
         assert "2 files without a gfid" in on
         assert "migrator scan --via bricks" in hint
-
-    def test_the_way_from_the_start(self) -> None:
-        assert self.on(site=None)[0][2] == "migrator init"
-        assert self.on(scan=None, plan=None)[0][2] == "migrator scan"
-        assert self.on(plan=None)[0][2] == "migrator plan"
-
-    def test_a_scan_that_is_not_whole_says_why(self) -> None:
-        scan = ScanFacts(
-            name="c1",
-            via="mount",
-            started_at_s=0.0,
-            finished_at_s=1.0,
-            whole=False,
-            reasons=("a", "b", "c", "d", "e"),
-            rows=1,
-            files=1,
-            directories=0,
-            size_bytes=1,
-            problems=0,
-        )
-        ((subject, on, _),) = self.on(scan=scan)
-        assert "deletes" in subject
-        assert on.endswith("a; b; c; and 2 more")
 
     def test_batches(self) -> None:
         assert self.on(batches=[self.batch(BatchState.SEEDED)]) == [

@@ -60,10 +60,6 @@ class TestIncidents:
         )
         assert (found.resolved_at_s is not None) is over
 
-    def test_what_nothing_can_end(self) -> None:
-        (found,) = incidents([group(EventKind.HOOK_FAILED, "batch 1", 1.0)], [group(EventKind.RUN_FINISHED, "p", 2.0)])
-        assert found.resolved_at_s is None
-
 
 def drain(state: DrainState, *, left_s: float | None = None) -> DrainStanding:
     return DrainStanding(
@@ -142,9 +138,6 @@ class TestBricks:
         (last,) = brick_outlooks(drains, scheduled(), now_s=9.0, retirement=given_up)[2:]
         assert last.state == "in the volume"
 
-    def test_nothing_is_known(self) -> None:
-        assert brick_outlooks((), small_plan(), now_s=0.0) == ()
-
 
 class TestServers:
     def test_a_server_is_free_with_the_last_of_its_bricks(self) -> None:
@@ -177,9 +170,6 @@ class TestRoom:
         assert more is not None
         assert more.full
 
-    def test_it_was_never_looked_at(self) -> None:
-        assert target_outlook((), Tally(), None, now_s=0.0) is None
-
 
 class TestReaped:
     def test_only_proven_archives_count(self) -> None:
@@ -207,6 +197,3 @@ class TestReaped:
         found = reaped_facts(reap, archives, 2)
         assert found is not None
         assert (found.to_archive_bytes, found.skipped_bytes, found.archives, found.archived_files) == (100, 7, 1, 3)
-
-    def test_everything_is_moved_as_it_is(self) -> None:
-        assert reaped_facts(None, (), 0) is None

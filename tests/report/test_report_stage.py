@@ -39,10 +39,6 @@ def test_the_expected_end_is_where_the_pace_leads(ledger: Ledger) -> None:
     assert made.cone[0].left_bytes == read(ledger).status.overall.left_bytes
 
 
-def test_the_same_ledger_says_the_same(ledger: Ledger) -> None:
-    assert to_json(read(ledger)) == to_json(read(ledger))
-
-
 def test_a_pause_makes_it_later_and_the_next_report_says_so(ledger: Ledger, tmp_path: Path) -> None:
     before = read(ledger)
     (tmp_path / "report.json").write_text(to_json(before))

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from migrator.ledger.ledger import open_ledger
-from migrator.report.serve import MOST_FROM_ONE
 from tests.support.report_world import Weeks
 from tests.support.serving import Served, reply, serving, site_of_weeks
 
@@ -118,19 +117,6 @@ def test_what_is_no_http_is_refused_and_the_next_one_is_answered(server: Served)
     with server.connect() as gone:
         gone.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert server.get().status == 200
-
-
-def test_one_client_has_so_many_connections_and_no_more(server: Served) -> None:
-    held = [server.connect() for _ in range(MOST_FROM_ONE)]
-    try:
-        # They were taken in this order, so the next one is too many.
-        assert server.get().status == 503
-    finally:
-        for connection in held:
-            connection.close()
-    while (found := server.get()).status == 503:
-        pass
-    assert found.status == 200
 
 
 def test_without_the_token_nothing_is_told(guarded: Served) -> None:

@@ -5,8 +5,6 @@ from dataclasses import replace
 import pytest
 
 from migrator.core.units import DAY_S, TIB
-from migrator.plan.model import TransferCost
-from migrator.plan.rules_forecast import Growth
 from migrator.schedule.model import (
     Change,
     KeptFacts,
@@ -21,8 +19,6 @@ from migrator.schedule.model import (
     TargetPart,
 )
 from migrator.schedule.rules import (
-    Rates,
-    assumptions,
     best_outcome,
     changed,
     is_possible,
@@ -33,7 +29,6 @@ from migrator.schedule.rules import (
     with_room,
     without_old,
 )
-from migrator.schedule.rules_drains import DrainCost, SlowerInDrains
 from migrator.schedule.rules_play import play
 from tests.support.schedules import TB, Replay, batch, facts, field_example, subvolume
 
@@ -381,57 +376,6 @@ def test_an_impossible_schedule_is_a_problem_of_the_plan() -> None:
         "any more"
     )
     assert schedule_problem(Schedule(problem="no bricks"), 0.0) is None
-
-
-def test_what_it_rests_on() -> None:
-    cost = TransferCost(s_per_file=0.1, s_per_byte=0.1, streams=1, basis="measured here")
-    rates = Rates(
-        copying=cost,
-        slower=SlowerInDrains(share=0.5, basis="half as much"),
-        drains=DrainCost(s_per_file=1.0, s_per_byte=1.0, basis="so many days"),
-        growth=Growth(),
-    )
-    plain = " / ".join(assumptions(facts([subvolume(1)], [batch(1, [5])]), rates, {}))
-    for words in (
-        "copying: measured here",
-        "read: half as much",
-        "drains: so many days",
-        "which is not known",
-        "limits nothing",
-        "counted as one",
-    ):
-        assert words in plain
-    site = facts([subvolume(1, free=1)], [batch(1, [5])], outside=[3], growth=5, max_fill=0.5, bricks_join=False)
-    measured = replace(rates, growth=Growth(bytes_per_day=5, basis="measured by ten looks"))
-    rich = " / ".join(assumptions(site, measured, {}))
-    for words in (
-        "5 B a day (measured by ten looks)",
-        "1 subvolume is fuller",
-        "3 B outside",
-        "are not given to the target",
-    ):
-        assert words in rich
-
-
-def test_how_storage_targets_are_filled_is_said() -> None:
-    rates = Rates(
-        copying=TransferCost(s_per_file=0.1, s_per_byte=0.1, streams=1, basis=""),
-        slower=SlowerInDrains(share=0.5, basis=""),
-        drains=DrainCost(s_per_file=1.0, s_per_byte=1.0, basis=""),
-        growth=Growth(basis="measured: users took away as much"),
-    )
-    site = facts([subvolume(1)], [batch(1, [5])], low=0)
-
-    def said(low: int, *parts: TargetPart) -> str:
-        return " / ".join(assumptions(replace(site, target=parts, target_low_bytes=low), rates, {}))
-
-    one = TargetPart(total_bytes=9, free_bytes=9)
-    assert "until the first is full" in said(0, one)
-    assert "users add nothing: measured" in said(0, one)
-    assert "less than 1.0 TiB free is passed over (BeeGFS's own default" in said(TIB, one)
-    passed = said(3 * TIB, one, replace(one, takes_new=False))
-    assert "1 storage target takes no new files now" in passed
-    assert "less than 3.0 TiB free is passed over (as it does already)" in passed
 
 
 def test_without_bricks_or_batches_there_is_nothing_to_schedule() -> None:

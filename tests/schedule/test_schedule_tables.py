@@ -13,7 +13,7 @@ from migrator.plan.rules_forecast import Growth
 from migrator.render.document import Document, Paragraph, Section
 from migrator.render.terminal import print_document
 from migrator.schedule.model import Schedule
-from migrator.schedule.rules import Rates, assumptions, day_words, make_schedule
+from migrator.schedule.rules import Rates, assumptions, make_schedule
 from migrator.schedule.rules_drains import SlowerInDrains, assumed_drain_cost
 from migrator.schedule.view import schedule_blocks
 from tests.support.schedules import batch, facts, field_example, subvolume
@@ -71,15 +71,6 @@ def test_another_order_is_a_way() -> None:
     text = shown(make_schedule(site))
     assert "Impossible, with drains in every order" in text
     assert "the batches in another order (bricks free soonest)" in text
-
-
-def test_every_day_has_its_date() -> None:
-    text = shown(field_schedule(85 * TIB))
-    # 37.4 days after the fourth of October.
-    assert "37.4, 2024-11-10" in text
-    assert "The source is empty on day 162.4, 2025-03-15." in text
-    assert " on day 22 (2024-10-26) batch 5 lacks" in " ".join(shown(field_schedule(85 * TIB), 300).split())
-    assert day_words(10.0**9, BEGINS_AT_S) == "1000000000.0"
 
 
 def test_that_nothing_is_known_of_growth_is_an_alert() -> None:
