@@ -367,7 +367,7 @@ _TOUCHED = (*_MADE, ChangeKind.ATTRIBUTES, ChangeKind.RENAMED)
 
 
 def pass_seen(ledger: "Ledger", found: PassRecord) -> PassSeen:
-    """One pass that carries back."""
+    """One final pass, or one that carries back."""
     scan = next((one for one in ledger.scans.all() if one.name == found.catalog), None)
     facts = final_pass_facts(ledger, found.id)
     done = found.state is PassState.DONE
@@ -382,20 +382,25 @@ def pass_seen(ledger: "Ledger", found: PassRecord) -> PassSeen:
     )
 
 
-def proof_seen(ledger: "Ledger", proven: VerificationRecord, policy: DigestPolicy, plan: str) -> ProofSeen:
-    """One verification, against the catalog of the newest pass that has ended: whether it began after that is told by numbers
-    (see `CutoverNotes.proofs_before`), not by times.
+def proof_seen(proven: VerificationRecord, policy: DigestPolicy, *, catalog: str) -> ProofSeen:
+    """One verification, against the catalog of a pass: whether it began after that pass is told by numbers (see
+    `CutoverNotes.proofs_before`), not by times.
     """
-    ended = [one for one in ledger.passes.of_batch(plan, proven.batch) if one.state is PassState.DONE]
     return ProofSeen(
         id=proven.id,
-        catalog=ended[-1].catalog if ended else "",
+        catalog=catalog,
         whole=proven.whole,
         differences=sum(proven.differences.values()),
         by_policy=proven.policy.algorithm == policy.algorithm and proven.policy.share >= policy.share,
         manifest=proven.manifest,
         reasons=proven.reasons,
     )
+
+
+def _newest_catalog(ledger: "Ledger", batch: int) -> str:
+    """That of the newest pass that has ended."""
+    ended = [one for one in ledger.passes.of_batch(PLAN, batch) if one.state is PassState.DONE]
+    return ended[-1].catalog if ended else ""
 
 
 def target_changes(ledger: "Ledger", record: CutoverRecord, plan: str) -> TargetChanges:
@@ -588,7 +593,7 @@ class CarryingBack:
         with self._openings.read(record) as ledger:
             if ledger is None:
                 raise LedgerCorrupt("the ledger of the rollback is gone", hint="run the same command again")
-            return proof_seen(ledger, proven, self._openings.policy, PLAN)
+            return proof_seen(proven, self._openings.policy, catalog=_newest_catalog(ledger, record.id))
 
     async def compare(self, record: CutoverRecord) -> VerificationRecord:
         """Compare both sides as they are now, source against target as at the cutover: so what the target could never keep of
@@ -622,9 +627,10 @@ class CarryingBack:
                 return None, None
             found = newest_pass(ledger, record)
             proven = ledger.verifications.latest(PLAN, record.id)
+            catalog = _newest_catalog(ledger, record.id)
             return (
                 None if found is None else pass_seen(ledger, found),
-                None if proven is None else proof_seen(ledger, proven, self._openings.policy, PLAN),
+                None if proven is None else proof_seen(proven, self._openings.policy, catalog=catalog),
             )
 
     def changes(self, record: CutoverRecord) -> TargetChanges | None:

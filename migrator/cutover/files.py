@@ -161,17 +161,17 @@ class _Link:
     gid: int
 
 
+def real_place(place: LinkPlace) -> LinkPlace:
+    """With the real paths of both roots. To be asked anew every time: a mount may not answer."""
+    roots = {name: os.path.realpath(getattr(place, name)) for name in ("source_root", "target_root")}
+    return replace(place, **roots)
+
+
 class SymlinkedPaths:
     """The `Links` port. Trees lie below the roots of `place`."""
 
     def __init__(self, place: LinkPlace) -> None:
         self._place = place
-
-    @property
-    def _real_place(self) -> LinkPlace:
-        # Asked anew every time, and not before: a mount may not answer.
-        roots = {name: os.path.realpath(getattr(self._place, name)) for name in ("source_root", "target_root")}
-        return replace(self._place, **roots)
 
     def read_link(self, user: str) -> LinkLook:
         """As the port says."""
@@ -220,7 +220,7 @@ class SymlinkedPaths:
         return link_path(self._place.link, user)
 
     def _require(self, look: LinkLook) -> None:
-        _raise(link_problem(look, self._real_place, os.geteuid()))
+        _raise(link_problem(look, real_place(self._place), os.geteuid()))
 
     def _tree(self, path: bytes) -> bytes:
         """The real path of a tree. Raises Refused where there is no such directory below either root."""
@@ -229,7 +229,7 @@ class SymlinkedPaths:
             found = path.startswith(b"/") and stat.S_ISDIR(os.lstat(real).st_mode)
         except (FileNotFoundError, NotADirectoryError):
             real, found = path, False
-        place = self._real_place
+        place = real_place(self._place)
         if not found or not any(is_beneath(real, root.rstrip(b"/")) for root in (place.source_root, place.target_root)):
             raise Refused(
                 f"{show(path)} is no directory of the source or of the target: no link is switched",

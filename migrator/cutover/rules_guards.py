@@ -17,7 +17,9 @@ from migrator.cutover.model import (
     CutoverFacts,
     CutoverRecord,
     CutoverState,
+    Ending,
     TargetTop,
+    TreeOutcome,
     frozen_since_s,
 )
 from migrator.report.model import Blocker
@@ -137,6 +139,21 @@ def cutover_facts(record: CutoverRecord) -> CutoverFacts:
         failure=record.failure,
         purge=record.notes.purge,
         frozen_since_s=frozen_since_s(record),
+    )
+
+
+def outcome_of(
+    record: CutoverRecord, ending: Ending, words: str, *, hint: str = "", problems: tuple[str, ...] = ()
+) -> TreeOutcome:
+    """What became of a tree that has an attempt."""
+    return TreeOutcome(
+        tree=record.tree,
+        batch=record.batch,
+        ending=ending,
+        cutover=cutover_facts(record),
+        words=words,
+        hint=hint,
+        problems=problems,
     )
 
 

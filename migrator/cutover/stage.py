@@ -14,6 +14,7 @@ from migrator.core.events import EventKind, FindingStatus, Severity
 from migrator.core.paths import is_beneath
 from migrator.core.states import PassKind
 from migrator.core.units import format_duration
+from migrator.cutover.files import real_place
 from migrator.cutover.model import (
     ENDED_STATES,
     SETTLED_STATES,
@@ -28,7 +29,7 @@ from migrator.cutover.model import (
     TreeOutcome,
 )
 from migrator.cutover.rules import begin_rollback, closed_already, is_closed, missing_freeze_hook
-from migrator.cutover.rules_guards import cutover_facts, cutover_problems, state_words
+from migrator.cutover.rules_guards import cutover_facts, cutover_problems, outcome_of, state_words
 from migrator.cutover.steps import (
     OWN_STEPS,
     CutoverWorld,
@@ -193,10 +194,9 @@ class Guarding:
 
         def look() -> tuple[str, ...]:
             found = links.read_link(tree.user)
-            roots = replace(
-                place, source_root=os.path.realpath(place.source_root), target_root=os.path.realpath(place.target_root)
+            problem = link_problem(found, real_place(place), os.geteuid()) or leads_elsewhere(
+                found, (os.path.realpath(source),)
             )
-            problem = link_problem(found, roots, os.geteuid()) or leads_elsewhere(found, (os.path.realpath(source),))
             return () if problem is None else (f"{problem.message}: {problem.fix}",)
 
         try:
@@ -338,7 +338,9 @@ class Beginning:
         if record is not None:
             await call_owed(machine, record)
         if record is not None and record.state in SETTLED_STATES:
-            return _there_already(record, f"{tree.user} works on the target already ({state_words(record.state)})")
+            return outcome_of(
+                record, Ending.MOVED, f"{tree.user} works on the target already ({state_words(record.state)})"
+            )
         found = await self.preview(tree, batch)
         for problem in found.problems:
             cutting.invocation.say(EventKind.GUARD_REFUSED, Severity.ERROR, f"{tree.user}: cutover", problem)
@@ -378,7 +380,9 @@ class Beginning:
         """The preflight checks of a user: refused if there are `problems`. Changes nothing."""
         record = self.guarding.sight.ledger.cutovers.latest(tree.path)
         if record is not None and record.state in SETTLED_STATES:
-            return _there_already(record, f"{tree.user} works on the target already ({state_words(record.state)})")
+            return outcome_of(
+                record, Ending.MOVED, f"{tree.user} works on the target already ({state_words(record.state)})"
+            )
         predicted_s = await asyncio.to_thread(self.guarding.predicted_freeze_s, tree, batch)
         problems = await self.guarding.problems(tree, batch, predicted_freeze_s=predicted_s)
         return TreeOutcome(
@@ -409,24 +413,9 @@ class Beginning:
         step = begin_rollback(record, await self.guarding.looker.see(record))
         if isinstance(step, CutoverAct):
             words = f"{tree.user} would be moved back: the first step is `{step.step.value}`"
-            return TreeOutcome(
-                tree=tree, batch=batch, ending=Ending.PLANNED, cutover=cutover_facts(record), words=words
-            )
-        return TreeOutcome(
-            tree=tree,
-            batch=batch,
-            ending=Ending.REFUSED,
-            cutover=cutover_facts(record),
-            words=step.words,
-            hint=step.hint if isinstance(step, Halt) else "",
-            problems=(step.words,),
-        )
-
-
-def _there_already(record: CutoverRecord, words: str) -> TreeOutcome:
-    return TreeOutcome(
-        tree=record.tree, batch=record.batch, ending=Ending.MOVED, cutover=cutover_facts(record), words=words
-    )
+            return outcome_of(record, Ending.PLANNED, words)
+        hint = step.hint if isinstance(step, Halt) else ""
+        return outcome_of(record, Ending.REFUSED, step.words, hint=hint, problems=(step.words,))
 
 
 _BRING_OVER = (
@@ -437,21 +426,16 @@ _ASK_AGAIN = 'put that right, then run the same command again; or have a pre-fre
 
 
 def _not_back(record: CutoverRecord, problem: str, hint: str) -> TreeOutcome:
-    return TreeOutcome(
-        tree=record.tree,
-        batch=record.batch,
-        ending=Ending.REFUSED,
-        cutover=cutover_facts(record),
-        words=f"{record.tree.user} stays on the target: {problem}",
-        hint=hint,
-        problems=(problem,),
-    )
+    words = f"{record.tree.user} stays on the target: {problem}"
+    return outcome_of(record, Ending.REFUSED, words, hint=hint, problems=(problem,))
 
 
 def _on_source(tree: UserTree, batch: int, record: CutoverRecord | None) -> TreeOutcome:
     """A user who was never moved is refused: probably another one was meant. A user who is back is done."""
     if record is not None:
-        return _there_already(record, f"{tree.user} works on the source already ({state_words(record.state)})")
+        return outcome_of(
+            record, Ending.MOVED, f"{tree.user} works on the source already ({state_words(record.state)})"
+        )
     words = f"{tree.user} was never moved: there is nothing to go back from"
     return TreeOutcome(tree=tree, batch=batch, ending=Ending.REFUSED, words=words, problems=(words,))
 

@@ -16,8 +16,10 @@ from migrator.core.entry import Entry, UserTree
 from migrator.core.errors import LedgerCorrupt, MigratorError, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, show
-from migrator.core.states import PassKind, PassState
+from migrator.core.states import PassKind
 from migrator.core.units import format_size, several
+from migrator.cutover.carry_back import pass_seen, proof_seen
+from migrator.cutover.files import real_place
 from migrator.cutover.model import (
     NO_CUTOVER_NOTES,
     SETTLED_STATES,
@@ -72,9 +74,9 @@ from migrator.cutover.rules import (
     why_not_frozen,
     write_top,
 )
-from migrator.cutover.rules_guards import cutover_facts, freeze_words, state_words
+from migrator.cutover.rules_guards import freeze_words, outcome_of, state_words
 from migrator.cutover.rules_speed import speed_ups, user_words
-from migrator.delta.delta import DeltaPass, Deltas, final_pass_facts, note_equal
+from migrator.delta.delta import DeltaPass, Deltas, note_equal
 from migrator.delta.moving import only_not_renamed
 from migrator.fs.model import Side, TargetCapabilities
 from migrator.fs.ports import FileSystem, TargetTrees
@@ -347,10 +349,7 @@ class Looker:
             if record.notes.link not in (None, found.path):
                 # site.toml names another one by now: what was switched is not this.
                 return LinkSeen.UNKNOWN, None
-            roots = replace(
-                place, source_root=os.path.realpath(place.source_root), target_root=os.path.realpath(place.target_root)
-            )
-            if found.unread or link_problem(found, roots, os.geteuid()) is not None:
+            if found.unread or link_problem(found, real_place(place), os.geteuid()) is not None:
                 return LinkSeen.UNKNOWN, found.text
             sides = {os.path.realpath(source): LinkSeen.SOURCE, os.path.realpath(target): LinkSeen.TARGET}
             return (sides.get(found.leads_to, LinkSeen.OTHER) if found.leads_to else LinkSeen.OTHER), found.text
@@ -363,8 +362,15 @@ class Looker:
     async def _proofs(self, record: CutoverRecord, *, back: bool) -> tuple[PassSeen | None, ProofSeen | None]:
         if back:
             return await self.sight.blocking(lambda: self.sight.world.back.seen(record))
-        copied = self._pass_seen(record)
-        return copied, None if copied is None else self._proof(record, copied)
+        final, latest = self.final_pass(record), self.verification(record)
+        if final is None:
+            return None, None
+        copied = pass_seen(self.sight.ledger, final)
+        if latest is None:
+            return copied, None
+        # It compares both sides as they are, so one that began after the pass is of what that left.
+        proof = proof_seen(latest, self.sight.world.policy, catalog=copied.catalog)
+        return copied, replace(proof, examples=self._examples(latest))
 
     def final_pass(self, record: CutoverRecord) -> PassRecord | None:
         """The newest final pass over the tree, of whatever attempt."""
@@ -376,40 +382,6 @@ class Looker:
         """The newest verification of the tree, of whatever attempt."""
         found = self.sight.ledger.verifications.of_tree(record.plan, record.batch, record.tree.path)
         return found[-1] if found else None
-
-    def _pass_seen(self, record: CutoverRecord) -> PassSeen | None:
-        ledger, one = self.sight.ledger, self.final_pass(record)
-        if one is None:
-            return None
-        scan = next((scan for scan in ledger.scans.all() if scan.name == one.catalog), None)
-        facts = final_pass_facts(ledger, one.id)
-        return PassSeen(
-            id=one.id,
-            catalog=one.catalog,
-            finished_at_s=one.finished_at_s if one.state is PassState.DONE else None,
-            changed=facts.changed,
-            vanished=facts.vanished,
-            failed=facts.failed,
-            whole=one.state is PassState.DONE and scan is not None and scan.whole,
-        )
-
-    def _proof(self, record: CutoverRecord, copied: PassSeen) -> ProofSeen | None:
-        """The newest verification. It compares both sides as they are, so one that began after the pass is of what that
-        left (see `CutoverNotes.proofs_before`).
-        """
-        latest, policy = self.verification(record), self.sight.world.policy
-        if latest is None:
-            return None
-        return ProofSeen(
-            id=latest.id,
-            catalog=copied.catalog,
-            whole=latest.whole,
-            differences=sum(latest.differences.values()),
-            by_policy=latest.policy.algorithm == policy.algorithm and latest.policy.share >= policy.share,
-            manifest=latest.manifest,
-            reasons=latest.reasons,
-            examples=self._examples(latest),
-        )
 
     def _examples(self, found: VerificationRecord) -> tuple[str, ...]:
         if not found.differences or found.manifest is None:
@@ -732,39 +704,20 @@ class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, Cutover
             words += f". {freeze_words(record)}"
         kind = EventKind.CUTOVER_FINISHED if moved else EventKind.CUTOVER_GIVEN_UP
         self.say(kind, Severity.INFO if moved else Severity.WARNING, record, words)
-        return TreeOutcome(
-            tree=record.tree,
-            batch=record.batch,
-            ending=Ending.MOVED if moved else Ending.GIVEN_UP,
-            cutover=cutover_facts(record),
-            words=words,
-            hint="" if moved else "put that right, then run the same command again",
-            predicted_freeze_s=record.predicted_freeze_s,
-        )
+        hint = "" if moved else "put that right, then run the same command again"
+        outcome = outcome_of(record, Ending.MOVED if moved else Ending.GIVEN_UP, words, hint=hint)
+        return replace(outcome, predicted_freeze_s=record.predicted_freeze_s)
 
     async def halted(self, record: CutoverRecord, step: Halt) -> TreeOutcome:
         words = f"{record.tree.user} is not touched ({state_words(record.state)}): {step.words}"
         self.say(EventKind.CUTOVER_HALTED, Severity.ERROR, record, words)
-        return TreeOutcome(
-            tree=record.tree,
-            batch=record.batch,
-            ending=Ending.HALTED,
-            cutover=cutover_facts(record),
-            words=words,
-            hint=step.hint,
-        )
+        return outcome_of(record, Ending.HALTED, words, hint=step.hint)
 
     def stuck(self, record: CutoverRecord, _: Seen) -> TreeOutcome:
         words = f"{record.tree.user} is {state_words(record.state)}: {record.failure}"
         self.say(EventKind.CUTOVER_HALTED, Severity.ERROR, record, words)
-        return TreeOutcome(
-            tree=record.tree,
-            batch=record.batch,
-            ending=Ending.STUCK,
-            cutover=cutover_facts(record),
-            words=words,
-            hint="put that right, then run the same command again: it goes on from there",
-        )
+        hint = "put that right, then run the same command again: it resumes"
+        return outcome_of(record, Ending.STUCK, words, hint=hint)
 
     # Steps.
 

@@ -99,6 +99,14 @@ async def ask(
     )
 
 
+async def _ask_brick(hosts: Hosts, brick: Brick, trees: Sequence[bytes]) -> Answer:
+    host = await hosts.reach(brick.host)
+    python = (await host.identity()).python
+    return await ask(
+        host.processes, python=python, way="brick", root=brick.path, trees=trees, host=brick.host, brick=brick.name
+    )
+
+
 # Connections to bricks that belong to this site's mounts or to Gluster.
 
 
@@ -158,17 +166,7 @@ async def open_on_bricks(hosts: Hosts, bricks: Sequence[Brick], trees: Sequence[
     found: set[tuple[str, bytes]] = set()
     for brick in bricks:
         try:
-            host = await hosts.reach(brick.host)
-            python = (await host.identity()).python
-            answer = await ask(
-                host.processes,
-                python=python,
-                way="brick",
-                root=brick.path,
-                trees=trees,
-                host=brick.host,
-                brick=brick.name,
-            )
+            answer = await _ask_brick(hosts, brick, trees)
         except MigratorError:
             return None
         if not answer.served:
@@ -240,17 +238,7 @@ class BrickWriters:
             return Writers(unseen=(f"brick {brick.name}: site.toml has no section for its host",))
         async with gate:
             try:
-                host = await self._hosts.reach(brick.host)
-                python = (await host.identity()).python
-                answer = await ask(
-                    host.processes,
-                    python=python,
-                    way="brick",
-                    root=brick.path,
-                    trees=trees,
-                    host=brick.host,
-                    brick=brick.name,
-                )
+                answer = await _ask_brick(self._hosts, brick, trees)
             except MigratorError as error:
                 return Writers(unseen=(f"brick {brick.name}: {error.message}",))
         unseen = answer.unseen
