@@ -329,8 +329,8 @@ class OperationThrottle:
 
 
 def left_changed(ledger: "Ledger", state: VolumeState) -> tuple[DrainRecord, ...]:
-    """Drains that came to rest, and were killed before the options were put back. What somebody has set since it was put
-    back is his.
+    """Drains that ended, and were killed before the options were restored. A value that an admin has set
+    since stays.
     """
     drains = ledger.drains
     return tuple(
@@ -393,7 +393,7 @@ def read_bricks(ledger: "Ledger") -> BrickStandings:
 
 # Failures that hooks report, each once. Pure.
 #
-# They may page somebody, so a call does not report what it repairs by itself. The question is asked at the beginning of a call,
+# They may page an admin, so a call does not report what it repairs by itself. The question is asked at the beginning of a call,
 # for a failure that a killed call could not report, and at its end.
 
 
@@ -428,7 +428,7 @@ def drain_failure(
 ) -> AttemptFailure | None:
     """What is to be told of a drain, given how a call ended (None: it begins, or ended by an exception). `steps` are all of the
     attempt, oldest first; `back`: it was to be taken back. Where guards speak against a beginning, nothing has failed, and neither
-    where somebody asks to take back what cannot be.
+    if a drain that cannot be taken back was to be.
     """
     if record.state in UNTOUCHED_STATES:
         return None

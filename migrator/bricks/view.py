@@ -51,6 +51,7 @@ from migrator.render.document import (
 
 _USES_SHOWN = 60
 _OUTSIDE = "(outside every user tree)"
+_UNKNOWN = "not known"
 
 
 def brick_document(listing: BrickListing) -> Document:
@@ -70,19 +71,8 @@ def brick_document(listing: BrickListing) -> Document:
 
 
 def _bricks(listing: BrickListing) -> Iterator[Block]:
-    columns = [
-        wide("brick"),
-        figure("set"),
-        text("state"),
-        text("device"),
-        text("fs"),
-        figure("size"),
-        figure("free"),
-        figure("free, %"),
-        figure("free inodes"),
-        figure("files"),
-        figure("bytes"),
-    ]
+    columns = [wide("brick"), figure("set"), text("state"), text("device"), text("fs")]
+    columns += map(figure, ("size", "free", "free, %", "free inodes", "files", "bytes"))
     yield table("", columns, [_brick(brick) for brick in listing.bricks])
     down = [brick.name for brick in listing.bricks if brick.state is not BrickState.UP]
     if down and listing.started:
@@ -120,16 +110,10 @@ def _brick(brick: BrickFacts) -> tuple[str, ...]:
 
 
 def _uses(listing: BrickListing) -> Iterator[Block]:
+    uses = ((brick.name, use) for brick in listing.bricks for use in brick.uses or ())
     rows = [
-        (
-            brick.name,
-            use.user if use.user is not None else _OUTSIDE,
-            _count(use.files),
-            _size(use.size_bytes),
-            _size(use.allocated_bytes),
-        )
-        for brick in listing.bricks
-        for use in brick.uses or ()
+        (name, use.user or _OUTSIDE, _count(use.files), _size(use.size_bytes), _size(use.allocated_bytes))
+        for name, use in uses
     ]
     columns = [wide("brick"), wide("user"), figure("files"), figure("bytes"), figure("on disk")]
     yield table("", columns, rows, limit=_USES_SHOWN, note="A hard-linked file's bytes count once.")
@@ -139,30 +123,17 @@ def _tasks(listing: BrickListing) -> Iterator[Block]:
     if not listing.tasks:
         yield paragraph("Nothing moves files, and nothing waits for a commit." if listing.started else "Not known.")
         return
-    columns = [
-        text("task"),
-        wide("bricks"),
-        text("state"),
-        figure("moved"),
-        figure("bytes"),
-        figure("failures"),
-        figure("skipped"),
-        wide("id"),
-    ]
+    columns = [text("task"), wide("bricks"), text("state")]
+    columns += [*map(figure, ("moved", "bytes", "failures", "skipped")), wide("id")]
     yield table("", columns, [_task(task) for task in listing.tasks])
 
 
 def _task(task: TaskFacts) -> tuple[str, ...]:
-    counters = task.counters
-    if counters:
-        sums = (
-            _count(sum(one.files for one in counters)),
-            _size(sum(one.size_bytes for one in counters)),
-            _count(sum(one.failures for one in counters)),
-            _count(sum(one.skipped for one in counters)),
-        )
-    else:
-        sums = (NONE,) * 4
+    sums = (NONE,) * 4
+    if task.counters:
+        counted = [(one.files, one.size_bytes, one.failures, one.skipped) for one in task.counters]
+        files, size_bytes, failures, skipped = map(sum, zip(*counted, strict=True))
+        sums = (format_count(files), format_size(size_bytes), format_count(failures), format_count(skipped))
     return (task.name, ", ".join(task.bricks) or NONE, task.status.value, *sums, task.id)
 
 
@@ -175,12 +146,20 @@ def _faults(listing: BrickListing) -> Iterator[Block]:
     yield table("", columns, rows)
 
 
-def _size(size_bytes: int | None) -> str:
-    return NONE if size_bytes is None else format_size(size_bytes)
+def _size(size_bytes: int | None, unknown: str = NONE) -> str:
+    return unknown if size_bytes is None else format_size(size_bytes)
 
 
-def _count(count: int | None) -> str:
-    return NONE if count is None else format_count(count)
+def _count(count: int | None, unknown: str = NONE) -> str:
+    return unknown if count is None else format_count(count)
+
+
+def _rate_and_end(bytes_per_s: float | None, left_s: float | None, looked_at_s: float | None) -> tuple[str, str, str]:
+    return (
+        NONE if bytes_per_s is None else format_rate(bytes_per_s),
+        NONE if left_s is None else format_duration(left_s),
+        when(looked_at_s),
+    )
 
 
 # ---
@@ -198,21 +177,9 @@ def addition_document(summary: AdditionSummary) -> Document:
 
 def addition_table(additions: Sequence[AdditionStanding]) -> Block:
     """How far every addition is."""
-    columns = [
-        wide("bricks"),
-        text("to"),
-        text("state"),
-        text("since"),
-        figure("size"),
-        figure("looked at"),
-        figure("moved"),
-        figure("bytes"),
-        figure("failures"),
-        figure("skipped"),
-        figure("rate"),
-        figure("time left"),
-        text("last look"),
-    ]
+    columns = [wide("bricks"), text("to"), text("state"), text("since")]
+    columns += map(figure, ("size", "looked at", "moved", "bytes", "failures", "skipped", "rate", "time left"))
+    columns.append(text("last look"))
     return table("", columns, [_standing(one) for one in additions])
 
 
@@ -221,7 +188,7 @@ def directory_tables(directories: Sequence[ListedDirectory]) -> Iterator[Block]:
     if directories:
         columns = [wide("directory"), wide("why it waits"), wide("what puts it right")]
         rows = [(show(one.path), one.reason, one.command) for one in directories]
-        yield table("Directories that wait for somebody", columns, rows, limit=_DIRECTORIES)
+        yield table("Directories that wait for an admin", columns, rows, limit=_DIRECTORIES)
 
 
 def _standing(one: AdditionStanding) -> tuple[str, ...]:
@@ -231,15 +198,13 @@ def _standing(one: AdditionStanding) -> tuple[str, ...]:
         f"the {one.side.value}",
         one.state.value,
         when(one.since_s),
-        NONE if one.size_bytes is None else format_size(one.size_bytes),
+        _size(one.size_bytes),
         format_count(one.lookups) + ("" if one.files is None else f" of {format_count(one.files)}"),
         format_count(one.moved_files),
         format_size(one.moved_bytes),
         format_count(one.failures),
         format_count(one.skipped),
-        NONE if one.bytes_per_s is None else format_rate(one.bytes_per_s),
-        NONE if one.left_s is None else format_duration(one.left_s),
-        when(one.looked_at_s),
+        *_rate_and_end(one.bytes_per_s, one.left_s, one.looked_at_s),
     )
 
 
@@ -282,14 +247,14 @@ def _blocks(summary: AdditionSummary) -> Iterator[Block]:
 
 def _addition_document_row(place: NewPlace) -> tuple[str, ...]:
     if place.unread:
-        return (place.name, NONE, NONE, NONE, NONE, f"not known: {place.unread}")
+        return (place.name, *(NONE,) * 4, f"not known: {place.unread}")
     holds = ", ".join(place.entries) or ("marks of a brick" if place.stale else "nothing")
     return (
         place.name,
         place.mount if place.own else f"{place.mount} (not its own)",
         place.device or NONE,
         place.filesystem or NONE,
-        NONE if place.total_bytes is None else format_size(place.total_bytes),
+        _size(place.total_bytes),
         holds,
     )
 
@@ -306,7 +271,7 @@ def drain_document(summary: DrainSummary) -> Document:
     title = "Drain taken back" if summary.back else "Drain"
     sections = [Section(title="Result", blocks=tuple(_result(summary)))]
     if summary.check is not None:
-        sections.append(Section(title="What the guards look at", blocks=tuple(_check(summary.check))))
+        sections.append(Section(title="Preflight checks", blocks=tuple(_check(summary.check))))
     if summary.standing is not None and summary.standing.id:
         sections.append(Section(title="How far it is", blocks=(drain_table((summary.standing,)),)))
     return Document(
@@ -330,20 +295,9 @@ def brick_standings_document(bricks: BrickStandings) -> Document:
 
 def drain_table(drains: Sequence[DrainStanding]) -> Block:
     """How far every drain is."""
-    columns = [
-        wide("bricks"),
-        text("state"),
-        text("since"),
-        figure("moved"),
-        figure("bytes"),
-        figure("files left"),
-        figure("bytes left"),
-        figure("failures"),
-        figure("skipped"),
-        figure("rate"),
-        figure("time left"),
-        text("looked at"),
-    ]
+    columns = [wide("bricks"), text("state"), text("since")]
+    columns += map(figure, ("moved", "bytes", "files left", "bytes left", "failures", "skipped", "rate", "time left"))
+    columns.append(text("looked at"))
     return table("", columns, [_row(one) for one in drains])
 
 
@@ -354,13 +308,11 @@ def _row(one: DrainStanding) -> tuple[str, ...]:
         when(one.since_s),
         format_count(one.moved_files),
         format_size(one.moved_bytes),
-        NONE if one.left_files is None else format_count(one.left_files),
-        NONE if one.left_bytes is None else format_size(one.left_bytes),
+        _count(one.left_files),
+        _size(one.left_bytes),
         format_count(one.failures),
         format_count(one.skipped),
-        NONE if one.bytes_per_s is None else format_rate(one.bytes_per_s),
-        NONE if one.left_s is None else format_duration(one.left_s),
-        when(one.looked_at_s),
+        *_rate_and_end(one.bytes_per_s, one.left_s, one.looked_at_s),
     )
 
 
@@ -373,7 +325,7 @@ def _result(summary: DrainSummary) -> Iterator[Block]:
         if summary.left_file is not None:
             yield paragraph(f"All of them, brick by brick: {summary.left_file}")
         yield paragraph(
-            "What to do: see why it was not moved (Gluster's rebalance log on the host), put that right, and give the same "
+            "What to do: find out why it was not moved (Gluster's rebalance log on the host), put that right, and run the same "
             "command again: it drains what is left. Or take the drain back with `migrator brick stop`. Never commit with force."
         )
     if summary.hint:
@@ -383,24 +335,20 @@ def _result(summary: DrainSummary) -> Iterator[Block]:
 
 
 def _check(check: DrainCheck) -> Iterator[Block]:
-    versions = (
-        "not known"
-        if not check.versions
-        else ", ".join(f"{host}: {version or 'not known'}" for host, version in sorted(check.versions.items()))
-    )
+    told = [f"{host}: {version or _UNKNOWN}" for host, version in sorted((check.versions or {}).items())]
     links = check.linked_symlinks
     yield facts(
         [
-            ("on the disks", _drain_document_size(check.used_bytes)),
-            ("inodes in use", _drain_document_count(check.used_inodes)),
-            ("files", _drain_document_count(check.files)),
-            ("bytes", _drain_document_size(check.size_bytes)),
-            ("largest file", _drain_document_size(check.largest_bytes)),
+            ("on the disks", _size(check.used_bytes, _UNKNOWN)),
+            ("inodes in use", _count(check.used_inodes, _UNKNOWN)),
+            ("files", _count(check.files, _UNKNOWN)),
+            ("bytes", _size(check.size_bytes, _UNKNOWN)),
+            ("largest file", _size(check.largest_bytes, _UNKNOWN)),
             ("by catalog", NONE if check.catalog is None else f"{check.catalog}, {when(check.catalog_at_s)}"),
-            ("cluster.min-free-disk", check.min_free_disk or "not known"),
-            ("GlusterFS", versions),
-            ("open files", _drain_document_count(check.open_files)),
-            ("symlinks with several names", "not known" if links is None else format_count(len(links))),
+            ("cluster.min-free-disk", check.min_free_disk or _UNKNOWN),
+            ("GlusterFS", ", ".join(told) or _UNKNOWN),
+            ("open files", _count(check.open_files, _UNKNOWN)),
+            ("symlinks with several names", _count(None if links is None else len(links), _UNKNOWN)),
             ("sources of users on the target", _retained(check.retained)),
         ]
     )
@@ -411,33 +359,21 @@ def _check(check: DrainCheck) -> Iterator[Block]:
         )
     if check.rooms:
         columns = [wide("brick that stays"), figure("size"), figure("free"), figure("free inodes")]
+        sizes = ((name, room.total_bytes, room.free_bytes, room.free_inodes) for name, room in check.rooms.items())
         yield table(
             "",
             columns,
             [
-                (
-                    name,
-                    _drain_document_size(room.total_bytes),
-                    _drain_document_size(room.free_bytes),
-                    _drain_document_count(room.free_inodes),
-                )
-                for name, room in sorted(check.rooms.items())
+                (name, _size(size, _UNKNOWN), _size(free, _UNKNOWN), _count(inodes, _UNKNOWN))
+                for name, size, free, inodes in sorted(sizes)
             ],
         )
 
 
 def _retained(sources: Sequence[RetainedSource] | None) -> str:
     if sources is None:
-        return "not known"
+        return _UNKNOWN
     return f"{retained_words(sources)}: they are moved for nothing" if sources else "none"
-
-
-def _drain_document_size(size_bytes: int | None) -> str:
-    return "not known" if size_bytes is None else format_size(size_bytes)
-
-
-def _drain_document_count(count: int | None) -> str:
-    return "not known" if count is None else format_count(count)
 
 
 # ---

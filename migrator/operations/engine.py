@@ -70,7 +70,7 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
     """
 
     shielded: bool = False
-    resumes: str = "the same command goes on with it"
+    resumes: str = "the same command resumes it"
     interrupted: bool = False
     locks: ExitStack = field(default_factory=ExitStack)
     """Locks of the current step; released after it, unless `release` keeps them."""
@@ -176,7 +176,7 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
 
     def interruption(self, record: Record, act: Act[Step, State]) -> Interrupted:
         """The error that an interrupted call raises."""
-        goes_on = " Gluster goes on by itself." if act.step in self.waits else ""
+        goes_on = " Gluster continues by itself." if act.step in self.waits else ""
         return Interrupted(
             f"interrupted while {self.shown(record)} was {act.intent.value}.{goes_on}",
             hint=self.resumes,
@@ -289,7 +289,7 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
     def _interrupt(self, step_id: int, act: Act[Step, State]) -> None:
         at_s = self.clock.now_s()
         if act.step in self.waits:
-            self.records.finish(step_id, act.intent, at_s=at_s, message="the command ended, and Gluster goes on")
+            self.records.finish(step_id, act.intent, at_s=at_s, message="the command ended, and Gluster continues")
         else:
             self.records.fail(step_id, INTERRUPTED, at_s=at_s)
 

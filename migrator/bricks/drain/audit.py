@@ -141,7 +141,7 @@ class _Listener:
         self.failed.extend(f"{show(one.path)}: {one.reason}" for one in problems[: MOST_EXAMPLES - len(self.failed)])
         unsure = [one.path for one in to_ask if one.path not in self._explained and not is_probe(one.path)]
         self.explained_unsure += len(to_ask) - len(unsure)
-        # What has no gfid is data of somebody's, and nothing explains it.
+        # A file without a gfid is data, and nothing explains it.
         unsure += [one.path for one in strange]
         await self._write(LeftKind.MAY_BE_DATA, unsure)
         await self._write(LeftKind.UNREADABLE, [one.path for one in problems])

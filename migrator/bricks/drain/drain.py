@@ -30,7 +30,7 @@ from migrator.operations.model import Finished, Halt
 
 DRAIN_VERB, STOP_VERB = "brick-drain", "brick-stop"
 _LOCK = "drain"
-"""One drain at a time is driven; it may be under way without anybody watching."""
+"""One call at a time drives a drain; a drain may be under way without a call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +44,11 @@ class _Asked:
 
 
 async def drain_bricks(request: DrainRequest, world: DrainWorld) -> DrainSummary:
-    """Drain the bricks of one subvolume, from wherever that is; the same call goes on after any crash, also beside a drain
-    that Gluster has gone on with. A dry run looks at everything, takes the very decisions, and changes nothing.
+    """Drain the bricks of one subvolume, from wherever that is; the same call resumes after any crash, also a drain
+    that Gluster has continued. A dry run makes every check and decision, and changes nothing.
 
-    Raises UsageError, Refused (a hook said no, the wrong word to confirm), LockHeld, Interrupted, ToolFailed; what speaks
-    against going on is in the summary.
+    Raises UsageError, Refused (a hook said no, the wrong word to confirm), LockHeld, Interrupted, ToolFailed; reasons
+    against the drain are in the summary.
     """
     asked = await _asked(request, world)
     if asked.known is None and all(name not in _names(asked.state) for name in asked.bricks):
@@ -60,8 +60,8 @@ async def drain_bricks(request: DrainRequest, world: DrainWorld) -> DrainSummary
     word = wipe_word(site.site_id, asked.state.volume_id, asked.bricks)
     if request.confirm not in (None, word):
         raise Refused(
-            "the word to confirm is not the one of these bricks: nothing was done",
-            hint=f"to have them wiped after the commit, say --confirm {word}",
+            "the word to confirm does not belong to these bricks: nothing was done",
+            hint=f"to have them wiped after the commit, pass --confirm {word}",
         )
     if asked.known is not None and _is_given_away(asked):
         words = f"there is nothing to do: {asked.known.shown_bricks} was drained and handed over before"
@@ -97,8 +97,8 @@ async def stop_drain(request: DrainRequest, world: DrainWorld) -> DrainSummary:
     ended = known is None or known.state in DRAIN_ENDED_STATES
     if known is None or (ended and not owes and not left_changed(world.ledger, asked.state)):
         raise UsageError(
-            f"no drain of {', '.join(asked.bricks)} is under way that this program has begun",
-            hint="`migrator brick list` shows what Gluster does; what was begun by hand is stopped by hand "
+            f"no drain of {', '.join(asked.bricks)} is under way that this program began",
+            hint="`migrator brick list` shows the tasks of Gluster; stop by hand what was begun by hand "
             "(`gluster volume remove-brick ... stop`, then `gluster volume rebalance VOLUME fix-layout start`)",
         )
     site, record = _site(world), known
@@ -114,7 +114,7 @@ def _owes_hooks(asked: _Asked, world: DrainWorld) -> bool:
 
 
 def _is_at_rest(asked: _Asked, world: DrainWorld) -> bool:
-    """Whether nothing is left to be put back, and Gluster drains none of these bricks by somebody else's command."""
+    """Whether nothing is left to be put back, and Gluster drains none of these bricks by another command."""
     drained = {name for task in asked.seen.tasks or () if task.unfinished for name in task.bricks}
     return not left_changed(world.ledger, asked.state) and not drained & set(asked.bricks)
 

@@ -60,7 +60,7 @@ def retained_sources(
         due_at_s = record.times.get(CutoverState.THAWED, record.since_s) + retain_s
         freed_day = freed_days.get(tree.tree)
         if freed_day is None and plan is not None and not _plans(plan, tree.tree):
-            # He worked on the target already when it was made.
+            # The user worked on the target before the plan was made.
             freed_day = max(due_at_s - plan.created_at_s, 0.0) / DAY_S
         first = drained_day is not None and freed_day is not None and freed_day <= drained_day + _DAY_DIGITS
         found.append(
@@ -102,7 +102,7 @@ def retained_problems(sources: Sequence[RetainedSource] | None, *, unread_plan: 
     if accepted:
         return
     if sources is None:
-        yield "what users who work on the target still have on the bricks is not known: run `migrator scan --via bricks`"
+        yield "what users on the target still have on the bricks is not known: run `migrator scan --via bricks`"
     if not sources:
         return
     if unread_plan:
@@ -148,8 +148,8 @@ def purge_commands(sources: Sequence[RetainedSource]) -> tuple[str, ...]:
 
 # The checks.
 #
-# A drain takes days and slows everybody down, and one that runs out of room in the middle leaves work for admins: everything
-# that is known to go wrong is checked before it.
+# A drain takes days and slows all users down, and one that runs out of room leaves work for admins: every known cause of a
+# failure is checked before it.
 
 
 _MARGIN_SHARE = 0.05
@@ -227,15 +227,15 @@ def condition_problems(state: VolumeState, *, instead_of: str | None = None) -> 
 
 def _tasks(facts: DrainFacts) -> Iterator[str]:
     if facts.tasks is None:
-        yield "whether something moves files already is not known: see `gluster volume status VOLUME tasks`"
+        yield "whether another task moves files is not known: see `gluster volume status VOLUME tasks`"
     for task in facts.tasks or ():
         if task.unfinished and task.id != facts.task_of_record:
             of = f" of {', '.join(task.bricks)}" if task.bricks else ""
-            yield f"{task.name} ({task.status.value}){of} is not over: wait for its end, commit it or stop it"
+            yield f"{task.name} ({task.status.value}){of} has not ended: wait for its end, commit it or stop it"
     if facts.drains_elsewhere is None:
-        yield "whether another drain has not come to rest is not known: see `migrator brick list`"
+        yield "whether another drain is under way is not known: see `migrator brick list`"
     for name in facts.drains_elsewhere or ():
-        yield f"a drain of {name} has not come to rest: go on with it, or take it back with `migrator brick stop`"
+        yield f"a drain of {name} is under way: finish it, or take it back with `migrator brick stop`"
 
 
 def _old_catalog(facts: DrainFacts) -> Iterator[str]:
@@ -271,7 +271,7 @@ def _room(facts: DrainFacts, state: VolumeState) -> Iterator[str]:
             (min_free_disk, "the option cluster.min-free-disk"),
         ):
             if known is None:
-                yield f"{what} is not known, so whether it fits elsewhere is not"
+                yield f"{what} is not known, so it may not fit elsewhere"
         return
     leaving = set(facts.bricks)
     staying = [members for members in subvolumes(state) if not leaving & {brick.name for brick in members}]

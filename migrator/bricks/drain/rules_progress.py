@@ -184,7 +184,7 @@ def newest_attempts(records: Sequence[DrainRecord]) -> tuple[DrainRecord, ...]:
 
 
 def drain_blockers(drains: Sequence[DrainStanding], *, at_work: bool, now_s: float) -> Iterator[Blocker]:
-    """Drains that wait for somebody. `at_work`: a command watches."""
+    """Drains that wait for an admin. `at_work`: a command watches."""
     for one in drains:
         if one.state in DRAIN_ENDED_STATES | OUT_STATES | UNTOUCHED_STATES or at_work:
             continue
@@ -199,7 +199,7 @@ def drain_blockers(drains: Sequence[DrainStanding], *, at_work: bool, now_s: flo
             looked = last_looked(one.looked_at_s, now_s)
             yield Blocker(
                 subject=f"drain of {names}",
-                on=f"it is {one.state.value}, and no command goes on with it{looked}",
+                on=f"it is {one.state.value}, and no command watches it{looked}",
                 hint=f"migrator brick {'stop' if back else 'drain'} {names}",
             )
 
@@ -231,7 +231,7 @@ def wipe_word(site_id: str, volume_id: str, bricks: Sequence[str]) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
-# Findings of the walks of drained bricks: whether anything is left that somebody could miss.
+# Findings of the walks of drained bricks: whether any data is left.
 
 
 MOST_EXAMPLES = 20

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from migrator.bricks.drain.audit import LeftList, ReadBlock
@@ -35,6 +35,7 @@ from migrator.bricks.drain.rules import (
 )
 from migrator.bricks.drain.rules_preflight import catalog_is_old, drain_problems, failure_causes, retained_sources
 from migrator.bricks.drain.rules_progress import quorum_problems, samples_of, stalled
+from migrator.bricks.model import NO_ROOM_TOLD
 from migrator.bricks.recover.stage import LeftoverBricks, VolumeRecovery
 from migrator.bricks.shared import BrickCall, StrangeLook, ThrottleRules, strange_now
 from migrator.catalog.model import CatalogRecord
@@ -161,43 +162,43 @@ class DrainCall(BrickCall):
         )
 
 
-def hooked(record: DrainRecord, step: HookStep, brick: str | None = None) -> HookedStep:
-    """A step of a drain, as hooks are called around it; of one of its bricks where there are several."""
-    shown = brick or record.shown_bricks
-    key = f"drain {record.id}" if step is HookStep.DRAIN else f"drain {record.id}: {step.value}"
-    words = {
-        HookStep.DRAIN: "the drain of",
-        HookStep.AUDIT: "the audit of",
-        HookStep.COMMIT: "the commit of",
-        HookStep.WIPE: "wiping",
-        HookStep.HAND_OVER: "handing over",
-        HookStep.STOP: "taking back the drain of",
-    }[step]
-    return HookedStep(
-        step=step, key=key if brick is None else f"{key} {brick}", subject=f"drain of {shown}", words=f"{words} {shown}"
-    )
+_HOOKED_WORDS = {
+    HookStep.DRAIN: "the drain of",
+    HookStep.AUDIT: "the audit of",
+    HookStep.COMMIT: "the commit of",
+    HookStep.WIPE: "wiping",
+    HookStep.HAND_OVER: "handing over",
+    HookStep.STOP: "taking back the drain of",
+    HookStep.FAIL: "the failure of the drain of",
+}
 
 
-def hooked_failure(record: DrainRecord, step_id: int) -> HookedStep:
-    """A failure of a drain, by the step of it that it is known by."""
-    shown = record.shown_bricks
+def hooked(
+    record: DrainRecord, step: HookStep, brick: str | None = None, *, failed_step: int | None = None
+) -> HookedStep:
+    """A step of a drain, for its hooks; of one of its bricks if there are several; of a failure at a step of the drain."""
+    shown, key = brick or record.shown_bricks, f"drain {record.id}"
+    if failed_step is not None:
+        key = f"{key}: failure at step {failed_step}"
+    elif step is not HookStep.DRAIN:
+        key = f"{key}: {step.value}"
     return HookedStep(
-        step=HookStep.FAIL,
-        key=f"drain {record.id}: failure at step {step_id}",
+        step=step,
+        key=key if brick is None else f"{key} {brick}",
         subject=f"drain of {shown}",
-        words=f"the failure of the drain of {shown}",
+        words=f"{_HOOKED_WORDS[step]} {shown}",
     )
 
 
 def bricks_of(record: DrainRecord, known: Sequence[Brick]) -> tuple[Brick, ...]:
     """The bricks of a drain, also where the volume does not list them any more."""
     by_name = {brick.name: brick for brick in known}
-    return tuple(by_name.get(name) or _from_name(name) for name in record.bricks)
-
-
-def _from_name(name: str) -> Brick:
-    host, _, path = name.partition(":/")
-    return Brick(name=name, host=host, path=b"/" + path.encode("utf-8", "surrogateescape"), online=None)
+    parts = {name: name.partition(":/") for name in record.bricks}
+    return tuple(
+        by_name.get(name)
+        or Brick(name=name, host=host, path=b"/" + path.encode("utf-8", "surrogateescape"), online=None)
+        for name, (host, _, path) in parts.items()
+    )
 
 
 # Facts for the preflight checks; `rules_preflight.py` decides.
@@ -227,27 +228,15 @@ class Guarding:
         leaving = bricks_of(record, state.bricks)
         rooms = await _told(world.volume.rooms())
         min_free_disk = await _told(world.volume.option(_MIN_FREE_DISK))
-        known = await self.content(record)
-        catalog, content = (None, None) if known is None else known
+        catalog, content = await self.content(record) or (None, None)
         await self._ask_versions(state)
         tops = await self._top_directories()
         open_files = None if tops is None else await world.open_files(leaving, tops)
         links = None if content is None else await self._still_linked(content.linked_symlinks)
         retained, unread_plan = self._retained(record, content)
-        own = [None if rooms is None else rooms.get(brick.name) for brick in leaving if not brick.arbiter]
-        used_bytes = [
-            None
-            if room is None or room.total_bytes is None or room.free_bytes is None
-            else room.total_bytes - room.free_bytes
-            for room in own
-        ]
-        used_inodes = [
-            None
-            if room is None or room.total_inodes is None or room.free_inodes is None
-            else room.total_inodes - room.free_inodes
-            for room in own
-        ]
-        size, inodes = _most(used_bytes), _most(used_inodes)
+        own = [(rooms or {}).get(brick.name, NO_ROOM_TOLD) for brick in leaving if not brick.arbiter]
+        size = _most_used([(room.total_bytes, room.free_bytes) for room in own])
+        inodes = _most_used([(room.total_inodes, room.free_inodes) for room in own])
         load = None
         if content is not None and size is not None and inodes is not None:
             load = BrickLoad(files=inodes, allocated_bytes=size, largest_bytes=content.largest_bytes)
@@ -271,7 +260,11 @@ class Guarding:
             retained_accepted=self.call.request.accept_retained,
             unread_plan=unread_plan,
             marks=await self._marks_of(record, leaving, state),
-            catalog_is_old=self._is_old(record, catalog),
+            catalog_is_old=None
+            if catalog is None
+            else catalog_is_old(
+                catalog.started_at_s, world.ledger.drains.all(), world.ledger.additions.all(), bricks=record.bricks
+            ),
             strange=await strange_now(world.ledger.scans, world.strange, state.bricks, state.volume_id),
         )
         return DrainCheck(
@@ -290,12 +283,6 @@ class Guarding:
             linked_symlinks=links,
             retained=retained,
         )
-
-    def _is_old(self, record: DrainRecord, catalog: CatalogRecord | None) -> bool | None:
-        ledger = self.call.world.ledger
-        if catalog is None:
-            return None
-        return catalog_is_old(catalog.started_at_s, ledger.drains.all(), ledger.additions.all(), bricks=record.bricks)
 
     def _retained(
         self, record: DrainRecord, content: BrickContent | None
@@ -404,10 +391,10 @@ async def _told(asked: Awaitable[T]) -> T | None:
         return None
 
 
-def _most(found: Sequence[int | None]) -> int | None:
-    """All copies of a set hold the same: the fullest counts. None where one of them is not known."""
-    known = [one for one in found if one is not None]
-    return max(known) if known and len(known) == len(found) else None
+def _most_used(rooms: Sequence[tuple[int | None, int | None]]) -> int | None:
+    """The use of the fullest brick, from the total and free room of each: all copies of a set hold the same. None if one is not known."""
+    used = [total - free for total, free in rooms if total is not None and free is not None]
+    return max(used) if used and len(used) == len(rooms) else None
 
 
 # Snapshots of the volume and of the bricks.
@@ -451,34 +438,33 @@ class DrainLooker:
         if found is None:
             return DrainSeen(state=None, tasks=None, audit=self.audit)
         state, tasks = found
-        own = own_task(record, DrainSeen(state=state, tasks=tasks))
-        progress = None if own is None else await self.progress(own)
-        hosts, silent_s = self.silence(record, DrainSeen(state=state, tasks=tasks, progress=progress))
-        failed = not may_start(record) and ended_badly(DrainSeen(state=state, tasks=tasks, progress=progress))
+        request, seen = self.call.request, DrainSeen(state=state, tasks=tasks)
+        task, layout = own_task(record, seen), None
+        if task is not None:
+            seen = replace(seen, progress=await self.progress(task))
+        hosts, silent_s = self.silence(record, seen)
+        failed = not may_start(record) and ended_badly(seen)
         if may_start(record) or failed:
             self.check = await self.guarding.check(record, state, tasks)
-        wants_places = hand_over and record.state in OUT_STATES
-        bricks = bricks_of(record, state.bricks)
-        still, lost = ("", "") if own is None else self._standstill(record, own, progress)
-        return DrainSeen(
-            state=state,
-            tasks=tasks,
-            progress=progress,
-            layout=await self._layout(record, tasks),
+        for one in tasks:
+            if one.id == record.notes.layout_task_id:
+                layout = await self.progress(one)
+        places = None
+        if hand_over and record.state in OUT_STATES:
+            places = await self.call.world.places(bricks_of(record, state.bricks), record.volume_id)
+        still, lost = ("", "") if task is None else self._standstill(record, task, seen.progress)
+        return replace(
+            seen,
+            layout=layout,
             preflight=self.check.problems if self.check is not None and may_start(record) else None,
             stalled=still,
             lost=lost,
-            silent=why_silent(hosts, for_s=silent_s) if silent_s > self.call.request.stall_s else "",
+            silent=why_silent(hosts, for_s=silent_s) if silent_s > request.stall_s else "",
             causes=failure_causes(self.guarding.facts) if failed and self.guarding.facts is not None else (),
             audit=self.audit,
-            may_recover=self.may_recover,
-            places=await self.call.world.places(bricks, record.volume_id) if wants_places else None,
+            may_recover=request.recover and not self.recovered,
+            places=places,
         )
-
-    @property
-    def may_recover(self) -> bool:
-        """Whether what is left is still to be brought back by this call."""
-        return self.call.request.recover and not self.recovered
 
     def silence(self, record: DrainRecord, seen: DrainSeen) -> tuple[tuple[str, ...], float]:
         """Who tells no counters in a look although everything is up, and for how long the looks of this process have found
@@ -518,11 +504,6 @@ class DrainLooker:
             return False
         found = await find_hooks(hooks, self.call.world.blocking)
         return any(hook.stage == HookStage(step=step, event=HookEvent.PRE) for hook in found.hooks)
-
-    async def _layout(self, record: DrainRecord, tasks: tuple[VolumeTask, ...]) -> TaskProgress | None:
-        wanted = record.notes.layout_task_id
-        task = next((task for task in tasks if task.id == wanted), None)
-        return None if task is None else await self.progress(task)
 
     def _standstill(self, record: DrainRecord, task: VolumeTask, progress: TaskProgress | None) -> tuple[str, str]:
         """Why it is said to stand still, and to have lost what moves files; also by what this look tells: nobody may have

@@ -1,7 +1,8 @@
 """The steps of a drain, each of which may be repeated after a crash."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -48,7 +49,7 @@ from migrator.bricks.drain.rules import (
 )
 from migrator.bricks.drain.rules_preflight import condition_problems
 from migrator.bricks.drain.rules_progress import MOST_EXAMPLES, samples_of, standing, wipe_word
-from migrator.bricks.drain.stage import DrainCall, DrainLooker, DrainWorld, bricks_of, hooked, hooked_failure
+from migrator.bricks.drain.stage import DrainCall, DrainLooker, DrainWorld, bricks_of, hooked
 from migrator.bricks.recover.stage import Recovery
 from migrator.bricks.shared import Ended, OperationThrottle, drain_failure, look_everywhere
 from migrator.core.clock import Clock
@@ -57,7 +58,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.progress import DrainProgress
 from migrator.core.units import format_count, several
 from migrator.fs.probing import probing
-from migrator.gluster.model import TaskKind, TaskProgress, TaskStatus, VolumeState, VolumeTask
+from migrator.gluster.model import Brick, TaskKind, TaskStatus, VolumeState, VolumeTask
 from migrator.gluster.rules import is_on
 from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.hooks.stage import StepHooks
@@ -126,7 +127,7 @@ async def watch(machine: "DrainMachine", record: DrainRecord) -> bool:
 
 
 def progress_of(found: DrainStanding, step: str, elapsed_s: float) -> DrainProgress:
-    """A standing as it is shown while somebody waits."""
+    """A standing as a progress display."""
     return DrainProgress(
         bricks=found.bricks,
         step=step,
@@ -194,7 +195,7 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
     looker: DrainLooker
     throttle: OperationThrottle
     back: bool = False
-    resumes: str = "the same command goes on with it; `migrator brick status` shows how far it is"
+    resumes: str = "the same command resumes it; `migrator brick status` shows the progress"
     left_alone: bool = False
     _asked: bool = False
     _hand_over: bool = False
@@ -317,8 +318,8 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
     def ends_before(self, record: DrainRecord, act: _Act) -> DrainSummary | None:
         if act.step is not DrainStep.COMMIT or act.seen_done or self.call.request.commit:
             return None
-        words = f"{record.shown_bricks} is drained, and nothing is left on it; it was not to be committed"
-        hint = "to take it out of the volume: the same without --no-commit"
+        words = f"{record.shown_bricks} is drained, and nothing is left on it; it is not committed, as requested"
+        hint = "to take it out of the volume: the same command without --no-commit"
         return self.summary(record, DrainEnding.WAITS, words, hint)
 
     async def prepare(self, record: DrainRecord, act: _Act, seen: DrainSeen) -> DrainNotes:
@@ -387,9 +388,9 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
         """What can be done with bricks that are out and were not given away."""
         if not await self.looker.goes_on(record):
             step = "hand-over" if record.state in (DrainState.WIPED, DrainState.HANDING_OVER) else "wipe"
-            return f"{words}; there is no pre-{step} hook, so that is left to you", "", None
+            return f"{words}; there is no pre-{step} hook, so do that by hand", "", None
         word = self.word(record)
-        return words, f"to have your hooks go on with it: the same command with --confirm {word}", word
+        return words, f"to have your hooks do that: the same command with --confirm {word}", word
 
     async def halted(self, record: DrainRecord, step: Halt) -> DrainSummary:
         if record.state in OUT_STATES:
@@ -406,7 +407,7 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
         self.say(EventKind.DRAIN_HALTED, Severity.ERROR, record, words)
         hosts = silent_hosts(record, seen)
         right = way_out(record, hosts) if hosts else "put that right"
-        hint = f"{right}, then run the same command again: it goes on from there"
+        hint = f"{right}, then run the same command again"
         return self.summary(record, DrainEnding.STUCK, words, hint)
 
     def summary(self, record: DrainRecord, ending: DrainEnding, words: str, hint: str = "") -> DrainSummary:
@@ -430,25 +431,25 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
 
     async def around(self, act: _Act, record: DrainRecord) -> Around | None:
         """Those of an audit before a commit, and of the commit."""
-        facts = self.call.facts
+        facts, step = (
+            self.call.facts,
+            {DrainStep.COMMIT: HookStep.COMMIT, DrainStep.AUDIT: HookStep.AUDIT}.get(act.step),
+        )
+        if step is None or (step is HookStep.AUDIT and (act.seen_done or record.state in OUT_STATES)):
+            return None
 
-        async def begins() -> HookFacts:
+        async def before() -> HookFacts:
             return facts(record)
 
-        async def committed() -> HookFacts:
-            return facts(record, state=HookState.DONE)
-
-        async def audited() -> HookFacts:
+        async def after() -> HookFacts:
             found = self.looker.audit
+            if step is HookStep.COMMIT:
+                return facts(record, state=HookState.DONE)
             if found is None:
                 return facts(record, state=HookState.FAILED)
             return facts(record, state=audit_state(found), reason="; ".join(audit_left(found)) or None)
 
-        if act.step is DrainStep.COMMIT:
-            return Around(step=hooked(record, HookStep.COMMIT), before=begins, after=committed)
-        if act.step is not DrainStep.AUDIT or act.seen_done or record.state in OUT_STATES:
-            return None
-        return Around(step=hooked(record, HookStep.AUDIT), before=begins, after=audited)
+        return Around(step=hooked(record, step), before=before, after=after)
 
     async def _ask(self, record: DrainRecord) -> None:
         """Those before a drain, once in every process that is about to begin it: they are guards. Raises Refused."""
@@ -470,30 +471,25 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
         if hooking is not None:
             await hooking.catch_up(hooked(record, step), self.call.facts(record, state=state))
 
-    async def _do(
-        self,
-        record: DrainRecord,
-        step: HookStep,
-        look: Callable[[DrainRecord, str], Awaitable[None]],
-        *,
-        seen_done: bool,
-    ) -> None:
-        """A step that is done by its `pre` hooks, one brick after the other; then it is looked at. Raises HookSkipped, Refused,
-        ToolFailed.
-        """
+    async def _do(self, act: DrainAct, record: DrainRecord, step: HookStep) -> None:
+        """A step that its `pre` hooks do, one brick after the other; a wipe is checked. Raises HookSkipped, Refused, ToolFailed."""
         hooking = self.hooking()
         if hooking is None:
             raise ToolFailed("there are no hooks that could do it")
+
+        async def work(name: str) -> None:
+            if step is HookStep.WIPE:
+                await self._check_wiped(record, name)
 
         async def after(facts: HookFacts, __: None) -> HookFacts:
             return self.call.facts(record, brick=facts.brick, state=HookState.DONE)
 
         for name in record.bricks:
             place, facts = hooked(record, step, name), self.call.facts(record, brick=name)
-            if seen_done:
+            if act.seen_done:
                 await hooking.catch_up(place, self.call.facts(record, brick=name, state=HookState.DONE))
             else:
-                await hooking.around(place, partial(look, record, name), facts=facts, after=after)
+                await hooking.around(place, partial(work, name), facts=facts, after=after)
 
     async def _tell_failure(self, record: DrainRecord, ended: Ended | None) -> None:
         """Those that people are told by that they have to look, once for each failure; `ended` None: the call begins, or ended by
@@ -508,7 +504,7 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
         failed = HookStep.STOP if taken_back(record.state) else HookStep.DRAIN
         facts = self.call.facts(record, state=HookState.FAILED, failed=failed, reason=failure.reason)
         tell = hooking.once if failure.certain else hooking.catch_up
-        await tell(hooked_failure(record, failure.step_id), facts)
+        await tell(hooked(record, HookStep.FAIL, failed_step=failure.step_id), facts)
 
     # Steps.
 
@@ -521,7 +517,7 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
         await self._look_everywhere(record)
         await self.throttle.follow(record)
         if act.seen_done:
-            return Done(words=f"gone on with: task {act.task_id}")
+            return Done(words=f"continued: task {act.task_id}")
         if act.task_before is not None:
             await self._end_task(record)
         task_id = await world.volume.start(record.bricks)
@@ -558,13 +554,19 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
         recovery = self._recovery(record, found)
         if recovery is not None:
             recovery.bricks = bricks
+        return await self._walk(record, bricks, None if recovery is None else await recovery.proven())
+
+    async def _walk(
+        self, record: DrainRecord, bricks: Sequence[Brick], explained: Mapping[str, AbstractSet[bytes]] | None = None
+    ) -> AuditSeen:
+        world = self.call.world
         return await audit_bricks(
             bricks,
             volume_id=record.volume_id,
             walks=world.walks,
             read_block=world.read_block,
             clock=world.clock,
-            explained=None if recovery is None else await recovery.proven(),
+            explained=explained,
             left=self.call.left_list(),
         )
 
@@ -572,11 +574,11 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
         found = await self.looker.volume()
         recovery = self._recovery(record, found)
         if recovery is None or found is None:
-            raise ToolFailed("what is left cannot be brought back now: the volume does not tell its state")
+            raise ToolFailed("leftovers cannot be brought back now: the state of the volume is not known")
         if problems := condition_problems(found[0]):
             # A name on a brick that is down looks free, and one copy of a set may be an old one.
-            raise ToolFailed(f"what is left cannot be brought back now: {'; '.join(problems)}")
-        # Once in a call, also where it fails: what it could not do then, people have to look at.
+            raise ToolFailed(f"leftovers cannot be brought back now: {'; '.join(problems)}")
+        # Once in a call, even if it fails: an admin must look at the rest.
         self.looker.recovered = True
         summary = await recovery.bring_back()
         self.looker.audit = None
@@ -595,7 +597,7 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
         if self.looker.audit is not None and self.looker.audit.explained:
             # An original that stays behind may have been written to meanwhile: hooks take as long as they like.
             self.looker.audit = await self._audited(record)
-        # After the hooks and the backup: what speaks against it now.
+        # After the hooks and the backup, which take time.
         problems = commit_problems(record, await self.looker.see(record))
         if problems:
             raise Refused(f"{record.shown_bricks} may not be committed: {'; '.join(problems)}")
@@ -610,43 +612,33 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
         await look_everywhere(self.call.world.volume, say)
 
     async def _wipe(self, act: DrainAct, record: DrainRecord) -> _Done:
-        await self._do(record, HookStep.WIPE, self._wiped, seen_done=act.seen_done)
+        await self._do(act, record, HookStep.WIPE)
         return Done(words="an empty file system is mounted there")
 
     async def _hand_over_bricks(self, act: DrainAct, record: DrainRecord) -> _Done:
-        async def nothing_more(_record: DrainRecord, _name: str) -> None:
-            """Where it goes is the hooks' own business, and they answer for it."""
+        await self._do(act, record, HookStep.HAND_OVER)
+        return Done(words="handed over")
 
-        await self._do(record, HookStep.HAND_OVER, nothing_more, seen_done=act.seen_done)
-        return Done(words="given to where it goes")
-
-    async def _wiped(self, record: DrainRecord, name: str) -> None:
+    async def _check_wiped(self, record: DrainRecord, name: str) -> None:
         bricks = tuple(brick for brick in bricks_of(record, ()) if brick.name == name)
         place = (await self.call.world.places(bricks, record.volume_id))[name]
         if place is not PlaceSeen.EMPTY:
             raise ToolFailed(
                 f"no empty file system is mounted at {name} after the pre-wipe hooks (found: {place.value})",
-                cause="there is no hook that wipes it, it failed without saying so, or it did not mount it again",
+                cause="no hook wipes it, or the hook failed without an exit code, or it did not mount it again",
                 hint="make the file system and mount it as /etc/fstab says, then run the same command again",
             )
 
     async def _give_up(self, _: DrainAct, record: DrainRecord) -> _Done:
-        """Where Gluster has come to its end, what it left is named: its counters name nothing."""
-        found, world = await self.looker.volume(), self.call.world
+        """If Gluster has completed, list the leftovers: its counters name none."""
+        found = await self.looker.volume()
         task = None if found is None else own_task(record, DrainSeen(state=found[0], tasks=found[1]))
         progress = None if task is None else await self.looker.progress(task)
-        if found is None or self.looker.audit is not None or progress is None:
+        counters = () if progress is None else progress.counters
+        completed = bool(counters) and all(one.status is TaskStatus.COMPLETED for one in counters)
+        if found is None or self.looker.audit is not None or not completed:
             return Done()
-        if not progress.counters or any(one.status is not TaskStatus.COMPLETED for one in progress.counters):
-            return Done()
-        self.looker.named = await audit_bricks(
-            bricks_of(record, found[0].bricks),
-            volume_id=record.volume_id,
-            walks=world.walks,
-            read_block=world.read_block,
-            clock=world.clock,
-            left=self.call.left_list(),
-        )
+        self.looker.named = await self._walk(record, bricks_of(record, found[0].bricks))
         return Done(words="; ".join(audit_left(self.looker.named)) or "nothing is left all the same")
 
     async def _stop(self, act: DrainAct, record: DrainRecord) -> _Done:
@@ -666,53 +658,41 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
         await self._look_everywhere(record)
         wanted = await self._layout_under_way(record) or await world.volume.fix_layout()
         world.ledger.drains.note(record.id, DrainNotes(layout_task_id=wanted))
-        began_s = world.clock.monotonic_s()
-        looks: tuple[DrainSample, ...] = ()
+        began_s, limit_s = world.clock.monotonic_s(), lost_after_s(self.call.request.poll_s)
+        samples: list[DrainSample] = []
         while True:
-            found = await self.looker.volume()
+            found, now_s = await self.looker.volume(), self.call.now_s()
             task = None if found is None else next((task for task in found[1] if task.id == wanted), None)
             progress = None if task is None else await self.looker.progress(task)
-            if (
-                progress is not None
-                and progress.counters
-                and all(one.status not in _MOVING for one in progress.counters)
-            ):
+            counters = () if progress is None else progress.counters
+            if counters and all(one.status not in _MOVING for one in counters):
                 break
             if found is not None and task is None and found[0].peers_down == ():
-                raise ToolFailed("the fix-layout was ended by somebody else")
+                raise ToolFailed("the fix-layout was ended outside of this program")
             if progress is not None:
-                looks = self._goes_on(record, progress, looks)
+                kept = [one for one in samples if one.at_s > now_s - 3.0 * limit_s]
+                samples = [*kept, *samples_of(progress, now_s)]
+                lost = lost_movers(
+                    samples,
+                    task_id=progress.task_id,
+                    since_s=self.looker.not_whole_s,
+                    now_s=now_s,
+                    limit_s=limit_s,
+                    names=progress.names,
+                )
+                if lost:
+                    raise ToolFailed(f"the fix-layout does not end: {lost}; {rebalance_way_out(record.volume)}")
             shown = standing(record, world.ledger.drains.samples(record.id))
-            world.progress.show(
-                progress_of(shown, "putting the layout right after", world.clock.monotonic_s() - began_s)
-            )
+            elapsed_s = world.clock.monotonic_s() - began_s
+            world.progress.show(progress_of(shown, "repairing the layout after", elapsed_s))
             await world.clock.sleep(self.call.request.poll_s)
-        bad = [one for one in progress.counters if one.status is not TaskStatus.COMPLETED or one.failures]
+        bad = [one for one in counters if one.status is not TaskStatus.COMPLETED or one.failures]
         if bad:
             raise ToolFailed(
-                f"the fix-layout did not come to its end on {', '.join(one.host for one in bad)} ({bad[0].status.value})",
+                f"the fix-layout did not complete on {', '.join(one.host for one in bad)} ({bad[0].status.value})",
                 hint="see Gluster's rebalance log there, then run the same command again",
             )
         return Done(words="the layout is right")
-
-    def _goes_on(
-        self, record: DrainRecord, progress: TaskProgress, looks: tuple[DrainSample, ...]
-    ) -> tuple[DrainSample, ...]:
-        """The looks at a fix-layout, with this one. Raises ToolFailed where it would be waited for in vain."""
-        now_s, limit_s = self.call.now_s(), lost_after_s(self.call.request.poll_s)
-        kept = tuple(one for one in looks if one.at_s > now_s - 3.0 * limit_s)
-        looks = (*kept, *samples_of(progress, now_s))
-        lost = lost_movers(
-            looks,
-            task_id=progress.task_id,
-            since_s=self.looker.not_whole_s,
-            now_s=now_s,
-            limit_s=limit_s,
-            names=progress.names,
-        )
-        if lost:
-            raise ToolFailed(f"the fix-layout does not come to its end: {lost}; {rebalance_way_out(record.volume)}")
-        return looks
 
     async def _layout_under_way(self, record: DrainRecord) -> str | None:
         """The id of a fix-layout that goes on: one that was begun before a crash, also where its id was not written down."""

@@ -19,7 +19,7 @@ from migrator.bricks.drain.model import (
     DrainStep,
     Step,
 )
-from migrator.bricks.drain.rules import begin_again, commit_problems, next_step, own_task
+from migrator.bricks.drain.rules import commit_problems, next_step, own_task
 from migrator.catalog.brick_parts import paths_of
 from migrator.gluster.model import Brick
 from migrator.gluster.volume import GlusterCommands, GlusterSource
@@ -28,7 +28,6 @@ from migrator.hosts.process import LocalProcesses
 from migrator.lab.model import LabBrick
 from migrator.native.program import native_program
 from migrator.operations.model import Halt
-from tests.support.cluster.comparing import everything, wait_until_is_there
 from tests.support.cluster.covers import brick_covered
 from tests.support.cluster.fixtures import MakeLab
 from tests.support.cluster.handle import DEADLINE_S, LabHandle, WallClock
@@ -137,63 +136,6 @@ def left_behind(brick: Path) -> Path:
         # Gluster knows both: without it nobody could tell what they are.
         os.setxattr(path, "trusted.gfid", os.urandom(16))
     return stray
-
-
-def test_a_drain_from_its_start_to_its_commit(drained: Drained) -> None:
-    lab = drained.lab
-    before = everything(lab.source)
-    step = drained.next()
-    assert isinstance(step, DrainAct)
-    assert step.step is D.START
-    full = drained.audit()
-    assert full.whole
-    assert full.left > 0
-    assert full.examples
-
-    # Killed after `start`, before its id was written down: Gluster tells it.
-    drained.come_to(S.STARTING)
-    drained.gluster("start")
-    step = drained.next()
-    assert isinstance(step, DrainAct)
-    assert (step.step, step.seen_done) == (D.START, True)
-    drained.come_to(S.STARTED, step.task_id)
-    step = drained.wait()
-    assert isinstance(step, DrainAct), step
-    assert (step.step, step.seen_done, step.result) == (D.WATCH, True, S.DRAINED)
-    drained.come_to(S.DRAINED)
-
-    # What lies on the brick although Gluster says `completed`, and link-to files, which are nobody's.
-    stray = left_behind(lab.brick_directory(drained.brick))
-    drained.come_to(S.AUDITING)
-    found = drained.audit()
-    assert (found.whole, found.left, found.unsure, found.examples) == (True, 1, 0, (b"home/left behind",))
-    step = drained.next()
-    assert isinstance(step, DrainAct)
-    assert step.step is D.GIVE_UP
-    assert "1 file left" in step.reason
-
-    drained.come_to(S.FAILED)
-    stray.unlink()
-    again = begin_again(drained.record, drained.seen())
-    assert isinstance(again, DrainAct)
-    assert again.step is D.AUDIT
-    drained.come_to(S.AUDITING)
-    assert drained.audit().clean
-    drained.come_to(S.AUDITED)
-    assert commit_problems(drained.record, drained.seen()) == ()
-    step = drained.next()
-    assert isinstance(step, DrainAct)
-    assert (step.step, step.seen_done) == (D.COMMIT, False)
-
-    # Killed after `commit`, before its result was written down: the volume tells it.
-    drained.come_to(S.COMMITTING)
-    drained.gluster("commit")
-    step = drained.next()
-    assert isinstance(step, DrainAct)
-    assert (step.step, step.seen_done) == (D.COMMIT, True)
-    drained.come_to(S.COMMITTED)
-    assert drained.audit().clean
-    wait_until_is_there(lambda: everything(lab.source), before)
 
 
 def test_a_host_whose_glusterd_is_down_and_a_stop_by_hand(drained: Drained) -> None:

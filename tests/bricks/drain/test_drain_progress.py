@@ -1,78 +1,94 @@
-"""Rate, end and standstill of a drain."""
+"""Rate, end and standstill of a drain, rebalance processes that died, and the sums of an audit."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from migrator.bricks.drain.model import DrainSample, last_counts
-from migrator.bricks.drain.rules_progress import DrainRate, drain_left_s, drain_rate, stalled
+from migrator.bricks.drain.rules import lost_after_s, lost_movers
+from migrator.bricks.drain.rules_progress import (
+    MOST_EXAMPLES,
+    BrickAudit,
+    DrainRate,
+    audit_of,
+    drain_left_s,
+    drain_rate,
+    stalled,
+)
 from migrator.gluster.model import TaskStatus
 
+NAMES = {"id of gl3": "gl3"}
 
-def sample(at_s: float, files: int, *, host: str = "gl1", task_id: str = "t", lookups: int = 0) -> DrainSample:
-    return DrainSample(
-        task_id=task_id,
+
+def sample(at_s: float, files: int = 0, **facts: Any) -> DrainSample:
+    made = DrainSample(
+        task_id="t",
         at_s=at_s,
-        host=host,
+        host="gl1",
         files=files,
         size_bytes=files * 100,
-        lookups=lookups,
+        lookups=0,
         failures=0,
         skipped=0,
         status=TaskStatus.IN_PROGRESS,
         runtime_s=0.0,
     )
+    return replace(made, **facts)
 
 
-def rate(*samples: DrainSample, window_s: float = 100.0) -> DrainRate | None:
-    return drain_rate(samples, task_id="t", window_s=window_s)
+@pytest.mark.parametrize(
+    ("samples", "window_s", "expected"),
+    [
+        ([], 100.0, None),
+        ([sample(1.0, 5)], 100.0, None),
+        ([sample(1.0, 5), sample(2.0, 9, task_id="other")], 100.0, None),
+        ([sample(1.0, 5), sample(3.0, 9)], 100.0, (2.0, 2.0, 0.0)),
+        # Only the window counts, and two polls at least.
+        ([sample(0.0), sample(100.0, 1000), sample(190.0, 1000), sample(200.0, 1010)], 1.0, (10.0, 1.0, 0.0)),
+        ([sample(0.0), sample(100.0, 1000), sample(190.0, 1000), sample(200.0, 1010)], 1000.0, (200.0, 5.05, 0.0)),
+        # Hosts add up; one that does not report, or counts from 0 again, subtracts nothing.
+        (
+            [sample(0.0, 10), sample(0.0, 20, host="gl2"), sample(10.0, 20), sample(10.0, 50, host="gl2")],
+            100.0,
+            (10.0, 4.0, 0.0),
+        ),
+        ([sample(0.0, 10), sample(0.0, 20, host="gl2"), sample(10.0, 20)], 100.0, (10.0, 1.0, 0.0)),
+        ([sample(0.0, 10), sample(10.0)], 100.0, (10.0, 0.0, 0.0)),
+        ([sample(0.0, lookups=5), sample(10.0, lookups=25)], 100.0, (10.0, 0.0, 2.0)),
+    ],
+)
+def test_the_rate(samples: list[DrainSample], window_s: float, expected: tuple[float, float, float] | None) -> None:
+    rate = drain_rate(samples, task_id="t", window_s=window_s)
+    if expected is None:
+        assert rate is None
+    else:
+        span_s, files_per_s, lookups_per_s = expected
+        bytes_per_s = 100.0 * files_per_s
+        assert rate == DrainRate(
+            span_s=span_s, files_per_s=files_per_s, bytes_per_s=bytes_per_s, lookups_per_s=lookups_per_s
+        )
 
 
-def test_a_rate_needs_two_looks_at_the_same_task() -> None:
-    assert rate() is None
-    assert rate(sample(1.0, 5)) is None
-    assert rate(sample(1.0, 5), sample(2.0, 9, task_id="other")) is None
-    assert rate(sample(1.0, 5), sample(3.0, 9)) == DrainRate(span_s=2.0, files_per_s=2.0, bytes_per_s=200.0)
-
-
-def test_only_the_window_counts_and_two_looks_at_least() -> None:
-    looks = [sample(0.0, 0), sample(100.0, 1000), sample(190.0, 1000), sample(200.0, 1010)]
-    assert rate(*looks, window_s=10.0) == DrainRate(span_s=10.0, files_per_s=1.0, bytes_per_s=100.0)
-    assert rate(*looks, window_s=1.0) == rate(*looks, window_s=10.0)
-    assert rate(*looks, window_s=1000.0) == DrainRate(span_s=200.0, files_per_s=5.05, bytes_per_s=505.0)
-
-
-def test_hosts_are_added_up_and_one_that_does_not_tell_takes_nothing_away() -> None:
-    first = [sample(0.0, 10), sample(0.0, 20, host="gl2")]
-    assert rate(*first, sample(10.0, 20), sample(10.0, 50, host="gl2")) == DrainRate(
-        span_s=10.0, files_per_s=4.0, bytes_per_s=400.0
-    )
-    assert rate(*first, sample(10.0, 20)) == DrainRate(span_s=10.0, files_per_s=1.0, bytes_per_s=100.0)
-    looked_at = [sample(0.0, 0, lookups=5), sample(10.0, 0, lookups=25)]
-    assert rate(*looked_at) == DrainRate(span_s=10.0, files_per_s=0.0, bytes_per_s=0.0, lookups_per_s=2.0)
-    # Counters of a host that begin anew are no work undone.
-    assert rate(*first, sample(10.0, 0)) == DrainRate(span_s=10.0, files_per_s=0.0, bytes_per_s=0.0)
-
-
-def test_what_was_moved_before_a_reboot_counts_and_nothing_twice() -> None:
-    def looks(*files_and_runtimes: tuple[int, float], task_id: str = "t") -> list[DrainSample]:
-        return [
-            replace(sample(float(number), files, task_id=task_id), runtime_s=runtime_s)
-            for number, (files, runtime_s) in enumerate(files_and_runtimes)
-        ]
-
-    def moved(*samples: DrainSample) -> int:
-        return sum(one.files for one in last_counts(samples))
-
-    assert moved() == 0
-    assert moved(*looks((5, 1.0), (9, 2.0))) == 9
-    rebooted = looks((5, 1.0), (9, 2.0), (0, 0.0), (0, 0.0))
-    assert moved(*rebooted) == 9
-    assert moved(*looks((5, 1.0), (9, 2.0), (0, 0.0), (3, 1.0), (20, 9.0))) == 29
-    assert moved(*looks((9, 2.0), (4, 0.5), (2, 0.2), (1, 0.1))) == 16
-    # glusterd was away from a process that has run on.
-    assert moved(*looks((5, 1.0), (9, 2.0), (0, 0.0), (12, 4.0))) == 12
-    assert moved(*rebooted, *looks((7, 1.0), task_id="other"), sample(9.0, 2, host="gl2")) == 18
+@pytest.mark.parametrize(
+    ("counted", "moved"),
+    [
+        ((), 0),
+        (((5, 1.0), (9, 2.0)), 9),
+        (((5, 1.0), (9, 2.0), (0, 0.0), (0, 0.0)), 9),
+        (((5, 1.0), (9, 2.0), (0, 0.0), (3, 1.0), (20, 9.0)), 29),
+        (((9, 2.0), (4, 0.5), (2, 0.2), (1, 0.1)), 16),
+        # glusterd was away from a process that has run on.
+        (((5, 1.0), (9, 2.0), (0, 0.0), (12, 4.0)), 12),
+    ],
+)
+def test_files_that_were_moved_before_a_reboot_count_once(counted: tuple[tuple[int, float], ...], moved: int) -> None:
+    samples = [sample(float(at), files, runtime_s=runtime_s) for at, (files, runtime_s) in enumerate(counted)]
+    others = [sample(0.0, 7, task_id="other"), sample(9.0, 2, host="gl2")]
+    assert sum(one.files for one in last_counts(samples)) == moved
+    assert sum(one.files for one in last_counts([*samples, *others])) == moved + 9
 
 
 @pytest.mark.parametrize(
@@ -82,43 +98,125 @@ def test_what_was_moved_before_a_reboot_counts_and_nothing_twice() -> None:
 def test_how_long_it_still_takes(files: int | None, size_bytes: int | None, left_s: float | None) -> None:
     going = DrainRate(span_s=1.0, files_per_s=2.0, bytes_per_s=10.0)
     assert drain_left_s(going, left_files=files, left_bytes=size_bytes) == left_s
+    assert drain_left_s(None, left_files=files, left_bytes=size_bytes) is None
 
 
-def test_nothing_is_said_of_the_end_without_a_rate() -> None:
-    assert drain_left_s(None, left_files=1, left_bytes=1) is None
+def test_without_progress_there_is_no_end() -> None:
     still = DrainRate(span_s=1.0, files_per_s=0.0, bytes_per_s=0.0)
     assert drain_left_s(still, left_files=1, left_bytes=0) is None
     assert drain_left_s(still, left_files=0, left_bytes=0) == 0.0
 
 
-def said(*samples: DrainSample, now_s: float = 200.0) -> str:
-    return stalled(samples, task_id="t", now_s=now_s, limit_s=50.0, names={"id of gl3": "gl3"})
+@pytest.mark.parametrize(
+    ("samples", "words"),
+    [
+        ([sample(90.0, 4), sample(100.0, 5), sample(190.0, 5)], "gl1 has counted nothing for 1 min 40 s"),
+        ([sample(100.0, 5, host="id of gl3"), sample(190.0, 5, host="id of gl3")], "gl3 has counted nothing for"),
+        ([sample(100.0, 5), sample(190.0, 5), sample(190.0, 9, host="gl2")], "gl1 has counted nothing for"),
+        # As after a reboot: it neither works nor has ended.
+        ([sample(100.0, status=TaskStatus.NOT_STARTED)], "gl1 has counted nothing for"),
+        ([sample(100.0, 5), sample(160.0, 6)], ""),
+        # Reading directories is work too.
+        ([sample(100.0, 5), sample(190.0, 5, lookups=1)], ""),
+        ([sample(10.0, 5), sample(100.0, 6), sample(190.0, 5)], ""),
+        ([sample(100.0, 5, task_id="other")], ""),
+        ([], ""),
+        *(([sample(100.0, 5, status=one)], "") for one in (TaskStatus.COMPLETED, TaskStatus.FAILED)),
+    ],
+)
+def test_a_host_that_counts_nothing_stands_still(samples: list[DrainSample], words: str) -> None:
+    found = stalled(samples, task_id="t", now_s=200.0, limit_s=50.0, names=NAMES)
+    assert found.startswith(words)
+    assert bool(found) is bool(words)
 
 
-def test_a_host_that_counts_nothing_stands_still() -> None:
-    assert "gl1 has counted nothing for 1 min 40 s" in said(sample(90.0, 4), sample(100.0, 5), sample(190.0, 5))
-    assert said(sample(100.0, 5), sample(160.0, 6)) == ""
-    # Looking through directories is work too.
-    assert said(sample(100.0, 5), sample(190.0, 5, lookups=1)) == ""
-    # As it was once before.
-    assert said(sample(10.0, 5), sample(100.0, 6), sample(190.0, 5)) == ""
-    # People know a host by its name, and samples by the id of its glusterd.
-    assert said(sample(100.0, 5, host="id of gl3"), sample(190.0, 5, host="id of gl3")).startswith("gl3 has counted")
-    assert said() == ""
-    assert said(sample(100.0, 5, task_id="other")) == ""
+def polls(*runtimes_s: float, **facts: Any) -> list[DrainSample]:
+    """Every 30 s, the last one now."""
+    every = enumerate(reversed(runtimes_s))
+    return [sample(200.0 - 30.0 * back, runtime_s=runtime_s, **facts) for back, runtime_s in every]
 
 
-def test_one_of_several_hosts_is_enough() -> None:
-    looks = [sample(100.0, 5), sample(190.0, 5), sample(190.0, 9, host="gl2")]
-    assert said(*looks).startswith("gl1 ")
-    assert "gl2" not in said(*looks)
+def lost(samples: list[DrainSample], *, now_s: float = 200.0, since_s: float = 0.0) -> str:
+    return lost_movers(samples, task_id="t", since_s=since_s, now_s=now_s, limit_s=60.0, names=NAMES)
 
 
-@pytest.mark.parametrize("status", [TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.STOPPED])
-def test_a_host_that_has_ended_does_not_stand_still(status: TaskStatus) -> None:
-    assert said(replace(sample(100.0, 5), status=status)) == ""
+def test_a_run_time_that_stands_still_for_long_has_no_process() -> None:
+    still = polls(3.0, 4.0, 4.0, 4.0, 4.0, host="id of gl3")
+    assert lost(still) == "on gl3 no process moves files any more: its run time has stood still for 1 min 30 s"
+    # After a restart of its glusterd nothing is reported any more.
+    assert "on gl1" in lost(polls(40.0, 0.0, 0.0, 0.0, 0.0))
+    # Every host and task by itself.
+    others = [sample(one.at_s, runtime_s=one.at_s, host="gl2") for one in polls(0.0, 0.0, 0.0, 0.0)]
+    older = polls(1.0, 1.0, 1.0, 1.0, task_id="before")
+    assert lost([*others, *older]) == ""
+    assert lost([*others, *older, *polls(2.0, 2.0, 2.0, 2.0)]).startswith("on gl1 ")
+    # Polls while a part of the volume was missing prove nothing.
+    assert lost(still, since_s=still[2].at_s) == ""
+    assert (lost_after_s(0.2), lost_after_s(15.0), lost_after_s(30.0)) == (60.0, 60.0, 120.0)
 
 
-def test_a_host_that_was_never_begun_stands_still_too() -> None:
-    """As after a reboot: it is neither at work nor at its end."""
-    assert said(replace(sample(100.0, 0), status=TaskStatus.NOT_STARTED))
+@pytest.mark.parametrize(
+    "samples",
+    [
+        polls(1.0, 1.0, 1.0),
+        polls(4.0, 4.0, 4.0, 4.0, 5.0),
+        polls(5.0, 5.0, 5.0, 5.0, 0.0),
+        [],
+        # The process may have been restarted between polls that are far apart, and be as far as before.
+        [sample(10.0, runtime_s=1.0), sample(200.0, runtime_s=1.0)],
+        [sample(10.0, runtime_s=1.0), sample(140.0, runtime_s=1.0), sample(200.0, runtime_s=1.0)],
+        *(polls(1.0, 1.0, 1.0, 1.0, 1.0, status=one) for one in TaskStatus if one is not TaskStatus.IN_PROGRESS),
+    ],
+)
+def test_a_new_process_and_one_that_has_ended_are_not_lost(samples: list[DrainSample]) -> None:
+    assert lost(samples) == ""
+
+
+@given(st.lists(st.floats(0.5, 1000.0), min_size=1, max_size=20))
+def test_a_process_that_lives_is_never_taken_for_lost_however_seldom_it_is_polled(gaps_s: list[float]) -> None:
+    at_s, samples = 0.0, []
+    for gap_s in gaps_s:
+        at_s += gap_s
+        samples.append(sample(at_s, runtime_s=float(int(at_s))))
+        assert lost(samples, now_s=at_s) == ""
+
+
+# Audits.
+
+
+def walk(**facts: Any) -> BrickAudit:
+    return BrickAudit(**{"brick": "gl1:/b", **facts})
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({}, None),
+        ({"failure": "gl1 is lost"}, "gl1:/b: gl1 is lost"),
+        ({"unreadable": 2, "problems": ("a: EIO", "b: EIO")}, "2 paths could not be read: a: EIO; b: EIO"),
+        ({"vanished": 1}, "1 path vanished"),
+        ({"listed": 3, "arrived": 2}, "of 3 entries 2 arrived"),
+    ],
+)
+def test_an_audit_is_complete_only_if_every_walk_is(facts: dict[str, Any], reason: str | None) -> None:
+    audit = audit_of([walk(**facts), walk(brick="gl2:/b")], started_at_s=5.0)
+    assert (audit.whole, audit.clean) == (reason is None, reason is None)
+    assert reason is None or reason in audit.reasons[0]
+    assert not audit_of([], started_at_s=5.0).whole
+
+
+def test_leftovers_are_counted_once_over_all_bricks() -> None:
+    same = [walk(brick=f"gl{number}:/b", listed=1, arrived=1, left=(b"a",)) for number in (1, 2, 3)]
+    audit = audit_of(same, started_at_s=5.0)
+    assert (audit.left, audit.examples, audit.clean) == (1, (b"a",), False)
+    other = walk(brick="gl2:/b", listed=2, arrived=2, left=(b"b", b"c"), unsure=4, may_be_data=(b"d",))
+    audit = audit_of([same[0], other], started_at_s=5.0)
+    assert (audit.whole, audit.left, audit.unsure) == (True, 3, 4)
+    assert audit.examples == (b"a", b"b", b"c", b"d")
+
+
+@pytest.mark.parametrize("counts", [{"listed": 0, "arrived": 40}, {"listed": 40, "arrived": 0}])
+def test_the_greater_count_is_believed_and_few_paths_are_kept(counts: dict[str, int]) -> None:
+    many = tuple(b"%d" % number for number in range(2 * MOST_EXAMPLES))
+    audit = audit_of([walk(left=many, **counts)], started_at_s=5.0)
+    assert (audit.left, len(audit.examples)) == (40, MOST_EXAMPLES)

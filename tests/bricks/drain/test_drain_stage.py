@@ -1,7 +1,6 @@
 """Drains driven over a simulated volume: the way out, the way back, and kills at every call."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -53,22 +52,6 @@ def test_it_goes_on_after_a_kill_at_every_call(site: Site) -> None:
     assert done.ending is DrainEnding.DONE
     assert site.volume.options == {THROTTLE: NORMAL}
     assert LEAVING not in site.volume.inside
-
-
-@pytest.mark.parametrize("calls", range(1, 45))
-def test_a_drain_that_was_killed_anywhere_is_taken_back_also_with_a_kill_in_that(site: Site, calls: int) -> None:
-    with pytest.raises(Killed):
-        # Begun, and killed while it is watched.
-        site.drain(death=Death(left=28))
-    assert site.came_to(S.STARTED, S.DRAINING, S.STARTING)
-    with suppress(Killed):
-        site.stop(death=Death(left=calls))
-    if not site.came_to(S.STOPPED) or site.volume.options:
-        assert site.stop().ending is DrainEnding.TAKEN_BACK
-    assert site.volume.task is None
-    assert site.volume.layout_right
-    assert site.volume.options == {}
-    assert site.volume.reachable() == set(range(1, 10))
 
 
 def test_what_was_taken_back_already_is_told_and_nothing_is_done(site: Site) -> None:

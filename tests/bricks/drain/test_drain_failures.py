@@ -192,7 +192,7 @@ def test_what_a_call_before_saw_of_a_run_time_counts_for_nothing(site: Site) -> 
     assert site.volume.tasks_made == 1
 
 
-def test_what_is_killed_again_and_again_is_left_to_people(site: Site) -> None:
+def test_a_process_that_is_killed_every_time_is_left_to_an_admin(site: Site) -> None:
     site.glusterd.meanwhile = [lambda: killed(site)] * 10_000
     done = site.drain()
     assert (done.ending, int(done.exit_code), site.state) == (DrainEnding.HALTED, 4, S.FAILED)
@@ -252,7 +252,7 @@ def test_what_breaks_off_by_a_reboot_waits_for_people_where_the_brick_stays_down
     assert site.drain().ending is DrainEnding.DONE
 
 
-def test_what_breaks_off_again_and_again_is_not_begun_anew_for_ever(site: Site) -> None:
+def test_a_drain_that_breaks_off_every_time_is_not_restarted_forever(site: Site) -> None:
     def breaks_off() -> None:
         if site.volume.task is not None:
             site.volume.task.status = TaskStatus.FAILED
