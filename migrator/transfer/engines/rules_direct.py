@@ -10,8 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from migrator.core.paths import show
-from migrator.transfer.engines.rules_rsync import JAIL_FAILED, jail_message, judge_jail
-from migrator.transfer.model import FileProblem, FileProblemKind, Outcome, StopReason, StreamCounters, Verdict
+from migrator.transfer.engines.rules_rsync import (
+    ENDED_BY_SIGNAL,
+    GONE,
+    JAIL_FAILED,
+    Ended,
+    exit_meaning,
+    jail_message,
+    judge_jail,
+)
+from migrator.transfer.model import FileProblem, FileProblemKind, Outcome, StopReason, Verdict
 from migrator.transfer.rules import stop_reason
 
 EXIT_MEANINGS = {
@@ -22,50 +30,34 @@ EXIT_MEANINGS = {
     66: "a tree that cannot be opened",
     71: "no memory",
     74: "nobody listens",
-    125: "the confinement could not be set up",
-    126: "the program cannot be executed",
-    127: "the program was not found",
 }
 
 _LIST_DONE = 0
-_ENDED_BY_SIGNAL = (128 + 1, 128 + 2, 128 + 9, 128 + 15)
 _UNUSABLE = (1, 2, 64, 126, 127)
-_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-"""The path no longer exists on the source, perhaps because a directory above was replaced."""
 _OF_TARGETS = (StopReason.TARGET_FULL, StopReason.TARGET_QUOTA, StopReason.TARGET_READ_ONLY)
 _SHOWN_STDERR_BYTES = 300
 
 _EVENT = re.compile(rb"F ([0-9]{1,18}) (vanished|moved|changed|bad) (source|target) ([0-9]{1,9}) ([a-z -]+)")
 
-_OPERATIONS = {
-    ("source", "open"): "cannot be opened for reading",
-    ("source", "open directory"): "its directory cannot be entered",
-    ("source", "enter directory"): "its directory cannot be entered",
-    ("source", "read"): "cannot be read",
-    ("source", "stat"): "cannot be looked at",
-    ("source", "read link"): "cannot be looked at",
-    ("source", "list xattrs"): "its extended attributes cannot be read",
-    ("source", "get xattr"): "its extended attributes cannot be read",
-    ("target", "open directory"): "its directory cannot be entered on the target",
-    ("target", "enter directory"): "its directory cannot be entered on the target",
-    ("target", "create"): "cannot be made on the target",
-    ("target", "make directory"): "cannot be made on the target",
-    ("target", "make symlink"): "cannot be made on the target",
-    ("target", "make node"): "cannot be made on the target",
-    ("target", "link"): "cannot be linked on the target",
-    ("target", "rename"): "cannot be put in its place on the target",
-    ("target", "remove the directory in the way"): "a directory is in its place on the target",
-    ("target", "remove what is in the way"): "cannot be put in its place on the target",
-    ("target", "write"): "cannot be written on the target",
-    ("target", "close"): "cannot be written on the target",
-    ("target", "truncate"): "cannot be written on the target",
-    ("target", "sync"): "cannot be written on the target",
-    ("target", "set times"): "its times cannot be set on the target",
-    ("target", "set mode"): "its mode cannot be set on the target",
-    ("target", "set owner"): "its owner cannot be set on the target",
-    ("target", "set xattr"): "its extended attributes cannot be set on the target",
-    ("target", "remove xattr"): "its extended attributes cannot be set on the target",
-    ("target", "list xattrs"): "its extended attributes cannot be read on the target",
+_SOURCE_OPERATIONS = {
+    "open": "cannot be opened for reading",
+    "read": "cannot be read",
+    **dict.fromkeys(("open directory", "enter directory"), "its directory cannot be entered"),
+    **dict.fromkeys(("stat", "read link"), "cannot be looked at"),
+    **dict.fromkeys(("list xattrs", "get xattr"), "its extended attributes cannot be read"),
+}
+_TARGET_OPERATIONS = {
+    **dict.fromkeys(("open directory", "enter directory"), "its directory cannot be entered on the target"),
+    **dict.fromkeys(("create", "make directory", "make symlink", "make node"), "cannot be made on the target"),
+    "link": "cannot be linked on the target",
+    **dict.fromkeys(("rename", "remove what is in the way"), "cannot be put in its place on the target"),
+    "remove the directory in the way": "a directory is in its place on the target",
+    **dict.fromkeys(("write", "close", "truncate", "sync"), "cannot be written on the target"),
+    "set times": "its times cannot be set on the target",
+    "set mode": "its mode cannot be set on the target",
+    "set owner": "its owner cannot be set on the target",
+    **dict.fromkeys(("set xattr", "remove xattr"), "its extended attributes cannot be set on the target"),
+    "list xattrs": "its extended attributes cannot be read on the target",
 }
 
 
@@ -84,18 +76,14 @@ class PathEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndedDirect:
+class EndedDirect(Ended):
     """How a stream ended. `paths` are the listed ones in their order, relative to the source root; `stderr` is its
     beginning. `garbled`: something was told that is no event.
     """
 
-    exit_code: int
     events: Sequence[PathEvent]
-    stderr: bytes
     paths: Sequence[bytes]
-    counters: StreamCounters
     garbled: bool = False
-    timed_out: bool = False
 
 
 def parse_event(line: bytes, words: Callable[[int], str]) -> PathEvent | None:
@@ -123,15 +111,12 @@ def judge_direct(ended: EndedDirect) -> Outcome:
         return judge_jail(jail, ended.paths, ended.counters)
     if (stopped := _stop(ended)) is not None:
         return stopped
-    if ended.timed_out:
-        return _outcome(ended, Verdict.RETRY, message="the stream ran into its time limit")
-    if ended.exit_code < 0 or ended.exit_code in _ENDED_BY_SIGNAL:
-        return _outcome(ended, Verdict.INTERRUPTED, message=_describe(ended))
-    if ended.exit_code in _UNUSABLE:
-        return _outcome(ended, Verdict.STOP, stop=StopReason.TOOL_MISSING, message=_describe(ended))
+    description = _describe(ended)
+    if (cut := ended.cut_short(description, by_signal=ENDED_BY_SIGNAL, unusable=_UNUSABLE)) is not None:
+        return cut
     if ended.exit_code != _LIST_DONE or ended.garbled:
-        return _outcome(ended, Verdict.RETRY, message=_describe(ended))
-    return _outcome(ended, Verdict.DONE, suspects=_suspects(ended))
+        return ended.outcome(Verdict.RETRY, description)
+    return ended.outcome(Verdict.DONE, suspects=_suspects(ended))
 
 
 def _stop(ended: EndedDirect) -> Outcome | None:
@@ -150,7 +135,7 @@ def _stop(ended: EndedDirect) -> Outcome | None:
         return None
     reason, event = found
     message = f"{show(ended.paths[event.index])} {_reason(event)}"
-    return _outcome(ended, Verdict.STOP, suspects=_suspects(ended) if only_files else (), stop=reason, message=message)
+    return ended.outcome(Verdict.STOP, suspects=_suspects(ended) if only_files else (), stop=reason, message=message)
 
 
 def _stop_reason(event: PathEvent) -> StopReason | None:
@@ -172,7 +157,7 @@ def _suspects(ended: EndedDirect) -> tuple[FileProblem, ...]:
 
 def _problem(path: bytes, event: PathEvent) -> FileProblem:
     kind = event.kind
-    if kind is FileProblemKind.BAD and not event.on_target and event.errno in _GONE:
+    if kind is FileProblemKind.BAD and not event.on_target and event.errno in GONE:
         kind = FileProblemKind.VANISHED
     return FileProblem(path=path, kind=kind, errno=event.errno or None, reason=_reason(event))
 
@@ -187,24 +172,13 @@ def _reason(event: PathEvent) -> str:
         case FileProblemKind.CHANGED:
             return "changed while it was copied"
         case FileProblemKind.BAD:
-            side = "target" if event.on_target else "source"
-            words = _OPERATIONS.get((side, event.operation), f"{event.operation} failed on the {side}")
+            side, operations = ("target", _TARGET_OPERATIONS) if event.on_target else ("source", _SOURCE_OPERATIONS)
+            words = operations.get(event.operation, f"{event.operation} failed on the {side}")
             return f"{words}: {event.error}"
 
 
 def _describe(ended: EndedDirect) -> str:
-    meaning = EXIT_MEANINGS.get(ended.exit_code, "signal" if ended.exit_code < 0 else "unknown")
+    meaning = exit_meaning(ended.exit_code, EXIT_MEANINGS)
     said = show(ended.stderr.strip()[-_SHOWN_STDERR_BYTES:])
     told = "; it told something that is no event" if ended.garbled else ""
     return f"migrator-native copy ended with {ended.exit_code} ({meaning}){told}" + (f"; {said}" if said else "")
-
-
-def _outcome(
-    ended: EndedDirect,
-    verdict: Verdict,
-    *,
-    suspects: tuple[FileProblem, ...] = (),
-    stop: StopReason | None = None,
-    message: str = "",
-) -> Outcome:
-    return Outcome(verdict=verdict, counters=ended.counters, suspects=suspects, stop=stop, message=message)

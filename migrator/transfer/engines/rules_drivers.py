@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from migrator.core.paths import show
 from migrator.core.units import several
-from migrator.transfer.engines.rules_rsync import JAIL_FAILED, EndedRsync, judge_rsync
+from migrator.transfer.engines.rules_rsync import JAIL_FAILED, Ended, EndedRsync, judge_rsync
 from migrator.transfer.model import Outcome, StopReason, StreamCounters, Verdict
 
 _STOPPING = (
@@ -35,24 +35,17 @@ class PartLog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndedDriver:
+class EndedDriver(Ended):
     """How a run ended. `parts` are the parts that left messages; `stdout` and `stderr` are as much as could be kept.
     `completed`, `crawl_failed`: what fpsync reported of the whole.
     """
 
-    exit_code: int
-    stderr: bytes
-    counters: StreamCounters
     source_tree: bytes
     target_tree: bytes
-    timed_out: bool = False
     parts: Sequence[PartLog] = ()
     stdout: bytes = b""
     completed: bool = False
     crawl_failed: bool = False
-
-    def outcome(self, verdict: Verdict, message: str = "", stop: StopReason | None = None) -> Outcome:
-        return Outcome(verdict=verdict, counters=self.counters, stop=stop, message=message)
 
 
 def stop_of(parts: Sequence[PartLog], *, source_tree: bytes, target_tree: bytes) -> tuple[StopReason, str] | None:

@@ -291,6 +291,55 @@ def _is_cut_to(name: bytes, stem: bytes) -> bool:
     return plain in stems or (len(name) > _LONG_NAME_BYTES and plain.startswith(stems))
 
 
+# The end of any stream.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a stream ended. `stderr` is as much of it as was kept."""
+
+    exit_code: int
+    stderr: bytes
+    counters: StreamCounters
+    timed_out: bool = False
+
+    def outcome(
+        self,
+        verdict: Verdict,
+        message: str = "",
+        stop: StopReason | None = None,
+        *,
+        suspects: tuple[FileProblem, ...] = (),
+    ) -> Outcome:
+        return Outcome(verdict=verdict, counters=self.counters, suspects=suspects, stop=stop, message=message)
+
+    def cut_short(self, description: str, *, by_signal: Container[int], unusable: Container[int]) -> Outcome | None:
+        """The outcome if a time limit, a signal or a program that cannot run explains the end; None otherwise."""
+        if self.timed_out:
+            return self.outcome(Verdict.RETRY, "the stream ran into its time limit")
+        if self.exit_code < 0 or self.exit_code in by_signal:
+            return self.outcome(Verdict.INTERRUPTED, description)
+        if self.exit_code in unusable:
+            return self.outcome(Verdict.STOP, description, StopReason.TOOL_MISSING)
+        return None
+
+
+STREAM_EXIT_MEANINGS = {
+    125: "the confinement could not be set up",
+    126: "the program cannot be executed",
+    127: "the program was not found",
+}
+"""Exit codes of the jail and of shells."""
+ENDED_BY_SIGNAL = (128 + 1, 128 + 2, 128 + 9, 128 + 15)
+GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+"""The path no longer exists on the source, perhaps because a directory above was replaced."""
+
+
+def exit_meaning(exit_code: int, meanings: Mapping[int, str]) -> str:
+    """An exit code in words."""
+    return (STREAM_EXIT_MEANINGS | dict(meanings)).get(exit_code, "signal" if exit_code < 0 else "unknown")
+
+
 # Failures to set up the confinement of a stream, whatever program was to run in it.
 
 
@@ -307,19 +356,20 @@ def jail_message(stderr: bytes) -> Message | None:
 def judge_jail(message: Message, paths: Iterable[bytes], counters: StreamCounters) -> Outcome:
     """`paths` are those that the stream was given, relative to the source root."""
     text = show(message.text)
-    reason = stop_reason(message.errno) or (StopReason.DISCONNECTED if message.errno == errno.ESTALE else None)
-    if reason is not None:
-        return Outcome(verdict=Verdict.STOP, counters=counters, stop=reason, message=text)
-    if message.step == "source-tree":
-        # The tree is gone, or something else is in its place: every path wants a look.
-        kind = FileProblemKind.VANISHED if message.errno in _GONE else FileProblemKind.BAD
+    suspects: tuple[FileProblem, ...] = ()
+    stop = stop_reason(message.errno) or (StopReason.DISCONNECTED if message.errno == errno.ESTALE else None)
+    verdict = Verdict.STOP
+    if stop is None and message.step == "source-tree":
+        # The tree is gone, or something else is in its place: every path has to be looked up.
+        verdict, kind = Verdict.DONE, FileProblemKind.VANISHED if message.errno in GONE else FileProblemKind.BAD
         suspects = tuple(FileProblem(path=path, kind=kind, errno=message.errno, reason=text) for path in paths)
-        return Outcome(verdict=Verdict.DONE, counters=counters, suspects=suspects, message=text)
-    if message.step in ("source-root", "target-root", "target-tree"):
-        return Outcome(verdict=Verdict.STOP, counters=counters, stop=StopReason.MOUNT_CHANGED, message=text)
-    if message.errno in _PASSING:
-        return Outcome(verdict=Verdict.RETRY, counters=counters, message=text)
-    return Outcome(verdict=Verdict.STOP, counters=counters, stop=StopReason.TOOL_MISSING, message=text)
+    elif stop is None and message.step in ("source-root", "target-root", "target-tree"):
+        stop = StopReason.MOUNT_CHANGED
+    elif stop is None and message.errno in _PASSING:
+        verdict = Verdict.RETRY
+    elif stop is None:
+        stop = StopReason.TOOL_MISSING
+    return Outcome(verdict=verdict, counters=counters, suspects=suspects, stop=stop, message=text)
 
 
 # The outcome of rsync, from its exit code and its standard error.
@@ -345,19 +395,13 @@ EXIT_MEANINGS = {
     25: "deletions stopped by --max-delete",
     30: "timeout in data send or receive",
     35: "timeout waiting for the daemon",
-    125: "the confinement could not be set up",
-    126: "the program cannot be executed",
-    127: "the program was not found",
 }
-"""As in rsync(1), and those of the jail and of shells."""
+"""As in rsync(1)."""
 
 _SUCCESS = 0
 _PER_FILE = (23, 24)
-_ENDED_BY_SIGNAL = (19, 20, 128 + 1, 128 + 2, 128 + 9, 128 + 15)
 _UNUSABLE = (1, 126, 127)
 """Not 2 and 4: swapping a directory for a symlink at the right moment makes rsync 3.2.7 exit with 2."""
-_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-"""The path no longer exists on the source, perhaps because a directory above was replaced."""
 _SHOWN_LINES = 3
 
 _CALLS = (
@@ -390,21 +434,17 @@ _CALLS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndedRsync:
-    """How a stream ended. `names` are relative to the tree, `tree` to the source root; `stderr` is all of it, and
+class EndedRsync(Ended):
+    """How an rsync ended. `names` are relative to the tree, `tree` to the source root; `stderr` is all of it, and
     `stderr_cut` says that there was more than could be kept. `link_groups` has the names of hard-linked files.
     """
 
-    exit_code: int
-    stderr: bytes
     tree: bytes
     names: Sequence[bytes]
     source_tree: bytes
     target_tree: bytes
-    counters: StreamCounters
     link_groups: Mapping[bytes, int] = field(default_factory=dict)
     stderr_cut: bool = False
-    timed_out: bool = False
 
 
 def judge_rsync(ended: EndedRsync) -> Outcome:
@@ -415,23 +455,19 @@ def judge_rsync(ended: EndedRsync) -> Outcome:
     """
     messages = parse_messages(ended.stderr)
     listed = ListedNames(ended.names, source_tree=ended.source_tree, target_tree=ended.target_tree)
-    if ended.exit_code == JAIL_FAILED and (jail := _first(messages, MessageKind.JAIL)) is not None:
+    if ended.exit_code == JAIL_FAILED and (jail := jail_message(ended.stderr)) is not None:
         return judge_jail(jail, [join(ended.tree, name) for name in listed.all()], ended.counters)
     if (stopped := _stop(ended, listed, messages)) is not None:
         return stopped
-    if ended.timed_out:
-        return _outcome(ended, Verdict.RETRY, message="the stream ran into its time limit")
-    if ended.exit_code < 0 or ended.exit_code in _ENDED_BY_SIGNAL:
-        return _outcome(ended, Verdict.INTERRUPTED, message=_describe(ended, messages))
-    if ended.exit_code in _UNUSABLE:
-        message = _describe(ended, messages)
-        return _outcome(ended, Verdict.STOP, stop=StopReason.TOOL_MISSING, message=message)
+    description = _describe(ended, messages)
+    if (cut := ended.cut_short(description, by_signal=(19, 20, *ENDED_BY_SIGNAL), unusable=_UNUSABLE)) is not None:
+        return cut
     if ended.exit_code == _SUCCESS or ended.exit_code in _PER_FILE:
-        return _judge_files(ended, listed, messages)
-    return _outcome(ended, Verdict.RETRY, message=_describe(ended, messages))
+        return _judge_files(ended, listed, messages, description)
+    return ended.outcome(Verdict.RETRY, description)
 
 
-def _judge_files(ended: EndedRsync, listed: ListedNames, messages: Sequence[Message]) -> Outcome:
+def _judge_files(ended: EndedRsync, listed: ListedNames, messages: Sequence[Message], description: str) -> Outcome:
     suspects: dict[bytes, FileProblem] = {}
     never_listed: set[bytes] = set()
     unexplained = ended.stderr_cut
@@ -447,8 +483,8 @@ def _judge_files(ended: EndedRsync, listed: ListedNames, messages: Sequence[Mess
                 never_listed.add(name)
             suspects.setdefault(name, _problem(ended, name, message))
     if ended.exit_code != _SUCCESS and (unexplained or not suspects):
-        return _outcome(ended, Verdict.RETRY, message=_describe(ended, messages))
-    return _outcome(ended, Verdict.DONE, suspects=_with_other_names(ended, suspects, never_listed))
+        return ended.outcome(Verdict.RETRY, description)
+    return ended.outcome(Verdict.DONE, suspects=_with_other_names(ended, suspects, never_listed))
 
 
 def _with_other_names(
@@ -488,7 +524,7 @@ def _stop(ended: EndedRsync, listed: ListedNames, messages: Sequence[Message]) -
         return None
     # Whoever takes known bad files out of the reckoning must not take out another error with them.
     suspects = tuple(failing.values()) if only_files else ()
-    return _outcome(ended, Verdict.STOP, suspects=suspects, stop=found[0], message=_shown(ended, found[1]))
+    return ended.outcome(Verdict.STOP, suspects=suspects, stop=found[0], message=_shown(ended, found[1]))
 
 
 def _stop_reason(message: Message) -> StopReason | None:
@@ -506,7 +542,7 @@ def _stop_reason(message: Message) -> StopReason | None:
 
 
 def _problem(ended: EndedRsync, name: bytes, message: Message) -> FileProblem:
-    gone = message.side is Side.SOURCE and message.errno in _GONE
+    gone = message.side is Side.SOURCE and message.errno in GONE
     kind = FileProblemKind.VANISHED if gone else FileProblemKind.BAD
     return FileProblem(path=join(ended.tree, name), kind=kind, errno=message.errno, reason=_reason(message))
 
@@ -541,21 +577,7 @@ def _shown(ended: EndedRsync, message: Message) -> str:
 
 
 def _describe(ended: EndedRsync, messages: Sequence[Message]) -> str:
-    meaning = EXIT_MEANINGS.get(ended.exit_code, "signal" if ended.exit_code < 0 else "unknown")
     said = [_shown(ended, message) for message in messages if message.kind is not MessageKind.NOISE]
-    return "; ".join([f"rsync ended with {ended.exit_code} ({meaning})", *said[-_SHOWN_LINES:]])
-
-
-def _first(messages: Sequence[Message], kind: MessageKind) -> Message | None:
-    return next((message for message in messages if message.kind is kind), None)
-
-
-def _outcome(
-    ended: EndedRsync,
-    verdict: Verdict,
-    *,
-    suspects: tuple[FileProblem, ...] = (),
-    stop: StopReason | None = None,
-    message: str = "",
-) -> Outcome:
-    return Outcome(verdict=verdict, counters=ended.counters, suspects=suspects, stop=stop, message=message)
+    return "; ".join(
+        [f"rsync ended with {ended.exit_code} ({exit_meaning(ended.exit_code, EXIT_MEANINGS)})", *said[-_SHOWN_LINES:]]
+    )
