@@ -24,34 +24,6 @@ def world(scratch: Path) -> Iterator[MoveWorld]:
     made.close()
 
 
-def test_a_chain_and_a_cycle(world: MoveWorld) -> None:
-    for name in (b"a", b"b", b"c", b"x", b"y"):
-        world.file(name)
-    world.renamed((b"a", b"b"), (b"b", b"c"), (b"c", b"a"), (b"y", b"z"), (b"x", b"y"))
-    moved = world.apply()
-    assert world.names() == {b"b": b"a", b"c": b"b", b"a": b"c", b"z": b"y", b"y": b"x"}
-    assert (moved.renamed, moved.to_send, moved.displaced, moved.stop) == (5, [], 0, None)
-    assert world.trashed() == {}
-
-
-def test_two_directories_that_change_places_with_files_renamed_in_them(world: MoveWorld) -> None:
-    for name in (b"d/f", b"d/g", b"e/f", b"e/h"):
-        world.file(name, name)
-    world.renamed((b"d", b"e"), (b"e", b"d"), type=DIRECTORY)
-    world.renamed((b"e/f", b"e/k"), (b"d/h", b"top"))
-    world.vanished(b"d/g")
-    world.apply()
-    assert world.names() == {b"d": None, b"e": None, b"e/k": b"d/f", b"d/f": b"e/f", b"top": b"e/h"}
-    assert world.trashed() == {b"d": None, b"d/g": b"d/g"}
-
-
-def test_a_directory_that_goes_into_what_was_in_it(world: MoveWorld) -> None:
-    world.file(b"a/b/f")
-    world.renamed((b"a/b", b"x"), (b"a", b"x/a"), type=DIRECTORY)
-    assert world.apply().renamed == 2
-    assert world.names() == {b"x": None, b"x/f": b"a/b/f", b"x/a": None}
-
-
 def test_what_a_rename_brings_out_of_a_directory_that_vanished_stays(world: MoveWorld) -> None:
     world.file(b"gone/keep")
     world.file(b"gone/sub/lost")
@@ -127,18 +99,6 @@ def test_what_stands_in_the_way_goes_to_the_trash(world: MoveWorld, stale: str) 
     assert moved.to_send == []
 
 
-def test_a_new_name_below_a_directory_that_is_renamed_later_is_sent(world: MoveWorld) -> None:
-    """Such an order cannot be carried out; nothing is put where it does not belong, and nothing is lost."""
-    world.file(b"a")
-    world.file(b"d/f")
-    world.renamed((b"a", b"e/a"))
-    world.renamed((b"d", b"e"), type=DIRECTORY)
-    moved = world.apply()
-    assert moved.to_send == [world.lists.kept_renames[0]]
-    assert world.names() == {b"e": None, b"e/f": b"d/f"}
-    assert world.trashed() == {b"a": b"a"}
-
-
 def test_what_is_on_the_source_again_or_cannot_be_looked_at_stays(world: MoveWorld) -> None:
     for name in (b"back", b"odd", b"gone"):
         world.file(name)
@@ -150,17 +110,6 @@ def test_what_is_on_the_source_again_or_cannot_be_looked_at_stays(world: MoveWor
     assert set(world.names()) == {b"back", b"odd"}
     # Nothing is asked of the source for what is not on the target.
     assert world.health_looks == 2
-
-
-def test_a_directory_in_whose_place_a_file_is_now_is_taken_away(world: MoveWorld) -> None:
-    for name in (b"d/f", b"e/f"):
-        world.file(name)
-        world.source.add(TREE + b"/" + name.split(b"/")[0], b"x")
-    world.vanished(b"d", type=DIRECTORY, count=2)
-    world.vanished(b"e")
-    moved = world.apply()
-    assert (moved.trashed, moved.reappeared) == (1, 1)
-    assert set(world.names()) == {b"e", b"e/f"}
 
 
 def test_a_path_in_a_renamed_directory_is_looked_at_under_its_name_of_now(world: MoveWorld) -> None:
@@ -192,17 +141,6 @@ def test_nothing_is_trashed_while_the_source_is_in_doubt(world: MoveWorld, when:
     assert b"v" in world.names()
     assert world.apply().stop is None
     assert world.names() == {b"b": b"a"}
-
-
-def test_a_source_that_fails_stops_the_step(world: MoveWorld) -> None:
-    world.file(b"v")
-    world.vanished(b"v")
-    world.source.look_errors[TREE + b"/v"] = errno.ENOTCONN
-    moved = world.apply()
-    assert moved.stop is not None
-    assert moved.stop[0] is StopReason.DISCONNECTED
-    assert "home/alice/v" in moved.stop[1]
-    assert b"v" in world.names()
 
 
 @pytest.mark.parametrize("call", ["move", "trash", "put", "open_place", "make_directory"])
@@ -252,16 +190,6 @@ def test_a_sync_that_fails_stops_the_step(world: MoveWorld) -> None:
     assert world.names() == {}
     world.sync_error = None
     assert world.apply().renamed == 1
-
-
-def test_it_is_durable_in_steps(world: MoveWorld) -> None:
-    world.vanished(b"v")
-    world.apply()
-    assert world.syncs == 1
-    world.file(b"a")
-    world.renamed((b"a", b"b"))
-    world.apply()
-    assert world.syncs == 1 + 3
 
 
 @pytest.mark.parametrize("path", [TREE, b"home/bob/x", b"home/alice2", b"", b"/etc"])

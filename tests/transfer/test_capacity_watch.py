@@ -75,10 +75,3 @@ def test_a_side_that_does_not_answer_is_left_out(error: Exception) -> None:
     asyncio.run(run_of(outside))
     assert {sample.side for sample in outside.kept} == {Side.TARGET}
     assert len(outside.kept) == 4
-
-
-def test_a_run_that_fails_is_not_looked_at_once_more() -> None:
-    outside = Outside(hours=0)
-    with pytest.raises(KeyError):
-        asyncio.run(run_of(outside, KeyError("x")))
-    assert len(outside.kept) <= 2

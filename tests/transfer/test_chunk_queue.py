@@ -109,12 +109,6 @@ def test_a_stream_that_ends_is_followed_by_one_on_the_same_brick() -> None:
     assert take(queue).brick == ONE
 
 
-def test_a_brick_that_is_read_to_its_end_leaves_its_streams_to_the_other() -> None:
-    waiting = Waiting(chunk(1, 5, ONE), *(chunk(n, 1, TWO) for n in (2, 3, 4)))
-    queue = queue_over(waiting)
-    assert sorted(take(queue).number for _ in range(4)) == [1, 2, 3, 4]
-
-
 def test_the_ledger_is_not_asked_again_for_a_brick_on_which_nothing_waits() -> None:
     waiting = Waiting(chunk(1, 5, ONE), chunk(2, 1, TWO), chunk(3, 1, TWO))
     queue = queue_over(waiting)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from migrator.core.states import ChunkKind
 from migrator.core.units import KIB, MIB
 from migrator.hosts.proc import carriers
 from migrator.transfer.engines.rsync import RsyncEngine
@@ -191,23 +190,6 @@ def test_a_swapped_target_directory_leads_nowhere(trees: tuple[Path, Path], link
     assert not Path("/etc/f0").exists()
 
 
-def test_swapped_directories_in_chunks_of_directories(trees: tuple[Path, Path], link_to: str) -> None:
-    source, target = trees
-    (source / "d" / "below").mkdir()
-    (source / "d" / "below").chmod(0o711)
-    link = source / "link"
-    link.symlink_to(link_to)
-    streams = Streams(engine_of(), source.parents[1], target.parents[1])
-    directories = [TREE + b"/d", TREE + b"/d/below", TREE + b"/d/etc", TREE + b"/d/" + VICTIM.encode()]
-    with swapping(source / "d", link) as swaps:
-        for _ in until(swaps):
-            for kind in (ChunkKind.DIRECTORIES, ChunkKind.DIRECTORY_TIMES):
-                ran = streams.run(directories, tree=TREE, kind=kind)
-                # rsync gives up where a directory of its list became a link between two of its looks.
-                assert ran.outcome.verdict in (Verdict.DONE, Verdict.RETRY), (ran.completed, ran.stderr)
-    assert {path.relative_to(target).as_posix() for path in target.rglob("*")} <= {"d", "d/below"}
-
-
 def test_the_attack_works_where_nothing_confines(trees: tuple[Path, Path]) -> None:
     """What the tests above defend against is real: the same list, unconfined, brings the neighbour's files."""
     source, target = trees
@@ -245,10 +227,3 @@ def test_a_cancelled_stream_leaves_no_process(scratch: Path) -> None:
         assert not carriers([token])
 
     asyncio.run(cancel())
-
-
-def test_an_old_kernel_without_exchange_would_be_noticed(scratch: Path) -> None:
-    (scratch / "one").mkdir()
-    with pytest.raises(OSError) as caught:  # noqa: PT011 - the errno is what counts
-        exchange(scratch / "one", scratch / "missing")
-    assert caught.value.errno == errno.ENOENT

@@ -20,7 +20,7 @@ from migrator.transfer.model import (
     Prediction,
     TreeChurn,
 )
-from migrator.transfer.rules_convergence import MARGIN, churn_words, decide, predict
+from migrator.transfer.rules_convergence import MARGIN, decide, predict
 
 COST = TransferCost(s_per_file=0.01, s_per_byte=1e-8, streams=1, basis="measured here")
 LIMITS = PassLimits(max_freeze_s=600.0, max_delta_passes=5)
@@ -118,34 +118,6 @@ def test_the_last_passes_weigh_more_and_the_length_of_their_time_does_not() -> N
     assert found.churn_files_per_h == pytest.approx((2 * 4.0 + 1.0) / 3 * HOUR_S)
 
 
-def test_old_passes_are_forgotten() -> None:
-    passes = [SEED, *(delta(number, scanned_at_s=7200.0 + 100 * number, files=10) for number in range(1, 6))]
-    wild = [replace(one, changes=rewritten(10**6)) if one.number == 1 else one for one in passes]
-    assert wild != passes
-    assert predicted(wild, 8000.0) == predicted(passes, 8000.0)
-
-
-def test_streams_that_cost_more_together_are_told_from_what_is_fixed() -> None:
-    cheap = TransferCost(s_per_file=COST.s_per_file / 4, s_per_byte=0.0, streams=1, basis="too cheap")
-    found = predict([SEED, FIRST, SECOND], at_s=SECOND.finished_at_s + 100_000, cost=cheap, check=NO_CHECK)
-    assert found is not None
-    window_s = SECOND.finished_at_s + 100_000 - SECOND.scanned_at_s
-    assert found.next_pass_s == pytest.approx(60 + window_s * 0.01, rel=1e-6)
-
-
-def test_attempts_that_are_said_to_take_longer_than_the_pass_did_are_not_believed() -> None:
-    dear = TransferCost(s_per_file=COST.s_per_file * 10, s_per_byte=0.0, streams=1, basis="assumed")
-    found = predict([SEED, FIRST], at_s=FIRST.scanned_at_s + 7200, cost=dear, check=NO_CHECK)
-    assert found is not None
-    assert found.next_pass_s == pytest.approx(FIRST.finished_at_s - FIRST.scanned_at_s)
-
-
-def test_one_pass_that_was_disturbed_does_not_count() -> None:
-    calm = [SEED, *(delta(number, scanned_at_s=7200.0 + 100 * number, files=10) for number in range(1, 4))]
-    disturbed = [replace(one, finished_at_s=one.finished_at_s + 900) if one.number == 2 else one for one in calm]
-    assert predicted(disturbed, 7600.0) == predicted(calm, 7600.0)
-
-
 def test_a_pause_is_no_cost() -> None:
     stopped = replace(FIRST, finished_at_s=FIRST.finished_at_s + 50_000, paused_s=50_000.0)
     at_s = stopped.finished_at_s
@@ -159,14 +131,6 @@ def test_what_is_unsettled_comes_with_every_pass_and_is_no_churn() -> None:
         found = predicted([SEED, one], one.finished_at_s + later_s)
         assert found.churn_files_per_h == 0.0
         assert found.next_pass_s == pytest.approx(50 + 10 + 5)
-
-
-def test_renames_and_what_is_gone_have_a_cost() -> None:
-    moving = replace(FIRST, renames=3600, gone=3600)
-    at_s = FIRST.scanned_at_s + 100
-    still = predicted([SEED, FIRST], at_s)
-    found = predicted([SEED, replace(moving, finished_at_s=moving.finished_at_s + 72.0)], at_s)
-    assert found.next_pass_s - still.next_pass_s == pytest.approx(100 * 0.01)
 
 
 def test_churn_by_tree_has_the_heaviest_first_and_none_that_is_still() -> None:
@@ -185,11 +149,6 @@ def test_without_a_delta_pass_nothing_is_predicted() -> None:
     assert predict([SEED], at_s=7000.0, cost=COST, check=NO_CHECK) is None
     # The catalog that it was compared with is not known: neither is the time of its changes.
     assert predict([FIRST], at_s=FIRST.finished_at_s, cost=COST, check=NO_CHECK) is None
-
-
-def test_a_clock_that_was_set_back_does_no_harm() -> None:
-    found = predicted([SEED, replace(FIRST, scanned_at_s=-50.0)], -100.0)
-    assert 0 <= found.freeze_s < float("inf")
 
 
 NOTHING = replace(delta(1, scanned_at_s=7200.0, files=0), changes={})
@@ -221,20 +180,6 @@ SHORT = PassLimits(max_freeze_s=60.0, max_delta_passes=5)
 def test_whether_another_pass_follows(decision: Decision, outcome: ConvergenceOutcome) -> None:
     assert decision.outcome is outcome
     assert decision.go_on is (outcome is ConvergenceOutcome.GO_ON)
-
-
-def test_the_limit_is_that_of_this_run() -> None:
-    decision = decide(
-        [SEED, FIRST, SECOND],
-        batch=1,
-        at_s=SECOND.finished_at_s,
-        cost=COST,
-        check=NO_CHECK,
-        limits=replace(SHORT, max_delta_passes=2),
-        made=1,
-        earlier_freeze_s=None,
-    )
-    assert decision.outcome is ConvergenceOutcome.GO_ON
 
 
 @pytest.mark.parametrize(
@@ -273,14 +218,6 @@ def test_the_limit_is_that_of_this_run() -> None:
 )
 def test_sentences(decision: Decision, sentence: str) -> None:
     assert decision.sentence == sentence
-
-
-@pytest.mark.parametrize(
-    ("files_per_h", "words"),
-    [(0.0, "0 files/h"), (0.2, "less than 1 file/h"), (1.2, "1 file/h"), (1e4, "10,000 files/h")],
-)
-def test_little_churn_is_not_none(files_per_h: float, words: str) -> None:
-    assert churn_words(files_per_h) == words
 
 
 amounts = st.integers(min_value=0, max_value=10**6)

@@ -62,17 +62,6 @@ def test_every_odd_file_arrives_whatever_the_length_of_its_path(
     assert snapshot(os.fsencode(target)) == before
 
 
-def test_a_second_time_nothing_is_done(
-    odd_tree: tuple[Path, OddFiles], xfs_target: XfsMount, xfs_source: XfsMount
-) -> None:
-    tree, _ = odd_tree
-    make_trees(xfs_target.path, tree=TREE)
-    streams = Streams(direct_engine(), xfs_source.path, xfs_target.path)
-    copy_tree(streams, tree)
-    for ran in copy_tree(streams, tree, shuffle=2):
-        assert ran.outcome.counters == StreamCounters()
-
-
 def test_it_copies_as_rsync_does(
     odd_tree: tuple[Path, OddFiles], make_xfs: MakeXfs, xfs_target: XfsMount, xfs_source: XfsMount
 ) -> None:

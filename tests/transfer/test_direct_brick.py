@@ -109,18 +109,6 @@ def test_what_is_no_data_overwrites_nothing(sides: tuple[Path, Path, Streams]) -
     assert {path.name for path in target.iterdir()} == {*modes, "stale", "sticky"}
 
 
-def test_a_malformed_time_is_none(sides: tuple[Path, Path, Streams]) -> None:
-    source, target, streams = sides
-    values = {"short": b"\1", "empty": b"", "long": mdata(1) + b"x", "version": b"\2" + mdata(1)[1:]}
-    values["nanoseconds"] = struct.pack(">BQ6q", 1, 7, 1, 1, 1, 1_000_000_000, 1, 2)
-    for name, value in values.items():
-        (source / name).write_text("content")
-        os.setxattr(source / name, MDATA, value)
-    assert not streams.run(full(*values), tree=TREE).outcome.suspects
-    for name in values:
-        assert (target / name).stat().st_mtime_ns == (source / name).stat().st_mtime_ns
-
-
 def settle(streams: Streams, *names: str) -> dict[bytes, FileProblemKind]:
     """The second step of an attempt with rsync."""
     source, target = (root / os.fsdecode(TREE) for root in (streams.source_root, streams.target_root))

@@ -13,7 +13,6 @@ from migrator.plan.model import ListedPath
 from migrator.transfer.engines.direct import DirectEngine, DirectProgress
 from migrator.transfer.model import FileProblemKind, StreamCounters, Verdict
 from migrator.transfer.ports import BrickRules, ChunkWork, StreamView
-from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 
 VIEW = StreamView(source_tree=b"/source", target_tree=b"/target")
 TREE = b"home/alice"
@@ -54,43 +53,6 @@ def test_a_record_has_what_a_path_needs_and_no_more() -> None:
             b"plain"
         )[1]
     )
-
-
-def test_a_file_in_ranges_is_known_by_its_size_and_time() -> None:
-    listed = work(path(b"in:ranges", mtime_ns=-5), kind=ChunkKind.RANGED_FILES)
-    assert ENGINE.command(listed, VIEW).stdin == b"s7,m-5,r:in:ranges\0"
-
-
-def test_ranges_have_their_place() -> None:
-    listed = path(b"big", mtime_ns=9, range_offset_bytes=0, range_length_bytes=4)
-    assert ENGINE.command(work(listed, kind=ChunkKind.RANGES), VIEW).stdin == b"s7,m9,o0,n4:big\0"
-    with pytest.raises(ValueError, match="range"):
-        ENGINE.command(work(path(b"big"), kind=ChunkKind.RANGES), VIEW)
-
-
-def test_directories_of_a_brick_bring_the_time_of_all_bricks() -> None:
-    listed, brick = path(b"d", mtime_ns=9), BrickRules(times_from_mdata=True)
-    times = ChunkKind.DIRECTORY_TIMES
-    assert ENGINE.command(work(listed, kind=times, brick=brick), VIEW).stdin == b"m9:d\0"
-    assert ENGINE.command(work(listed, kind=times), VIEW).stdin == b":d\0"
-
-
-def test_the_rules_of_a_brick_are_options() -> None:
-    argv = ENGINE.command(work(brick=BrickRules(times_from_mdata=True), recopy=True), VIEW).argv
-    assert b" ".join(argv).startswith(
-        b"/opt/migrator-native copy --source /source --target /target --kind files --brick --times mdata --privileged"
-        b" --recopy --acls "
-    )
-    assert b"file" in ENGINE.command(work(brick=BrickRules(times_from_mdata=False)), VIEW).argv
-    assert b"--brick" not in ENGINE.command(work(), VIEW).argv
-
-
-def test_what_the_target_does_not_keep_is_not_asked_for() -> None:
-    argv = ENGINE.command(work(capabilities=BEEGFS_CAPABILITIES), VIEW).argv
-    assert b"--security-xattrs" not in argv
-    assert argv[argv.index(b"--granularity-ns") + 1] == b"1000000000"
-    assert argv[argv.index(b"--max-xattr-bytes") + 1] == b"4000"
-    assert argv[argv.index(b"--bwlimit") + 1] == b"5"
 
 
 def test_links_and_foreign_paths_are_refused() -> None:

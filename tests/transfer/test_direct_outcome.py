@@ -50,10 +50,6 @@ def test_other_lines_are_no_events(line: bytes) -> None:
     assert parse_event(line, os.strerror) is None
 
 
-def test_a_clean_end_is_done() -> None:
-    assert judged() == Outcome(verdict=Verdict.DONE, counters=COUNTERS)
-
-
 def test_what_became_of_paths() -> None:
     outcome = judged(
         b"F 0 vanished source 2 open", b"F 1 moved source 0 -", b"F 2 changed source 0 -", stderr=b"not looked at"
@@ -70,17 +66,6 @@ def test_what_became_of_paths() -> None:
 def test_a_directory_that_was_swapped_wants_a_look(code: int) -> None:
     (suspect,) = judged(b"F 0 bad source %d open directory" % code).suspects
     assert suspect.kind is FileProblemKind.VANISHED
-
-
-def test_a_bad_file_is_told_in_words() -> None:
-    (suspect,) = judged(b"F 2 bad target 1 rename").suspects
-    assert (suspect.kind, suspect.errno) == (FileProblemKind.BAD, errno.EPERM)
-    assert suspect.reason == "cannot be put in its place on the target: Operation not permitted"
-
-
-def test_an_unknown_operation_is_told_as_it_is() -> None:
-    (suspect,) = judged(b"F 2 bad target 1 brand new call").suspects
-    assert suspect.reason == "brand new call failed on the target: Operation not permitted"
 
 
 @pytest.mark.parametrize(
@@ -149,14 +134,6 @@ def test_other_ends(exit_code: int, verdict: Verdict) -> None:
     outcome = judged(exit_code=exit_code, stderr=b"in \x1b words\n")
     assert outcome.verdict is verdict
     assert "in \\x1b words" in outcome.message
-
-
-def test_what_cannot_be_understood_is_tried_again() -> None:
-    assert judged(garbled=True).verdict is Verdict.RETRY
-
-
-def test_a_time_limit_is_tried_again() -> None:
-    assert judged(exit_code=-15, timed_out=True).verdict is Verdict.RETRY
 
 
 @pytest.mark.parametrize(

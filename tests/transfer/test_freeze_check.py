@@ -72,27 +72,6 @@ def test_both_costs_are_found_where_verifications_differ(
         assert check.s_per_byte == pytest.approx(1 / rate, rel=0.01)
 
 
-@given(s_per_path=st.floats(5e-5, 5e-2), paths=st.integers(1_000_000, 10_000_000))
-def test_what_was_not_measured_stays_as_assumed(s_per_path: float, paths: int) -> None:
-    check = freeze_check([took(FIXED_S + paths * s_per_path, paths=paths, read_bytes=0)], [])
-    assert check.s_per_file == pytest.approx(s_per_path, rel=0.01)
-    assert check.s_per_byte == pytest.approx(1 / ASSUMED_RATE_BYTES_PER_S)
-
-
-def test_one_verification_alone_tells_how_much_longer_it_takes_than_assumed() -> None:
-    paths, size_bytes = 1_000_000, 100 * GIB
-    assumed_s = paths * ASSUMED_S_PER_PATH + size_bytes / ASSUMED_RATE_BYTES_PER_S
-    check = freeze_check([took(FIXED_S + 3 * assumed_s, paths=paths, read_bytes=size_bytes)], [])
-    assert check.s_per_file == pytest.approx(3 * ASSUMED_S_PER_PATH)
-    assert check.s_per_byte == pytest.approx(3 / ASSUMED_RATE_BYTES_PER_S)
-
-
-def test_only_the_last_verifications_count() -> None:
-    slow = took(FIXED_S + 1_000_000 * 0.05, paths=1_000_000, read_bytes=0)
-    fast = took(FIXED_S + 1_000_000 * 0.001, paths=1_000_000, read_bytes=0)
-    assert freeze_check([slow, *[fast] * 10], []).s_per_file == pytest.approx(0.001)
-
-
 @given(
     st.lists(
         st.tuples(st.floats(-10.0, 1e6), st.integers(0, 10**8), st.integers(0, 10**15)).map(

@@ -107,18 +107,6 @@ def test_where_throughput_rises_to_the_end_all_streams_are_used_within_minutes()
     assert sum(machine.seen) / len(machine.seen) > 30
 
 
-def test_where_streams_are_in_each_others_way_fewer_are_used() -> None:
-    """Beyond four every further one costs something: disks that seek."""
-    machine = Machine(curve=lambda streams: 100.0 * min(streams, 4) / (1 + max(streams - 4, 0) * 0.1), now=settings(32))
-    machine.minutes(240)
-    assert 3 <= machine.streams <= 6
-
-
-def test_pure_noise_takes_nobody_to_the_end_of_the_scale() -> None:
-    machine = Machine(curve=lambda _: 100.0, now=settings(64), noise=0.5, seed=7).minutes(600)
-    assert sum(machine.seen[-2000:]) / 2000 < 12
-
-
 def test_a_knee_that_moves_is_found_again() -> None:
     machine = Machine(curve=knee_at(4), now=settings(32)).minutes(180)
     assert machine.streams <= 6
@@ -160,25 +148,6 @@ def test_it_settles_where_latency_is_just_good_enough() -> None:
     machine.minutes(240)
     assert 3.5 <= sum(machine.seen) / len(machine.seen) <= 6
     assert max(machine.seen) <= 7
-
-
-def test_between_the_borders_nothing_changes() -> None:
-    machine = Machine(curve=knee_at(100), now=settings(16, max_latency_s=0.05)).minutes(5)
-    machine.latency_s = lambda _: 0.2
-    machine.minutes(4)
-    held = machine.streams
-    machine.latency_s = lambda _: 0.045
-    machine.seen.clear()
-    machine.minutes(120)
-    assert set(machine.seen) == {held}
-
-
-def test_one_slow_probe_changes_nothing() -> None:
-    now = settings(16, max_latency_s=0.05)
-    state = first_state(now)
-    for latency_s in (9.0, 0.01, 9.0, 9.0, 0.01) * 20:
-        state = after_probe(state, ProbeSide.SOURCE, latency_s, now)
-    assert streams_on_hosts(state, now) == {"gl1": 8}
 
 
 def test_the_load_of_a_host_counts_there_alone() -> None:
@@ -251,24 +220,6 @@ def test_a_host_whose_streams_never_end_does_not_keep_the_brake_from_others() ->
         allowed = streams_on_hosts(state, now)
         state = after_probe(state, ProbeSide.SOURCE, 9.0, now, at_work={"gl1": 8, "gl2": allowed["gl2"]})
     assert streams_on_hosts(state, now) == {"gl1": 1, "gl2": 1}
-
-
-def test_limits_that_are_tuned_away_brake_no_more() -> None:
-    machine = Machine(
-        curve=knee_at(100), now=settings(8, max_latency_s=0.05), latency_s=lambda _: 9.0, by=StreamsBy.FIXED
-    ).minutes(60)
-    assert machine.streams == 1
-    machine.change(settings(8))
-    assert machine.streams == 8
-
-
-def test_a_limit_that_is_lowered_holds_at_once_and_one_that_is_raised_too() -> None:
-    machine = Machine(curve=knee_at(100), now=settings(8)).minutes(10)
-    machine.change(settings(2))
-    assert machine.streams == 2
-    machine.minutes(60)
-    machine.change(settings(6))
-    assert machine.streams == 6
 
 
 def test_what_is_tuned_takes_the_place_of_what_was_given_and_a_window_is_never_passed() -> None:

@@ -140,16 +140,6 @@ def judged(ledger: Ledger, at_s: float, limits: PassLimits = WANTED, made: int =
     )
 
 
-def test_after_the_seed_a_delta_pass_follows_and_nothing_is_recorded(ledger: Ledger) -> None:
-    decision = judged(ledger, T0_S + 7200, made=0)
-    assert decision.go_on
-    assert decision.sentence == (
-        "batch 1, seed pass: 1,000 files, 1000.0 MiB in 1 h 40 min: the first delta pass follows"
-    )
-    assert list(ledger.predictions.of_batch("plan", 1)) == []
-    assert read_status(ledger, now_s=T0_S + 7200).batches[0].convergence is None
-
-
 def test_a_delta_pass_is_judged_and_its_prediction_recorded_and_shown(ledger: Ledger) -> None:
     ended_s = delta(ledger, 1, at_s=T0_S + 7200, files=400)
     decision = judged(ledger, ended_s)
@@ -191,24 +181,6 @@ def test_the_freeze_is_compared_with_the_one_after_the_pass_before(ledger: Ledge
     assert [one.prediction for one in records] == [first.prediction, second.prediction]
     assert second.prediction is not None
     assert second.prediction.churn_files_per_h == pytest.approx((2 * 400 / 60 * HOUR_S + 200) / 3)
-
-
-def test_a_pass_that_has_not_ended_does_not_count(ledger: Ledger) -> None:
-    ended_s = delta(ledger, 1, at_s=T0_S + 7200, files=400)
-    before = judged(ledger, ended_s)
-    ledger.passes.start(
-        plan="plan",
-        batch=1,
-        kind=PassKind.DELTA,
-        number=2,
-        catalog="catalog-2",
-        base_catalog="catalog-1",
-        chunk_list="l2",
-        scan_s=50.0,
-        chunks=[chunk(10**6, 10**12)],
-        at_s=ended_s,
-    )
-    assert judged(ledger, ended_s) == before
 
 
 def test_a_ledger_that_does_not_know_the_scans_knows_when_they_were(ledger: Ledger, tmp_path: Path) -> None:

@@ -48,11 +48,6 @@ def test_other_names_are_left_alone(name: bytes) -> None:
     assert not is_leftover(name, {temporary_stem(b"notes.txt")})
 
 
-def test_copies_by_descriptor_leave_names_of_their_own() -> None:
-    assert is_leftover(b".migrator-tmp-0123456789abcdef", set())
-    assert not is_leftover(b".migrator-tmp-notes", set())
-
-
 @given(NAMES)
 def test_copies_of_the_compiled_program_are_found_and_fit(name: bytes) -> None:
     assert len(copy_name(name)) <= 255

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,15 +86,6 @@ def test_a_full_target_stops_it(scratch: Path, xfs_source: XfsMount, tiny_xfs: X
     assert world.under_way.stop_found[0] is StopReason.TARGET_FULL, world.under_way.stop_found
     assert world.chunk.state is ChunkState.PENDING
     assert not world.living()
-
-
-def test_a_missing_program_stops_it(world: DriverWorld) -> None:
-    with pytest.raises(ToolFailed, match="parsyncfp2 was not found"):
-        locate_parsyncfp2(path="/nowhere")
-    world.driver = Parsyncfp2(replace(stand_in(), program=b"/usr/bin/no-parsyncfp2"), privileged=True)
-    asyncio.run(world.drive())
-    assert world.under_way.stop_found is not None
-    assert world.under_way.stop_found[0] is StopReason.TOOL_MISSING
 
 
 @pytest.mark.exhaustive

@@ -1,13 +1,9 @@
 """When a chunk is tried again, split, or given up."""
 
-import errno
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from migrator.transfer.model import FileProblem, FileProblemKind, RetryPolicy
-from migrator.transfer.rules import NextStep, after_failure, delay_s, is_lasting
+from migrator.transfer.model import RetryPolicy
+from migrator.transfer.rules import NextStep, after_failure, delay_s
 
 POLICY = RetryPolicy(tries=3, first_delay_s=1.0, longest_delay_s=10.0)
 
@@ -31,14 +27,3 @@ def test_what_follows_a_failure(failures: int, divisible: bool, is_part: bool, s
 
 def test_delays_double_up_to_the_longest() -> None:
     assert [delay_s(failures, POLICY) for failures in range(7)] == [0.0, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
-
-
-@given(st.integers(min_value=0, max_value=10**9))
-def test_no_delay_is_longer_than_the_longest(failures: int) -> None:
-    assert 0.0 <= delay_s(failures, POLICY) <= POLICY.longest_delay_s
-
-
-@pytest.mark.parametrize(("code", "lasting"), [(errno.EACCES, True), (errno.EBUSY, False), (None, False)])
-def test_which_errors_of_a_file_last(code: int | None, lasting: bool) -> None:
-    problem = FileProblem(path=b"a", kind=FileProblemKind.BAD, errno=code, reason="")
-    assert is_lasting(problem) is lasting

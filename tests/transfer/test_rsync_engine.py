@@ -53,19 +53,10 @@ def test_the_list_holds_names_relative_to_the_tree() -> None:
     assert not any(name in word for word in command.argv for name in names if len(name) > 1)
 
 
-def test_the_whole_root_as_one_tree() -> None:
-    assert _command(b"one", b"d/two", tree=b"").stdin == b"one\0d/two\0"
-
-
 @pytest.mark.parametrize("path", [b"home/alicette/x", b"home/bob/x", b"home"])
 def test_a_path_outside_the_tree_is_a_mistake(path: bytes) -> None:
     with pytest.raises(ValueError, match="outside"):
         _command(path)
-
-
-def test_links_are_not_for_streams() -> None:
-    with pytest.raises(ValueError, match="link"):
-        _command(b"home/alice/x", kind=ChunkKind.LINKS)
 
 
 @pytest.mark.parametrize("kind", [ChunkKind.DIRECTORIES, ChunkKind.FILES, ChunkKind.DIRECTORY_TIMES])
@@ -86,11 +77,6 @@ def test_what_must_always_and_never_be_there(kind: ChunkKind, capabilities: Targ
     assert b"--filter=-x trusted.**" in argv
     assert b"--filter=-x **" in argv
     assert (b"--omit-dir-times" in argv) == (kind is not ChunkKind.DIRECTORY_TIMES)
-
-
-def test_what_may_not_have_reached_the_disks_is_copied_again() -> None:
-    assert b"--ignore-times" not in _command(b"home/alice/x").argv
-    assert b"--ignore-times" in _command(b"home/alice/x", recopy=True).argv
 
 
 def test_what_the_target_keeps_decides() -> None:
@@ -117,29 +103,9 @@ def test_what_the_target_keeps_decides() -> None:
     assert {b"--omit-link-times", b"--no-devices", b"--no-specials"} <= set(argv)
 
 
-def test_without_root_directories_can_be_filled_first() -> None:
-    chmod = b"--chmod=Du+rwx"
-    assert chmod in _command(b"home/alice/d", kind=ChunkKind.DIRECTORIES, privileged=False).argv
-    assert chmod not in _command(b"home/alice/d", kind=ChunkKind.DIRECTORIES).argv
-    assert chmod not in _command(b"home/alice/d", kind=ChunkKind.DIRECTORY_TIMES, privileged=False).argv
-
-
-def test_only_an_rsync_that_knows_it_is_told_to_confine_itself() -> None:
-    assert b"--confine-root=/source" in _command(b"home/alice/x").argv
-    assert not any(b"confine" in word for word in _command(b"home/alice/x", features=_OLD).argv)
-
-
 @pytest.mark.parametrize(("limit", "word"), [(1, b"1"), (1024, b"1"), (10_485_760, b"10240"), (1535, b"1")])
 def test_the_bandwidth_is_in_kib(limit: int, word: bytes) -> None:
     assert b"--bwlimit=" + word in _command(b"home/alice/x", bwlimit_bytes_per_s=limit).argv
-
-
-def test_paths_fit_by_their_length_in_the_tree() -> None:
-    engine = RsyncEngine(program=b"rsync", features=_NEW, privileged=True)
-    tree = b"t" * 100
-    assert engine.fits(tree, tree + b"/" + b"n" * 4085)
-    assert not engine.fits(tree, tree + b"/" + b"n" * 4086)
-    assert engine.fits(b"", b"n" * 4085)
 
 
 @pytest.mark.parametrize("version", ["3.2.7", "3.5.0"])
@@ -155,30 +121,12 @@ def test_real_output_in_any_pieces(version: str) -> None:
         assert parser.counters == StreamCounters(files=2, size_bytes=2_097_160)
 
 
-def test_what_is_made_counts_and_what_is_only_touched_up() -> None:
-    parser = ProgressParser()
-    parser.take(b"cd+++++++++\ncL+++++++++\nhf+++++++++\n.d..t......\ncS+++++++++\n>f+++++++++\n")
-    assert parser.counters.files == 3, "directories are no files"
-    parser.take(b"      1,000  24%  353.72MB/s    0:00:00 (xfr#1, to-chk=5/7)\r")
-    parser.take(b"       1000  24%  353.72MB/s    0:00:00 (xfr#1, to-chk=5/7)\r")
-    assert parser.counters == StreamCounters(files=4, size_bytes=1000)
-
-
 @given(st.lists(st.binary(max_size=200), max_size=30))
 def test_no_output_breaks_it(pieces: list[bytes]) -> None:
     parser = ProgressParser()
     for piece in pieces:
         parser.take(piece)
     assert parser.counters.files >= 0
-
-
-def test_a_line_without_end_takes_no_memory() -> None:
-    parser = ProgressParser()
-    for _ in range(1000):
-        parser.take(b"x" * 10_000)
-    parser.take(b"\ncL+++++++++\n")
-    assert parser.counters.files == 1
-    assert len(parser._rest) < 10_000
 
 
 @pytest.mark.parametrize(("version", "confine_root"), [("3.2.7", False), ("3.5.0", True)])
@@ -201,7 +149,3 @@ def test_too_old_or_cut_down_ones_are_named() -> None:
     assert features is not None
     assert features.lacks == ("ACLs",)
     assert "ACLs" in (features.problem() or "")
-
-
-def test_something_else_is_no_rsync() -> None:
-    assert parse_features(b"openrsync: protocol version 29\n", b"") is None

@@ -115,20 +115,6 @@ async def test_a_host_lost_in_the_middle_gives_its_chunk_back_only_when_its_stre
 
 
 @in_loop
-async def test_a_host_that_comes_back_ends_what_was_left_and_goes_on(world: World) -> None:
-    first, lane = streams_of(world, 0), world.more_lanes[0]
-    path = min(listed_bricks(world)[ONE])
-    first.faults[path] = Fault("lost", times=1)
-    await world.run()
-    assert world.is_copied()
-    assert first.alive == set()
-    assert path in read_by(first)
-    kinds = [event.kind for event in world.progress.events]
-    assert kinds.count(EventKind.HOST_LOST) == kinds.count(EventKind.HOST_FOUND) == 1
-    assert lane.lost is None
-
-
-@in_loop
 async def test_a_drain_that_begins_before_sends_everything_through_the_mount(world: World) -> None:
     world.bricks = Volume([DRAINING])
     await world.run()
@@ -150,14 +136,6 @@ async def test_what_was_read_while_a_drain_began_is_read_again_through_the_mount
 
 
 @in_loop
-async def test_a_volume_that_changed_since_the_scan_is_not_read_by_bricks(world: World) -> None:
-    world.ledger.scans.start(catalog="catalog", via="bricks", at_s=1.0)
-    world.bricks = Volume([BrickLook(reasons=(), fingerprint="other")])
-    await world.run()
-    assert world.is_copied()
-
-
-@in_loop
 async def test_files_that_moved_off_their_brick_are_read_through_the_mount(world: World) -> None:
     path = min(listed_bricks(world)[ONE])
     streams_of(world, 0).faults[path] = Fault("moved")
@@ -165,16 +143,6 @@ async def test_files_that_moved_off_their_brick_are_read_through_the_mount(world
     assert world.is_copied()
     assert path in read_by(world.streams)
     assert list(world.attention) == []
-
-
-@in_loop
-async def test_a_file_that_only_the_brick_lacks_is_read_through_the_mount(world: World) -> None:
-    path = min(listed_bricks(world)[ONE])
-    streams_of(world, 0).faults[path] = Fault("lie")
-    await world.run()
-    assert path in read_by(world.streams)
-    assert world.is_copied()
-    assert world.vanished == 0
 
 
 @in_loop
@@ -197,14 +165,6 @@ async def test_a_brick_that_is_none_is_read_through_the_mount_and_its_host_is_no
     assert f"{ONE} is no brick there" in event.message
     assert EventKind.HOST_LOST not in [event.kind for event in world.progress.events]
     assert world.is_copied()
-
-
-@in_loop
-async def test_where_only_bricks_may_be_read_a_brick_that_is_none_stops_the_run(world: World) -> None:
-    world.more_lanes[1].refused = frozenset({TWO})
-    with pytest.raises(RunStopped, match="is no brick there") as stopped:
-        await world.run(only_bricks=True)
-    assert stopped.value.stopped.reason is StopReason.BRICKS_UNFIT
 
 
 @in_loop

@@ -68,12 +68,6 @@ def test_the_log_is_one_json_object_a_line(tmp_path: Path) -> None:
     assert "two" in second["exception"]
 
 
-def test_two_runs_of_one_second_have_a_directory_each(tmp_path: Path) -> None:
-    files = DirectoryRunFiles(tmp_path)
-    with files.open("run", 0.0) as first, files.open("run", 0.0) as second:
-        assert first.path != second.path
-
-
 def test_a_state_directory_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file is in the way")
     with pytest.raises(MigratorError, match="cannot be written"), DirectoryRunFiles(tmp_path / "runs").open("run", 0.0):

@@ -70,8 +70,3 @@ def test_a_tree_alone_in_its_batch_is_predicted_as_the_batch() -> None:
     whole = predict(passes, at_s=2600.0, cost=COST, check=CHECK)
     assert whole is not None
     assert freeze_s(passes, ALICE) == whole.freeze_s
-
-
-def test_passes_over_other_trees_alone_tell_nothing() -> None:
-    final = one(PassKind.FINAL, 1, 2100.0, tree(BOB, 4000, 10**9))
-    assert freeze_s([SEED, FIRST, final], ALICE) == freeze_s([SEED, FIRST], ALICE)

@@ -577,7 +577,6 @@ def _shown(ended: EndedRsync, message: Message) -> str:
 
 
 def _describe(ended: EndedRsync, messages: Sequence[Message]) -> str:
-    said = [_shown(ended, message) for message in messages if message.kind is not MessageKind.NOISE]
-    return "; ".join(
-        [f"rsync ended with {ended.exit_code} ({exit_meaning(ended.exit_code, EXIT_MEANINGS)})", *said[-_SHOWN_LINES:]]
-    )
+    told = [message for message in messages if message.kind is not MessageKind.NOISE][-_SHOWN_LINES:]
+    end = f"rsync ended with {ended.exit_code} ({exit_meaning(ended.exit_code, EXIT_MEANINGS)})"
+    return "; ".join([end, *(_shown(ended, message) for message in told)])
