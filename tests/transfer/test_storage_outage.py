@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import MakeXfs
 from tests.support.beegfs_like import beegfs_like, missing_for_fuse
 from tests.support.beegfs_tool import FakeTool, fake_tool, targets
 from tests.support.cut_site import OWNERS, cut_site
 from tests.support.run_site import RealSite, fill_tree, unfreeze, wait_for
 from tests.support.xfs import XfsMount
-from tests.transfer.test_run_faults import SLOW, SLOWER, MakeXfs, fill_up, given_back, has_no_streams, made_site
+from tests.transfer.test_run_faults import SLOW, SLOWER, fill_up, given_back, has_no_streams, made_site
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 
