@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from migrator.beegfs.tool import BeegfsTargets
     from migrator.catalog.manifest import ManifestDirectories
     from migrator.catalog.writer import CatalogDirectories
-    from migrator.delta.store import ComparisonFiles, MoveListFiles
+    from migrator.delta.store import Comparisons, MoveListFiles
     from migrator.fs.moving import MovingTarget
     from migrator.fs.reading import PosixSource
     from migrator.fs.writing import MountedTarget
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from migrator.plan.store import CatalogQueryFiles
     from migrator.reap.store import ReapListFiles
     from migrator.transfer.executors import LocalExecutor
-    from migrator.transfer.run_files import DirectoryRunFiles
+    from migrator.transfer.run_files import RunFiles
 
 
 def clock() -> Clock:
@@ -215,11 +215,11 @@ class Wiring:
     def _source_mount(self) -> Mount | None:
         return mount_of(mounts(), os.path.realpath(self.source_root))
 
-    def comparisons(self) -> "ComparisonFiles":
+    def comparisons(self) -> "Comparisons":
         """For comparing two catalogs."""
-        from migrator.delta.store import ComparisonFiles
+        from migrator.delta.store import Comparisons
 
-        return ComparisonFiles(self.site.catalogs_dir, temp_dir=self.temp_dir)
+        return Comparisons(self.site.catalogs_dir, temp_dir=self.temp_dir)
 
     def move_lists(self) -> "MoveListFiles":
         """Of delta passes."""
@@ -238,10 +238,10 @@ class Wiring:
         finally:
             moving.close()
 
-    def run_files(self) -> "DirectoryRunFiles":
-        from migrator.transfer.run_files import DirectoryRunFiles
+    def run_files(self) -> "RunFiles":
+        from migrator.transfer.run_files import RunFiles
 
-        return DirectoryRunFiles(self.site.runs_dir)
+        return RunFiles(self.site.runs_dir)
 
     def hooks(self) -> "HookPrograms":
         from migrator.hooks.stage import HookPrograms

@@ -32,7 +32,7 @@ from migrator.cutover.ports import SourceChange, SourceChangeKind, WriterSearch
 from migrator.cutover.steps import Comparing, CutoverWorld, VerifyTree
 from migrator.cutover.writers import BrickWriters, LocalWriters
 from migrator.delta.delta import Deltas
-from migrator.delta.store import ComparisonFiles, MoveListFiles
+from migrator.delta.store import Comparisons, MoveListFiles
 from migrator.fs.model import TargetCapabilities, trash_place
 from migrator.fs.moving import MovingTarget
 from migrator.fs.reading import DIGEST_ALGORITHMS, PosixSource, ReadingFileSystem
@@ -66,10 +66,10 @@ from migrator.site.rules_links import user_problem
 from migrator.transfer.bases import newest_cutovers
 from migrator.transfer.context import World
 from migrator.transfer.executors import LocalExecutor, SystemExecutor
-from migrator.transfer.lanes import HostLane, LaneSet
+from migrator.transfer.lanes import HostLane, Lanes
 from migrator.transfer.model import DRIVERS, PassLimits, RetryPolicy, RunRequest, copies_ranges
 from migrator.transfer.ports import Executor, Way
-from migrator.transfer.run_files import DirectoryRunFiles
+from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import DigestPolicy, VerificationRecord
 from migrator.verify.stage import VerifyRequest, verify
 
@@ -347,7 +347,7 @@ class BackSites:
             manifests=ManifestDirectories(
                 directory / "manifests", catalogs_dir=directory / "catalogs", temp_dir=wiring.temp_dir
             ),
-            files=DirectoryRunFiles(directory / "runs"),
+            files=RunFiles(directory / "runs"),
             lanes=self._lanes(ledger, here),
             deltas=self._deltas(directory, lists, ledger=ledger, target=target, moves=moves),
             request=self._request(record),
@@ -381,7 +381,7 @@ class BackSites:
             reserve_bytes=transfer.reserve_bytes,
         )
 
-    def _lanes(self, ledger: Ledger, here: "_Here") -> LaneSet:
+    def _lanes(self, ledger: Ledger, here: "_Here") -> Lanes:
         """This machine, through both mounts."""
 
         async def no_volume() -> VolumeState:
@@ -397,9 +397,7 @@ class BackSites:
             return way
 
         hosts = OneHost(here.host)
-        return LaneSet(
-            [HostLane(OWN_HOST, jobs=wiring.site.transfer.jobs, reads_mount=True, hosts=hosts, make_way=make)]
-        )
+        return Lanes([HostLane(OWN_HOST, jobs=wiring.site.transfer.jobs, reads_mount=True, hosts=hosts, make_way=make)])
 
     def _deltas(
         self, directory: Path, lists: ChunkListFiles, *, ledger: Ledger, target: TargetSide, moves: MovingTarget
@@ -408,7 +406,7 @@ class BackSites:
         transfer = site.transfer
         return Deltas(
             scan=self._scan(directory, ledger=ledger, target=target),
-            comparisons=ComparisonFiles(directory / "catalogs", temp_dir=wiring.temp_dir),
+            comparisons=Comparisons(directory / "catalogs", temp_dir=wiring.temp_dir),
             pass_lists=lists,
             move_lists=MoveListFiles(directory / "moves"),
             differing=ManifestDirectories(

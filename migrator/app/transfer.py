@@ -32,7 +32,7 @@ from migrator.transfer.engines.rsync import RsyncEngine, ask
 from migrator.transfer.engines.rules_rsync import RsyncFeatures
 from migrator.transfer.executors import HostExecutor, LocalExecutor, PlaceCompiled
 from migrator.transfer.governor import Governing
-from migrator.transfer.lanes import HostLane, LaneSet, MakeWay, MoverLane, VolumeGuard
+from migrator.transfer.lanes import HostLane, Lanes, MakeWay, MoverLane, VolumeGuard
 from migrator.transfer.model import DRIVERS, Limits, PassLimits, StreamsBy, copies_ranges
 from migrator.transfer.ports import BrickRefused, BrickRules, Driver, Driving, Engine, Way
 
@@ -180,7 +180,7 @@ async def lanes_of(
     engine: str,
     ahead: bool = False,
     hosts: SiteHosts | None = None,
-) -> AsyncIterator[LaneSet]:
+) -> AsyncIterator[Lanes]:
     """The lanes of a run: the mount's first, then one for each brick server that has the target. `jobs` from the
     command line applies to every host. `known` is the site in the ledger. `ahead`: connect to the brick servers at
     once, because they will be needed; `hosts` of the caller are used instead, and stay open.
@@ -238,7 +238,7 @@ async def lanes_of(
             if isinstance(source, GlusterSource):
                 source.begin()
             hosts.begin(name for name, section in sections if section.target is not None)
-        yield LaneSet(found)
+        yield Lanes(found)
     finally:
         for lane in found:
             await lane.close()
@@ -346,7 +346,7 @@ def deltas_of(
         return None
     # Imports for scans, only if there is one.
     from migrator.app.scan import bricks, user_map
-    from migrator.delta.store import ExtraFiles
+    from migrator.delta.store import Extras
     from migrator.scan.session import ScanRequest
     from migrator.scan.stage import scan
 
@@ -379,7 +379,7 @@ def deltas_of(
         move_lists=wiring.move_lists(),
         reap_lists=wiring.reap_lists(),
         differing=wiring.manifests(),
-        extras=ExtraFiles(site.catalogs_dir, temp_dir=wiring.temp_dir),
+        extras=Extras(site.catalogs_dir, temp_dir=wiring.temp_dir),
         moves=moves,
         chunk_limits=ChunkLimits(
             max_bytes=transfer.chunk_size_bytes,

@@ -17,7 +17,7 @@ from migrator.cutover.ports import TreeVisit, TreeVisited
 from migrator.fs.model import Side
 from migrator.hosts.far_source import far_argv, far_source
 from migrator.hosts.ports import Command
-from migrator.transfer.ports import DriverExecutor
+from migrator.transfer.executors import SystemExecutor
 
 MOST_BYTES = 64 * MIB
 """The most that is read, of all files together and of each."""
@@ -43,7 +43,7 @@ class _Answer(msgspec.Struct, frozen=True):
 class ConfinedTreeTiming:
     """For the trees of one site."""
 
-    def __init__(self, executor: DriverExecutor, *, python: str | None = None) -> None:
+    def __init__(self, executor: SystemExecutor, *, python: str | None = None) -> None:
         """`python` None: the interpreter of this process if it is an installed one, otherwise `/usr/bin/python3`."""
         self._executor = executor
         self._python = python or _python()

@@ -30,7 +30,7 @@ from migrator.ledger.locks import Locks
 from migrator.ledger.model import SiteRecord
 from migrator.report.model import PlannedTree
 from migrator.site.rules_links import link_path, user_problem
-from migrator.transfer.ports import RunFiles
+from migrator.transfer.run_files import RunFiles
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger

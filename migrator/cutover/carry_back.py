@@ -47,9 +47,10 @@ from migrator.plan.model import Batch, Order, Plan, TransferCost
 from migrator.plan.ports import ChunkListWriter, PlanDocuments
 from migrator.reap.ports import ReapLists
 from migrator.transfer.context import Invocation, World
+from migrator.transfer.lanes import Lanes
 from migrator.transfer.model import RunRequest
-from migrator.transfer.ports import Lanes, RunFiles
 from migrator.transfer.recovery import recover
+from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import DigestPolicy, VerificationRecord
 from migrator.verify.stage import VerifyRequest, verify
 

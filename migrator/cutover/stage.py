@@ -58,11 +58,11 @@ from migrator.transfer.guards import mount_findings, read_plan, storage_problems
 from migrator.transfer.hooks import Hooking
 from migrator.transfer.model import FileProblemKind
 from migrator.transfer.passes import Copying, check_of_trees, facts_of_passes
-from migrator.transfer.ports import RunFiles
 from migrator.transfer.recovery import recover
 from migrator.transfer.rules_convergence import predict_freeze
 from migrator.transfer.run import VERB as RUN_LOCK
 from migrator.transfer.run import moves_of
+from migrator.transfer.run_files import RunFiles
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger

@@ -19,7 +19,7 @@ from migrator.core.units import format_count, format_duration, several
 from migrator.delta.extras import ExtraSearch, ToTake
 from migrator.delta.model import ChangeKind, Changes, TreeChanges
 from migrator.delta.moving import carry_out_moves
-from migrator.delta.ports import Comparison, Comparisons, Extras, MoveLists, WrittenMoves
+from migrator.delta.ports import MoveLists, WrittenMoves
 from migrator.delta.rules import deletion_problems
 from migrator.fs.model import Need, TargetCapabilities, trash_place
 from migrator.fs.moving import TargetMoves
@@ -44,6 +44,7 @@ from migrator.transfer.model import BatchSummary, FileProblemKind, PassLimits
 from migrator.transfer.passes import Copying, remaining_of
 
 if TYPE_CHECKING:
+    from migrator.delta.store import Comparison, Comparisons, Extras
     from migrator.ledger.ledger import Ledger
 
 # Differences that a verification found: sent again, because size and times may not show them.
@@ -117,7 +118,7 @@ class Deltas:
     """
 
     scan: Scan
-    comparisons: Comparisons
+    comparisons: "Comparisons"
     pass_lists: PassListWriter
     move_lists: MoveLists
     moves: TargetMoves
@@ -127,7 +128,7 @@ class Deltas:
     limits: PassLimits
     reap_lists: ReapLists | None = None
     differing: Differing | None = None
-    extras: Extras | None = None
+    extras: "Extras | None" = None
     again: Sequence[bytes] = ()
 
 
@@ -309,7 +310,7 @@ class DeltaPass:
             )
 
     def _write_chunks(
-        self, number: int, comparison: Comparison, trees: Sequence[bytes], catalog: CatalogRecord
+        self, number: int, comparison: "Comparison", trees: Sequence[bytes], catalog: CatalogRecord
     ) -> WrittenList:
         packed = pack(
             comparison.listings([trees]),

@@ -16,13 +16,14 @@ from migrator.core.paths import show
 from migrator.core.states import PassKind, PassState
 from migrator.core.units import several
 from migrator.delta.model import ChangeKind, Changes, ChangeTally, Gone, TreeChanges
-from migrator.delta.ports import ExtraOrigin, Extras, ExtrasOfTree, FoundExtras
+from migrator.delta.ports import ExtraOrigin, ExtrasOfTree
 from migrator.ledger.model import PassRecord
 from migrator.plan.model import Batch, Plan
 from migrator.transfer.bases import covers
 from migrator.transfer.context import Invocation
 
 if TYPE_CHECKING:
+    from migrator.delta.store import Extras, FoundExtras
     from migrator.ledger.ledger import Ledger
 
 Problems = Callable[[Changes, str], Awaitable[tuple[str, ...]]]
@@ -33,7 +34,7 @@ Problems = Callable[[Changes, str], Awaitable[tuple[str, ...]]]
 class ToTake:
     """Extras that a pass may move to the trash, in addition to the paths that its catalogs show as vanished."""
 
-    found: FoundExtras | None = None
+    found: "FoundExtras | None" = None
     origins: tuple[ExtraOrigin, ...] = ()
 
     def gone(self) -> Iterator[Gone]:
@@ -57,7 +58,7 @@ class ExtraSearch:
     problems: Problems
 
     @asynccontextmanager
-    async def search(self, extras: Extras | None) -> AsyncIterator[ToTake]:
+    async def search(self, extras: "Extras | None") -> AsyncIterator[ToTake]:
         """Extras without problems, valid inside the block. Raises Refused as `Extras` does."""
         wanted = await asyncio.to_thread(self._wanted)
         if extras is None or not wanted:
@@ -76,7 +77,7 @@ class ExtraSearch:
         found = (extras_of(ledger, plan, batch.number, tree.path) for tree in batch.trees)
         return [one for one in found if one.earlier or one.manifest is not None]
 
-    async def _allowed(self, found: FoundExtras, wanted: Sequence[ExtrasOfTree], origin: ExtraOrigin) -> bool:
+    async def _allowed(self, found: "FoundExtras", wanted: Sequence[ExtrasOfTree], origin: ExtraOrigin) -> bool:
         trees = [one.tree for one in wanted]
         lost = await asyncio.to_thread(partial(_lost, found, trees, origin))
         names = sum(tree.tally(ChangeKind.VANISHED).paths for tree in lost)
@@ -137,7 +138,7 @@ def _named_by(ledger: "Ledger", own: Sequence[PassRecord], plan: str, batch: int
     return None if any(covers(ledger.passes, one, (tree,)) for one in since) else newest.manifest
 
 
-def _lost(found: FoundExtras, trees: Sequence[bytes], origin: ExtraOrigin) -> tuple[TreeChanges, ...]:
+def _lost(found: "FoundExtras", trees: Sequence[bytes], origin: ExtraOrigin) -> tuple[TreeChanges, ...]:
     """In the form of a comparison: the target holds the paths of the base and the extras, and loses the extras."""
     lost: list[TreeChanges] = []
     for tree in trees:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -24,7 +24,7 @@ from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError, Refused, UsageError
 from migrator.core.units import NS_PER_S
 from migrator.delta.model import ChangeKind, Changes, ChangeTally, Gone, Rename, TreeChanges
-from migrator.delta.ports import Comparison, ExtraOrigin, ExtrasOfTree, ExtrasTally, FoundExtras, WrittenMoves
+from migrator.delta.ports import ExtraOrigin, ExtrasOfTree, ExtrasTally, WrittenMoves
 from migrator.delta.rules import Relocation, in_order
 from migrator.plan.store import DUCKDB_MEMORY_BYTES
 from migrator.verify.model import DifferenceKind
@@ -359,8 +359,8 @@ _RANGES_AT_ONCE = 100
 _ORDERING_ROUNDS = 4
 
 
-class ComparisonFiles:
-    """The `Comparisons` port over a directory of catalogs; `temp_dir` takes what DuckDB spills."""
+class Comparisons:
+    """Compares catalogs of one directory; `temp_dir` takes what DuckDB spills."""
 
     def __init__(self, directory: Path, *, temp_dir: Path, threads: int | None = None) -> None:
         self._directory = directory
@@ -377,7 +377,17 @@ class ComparisonFiles:
         unsettled: Collection[bytes] = (),
         unsettled_trees: Collection[bytes] = (),
         reap_list: Path | None = None,
-    ) -> Iterator[Comparison]:
+    ) -> Iterator["Comparison"]:
+        """Compare two closed catalogs. `unsettled` are paths, and `unsettled_trees` whole trees, that are not known to have
+        arrived: they are sent again whether they changed or not.
+
+        Files of `reap_list` (see `ReapLists.checked`) are not on the target. They are not sent while they keep content and
+        place, even in an unsettled tree; they are sent, never renamed, if they or a directory above were renamed.
+
+        The roots of the trees are ignored: they stay closed until the cutover. Nothing is renamed in an unsettled tree.
+        Raises UsageError if a catalog does not exist, Refused if one is damaged or does not cover the trees, or if `now`
+        is not whole (paths that a base lacks are sent again).
+        """
         before = open_closed(self._directory / base)
         after = open_closed(self._directory / now)
         if not after.record.whole:
@@ -391,7 +401,7 @@ class ComparisonFiles:
         with connect(DUCKDB_MEMORY_BYTES, self._temp_dir, threads=self._threads) as connection:
             compared = _Tables(connection, before, after, reap_list)
             compared.fill(trees=trees, unsettled=unsettled, unsettled_trees=unsettled_trees)
-            yield _ComparedFiles(connection, before, after, sorted(set(trees)))
+            yield Comparison(connection, before, after, sorted(set(trees)))
 
 
 def _require_covered(catalog: CatalogRecord, trees: Collection[bytes]) -> None:
@@ -538,8 +548,8 @@ def _segments(sources: Sequence[_Source]) -> Iterator[tuple[bytes, bytes, _Sourc
     yield from close(None)
 
 
-class _ComparedFiles:
-    """The `Comparison` port. One query at a time."""
+class Comparison:
+    """Two compared catalogs, for some trees. Queries are out of core, one at a time. Blocking."""
 
     def __init__(
         self,
@@ -551,11 +561,7 @@ class _ComparedFiles:
         self._connection = connection
         self._bricks = sorted(walk.brick for walk in now.record.bricks)
         self._chosen = False
-        self._changes = self._count(base.record.name, now.record.name, trees)
-
-    @property
-    def changes(self) -> Changes:
-        return self._changes
+        self.changes = self._count(base.record.name, now.record.name, trees)
 
     def _count(self, base: str, now: str, trees: Sequence[bytes]) -> Changes:
         before = {tree: (names, size) for tree, names, size in self._connection.execute(BEFORE).fetchall()}
@@ -582,12 +588,17 @@ class _ComparedFiles:
             yield from zip(*(column.to_pylist() for column in block.columns), strict=True)
 
     def renames(self) -> Iterator[Rename]:
-        """Directories in an order that works, then files in order of their new path."""
+        """Directories first, each after those that hold its new name. The caller takes all of them out of their old names
+        before the first one gets its new name: chains and cycles need no order.
+        """
         for tree, old, new, kind, size_bytes, mtime_ns in self._rows(RENAMES):
             yield Rename(tree=tree, old=old, new=new, type=EntryType(kind), size_bytes=size_bytes, mtime_ns=mtime_ns)
 
     def gone(self) -> Iterator[Gone]:
-        """The outermost vanished paths, in order of path."""
+        """The outermost vanished paths, in order of path, the content of a directory right after it. Another entry may have
+        the name now: a directory became something else or the reverse, or another directory was renamed to it. Files that
+        were replaced by other files are not included.
+        """
         counted: list[Gone] = []
         # Positions in `counted` of the paths above the row: a directory that was renamed out of a vanished one may hold
         # vanished paths of its own.
@@ -605,7 +616,11 @@ class _ComparedFiles:
         yield from counted
 
     def listings(self, batches: Sequence[Sequence[bytes]]) -> Iterator[Listing]:
-        """In the order of the scan."""
+        """What to send of these trees, for packing, as for a plan (see `CatalogQueries.listings`).
+
+        A changed file brings all names of its link group; a new, renamed or removed entry brings the directories that hold
+        it, because their times change.
+        """
         if not self._chosen:
             self._connection.execute(ENTRIES)
             self._chosen = True
@@ -631,8 +646,10 @@ MOVES_SCHEMA = pa.schema(_FIELDS)
 ROW_GROUP_ROWS = 20_000
 
 _RENAME, _GONE = "rename", "gone"
+T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}", re.ASCII)
 _SUFFIX = ".parquet"
+_BRING_BACK = "restore the state directory"
 
 
 class MoveListFiles:
@@ -697,9 +714,16 @@ class MoveListFiles:
             raise Refused(
                 f"{move_list!r} cannot be a move list of this site",
                 cause="move lists lie in the state directory",
-                hint="bring the state directory back as it was",
+                hint=_BRING_BACK,
             )
         return self._directory / move_list
+
+
+def _batched(items: Iterable[T]) -> Iterator[list[T]]:
+    """As many items as a row group holds at once."""
+    left = iter(items)
+    while block := list(islice(left, ROW_GROUP_ROWS)):
+        yield block
 
 
 def _write(stream: BinaryIO, renames: Iterable[Rename], gone: Iterable[Gone]) -> tuple[int, int]:
@@ -712,63 +736,36 @@ def _write(stream: BinaryIO, renames: Iterable[Rename], gone: Iterable[Gone]) ->
         write_page_checksum=True,
         use_dictionary=["what", "tree", "type"],  # type: ignore[arg-type] # a list of columns is documented
     ) as writer:
-        left = iter(renames)
-        while some := list(islice(left, ROW_GROUP_ROWS)):
-            writer.write_batch(_rename_rows(some))
-            counts[0] += len(some)
-        vanished = iter(gone)
-        while block := list(islice(vanished, ROW_GROUP_ROWS)):
-            writer.write_batch(_gone_rows(block))
-            counts[1] += len(block)
+        for block in _batched(renames):
+            writer.write_batch(
+                _rows(
+                    _RENAME,
+                    [(one.tree, one.old, one.new, one.type.value, one.size_bytes, one.mtime_ns, None) for one in block],
+                )
+            )
+            counts[0] += len(block)
+        for vanished in _batched(gone):
+            writer.write_batch(
+                _rows(_GONE, [(one.tree, one.path, None, one.type.value, None, None, one.names) for one in vanished])
+            )
+            counts[1] += len(vanished)
     return counts[0], counts[1]
 
 
-def _rename_rows(renames: Sequence[Rename]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.repeat(pa.scalar(_RENAME, pa.string()), len(renames)),
-            pa.array([rename.tree for rename in renames], pa.binary()),
-            pa.array([rename.old for rename in renames], pa.binary()),
-            pa.array([rename.new for rename in renames], pa.binary()),
-            pa.array([rename.type.value for rename in renames], pa.string()),
-            pa.array([rename.size_bytes for rename in renames], pa.int64()),
-            pa.array([rename.mtime_ns for rename in renames], pa.int64()),
-            pa.nulls(len(renames), pa.int64()),
-        ],
-        schema=MOVES_SCHEMA,
-    )
-
-
-def _gone_rows(gone: Sequence[Gone]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.repeat(pa.scalar(_GONE, pa.string()), len(gone)),
-            pa.array([one.tree for one in gone], pa.binary()),
-            pa.array([one.path for one in gone], pa.binary()),
-            pa.nulls(len(gone), pa.binary()),
-            pa.array([one.type.value for one in gone], pa.string()),
-            pa.nulls(len(gone), pa.int64()),
-            pa.nulls(len(gone), pa.int64()),
-            pa.array([one.names for one in gone], pa.int64()),
-        ],
-        schema=MOVES_SCHEMA,
-    )
+def _rows(what: str, rows: Sequence[tuple[object, ...]]) -> pa.RecordBatch:
+    columns = ([what] * len(rows), *zip(*rows, strict=True))
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, MOVES_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=MOVES_SCHEMA)
 
 
 def _missing(move_list: str, file: Path) -> Refused:
-    return Refused(
-        f"the move list {move_list!r} is missing",
-        cause=f"{file} was removed while its delta pass was under way",
-        hint="bring the state directory back as it was",
-    )
+    cause = f"{file} was removed while its delta pass was in flight"
+    return Refused(f"the move list {move_list!r} is missing", cause=cause, hint=_BRING_BACK)
 
 
 def _damaged(move_list: str, file: Path, why: str) -> Refused:
-    return Refused(
-        f"the move list {move_list!r} cannot be read: {why}",
-        cause=f"{file} was cut off or replaced",
-        hint="bring the state directory back as it was",
-    )
+    cause = f"{file} was cut off or replaced"
+    return Refused(f"the move list {move_list!r} cannot be read: {why}", cause=cause, hint=_BRING_BACK)
 
 
 # Extras, found out of core in earlier catalogs and in the differences of verifications.
@@ -833,15 +830,20 @@ _EXTRAS_GONE = """
 """The content of a directory follows it directly."""
 
 
-class ExtraFiles:
-    """The `Extras` port over a directory of catalogs; `temp_dir` takes what DuckDB spills."""
+class Extras:
+    """Finds extras with the catalogs of one directory and the manifests of a site; `temp_dir` takes what DuckDB spills."""
 
     def __init__(self, catalogs_dir: Path, *, temp_dir: Path) -> None:
         self._catalogs_dir = catalogs_dir
         self._temp_dir = temp_dir
 
     @contextmanager
-    def open(self, wanted: Sequence[ExtrasOfTree], *, base: str, now: str) -> Iterator[FoundExtras]:
+    def open(self, wanted: Sequence[ExtrasOfTree], *, base: str, now: str) -> Iterator["FoundExtras"]:
+        """Find paths that the catalog `now` no longer lists, or that changed from a directory to something else or the
+        reverse, except those that vanished since `base`. Missing catalogs of `brought` and `earlier` are skipped: then less
+        is found. Blocking. Raises UsageError and Refused as a comparison does, and Refused if the differences of the
+        verification are missing.
+        """
         groups: defaultdict[tuple[tuple[str, ...], tuple[str, ...], str | None], list[bytes]] = defaultdict(list)
         for one in wanted:
             groups[one.brought, one.earlier, one.manifest].append(one.tree)
@@ -853,7 +855,7 @@ class ExtraFiles:
                 self._add_earlier(connection, trees, earlier)
                 if manifest is not None:
                     self._add_named(connection, trees, brought, manifest)
-            yield _Found(connection)
+            yield FoundExtras(connection)
 
     def _add_earlier(
         self, connection: duckdb.DuckDBPyConnection, trees: Sequence[bytes], earlier: Sequence[str]
@@ -897,18 +899,22 @@ class ExtraFiles:
         return files
 
 
-class _Found:
-    """The `FoundExtras` port over the tables of one connection."""
+class FoundExtras:
+    """Extras of some trees. Out of core; one query at a time. Blocking."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
 
     def tally(self, tree: bytes, origins: Collection[ExtraOrigin]) -> ExtrasTally:
+        """How many extras of these origins a tree has."""
         row = self._connection.execute(_TALLY, {"tree": tree, "origins": [one.value for one in origins]}).fetchone()
         names_before, bytes_before, names, size_bytes = row or (0, 0, 0, 0)
         return ExtrasTally(names_before=names_before, bytes_before=bytes_before, names=names, size_bytes=size_bytes)
 
     def gone(self, origins: Collection[ExtraOrigin]) -> Iterator[Gone]:
+        """The outermost extras of these origins, in order of path, without directories that are known to hold anything that
+        this program did not copy.
+        """
         kept = self._directories_with_others()
         outermost: Gone | None = None
         query = self._connection.execute(_EXTRAS_GONE, {"origins": [one.value for one in origins]})

@@ -41,7 +41,7 @@ from migrator.purge.rules import (
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.model import ArchiveState, ReapRow, ReapStanding
 from migrator.reap.rules import Releases, standing
-from migrator.transfer.ports import RunFiles
+from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import VerificationRecord
 from migrator.verify.walk import WorkPool
 

@@ -52,7 +52,7 @@ from migrator.report.rules import (
 )
 from migrator.report.rules_forecast import Left, forecast_copy, slot_width_s, slots_of
 from migrator.report.status import IsGone, read_done, read_status
-from migrator.transfer.ports import RunFiles
+from migrator.transfer.run_files import RunFiles
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger

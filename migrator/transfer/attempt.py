@@ -32,8 +32,9 @@ from migrator.transfer.model import (
     StreamCounters,
     Verdict,
 )
-from migrator.transfer.ports import AttemptFiles, ChunkWork, Engine, Executor, Settler, StreamReader, Way
+from migrator.transfer.ports import ChunkWork, Engine, Executor, Settler, StreamReader, Way
 from migrator.transfer.rules import is_leftover, is_stream_leftover, marks_name, part_name, stop_reason, temporary_marks
+from migrator.transfer.run_files import AttemptFiles
 
 # Following one stream to its end, or ending it.
 

@@ -128,8 +128,8 @@ class MoverLane(HostLane):
         return await self._movers.end_orphans(self.host, tokens)
 
 
-class LaneSet:
-    """The `Lanes` port over lanes that are made already; the first reads the mount on this machine."""
+class Lanes:
+    """All lanes of a run, in the order in which they are filled. The first reads the mount on this machine."""
 
     def __init__(self, lanes: Sequence[Lane]) -> None:
         self._lanes = tuple(lanes)

@@ -1,18 +1,21 @@
 """Engines, executors, lanes and drivers as the run sees them."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from migrator.core.errors import MigratorError
 from migrator.core.states import ChunkKind
 from migrator.fs.model import TargetCapabilities
 from migrator.hosts.model import ProcessIdentity
-from migrator.hosts.ports import Activity, Command, Completed
+from migrator.hosts.ports import Command, Completed
 from migrator.plan.model import ListedPath
 from migrator.transfer.model import Outcome, StopReason, StreamCounters
+
+if TYPE_CHECKING:
+    from migrator.transfer.engines.drivers import DriverDirectories
+    from migrator.transfer.executors import SystemExecutor
 
 # Drivers: programs that copy whole trees, with their own streams, queues and run state.
 #
@@ -98,64 +101,13 @@ class Driver(Protocol):
         """A new reader for one run."""
 
 
-class DriverExecutor(Protocol):
-    """Runs drivers on this machine, confined to one tree of each side and their own directory."""
-
-    @property
-    def host(self) -> str:
-        """The host's name."""
-
-    @property
-    def boot_id(self) -> str:
-        """Which boot of the machine this is."""
-
-    @property
-    def activity(self) -> Activity:
-        """Whether the streams of a driver still do something; its own shell, which polls all the time, does not count."""
-
-    def view(self, tree: bytes, directory: Path) -> DriverView:
-        """Where a driver sees a tree, and its directory."""
-
-    async def execute(
-        self,
-        command: Command,
-        *,
-        files: Sequence[bytes],
-        tree: bytes,
-        directory: Path,
-        on_start: Callable[[ProcessIdentity], None],
-        on_stdout: Callable[[bytes], None],
-        on_stderr: Callable[[bytes], None],
-    ) -> Completed:
-        """Run a driver until it and all that it has started have ended; cancellation ends every process of it first."""
-
-    async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
-        """End orphaned processes of earlier attempts; returns the tokens of those that could not be ended."""
-
-
-class DriverStates(Protocol):
-    """The drivers' own directories, one for each tree of a pass. They outlive a run, so that a driver can resume."""
-
-    def directory(self, pass_id: int, chunk: int) -> Path:
-        """The directory, created if missing. Raises OSError."""
-
-    def read_boot(self, pass_id: int, chunk: int) -> str | None:
-        """The boot that was noted; None if there is none, or it was cleared."""
-
-    def note_boot(self, pass_id: int, chunk: int, boot_id: str) -> None:
-        """Note durably, before a driver starts, that what it writes need not have reached the target's disks."""
-
-    def clear(self, pass_id: int, chunk: int, *, keep_logs: bool) -> None:
-        """After all writes have reached the disks: remove the note and the run state."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driving:
     """The parts of the driver step."""
 
     driver: Driver
-    executor: DriverExecutor
-    states: DriverStates
+    executor: "SystemExecutor"
+    states: "DriverDirectories"
     part_files: int
     part_bytes: int
 
@@ -170,43 +122,6 @@ class DriverResult:
     counters: StreamCounters
     left_out: Mapping[bytes, str]
     last_attempt_id: int
-
-
-# Files of one invocation of `run`: a log, and the argv and output of every attempt.
-
-
-class AttemptFiles(Protocol):
-    """The files of one attempt. Methods raise OSError if the state directory cannot take them."""
-
-    def stdout(self, piece: bytes) -> None:
-        """Append a piece of standard output."""
-
-    def stderr(self, piece: bytes) -> None:
-        """Append a piece of standard error."""
-
-    def digests(self, algorithm: str, found: Mapping[bytes, bytes]) -> None:
-        """Write the digests that a stream computed, by path. Each call replaces the ones before."""
-
-    def close(self, *, keep_list: bool) -> None:
-        """Close the files. `keep_list` keeps the stream's list, to find out what went wrong. May be called again."""
-
-
-class RunDirectory(Protocol):
-    """The directory of one invocation."""
-
-    @property
-    def path(self) -> str:
-        """Where it lies, as the ledger keeps it."""
-
-    def attempt(self, chunk: int, number: int, command: Command) -> AttemptFiles:
-        """Open the files of an attempt, and write its argv (ready to be pasted) and its list."""
-
-
-class RunFiles(Protocol):
-    """Makes run directories."""
-
-    def open(self, verb: str, at_s: float) -> AbstractContextManager[RunDirectory]:
-        """A new directory; inside the block, the program logs into it as JSON lines."""
 
 
 # Engines turn a chunk into a command, and its output into an outcome; executors run that command on a host, confined.
@@ -397,17 +312,6 @@ class Lane(Protocol):
         """Reconnect if needed, and end orphaned processes of attempts there; returns the tokens of those that could not be
         ended. Raises HostLost.
         """
-
-
-class Lanes(Protocol):
-    """All lanes of a run. The first reads the mount on this machine."""
-
-    @property
-    def all(self) -> Sequence[Lane]:
-        """In the order in which they are filled."""
-
-    def of_host(self, host: str) -> Lane | None:
-        """The lane of a host as the ledger names it; None if site.toml no longer has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,6 +43,7 @@ from migrator.transfer.context import LOG, Invocation, World
 from migrator.transfer.governor import Governing, Governor
 from migrator.transfer.guards import find_problems, look_at_limits, quota_finding, read_plan, site_problems
 from migrator.transfer.hooks import Hooking, is_seeded, preview_hooks
+from migrator.transfer.lanes import Lanes
 from migrator.transfer.meter import cancel_and_wait, capacity_watch, sample_thinning
 from migrator.transfer.model import (
     BatchSummary,
@@ -55,8 +56,9 @@ from migrator.transfer.model import (
     RunSummary,
 )
 from migrator.transfer.passes import Remaining, SeedPass, check_of_trees, judge_passes, remaining, remaining_of
-from migrator.transfer.ports import BrickGuard, Driving, Lanes, RunDirectory, RunFiles
+from migrator.transfer.ports import BrickGuard, Driving
 from migrator.transfer.recovery import recover
+from migrator.transfer.run_files import RunDirectory, RunFiles
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger, PassRecords

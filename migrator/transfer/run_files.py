@@ -18,14 +18,14 @@ LOGGER = "migrator"
 _PLAIN_FACTS = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}
 
 
-class DirectoryRunFiles:
-    """The `RunFiles` port over a directory on a local disk."""
+class RunFiles:
+    """Makes run directories on a local disk."""
 
     def __init__(self, runs_dir: Path) -> None:
         self._runs_dir = runs_dir
 
     @contextmanager
-    def open(self, verb: str, at_s: float) -> Iterator["RunFilesDirectory"]:
+    def open(self, verb: str, at_s: float) -> Iterator["RunDirectory"]:
         """A new directory, named by verb and time. Raises MigratorError where it cannot be made."""
         stamp = datetime.fromtimestamp(at_s, UTC).strftime("%Y%m%dT%H%M%SZ")
         try:
@@ -39,38 +39,33 @@ class DirectoryRunFiles:
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         try:
-            yield RunFilesDirectory(path)
+            yield RunDirectory(path)
         finally:
             logger.removeHandler(handler)
             logger.setLevel(level)
             handler.close()
 
 
-class RunFilesDirectory:
+class RunDirectory:
     """One run's directory. Attempts lie in `attempts/`."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = str(path)
         self._attempts = path / "attempts"
 
-    @property
-    def path(self) -> str:
-        """Where it lies."""
-        return str(self._path)
-
-    def attempt(self, chunk: int, number: int, command: Command) -> "AttemptOutput":
+    def attempt(self, chunk: int, number: int, command: Command) -> "AttemptFiles":
         """The files of an attempt. Raises MigratorError where they cannot be written."""
         stem = self._attempts / f"chunk-{chunk:06d}-attempt-{number:06d}"
         try:
             self._attempts.mkdir(exist_ok=True)
             stem.with_suffix(".list").write_bytes(command.stdin)
             stem.with_suffix(".argv").write_text(_pasteable(command, stem.with_suffix(".list")) + "\n", "utf-8")
-            return AttemptOutput(stem)
+            return AttemptFiles(stem)
         except OSError as error:
             raise _unwritable(self._attempts, error) from error
 
 
-class AttemptOutput:
+class AttemptFiles:
     """The output of one attempt, written as it comes."""
 
     def __init__(self, stem: Path) -> None:

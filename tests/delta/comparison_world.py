@@ -11,8 +11,7 @@ from migrator.core.entry import Entry, EntryType
 from migrator.core.states import ChunkKind
 from migrator.core.units import NS_PER_S
 from migrator.delta.model import ChangeKind, Changes
-from migrator.delta.ports import Comparison
-from migrator.delta.store import ComparisonFiles
+from migrator.delta.store import Comparison, Comparisons
 from tests.delta.changing_trees import Source
 from tests.support.catalogs import write_catalog
 
@@ -68,7 +67,7 @@ class World:
         catalogs = self._catalogs / str(self._times)
         for name, entries in (("base", base), ("now", now)):
             write_catalog(catalogs, entries, TREES, name=name)
-        comparisons = ComparisonFiles(catalogs, temp_dir=self._catalogs / "tmp", threads=1)
+        comparisons = Comparisons(catalogs, temp_dir=self._catalogs / "tmp", threads=1)
         with comparisons.open("base", "now", trees=trees, **settings) as comparison:
             yield comparison
 

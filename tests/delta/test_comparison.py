@@ -7,7 +7,7 @@ import pytest
 from migrator.core.entry import EntryType
 from migrator.core.errors import Refused, UsageError
 from migrator.delta.model import ChangeKind
-from migrator.delta.store import ComparisonFiles
+from migrator.delta.store import Comparisons
 from tests.delta.changing_trees import Source
 from tests.delta.comparison_world import FILE, SETTLED_NS, SYMLINK, TREES, A, B, World, change, one_file
 from tests.support.catalogs import write_catalog
@@ -159,7 +159,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     entries = Source(TREES).entries()
     write_catalog(tmp_path, entries, TREES, name="whole")
     write_catalog(tmp_path, entries, TREES, name="half", whole=False)
-    comparisons = ComparisonFiles(tmp_path, temp_dir=tmp_path / "tmp")
+    comparisons = Comparisons(tmp_path, temp_dir=tmp_path / "tmp")
     with pytest.raises(Refused, match="not whole"), comparisons.open("whole", "half", trees=TREES):
         pass
     with pytest.raises(UsageError), comparisons.open("never", "whole", trees=TREES):
@@ -175,7 +175,7 @@ def test_catalogs_of_some_trees_alone_are_compared_in_these_alone(tmp_path: Path
     write_catalog(tmp_path, source.entries(), TREES, name="whole")
     of_a = [entry for entry in source.entries() if entry.path.startswith(A)]
     write_catalog(tmp_path, of_a, TREES, name="of a", scope=(A,))
-    comparisons = ComparisonFiles(tmp_path, temp_dir=tmp_path / "tmp", threads=1)
+    comparisons = Comparisons(tmp_path, temp_dir=tmp_path / "tmp", threads=1)
     for base, now in (("whole", "of a"), ("of a", "whole"), ("of a", "of a")):
         with comparisons.open(base, now, trees=[A]) as comparison:
             assert comparison.changes.nothing

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from migrator.core.entry import EntryType
 from migrator.delta.model import ChangeKind
-from migrator.delta.store import ComparisonFiles
+from migrator.delta.store import Comparisons
 from tests.delta.changing_trees import Source, Target
 from tests.support.catalogs import write_catalog
 
@@ -117,7 +117,7 @@ def test_applying_a_comparison_makes_the_target_the_same(
     shutil.rmtree(tmp_path / "catalogs", ignore_errors=True)
     for name, state, gfid in (("base", before, gfids[0]), ("now", source, gfids[1])):
         write_catalog(tmp_path / "catalogs", state.entries(gfids=gfid), TREES, name=name)
-    comparisons = ComparisonFiles(tmp_path / "catalogs", temp_dir=tmp_path / "tmp", threads=1)
+    comparisons = Comparisons(tmp_path / "catalogs", temp_dir=tmp_path / "tmp", threads=1)
     with comparisons.open(
         "base", "now", trees=TREES, unsettled=unsettled, unsettled_trees=unsettled_trees
     ) as comparison:

@@ -27,7 +27,7 @@ from migrator.transfer.engines.drivers import DriverDirectories
 from migrator.transfer.executors import SystemExecutor
 from migrator.transfer.model import AttemptRecord, ChunkRecord, RunRequest
 from migrator.transfer.ports import Driver, DriverResult, Driving
-from migrator.transfer.run_files import DirectoryRunFiles
+from migrator.transfer.run_files import RunFiles
 from tests.support.fake_filesystem import IDENTITY
 from tests.support.fakes import FakeChunkLists, FakeProgress, inline
 from tests.support.native_builds import built
@@ -202,7 +202,7 @@ class DriverWorld:
             part_files=self.part_files,
             part_bytes=self.part_bytes,
         )
-        with DirectoryRunFiles(self.directory / "runs").open("run", 1.0) as directory:
+        with RunFiles(self.directory / "runs").open("run", 1.0) as directory:
             self.under_way = PassUnderWay(
                 invocation=Invocation(
                     world=world, request=replace(self.request, **changes), run_id=self._run_id(), directory=directory

@@ -13,6 +13,7 @@ from migrator.core.progress import Snapshot
 from migrator.core.states import ChunkKind
 from migrator.hosts.ports import Command
 from migrator.plan.model import Chunk, ListedPath, Plan
+from migrator.transfer.run_files import AttemptFiles, RunDirectory, RunFiles
 
 T = TypeVar("T")
 
@@ -141,12 +142,11 @@ class FakeProgress:
         self.events.append(event)
 
 
-class FakeRunFiles:
+class FakeRunFiles(RunFiles, RunDirectory, AttemptFiles):
     """A run directory that keeps nothing; as its own directory and attempt files."""
 
-    path = "runs/fake"
-
     def __init__(self) -> None:
+        self.path = "runs/fake"
         self.opened = 0
 
     @contextmanager

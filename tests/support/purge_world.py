@@ -37,7 +37,7 @@ from migrator.purge.stage import purge
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.archives import TarArchives
 from migrator.reap.files import MountedArchiveFolders
-from migrator.transfer.run_files import DirectoryRunFiles
+from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import VerificationRecord
 from tests.support.verify_world import TREE, RealClock, SilentProgress, World, verify_world
 
@@ -188,7 +188,7 @@ class PurgeSite:
             hooks=None,
             ledger=world.ledger,
             locks=FlockLocks(world.directory / "locks", self.clock),
-            files=DirectoryRunFiles(world.directory / "runs"),
+            files=RunFiles(world.directory / "runs"),
             progress=SilentProgress(),
             clock=self.clock,
             blocking=DaemonThreads(),

@@ -17,7 +17,7 @@ from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Batch, ListedPath, Plan
 from migrator.transfer.governor import Governing
-from migrator.transfer.lanes import LaneSet
+from migrator.transfer.lanes import Lanes
 from migrator.transfer.model import DIRECT, FileProblem, RetryPolicy, RunRequest, RunSummary
 from migrator.transfer.ports import BrickGuard
 from migrator.transfer.run import run_batches
@@ -106,7 +106,7 @@ class World:
             self.locks.held.clear()
         streams = ports.pop("streams")
         own = FakeLane(streams, streams, request.jobs, engine_name=self.engine_name)
-        ports["lanes"] = LaneSet([own, *self.more_lanes])
+        ports["lanes"] = Lanes([own, *self.more_lanes])
         ports["bricks"], ports["driving"], ports["storage"] = self.bricks, None, self.storage
         ports["governing"] = None if self.governing is None else self.governing()
         return await run_batches(request, clock=clock, tokens=self.tokens, blocking=self.blocking, **ports)

@@ -8,7 +8,7 @@ from migrator.core.tasks import SharedCall
 from migrator.fs.model import TargetCapabilities
 from migrator.transfer.context import HealthNow, Invocation, PassUnderWay
 from migrator.transfer.context import World as Ports
-from migrator.transfer.lanes import LaneSet, Routes
+from migrator.transfer.lanes import Lanes, Routes
 from migrator.transfer.pool import run_step
 from tests.support.fake_streams import FakeLane
 from tests.support.run_world import ALICE, LIST, World, in_loop, listed, small_world
@@ -31,7 +31,7 @@ async def under_way(world: World, *, kind: PassKind, number: int, chunk_list: st
     ports = Ports(
         source=world.source,
         target=world.target,
-        lanes=LaneSet([FakeLane(world.streams, world.streams, 1)]),
+        lanes=Lanes([FakeLane(world.streams, world.streams, 1)]),
         bricks=None,
         driving=None,
         chunk_lists=world.lists,

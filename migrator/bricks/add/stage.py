@@ -44,7 +44,7 @@ from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.hooks.stage import HookedStep, Hooks
 from migrator.ledger.locks import Locks
 from migrator.ledger.model import SiteRecord
-from migrator.transfer.ports import RunFiles
+from migrator.transfer.run_files import RunFiles
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger

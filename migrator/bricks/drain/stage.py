@@ -55,7 +55,7 @@ from migrator.hooks.stage import HookedStep, Hooks, find_hooks
 from migrator.ledger.locks import Locks
 from migrator.ledger.model import SiteRecord
 from migrator.plan.ports import PlanDocuments
-from migrator.transfer.ports import RunFiles
+from migrator.transfer.run_files import RunFiles
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger

@@ -73,7 +73,7 @@ from migrator.purge.model import PURGE_NAME, Archive, Proof
 from migrator.reap.model import archive_directory, archive_name
 from migrator.scan.rules import strange_sentences
 from migrator.site.rules_guards import mount_problems
-from migrator.transfer.ports import RunFiles
+from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import VerificationRecord
 
 if TYPE_CHECKING:
