@@ -35,7 +35,7 @@ from migrator.reap.ports import ReapLists
 from migrator.reap.rules import choose_rules, reaps, require_atime, savings
 from migrator.schedule.model import Schedule
 from migrator.schedule.rules import schedule_problem
-from migrator.schedule.stage import Planned, PlanScheduling, read_history, schedule_for_plan
+from migrator.schedule.stage import PlanScheduling, schedule_for_plan
 from migrator.site.config import Site
 from migrator.site.rules_guards import capacity_problems
 from migrator.transfer.model import DRIVERS, copies_ranges
@@ -370,22 +370,81 @@ def make_plan(
     # The ledger may know plans whose documents are gone.
     name = documents.next_name(taken=ledger.plans.names()) if request.name is None else request.name
     documents.require_free(name)
+    now_s = clock.now_s()
+    arrived = ledger.passes.arrived(before_plan=name)
     with catalogs.open(choose_catalog(request.catalog, ledger)) as queries:
-        require_usable(queries.record, record)
-        moved = moved_trees(queries.record, ledger)
-        maker = _Maker(
-            request=request,
-            site=site,
-            record=record,
-            capacity=capacity,
-            arrived=ledger.passes.arrived(before_plan=name),
-            now_s=clock.now_s(),
-            reaping=reaping,
-            scheduling=scheduling,
-            moved=moved,
-            limits=limits,
+        catalog = queries.record
+        require_usable(catalog, record)
+        moved = moved_trees(catalog, ledger)
+        usages = queries.usages(now_s=now_s)
+        spans = without_trees(queries.link_spans(), moved)
+        ranking = tuple(rank([one for one in usages.trees if one.tree.path not in moved], request.order))
+        cost = choose_cost(ledger.samples.measured_cost(), site.transfer.jobs)
+        limits_of_batches = BatchLimits(
+            max_bytes=site.batch.max_bytes, max_files=site.batch.max_files, max_users=site.batch.max_users
         )
-        plan = maker.make(name, queries, lists, ledger, quotas)
+        parts = batch_trees(ranking, spans, limits_of_batches)
+        surprises = _surprises(
+            record.capabilities,
+            queries,
+            usages=usages,
+            spans=spans,
+            parts=parts,
+            quotas=quotas,
+            source_root=bytes(site.source.mount),
+        )
+        reap = None
+        if reaping is not None:
+            trees = {usage.tree.path for usage in ranking}
+            reap = reap_for_plan(name, queries, reaping, site=site, trees=trees, cost=cost, now_s=now_s)
+        batches, room = write_batches(name, queries, lists, parts, cost, site=site, capacity=capacity, arrived=arrived)
+        schedule = None
+        if scheduling is not None:
+            schedule = schedule_for_plan(
+                queries,
+                scheduling,
+                ledger,
+                site=site,
+                ranking=ranking,
+                batches=batches,
+                cost=cost,
+                reap=reap,
+                arrived=arrived,
+                settled={tree: settled for tree in moved if (settled := ledger.cutovers.latest(tree)) is not None},
+                capacity=capacity,
+                now_s=now_s,
+            )
+        owners = tuple(one for one in queries.owners() if one.tree not in moved)
+    plan = Plan(
+        name=name,
+        site=record.name,
+        site_id=record.site_id,
+        created_at_s=now_s,
+        order=request.order,
+        catalog=catalog.name,
+        scan_id=catalog.scan_id,
+        catalog_whole=catalog.whole,
+        size_bytes=_bytes_once(ranking, spans),
+        files=sum(usage.files for usage in ranking),
+        directories=sum(usage.directories for usage in ranking),
+        ranking=ranking,
+        outside=usages.outside,
+        batches=batches,
+        surprises=surprises,
+        cost=cost,
+        forecast_s=sum(batch.forecast_s for batch in batches),
+        target=capacity,
+        problems=(
+            *_catalog_problems(catalog, record, ledger),
+            *room,
+            *quota_problems(limits, owners, ranking, arrived=arrived, reap=reap, meant=bool(quotas)),
+            *_schedule_problems(schedule, now_s),
+        ),
+        emptying=emptying_curves(ranking, cost),
+        reap=reap,
+        schedule=schedule,
+        owners=owners,
+    )
     path, checksum = documents.write(plan)
     ledger.plans.record(plan, path=path, checksum=checksum)
     ledger.events.add(_written(plan, clock.now_s()))
@@ -403,147 +462,44 @@ def _require_inodes(capacity: Capacity, inodes_free: int | None, request: PlanRe
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Maker:
-    """One planning, once it is known that it may go ahead."""
-
-    request: PlanRequest
-    site: Site
-    record: SiteRecord
-    capacity: Capacity
-    arrived: Mapping[bytes, Need]
-    now_s: float
-    reaping: PlanReaping | None
-    scheduling: PlanScheduling | None
-    moved: frozenset[bytes]
-    limits: AskLimits
-
-    def make(
-        self,
-        name: str,
-        queries: "CatalogQueries",
-        lists: ChunkListWriter,
-        ledger: "Ledger",
-        quotas: Sequence[tuple[bytes, int]],
-    ) -> Plan:
-        catalog = queries.record
-        usages = queries.usages(now_s=self.now_s)
-        spans = without_trees(queries.link_spans(), self.moved)
-        ranking = tuple(rank([one for one in usages.trees if one.tree.path not in self.moved], self.request.order))
-        cost = choose_cost(ledger.samples.measured_cost(), self.site.transfer.jobs)
-        parts = batch_trees(ranking, spans, self._batch_limits())
-        surprises = self._surprises(queries, usages, spans, parts, quotas)
-        reap = self._reap(name, queries, ranking, cost)
-        batches, problems = write_batches(
-            name, queries, lists, parts, cost, site=self.site, capacity=self.capacity, arrived=self.arrived
+def _surprises(
+    known: TargetCapabilities | None,
+    queries: "CatalogQueries",
+    *,
+    usages: Usages,
+    spans: Sequence[LinkSpan],
+    parts: Sequence[Sequence[TreeUsage]],
+    quotas: Sequence[tuple[bytes, int]],
+    source_root: bytes,
+) -> tuple[Surprise, ...]:
+    trees = frozenset(usage.tree.path for usage in usages.trees)
+    batch_of = {usage.tree.path: number for number, part in enumerate(parts, start=1) for usage in part}
+    findings = queries.findings(
+        known or TargetCapabilities(), long_path_bytes=RSYNC_PATH_LIMIT_BYTES - len(source_root) - 1
+    )
+    if known is None:
+        # The target was not probed: a problem says so, instead of losses that another target would have.
+        findings = [finding for finding in findings if not finding.kind.startswith("loss-")]
+    return sort_surprises(
+        (
+            *link_surprises(spans, batch_of),
+            *symlink_surprises(queries.symlinks(), trees, source_root),
+            *quota_surprises(quotas, trees),
+            *outside_surprises(usages.outside, usages.outside_examples),
+            *finding_surprises(findings, known or TargetCapabilities(), trees),
         )
-        schedule = self._schedule(queries, ledger, ranking=ranking, batches=batches, cost=cost, reap=reap)
-        owners = tuple(one for one in queries.owners() if one.tree not in self.moved)
-        return Plan(
-            name=name,
-            site=self.record.name,
-            site_id=self.record.site_id,
-            created_at_s=self.now_s,
-            order=self.request.order,
-            catalog=catalog.name,
-            scan_id=catalog.scan_id,
-            catalog_whole=catalog.whole,
-            size_bytes=_bytes_once(ranking, spans),
-            files=sum(usage.files for usage in ranking),
-            directories=sum(usage.directories for usage in ranking),
-            ranking=ranking,
-            outside=usages.outside,
-            batches=batches,
-            surprises=surprises,
-            cost=cost,
-            forecast_s=sum(batch.forecast_s for batch in batches),
-            target=self.capacity,
-            problems=(
-                *self._catalog_problems(catalog, ledger),
-                *problems,
-                *quota_problems(self.limits, owners, ranking, arrived=self.arrived, reap=reap, meant=bool(quotas)),
-                *_schedule_problems(schedule, self.now_s),
-            ),
-            emptying=emptying_curves(ranking, cost),
-            reap=reap,
-            schedule=schedule,
-            owners=owners,
-        )
+    )
 
-    def _reap(
-        self, name: str, queries: "CatalogQueries", ranking: Sequence[TreeUsage], cost: TransferCost
-    ) -> PlanReap | None:
-        if self.reaping is None:
-            return None
-        trees = {usage.tree.path for usage in ranking}
-        return reap_for_plan(name, queries, self.reaping, site=self.site, trees=trees, cost=cost, now_s=self.now_s)
 
-    def _schedule(
-        self,
-        queries: "CatalogQueries",
-        ledger: "Ledger",
-        *,
-        ranking: Sequence[TreeUsage],
-        batches: Sequence[Batch],
-        cost: TransferCost,
-        reap: PlanReap | None,
-    ) -> Schedule | None:
-        if self.scheduling is None:
-            return None
-        planned = Planned(
-            ranking=ranking,
-            batches=batches,
-            cost=cost,
-            reap=reap,
-            arrived=self.arrived,
-            settled={tree: record for tree in self.moved if (record := ledger.cutovers.latest(tree)) is not None},
-            capacity=self.capacity,
-            history=read_history(ledger, cost),
-            now_s=self.now_s,
-        )
-        return schedule_for_plan(queries, self.scheduling, planned, site=self.site)
-
-    def _batch_limits(self) -> BatchLimits:
-        limits = self.site.batch
-        return BatchLimits(max_bytes=limits.max_bytes, max_files=limits.max_files, max_users=limits.max_users)
-
-    def _surprises(
-        self,
-        queries: "CatalogQueries",
-        usages: Usages,
-        spans: Sequence[LinkSpan],
-        parts: Sequence[Sequence[TreeUsage]],
-        quotas: Sequence[tuple[bytes, int]],
-    ) -> tuple[Surprise, ...]:
-        trees = frozenset(usage.tree.path for usage in usages.trees)
-        batch_of = {usage.tree.path: number for number, part in enumerate(parts, start=1) for usage in part}
-        source_root = bytes(self.site.source.mount)
-        known = self.record.capabilities
-        findings = queries.findings(
-            known or TargetCapabilities(), long_path_bytes=RSYNC_PATH_LIMIT_BYTES - len(source_root) - 1
-        )
-        if known is None:
-            # The target was not probed: a problem says so, instead of losses that another target would have.
-            findings = [finding for finding in findings if not finding.kind.startswith("loss-")]
-        return sort_surprises(
-            (
-                *link_surprises(spans, batch_of),
-                *symlink_surprises(queries.symlinks(), trees, source_root),
-                *quota_surprises(quotas, trees),
-                *outside_surprises(usages.outside, usages.outside_examples),
-                *finding_surprises(findings, known or TargetCapabilities(), trees),
-            )
-        )
-
-    def _catalog_problems(self, catalog: CatalogRecord, ledger: "Ledger") -> Iterator[str]:
-        if not catalog.whole:
-            reasons = "; ".join(catalog.reasons) or "no reason is recorded"
-            yield f"the catalog is not whole, so this plan may miss files: {reasons}"
-        newer = ledger.scans.unfinished()
-        if newer is not None and newer.scan_id > catalog.scan_id:
-            yield f"a newer scan ({newer.name}) is not finished; this plan rests on {catalog.name}"
-        if self.record.capabilities is None:
-            yield "what the target keeps of a file is not known yet, so losses are not listed: run `migrator doctor`"
+def _catalog_problems(catalog: CatalogRecord, site: SiteRecord, ledger: "Ledger") -> Iterator[str]:
+    if not catalog.whole:
+        reasons = "; ".join(catalog.reasons) or "no reason is recorded"
+        yield f"the catalog is not whole, so this plan may miss files: {reasons}"
+    newer = ledger.scans.unfinished()
+    if newer is not None and newer.scan_id > catalog.scan_id:
+        yield f"a newer scan ({newer.name}) is not finished; this plan rests on {catalog.name}"
+    if site.capabilities is None:
+        yield "what the target keeps of a file is not known yet, so losses are not listed: run `migrator doctor`"
 
 
 def _schedule_problems(schedule: Schedule | None, begins_at_s: float) -> tuple[str, ...]:
