@@ -139,16 +139,7 @@ def listed_rows(chunk: Chunk, paths: Sequence[ListedPath]) -> pa.RecordBatch:
 
 
 _CHUNK_COLUMNS = ["chunk", "kind", "tree", "brick"]
-_PATH_COLUMNS = (
-    "path",
-    "size",
-    "link_group",
-    "link_to",
-    "mtime_ns",
-    "range_offset",
-    "range_length",
-    "file_size",
-)
+_PATH_COLUMNS = ("path", "size", "link_group", "link_to", "mtime_ns", "range_offset", "range_length", "file_size")
 _SPLITS = "splits/"
 _PASSES = "passes/"
 

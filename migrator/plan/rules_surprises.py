@@ -181,12 +181,7 @@ def symlink_surprises(rows: Iterable[SymlinkRow], trees: Collection[bytes], sour
     }
     return tuple(
         Surprise(
-            kind=kind,
-            tree=tree,
-            count=tally.count,
-            size_bytes=0,
-            detail=details[kind],
-            examples=tuple(tally.examples),
+            kind=kind, tree=tree, count=tally.count, size_bytes=0, detail=details[kind], examples=tuple(tally.examples)
         )
         for (kind, tree), tally in tallies.items()
     )

@@ -233,11 +233,7 @@ def write_batches(
     written = [lists.write(name, number, chunks) for number, chunks in _by_batch(packed, batches=len(parts))]
     needs = [
         # The roots of the trees are in no chunk, but each is a directory on the target.
-        _beyond(
-            Need(size_bytes=found.size_bytes, inodes=found.files + found.directories + len(part)),
-            part,
-            arrived,
-        )
+        _beyond(Need(size_bytes=found.size_bytes, inodes=found.files + found.directories + len(part)), part, arrived)
         for found, part in zip(written, parts, strict=True)
     ]
     fits, problems = _room(needs, site=site, capacity=capacity)

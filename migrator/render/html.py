@@ -140,9 +140,7 @@ async def print_pdf(processes: Processes, page: Path, pdf: Path) -> None:
             # Chromium's sandbox does not start for root. The page is trusted, and runs no script.
             argv.append("--no-sandbox")
         command = Command(
-            argv=tuple(map(os.fsencode, [*argv, page.as_uri()])),
-            timeout_s=_TIMEOUT_S,
-            environment={"HOME": profile},
+            argv=tuple(map(os.fsencode, [*argv, page.as_uri()])), timeout_s=_TIMEOUT_S, environment={"HOME": profile}
         )
         done = await processes.run(command)
         if done.exit_code != 0 or done.timed_out or not made.exists():

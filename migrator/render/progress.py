@@ -82,11 +82,7 @@ def snapshot_line(snapshot: Snapshot) -> str:
     match snapshot:
         case ScanProgress():
             rate = snapshot.rows / snapshot.elapsed_s if snapshot.elapsed_s > 0 else 0.0
-            parts = [
-                f"scan: {several(snapshot.rows, 'path')}",
-                f"{rate:,.0f}/s",
-                _left_to_read(snapshot),
-            ]
+            parts = [f"scan: {several(snapshot.rows, 'path')}", f"{rate:,.0f}/s", _left_to_read(snapshot)]
             if snapshot.problems:
                 parts.append(f"{format_count(snapshot.problems)} could not be read")
             parts.append(format_duration(snapshot.elapsed_s))

@@ -82,12 +82,7 @@ def read_report(
     is not in the ledger.
     """
     status = read_status(
-        ledger,
-        now_s=now_s,
-        plan=plan,
-        attention_limit=attention_limit,
-        events_limit=events_limit,
-        is_gone=is_gone,
+        ledger, now_s=now_s, plan=plan, attention_limit=attention_limit, events_limit=events_limit, is_gone=is_gone
     )
     document, problem = _document(plans, status)
     name = None if status.plan is None else status.plan.name

@@ -350,11 +350,7 @@ _LATE = "late: the schedule of the plan has it free by now; a new plan gives a n
 
 
 def brick_outlooks(
-    drains: Sequence[DrainStanding],
-    plan: Plan | None,
-    *,
-    now_s: float,
-    retirement: RetirementRecord | None = None,
+    drains: Sequence[DrainStanding], plan: Plan | None, *, now_s: float, retirement: RetirementRecord | None = None
 ) -> tuple[BrickOutlook, ...]:
     """Every brick that was drained or is in the schedule, in that order. Drains take precedence over the schedule; a retired
     volume has no bricks any more.

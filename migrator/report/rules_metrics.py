@@ -62,12 +62,7 @@ _PROGRESS = (
     _spec("chunks", _G, "batch state", "Chunks of the newest pass over a batch"),
     _spec("attention_files", _G, "batch", "Files that need attention"),
     _spec("vanished_files", _G, "batch", "Listed files that users removed before they were copied"),
-    _spec(
-        "copy_left_seconds",
-        _G,
-        "",
-        "Time left for copying, first estimate of status; 0 when done",
-    ),
+    _spec("copy_left_seconds", _G, "", "Time left for copying, first estimate of status; 0 when done"),
     _spec("batch_predicted_freeze_seconds", _G, "batch", "Predicted freeze of a user of a batch"),
     _spec("batch_churn_bytes_per_second", _G, "batch", "Changes by users of a batch"),
 )
@@ -95,12 +90,7 @@ _STREAMS = (
 
 _SIDES = (
     _spec("probe_latency_seconds", _G, "side", "Slowest metadata operation of the newest probe"),
-    _spec(
-        "probe_latency_limit_seconds",
-        _G,
-        "",
-        "Latency limit, if any",
-    ),
+    _spec("probe_latency_limit_seconds", _G, "", "Latency limit, if any"),
     _spec("probe_operation_seconds", _G, "side operation", "Each operation of the newest probe"),
     _spec("probe_timestamp_seconds", _G, "side", "Start of the newest probe"),
     _spec("probe_success", _G, "side", "1 if the newest probe was answered"),
@@ -128,12 +118,7 @@ _CUTOVERS = (
 )
 
 _BRICKS = (
-    _spec(
-        "drain_state",
-        _G,
-        "brick state",
-        "1 for the state of the newest drain of a brick (set: joined by commas)",
-    ),
+    _spec("drain_state", _G, "brick state", "1 for the state of the newest drain of a brick (set: joined by commas)"),
     _spec("drain_moved_bytes", _G, "brick", "Bytes moved"),
     _spec("drain_moved_files", _G, "brick", "Files moved"),
     _spec("drain_left_bytes", _G, "brick", "Bytes left"),

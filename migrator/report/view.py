@@ -85,10 +85,7 @@ def headline_blocks(report: ReportFacts) -> Iterator[Block]:
     pairs = [
         ("moved", _moved(tally)),
         ("left", f"{format_size(tally.left_bytes)} in {several(tally.left_files, 'file')}"),
-        (
-            "users",
-            f"{format_count(tally.done_users)} of {format_count(tally.total_users)} copied, {on_target(status)}",
-        ),
+        ("users", f"{format_count(tally.done_users)} of {format_count(tally.total_users)} copied, {on_target(status)}"),
         ("expected end of copying", _end(report)),
     ]
     if report.since is not None:
@@ -257,13 +254,7 @@ def _server_table(servers: Sequence[ServerOutlook]) -> Block:
         "Servers of the source, and when they are free",
         [paths("server"), figure("bricks"), figure("free now"), text("free on"), wide("basis")],
         (
-            (
-                one.server,
-                format_count(one.bricks),
-                format_count(one.free_bricks),
-                when(one.free_at_s),
-                one.basis,
-            )
+            (one.server, format_count(one.bricks), format_count(one.free_bricks), when(one.free_at_s), one.basis)
             for one in servers
         ),
     )
@@ -478,15 +469,7 @@ def capacity_blocks(samples: Sequence[CapacitySample], outlook: CapacityOutlook 
         yield _room_chart(samples, newest, outlook, inodes=True)
     yield table(
         "Newest samples",
-        [
-            text("side"),
-            text("at"),
-            figure("used"),
-            figure("of"),
-            figure("full"),
-            figure("inodes used"),
-            figure("of"),
-        ],
+        [text("side"), text("at"), figure("used"), figure("of"), figure("full"), figure("inodes used"), figure("of")],
         (
             (
                 side.value,

@@ -119,34 +119,16 @@ def _progress(status: StatusFacts) -> Iterator[Block]:
             f"({percent(content)}) was compared on both sides; of the rest only the attributes (type, size, times, owner, "
             "mode, ACLs)."
         )
+    sizes = map(format_size, (tally.total_bytes, tally.done_bytes, tally.left_bytes))
+    files = map(format_count, (tally.total_files, tally.done_files, tally.left_files))
+    users = map(format_count, (tally.total_users, tally.done_users, tally.left_users))
     yield table(
         "Done and left",
         [text("what"), figure("total"), figure("done"), figure("left"), figure("done, %"), figure("verified")],
         [
-            (
-                "bytes",
-                format_size(tally.total_bytes),
-                format_size(tally.done_bytes),
-                format_size(tally.left_bytes),
-                percent(tally.percent_bytes),
-                format_size(status.verified.done_bytes),
-            ),
-            (
-                "files",
-                format_count(tally.total_files),
-                format_count(tally.done_files),
-                format_count(tally.left_files),
-                percent(tally.percent_files),
-                format_count(status.verified.done_files),
-            ),
-            (
-                "users",
-                format_count(tally.total_users),
-                format_count(tally.done_users),
-                format_count(tally.left_users),
-                percent(tally.percent_users),
-                format_count(status.verified.done_users),
-            ),
+            ("bytes", *sizes, percent(tally.percent_bytes), format_size(status.verified.done_bytes)),
+            ("files", *files, percent(tally.percent_files), format_count(status.verified.done_files)),
+            ("users", *users, percent(tally.percent_users), format_count(status.verified.done_users)),
         ],
         note=f"Counted by plan {status.plan.name} of {when(status.plan.created_at_s)}, in whole chunks: a file counts "
         "as done when its chunk is done.",
@@ -253,17 +235,11 @@ def probe_table(probes: Sequence[Probe]) -> Block:
 
 
 def _row(probe: Probe) -> tuple[str, ...]:
-    times = probe.times
-    if times is None:
-        took: tuple[float, ...] = ()
-    else:
+    shown = [NONE] * 6
+    if (times := probe.times) is not None:
         took = (times.create_s, times.write_s, times.sync_s, times.stat_s, times.unlink_s, times.readdir_s)
-    shown = [_milliseconds(one) for one in took] or [NONE] * 6
+        shown = [f"{1000.0 * took_s:,.1f} ms" for took_s in took]
     return (probe.side.value, when(probe.at_s), *shown, _otherwise(probe))
-
-
-def _milliseconds(duration_s: float) -> str:
-    return f"{1000.0 * duration_s:,.1f} ms"
 
 
 def _otherwise(probe: Probe) -> str:

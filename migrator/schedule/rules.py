@@ -163,9 +163,7 @@ def with_room(facts: ScheduleFacts, more_bytes: int, more_inodes: int) -> Schedu
     inodes = facts.target_inodes_free
     whole = ceil(more_bytes / facts.max_fill) if facts.max_fill else more_bytes
     return replace(
-        facts,
-        target=_enlarged(facts, whole),
-        target_inodes_free=None if inodes is None else inodes + more_inodes,
+        facts, target=_enlarged(facts, whole), target_inodes_free=None if inodes is None else inodes + more_inodes
     )
 
 
@@ -243,9 +241,7 @@ def _without(batch: BatchFacts, users: frozenset[str]) -> BatchFacts:
     saved = sum(old.size_bytes for old in batch.old if old.user in users)
     share = saved / batch.placed.all_bytes if batch.placed.all_bytes else 0.0
     return replace(
-        batch,
-        target_bytes=max(batch.target_bytes - saved, 0),
-        copy_days=batch.copy_days * max(1.0 - share, 0.0),
+        batch, target_bytes=max(batch.target_bytes - saved, 0), copy_days=batch.copy_days * max(1.0 - share, 0.0)
     )
 
 
@@ -590,8 +586,7 @@ def batch_facts(
         copy_days_in_drain=slower.days_in_drain(copy_days, files=batch.files, size_bytes=batch.size_bytes, cost=cost),
         old=tuple(
             OldFiles(
-                user=tree.user,
-                size_bytes=min(_old_bytes(usages[tree.path], reaped.get(tree.path)), need.size_bytes),
+                user=tree.user, size_bytes=min(_old_bytes(usages[tree.path], reaped.get(tree.path)), need.size_bytes)
             )
             for tree, need in zip(batch.trees, needs, strict=True)
         ),

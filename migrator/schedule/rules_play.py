@@ -459,10 +459,7 @@ class _Player:
         if ends_day == inf or any(self._lacks_with(batch, ends_day)):
             return
         self._copy = _Copy(
-            place=self._next_batch,
-            facts=batch,
-            begins_day=self._day,
-            waited_days=self._day - self._copied_day,
+            place=self._next_batch, facts=batch, begins_day=self._day, waited_days=self._day - self._copied_day
         )
         self._take(self._target, batch)
         self._batch_began_at_joins[self._next_batch] = self._joins

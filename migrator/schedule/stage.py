@@ -23,12 +23,7 @@ from migrator.schedule.rules import (
     make_schedule,
     volume_facts,
 )
-from migrator.schedule.rules_drains import (
-    MOVED_STATES,
-    drain_cost,
-    drain_tally,
-    slower_in_drains,
-)
+from migrator.schedule.rules_drains import MOVED_STATES, drain_cost, drain_tally, slower_in_drains
 from migrator.site.config import Site
 
 if TYPE_CHECKING:

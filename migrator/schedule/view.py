@@ -104,8 +104,7 @@ class _Tables:
             return
         tried = "in every order" if self.schedule.every_drain_order else "in the likely orders"
         yield paragraph(
-            f"Impossible, with drains {tried}: {self.obstacle(obstacle)}. What follows is how far it comes.",
-            alert=True,
+            f"Impossible, with drains {tried}: {self.obstacle(obstacle)}. What follows is how far it comes.", alert=True
         )
         better = [_ORDERS[one.order] for one in self.schedule.orders[1:] if one.outcome.obstacle is None]
         ways = [*_remedies(self.schedule.remedies), *(f"the batches in another order ({name})" for name in better)]

@@ -20,12 +20,7 @@ ALICE, BOB = b"home/alice", b"home/bob"
 
 def sample(day: float, used: int, *, total: int = 100 * TIB, side: Side = Side.SOURCE) -> CapacitySample:
     return CapacitySample(
-        side=side,
-        at_s=day * DAY,
-        total_bytes=total,
-        free_bytes=total - used,
-        total_inodes=None,
-        free_inodes=None,
+        side=side, at_s=day * DAY, total_bytes=total, free_bytes=total - used, total_inodes=None, free_inodes=None
     )
 
 

@@ -105,10 +105,7 @@ def test_directories_go_to_the_bricks_by_turns_with_their_times() -> None:
 def test_a_brick_ends_a_chunk() -> None:
     bricks = ("one:/b", "one:/b", "two:/b")
     chunks = packed([listing([(b"t/d/%d" % number, 1, None)], brick=brick) for number, brick in enumerate(bricks)])
-    assert [(one.brick, one.paths) for one in chunks] == [
-        ("one:/b", [b"t/d/0", b"t/d/1"]),
-        ("two:/b", [b"t/d/2"]),
-    ]
+    assert [(one.brick, one.paths) for one in chunks] == [("one:/b", [b"t/d/0", b"t/d/1"]), ("two:/b", [b"t/d/2"])]
 
 
 def test_ranges_of_nothing_are_refused() -> None:

@@ -26,11 +26,7 @@ IN_RANGES = (ChunkKind.RANGES, ChunkKind.RANGED_FILES)
 
 
 def chunk(
-    number: int,
-    names: list[bytes],
-    *,
-    kind: ChunkKind = ChunkKind.FILES,
-    tree: bytes = b"home/a",
+    number: int, names: list[bytes], *, kind: ChunkKind = ChunkKind.FILES, tree: bytes = b"home/a"
 ) -> PackedChunk:
     return PackedChunk(
         batch=1,

@@ -98,8 +98,7 @@ def test_groups_whose_trees_share_a_batch_are_linked_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trees", "batches"),
-    [((ALICE, b"home/bob"), {ALICE: 1, b"home/bob": 2}), ((ALICE, None), {ALICE: 1})],
+    ("trees", "batches"), [((ALICE, b"home/bob"), {ALICE: 1, b"home/bob": 2}), ((ALICE, None), {ALICE: 1})]
 )
 def test_groups_that_cannot_stay_whole_are_listed_as_broken(
     trees: tuple[bytes | None, ...], batches: dict[bytes, int]

@@ -34,9 +34,7 @@ def forecast(past: Simulated, seed: int) -> CopyForecast:
     cost = fit_cost(sum_of(groups), streams=1)
     assert cost is not None
     slots, slot_s = slots_of(
-        [(one.ended_s, one.files, one.size_bytes) for one in past.seen],
-        from_s=past.began_s,
-        now_s=past.now_s,
+        [(one.ended_s, one.files, one.size_bytes) for one in past.seen], from_s=past.began_s, now_s=past.now_s
     )
     made = forecast_copy(
         now_s=past.now_s,

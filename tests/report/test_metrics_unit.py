@@ -38,10 +38,7 @@ GOVERNOR = GovernorRecord(
     max_latency_s=0.05,
 )
 STREAMS = MetricSums(
-    streams=(
-        StreamCount(host="gl1", from_brick=True, streams=4),
-        StreamCount(host="gl1", from_brick=False, streams=1),
-    )
+    streams=(StreamCount(host="gl1", from_brick=True, streams=4), StreamCount(host="gl1", from_brick=False, streams=1))
 )
 
 

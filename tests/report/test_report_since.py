@@ -80,12 +80,7 @@ def compared(
 class TestStanding:
     @pytest.mark.parametrize(
         ("days", "standing"),
-        [
-            (20.0, Standing.AS_EXPECTED),
-            (20.9, Standing.AS_EXPECTED),
-            (21.5, Standing.BEHIND),
-            (18.5, Standing.AHEAD),
-        ],
+        [(20.0, Standing.AS_EXPECTED), (20.9, Standing.AS_EXPECTED), (21.5, Standing.BEHIND), (18.5, Standing.AHEAD)],
     )
     def test_by_how_far_the_end_has_moved(self, days: float, standing: Standing) -> None:
         found = compared(earlier(), likely_s=THEN_S + days * DAY_S)

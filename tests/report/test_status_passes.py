@@ -76,9 +76,7 @@ def delta(ledger: Ledger, number: int) -> int:
     }
     before, now = f"catalog-{number}", f"catalog-{number + 1}"
     changes = Changes(
-        base=before,
-        now=now,
-        trees=(TreeChanges(tree=TREE, names_before=10, bytes_before=1000, by_kind=by_kind),),
+        base=before, now=now, trees=(TreeChanges(tree=TREE, names_before=10, bytes_before=1000, by_kind=by_kind),)
     )
     made = ledger.passes.start(
         plan="plan",

@@ -56,11 +56,7 @@ def test_a_run_is_watched_to_its_end_in_a_terminal_of_two_sizes_and_in_plain_lin
         pytest.skip(reason)
     argv = site.argv("status", "--watch", "--interval", "500ms")
     file = scratch / "lines"
-    with (
-        site.started() as run,
-        written(site, file) as plain,
-        terminal(scratch, argv, width=80, height=24) as seen,
-    ):
+    with site.started() as run, written(site, file) as plain, terminal(scratch, argv, width=80, height=24) as seen:
         shows_in_a_small_terminal(seen, run.pid)
         shows_in_a_wide_terminal(seen)
         wait_for(lambda: b"copying" in file.read_bytes(), "a first look")

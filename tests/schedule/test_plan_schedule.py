@@ -60,12 +60,7 @@ def volume(*, replica: int = 1, room: BrickRoom | None = None) -> VolumeOverview
     return VolumeOverview(state=state, version="10.3", rooms=dict.fromkeys(BRICKS, room), tasks=(), progress={})
 
 
-def planned(
-    made: World,
-    *,
-    scheduling: PlanScheduling | None = None,
-    free_bytes: int = 2**42,
-) -> PlanResult:
+def planned(made: World, *, scheduling: PlanScheduling | None = None, free_bytes: int = 2**42) -> PlanResult:
     return make_plan(
         PlanRequest(),
         site=made.site,

@@ -231,12 +231,7 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> ReportFacts:
         ),
         capacity=tuple(capacity(side, AT_S - 3600 * hour) for hour in (3, 2, 1) for side in Side),
         outlook=CapacityOutlook(
-            side=Side.TARGET,
-            at_s=AT_S + 9000,
-            used_bytes=2**45,
-            total_bytes=2**44,
-            used_inodes=90,
-            total_inodes=100,
+            side=Side.TARGET, at_s=AT_S + 9000, used_bytes=2**45, total_bytes=2**44, used_inodes=90, total_inodes=100
         ),
         bricks=(
             BrickOutlook(
