@@ -157,7 +157,7 @@ def outcome_of(
     )
 
 
-def sum_words(cutovers: Sequence[CutoverFacts]) -> str:
+def places_words(cutovers: Sequence[CutoverFacts]) -> str:
     """How many users are where, as one sentence; empty where none was cut over."""
     parts = [
         f"{several(count, 'user')} {what}"

@@ -20,7 +20,7 @@ from migrator.cutover.model import (
     UserSpeedUps,
     Verdict,
 )
-from migrator.cutover.rules_guards import freed_words, freezes_words, state_words, sum_words
+from migrator.cutover.rules_guards import freed_words, freezes_words, places_words, state_words
 from migrator.cutover.rules_speed import SECONDS, factor_words
 from migrator.render.document import (
     NONE,
@@ -67,7 +67,7 @@ def cutover_blocks(cutovers: Sequence[CutoverFacts], *, now_s: float, limit: int
 
 
 def _sentences(cutovers: Sequence[CutoverFacts]) -> tuple[str, ...]:
-    return sum_words(cutovers), freezes_words(cutovers), freed_words(cutovers)
+    return places_words(cutovers), freezes_words(cutovers), freed_words(cutovers)
 
 
 def _row(one: CutoverFacts, now_s: float) -> tuple[str, ...]:

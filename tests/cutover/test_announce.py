@@ -10,7 +10,7 @@ import pytest
 
 from migrator.core.entry import UserTree
 from migrator.core.states import PassKind
-from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverState, CutoverStep
+from migrator.cutover.model import CutoverNotes, CutoverStep, act_of
 from migrator.ledger.ledger import open_ledger
 from migrator.transfer.model import ConvergenceOutcome, ConvergenceRecord, Prediction
 from tests.support.cli_site import Site
@@ -168,9 +168,7 @@ def test_whose_cutover_was_begun_is_left_out(site: Announcing) -> None:
         record = ledger.cutovers.plan(
             plan=plan.name, batch=1, tree=UserTree(path=b"home/alice", user="alice"), predicted_freeze_s=None, at_s=1.0
         )
-        freeze = CutoverAct(step=CutoverStep.FREEZE, intent=CutoverState.FREEZING, result=CutoverState.FROZEN)
-        tops = CutoverNotes(frozen_top="{}", frozen_target_top="{}")
-        ledger.cutovers.intend(record.id, freeze, at_s=2.0, notes=tops)
+        ledger.cutovers.intend(record.id, act_of(CutoverStep.FREEZE), at_s=2.0, notes=CutoverNotes(frozen_top="{}"))
     code, told, document = site.announce(*BOTH)
     assert (code, told) == (0, [("alice", "not-due"), ("bob", "told")])
     assert "freezing" in document["announcements"][0]["reason"]

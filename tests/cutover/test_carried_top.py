@@ -10,6 +10,7 @@ from migrator.cutover.model import FrozenTop
 from migrator.cutover.rules import carried_top
 from migrator.fs.model import TargetCapabilities
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
+from tests.support.entries import entry
 
 TREE = b"home/ann"
 NO_ACLS = replace(BEEGFS_CAPABILITIES, keeps_acls=False)
@@ -31,23 +32,8 @@ def frozen(
 
 
 def top(mtime_ns: int = 5, **xattrs: bytes) -> Entry:
-    return Entry(
-        path=TREE,
-        type=EntryType.DIRECTORY,
-        size_bytes=0,
-        blocks=0,
-        uid=0,
-        gid=0,
-        mode=0o500,
-        mtime_ns=mtime_ns,
-        atime_ns=0,
-        ctime_ns=9,
-        dev=1,
-        rdev=0,
-        ino=1,
-        nlink=2,
-        xattrs={name.replace("_", ".").encode(): value for name, value in xattrs.items()},
-    )
+    named = {name.replace("_", ".").encode(): value for name, value in xattrs.items()}
+    return entry(TREE, type=EntryType.DIRECTORY, uid=0, gid=0, mode=0o500, mtime_ns=mtime_ns, xattrs=named)
 
 
 def carried(

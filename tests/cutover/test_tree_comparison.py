@@ -21,7 +21,7 @@ from migrator.transfer.executors import SystemExecutor
 from tests.conftest import MakeXfs
 from tests.support.cut_site import Call, CutSite, cut_site
 from tests.support.native_builds import built
-from tests.support.run_site import DEADLINE_S
+from tests.support.run_site import wait_for
 
 pytestmark = pytest.mark.needs_root
 
@@ -177,13 +177,6 @@ def waiting_on(side: Side, begun: Callable[[], None]) -> Callable[[], None]:
     return change
 
 
-def wait_until(true: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not true():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-
-
 def begun_or_over(mark: Path, call: Call) -> Callable[[], bool]:
     return lambda: mark.exists() or call.poll()
 
@@ -193,7 +186,7 @@ def test_an_interruption_ends_the_measurement_and_leaves_nobody_frozen(site: Cut
     for side, states in ((Side.SOURCE, []), (Side.TARGET, ["retained"])):
         mark = scratch / f"begun-on-the-{side.value}"
         call = site.start("cutover", "--user", "ann", "--json", before=waiting_on(side, mark.touch))
-        wait_until(begun_or_over(mark, call), "the tree is measured")
+        wait_for(begun_or_over(mark, call), "the tree is measured")
         call.signal(signal.SIGINT)
         assert call.end().code == 130
         assert [one for one, _ in site.states()] == states

@@ -9,23 +9,18 @@ from migrator.core.entry import Entry, EntryType, xattr_digest
 from migrator.fs.model import TargetCapabilities
 from migrator.purge.model import Archive, Judgement, Proof
 from migrator.purge.rules import CLOCK_SLACK_NS, Stand, judge_archive, judge_source, judge_target
+from tests.support.entries import entry
 
 XATTRS = {b"user.a": b"1"}
-ENTRY = Entry(
-    path=b"home/alice/f",
-    type=EntryType.FILE,
+ENTRY = entry(
+    b"home/alice/f",
     size_bytes=10,
-    blocks=8,
     uid=1,
     gid=2,
     mode=0o640,
     mtime_ns=1_500_000_000,
-    atime_ns=0,
     ctime_ns=1_600_000_000,
-    dev=1,
-    rdev=0,
     ino=99,
-    nlink=1,
     xattrs=XATTRS,
 )
 PROOF = Proof(
@@ -48,8 +43,9 @@ LET_IN_NS = 10_000_000_000_000
 
 
 def directory(**changes: Any) -> tuple[Entry, Proof]:
-    entry = replace(ENTRY, type=EntryType.DIRECTORY, **changes)
-    return entry, replace(PROOF, type=EntryType.DIRECTORY, digest=None, algorithm=None)
+    return replace(ENTRY, type=EntryType.DIRECTORY, **changes), replace(
+        PROOF, type=EntryType.DIRECTORY, digest=None, algorithm=None
+    )
 
 
 def test_what_is_as_it_was_verified_is_covered() -> None:
@@ -88,19 +84,19 @@ def test_another_ctime_or_inode_takes_reading(changes: dict[str, Any]) -> None:
 
 
 def test_of_a_directory_its_times_and_size_do_not_count() -> None:
-    entry, proof = directory(mtime_ns=9, ctime_ns=9, size_bytes=4096, ino=1)
-    assert judge_source(entry, proof).judgement is Judgement.COVERED
+    found, proof = directory(mtime_ns=9, ctime_ns=9, size_bytes=4096, ino=1)
+    assert judge_source(found, proof).judgement is Judgement.COVERED
     others: list[dict[str, Any]] = [{"uid": 9}, {"mode": 0o777}, {"xattrs": {}}]
     for changes in others:
-        assert judge_source(replace(entry, **changes), proof).judgement is Judgement.OPEN
-        assert judge_source(replace(entry, **changes), proof, top=True).judgement is Judgement.COVERED
+        assert judge_source(replace(found, **changes), proof).judgement is Judgement.OPEN
+        assert judge_source(replace(found, **changes), proof, top=True).judgement is Judgement.COVERED
 
 
 def test_a_directory_that_a_purge_has_closed_is_its_own() -> None:
-    entry, proof = directory(uid=0, gid=2, mode=0o700)
-    assert judge_source(entry, proof, closed_uid=0).judgement is Judgement.COVERED
-    assert judge_source(entry, proof).judgement is Judgement.OPEN
-    assert judge_source(replace(entry, mode=0o755), proof, closed_uid=0).judgement is Judgement.OPEN
+    found, proof = directory(uid=0, gid=2, mode=0o700)
+    assert judge_source(found, proof, closed_uid=0).judgement is Judgement.COVERED
+    assert judge_source(found, proof).judgement is Judgement.OPEN
+    assert judge_source(replace(found, mode=0o755), proof, closed_uid=0).judgement is Judgement.OPEN
     assert judge_source(replace(ENTRY, uid=0, mode=0o700), PROOF, closed_uid=0).judgement is Judgement.OPEN
 
 

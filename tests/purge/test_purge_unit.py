@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree
+from migrator.core.entry import ACL_ACCESS, EntryType, UserTree
 from migrator.cutover.model import BackupSeen, CutoverNotes, CutoverRecord, CutoverState
 from migrator.purge.model import Choice, LeadsTo, Position
 from migrator.purge.rules import choose, confirmation_problem, plan_checksum, purge_problems, shrink_problem
 from migrator.verify.model import VerificationRecord
+from tests.support.entries import entry
 from tests.support.records import verification
 
 TREE = UserTree(path=b"home/alice", user="alice")
@@ -28,22 +29,7 @@ RECORD = CutoverRecord(
     thawed_at_s=1000.0,
     notes=CutoverNotes(link=b"/home/alice", verification_id=3),
 )
-TOP = Entry(
-    path=TREE.path,
-    type=EntryType.DIRECTORY,
-    size_bytes=0,
-    blocks=0,
-    uid=0,
-    gid=100,
-    mode=0o2500,
-    mtime_ns=0,
-    atime_ns=0,
-    ctime_ns=0,
-    dev=1,
-    rdev=0,
-    ino=5,
-    nlink=2,
-)
+TOP = entry(TREE.path, type=EntryType.DIRECTORY, uid=0, gid=100, mode=0o2500)
 PROOF = verification(
     id=3, started_at_s=900.0, finished_at_s=950.0, paths=10, size_bytes=10, digested_files=9, digested_bytes=10
 )

@@ -16,12 +16,12 @@ from migrator.core.states import PassKind
 from migrator.core.tasks import DaemonThreads
 from migrator.cutover.model import (
     BackupSeen,
-    CutoverAct,
     CutoverNotes,
     CutoverRecord,
     CutoverState,
     CutoverStep,
     Writers,
+    act_of,
 )
 from migrator.cutover.ports import WriterSearch
 from migrator.cutover.writers import LocalWriters
@@ -43,12 +43,12 @@ from tests.support.verify_world import TREE, RealClock, SilentProgress, World, v
 
 DAY_S = 86_400.0
 _STEPS = (
-    (CutoverStep.FREEZE, CutoverState.FREEZING, CutoverState.FROZEN),
-    (CutoverStep.FINAL_PASS, CutoverState.FINAL_PASS, CutoverState.FINAL_PASS),
-    (CutoverStep.VERIFY, CutoverState.VERIFYING, CutoverState.VERIFIED),
-    (CutoverStep.SWITCH, CutoverState.SWITCHING, CutoverState.SWITCHED),
-    (CutoverStep.THAW, CutoverState.THAWING, CutoverState.THAWED),
-    (CutoverStep.RETAIN, CutoverState.THAWED, CutoverState.RETAINED),
+    CutoverStep.FREEZE,
+    CutoverStep.FINAL_PASS,
+    CutoverStep.VERIFY,
+    CutoverStep.SWITCH,
+    CutoverStep.THAW,
+    CutoverStep.RETAIN,
 )
 
 
@@ -97,12 +97,10 @@ def retain(
     )
     record = ledger.cutovers.plan(plan=plan, batch=1, tree=tree, predicted_freeze_s=60.0, at_s=let_in_s - 100)
     notes = CutoverNotes(frozen_top="{}", final_pass_id=final.id, verification_id=verification)
-    for step, intent, result in _STEPS:
+    for step in _STEPS:
         at_s = let_in_s - 50 if step is not CutoverStep.THAW else let_in_s
-        step_id = ledger.cutovers.intend(
-            record.id, CutoverAct(step=step, intent=intent, result=result), at_s=at_s, notes=notes
-        )
-        record = ledger.cutovers.finish(step_id, result, at_s=at_s)
+        step_id = ledger.cutovers.intend(record.id, act_of(step), at_s=at_s, notes=notes)
+        record = ledger.cutovers.finish(step_id, act_of(step).result, at_s=at_s)
     return record
 
 
