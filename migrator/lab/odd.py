@@ -7,14 +7,15 @@ import random
 import stat
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
 from migrator.core.paths import name as last_name
+from migrator.core.paths import parent
 from migrator.core.units import MIB, NS_PER_S
 from migrator.fs.acl import GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
 from migrator.lab.model import FIRST_UID, OddFiles, OddKind
@@ -76,9 +77,7 @@ def apply_attributes(directory_fd: int, name: bytes, attributes: Attributes) -> 
     if attributes.owner and os.geteuid() == 0:
         os.chown(name, attributes.owner.uid, attributes.owner.gid, dir_fd=directory_fd, follow_symlinks=False)
     through = b"/proc/self/fd/%d/%s" % (directory_fd, name)
-    before_mode = [
-        key for key in sorted(attributes.xattrs) if key.startswith(b"user.")
-    ]  # a read-only file refuses them
+    before_mode = [key for key in sorted(attributes.xattrs) if key.startswith(b"user.")]  # refused when read-only
     for key in before_mode:
         os.setxattr(through, key, attributes.xattrs[key], follow_symlinks=False)
     if attributes.mode is not None:  # after chown, which clears setuid and setgid
@@ -170,11 +169,7 @@ class TreeWriter:
         """Make a symlink, without the mode and xattrs of the attributes."""
         with self.parent(path) as (fd, name):
             os.symlink(target, name, dir_fd=fd)
-            apply_attributes(
-                fd,
-                name,
-                Attributes(owner=attributes.owner, mtime_ns=attributes.mtime_ns, atime_ns=attributes.atime_ns),
-            )
+            apply_attributes(fd, name, replace(attributes, mode=None, xattrs={}))
         return path
 
     def link(self, existing: bytes, path: bytes) -> bytes:
@@ -231,52 +226,47 @@ class CannotMake(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Neighbour:
-    """Another tree on the same file system, and the relative path from there to this tree."""
-
-    name: bytes
-    writer: TreeWriter
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OddMaker:
-    """Makes paths in the directory of one kind, with the attributes `plain` by default."""
+    """Makes paths in the directory `base`, missing parents included, with the attributes `plain` by default."""
 
     writer: TreeWriter
     base: bytes
     tree_name: bytes
     seed: int
     plain: Attributes
-    owner: Owner
     foreign: Owner
-    neighbour: Neighbour | None
+    neighbour: bytes | None
     source_mount: bytes
-    is_root: bool
+    directories: set[bytes] = field(default_factory=set)
 
     def with_mode(self, mode: int, xattrs: Mapping[bytes, bytes] | None = None) -> Attributes:
         """The default attributes with other permission bits."""
         return replace(self.plain, mode=mode, xattrs=xattrs or {})
 
-    def with_times(self, mtime_ns: int, atime_ns: int) -> Attributes:
-        """The default attributes with other times."""
-        return replace(self.plain, mtime_ns=mtime_ns, atime_ns=atime_ns)
-
     def in_base(self, name: bytes) -> bytes:
-        """A path in the directory of the odd files."""
+        """A path in the directory of the odd files, whose parents are made."""
+        if (above := parent(name)) and above not in self.directories:
+            self.directory(above)
         return self.base + b"/" + name if self.base else name
 
     def directory(self, name: bytes, attributes: Attributes | None = None) -> bytes:
         """Make a directory; returns its path."""
-        return self.writer.directory(self.in_base(name), attributes or self.with_mode(0o755))
+        path = self.in_base(name)
+        self.directories.add(name)
+        return self.writer.directory(path, attributes or self.with_mode(0o755))
 
     def file(self, name: bytes, size_bytes: int = 300, attributes: Attributes | None = None) -> bytes:
         """Make a file with content from the seed; returns its path."""
         path = self.in_base(name)
         return self.writer.file(path, pieces(self.seed, path, size_bytes), size_bytes, attributes or self.plain)
 
-    def symlink(self, name: bytes, target: bytes) -> bytes:
+    def symlink(self, name: bytes, target: bytes, attributes: Attributes | None = None) -> bytes:
         """Make a symlink; returns its path."""
-        return self.writer.symlink(self.in_base(name), target, self.plain)
+        return self.writer.symlink(self.in_base(name), target, attributes or self.plain)
+
+    def links(self, existing: bytes, *names: bytes) -> list[bytes]:
+        """Make other names of a path of the tree; returns all its paths."""
+        return [existing, *(self.writer.link(existing, self.in_base(name)) for name in names)]
 
 
 OddFunction = Callable[[OddMaker], Iterable[bytes]]
@@ -287,10 +277,21 @@ OddFunctions = Mapping[OddKind, OddFunction]
 
 def pieces(seed: int, path: bytes, size_bytes: int) -> Iterable[tuple[int, bytes]]:
     """The content of a file with the offset of each piece."""
-    offset = 0
-    for block in content_blocks(seed, path, size_bytes):
-        yield offset, block
-        offset += len(block)
+    return ((number * BLOCK_BYTES, block) for number, block in enumerate(content_blocks(seed, path, size_bytes)))
+
+
+_Row = TypeVar("_Row")
+
+
+def _table(
+    make: Callable[[OddMaker, bytes, tuple[_Row, ...]], Iterable[bytes]], table: Mapping[OddKind, tuple[_Row, ...]]
+) -> OddFunctions:
+    """A function for each kind of a table, that calls `make` with the folder and the row of the kind."""
+
+    def bound(kind: OddKind, row: tuple[_Row, ...]) -> OddFunction:
+        return lambda maker: make(maker, kind.value.encode(), row)
+
+    return {kind: bound(kind, row) for kind, row in table.items()}
 
 
 # Names that have broken lists, logs, tables and argument parsers
@@ -318,7 +319,7 @@ NAMES: Mapping[OddKind, tuple[bytes, ...]] = {
         b"\xff\xfe",
         b"cut-\xe2\x82",
         b"overlong-\xc0\xaf",
-        b"surrogate-\xed\xa0\x80",
+        b"half-\xed\xa0\x80",
     ),
     OddKind.NAME_LEADING_DASH: (b"-rf", b"--delete", b"-", b"- *", b"--files-from=list"),
     OddKind.NAME_SPACE: (b" ", b" leading", b"trailing ", b"two  blanks", b"tab\there"),
@@ -328,7 +329,7 @@ NAMES: Mapping[OddKind, tuple[bytes, ...]] = {
     OddKind.NAME_CONTROL: (
         b"\x01",
         b"red-\x1b[31m",
-        b"delete-\x7f",
+        b"del-\x7f",
         b"bell-\x07",
         b"vertical-\x0b-\x85",
         b"clear-\x1b[2J",
@@ -346,64 +347,47 @@ NAMES: Mapping[OddKind, tuple[bytes, ...]] = {
         b"%s%n%0A",
     ),
     OddKind.NAME_MARKUP: (
-        b"<script>alert(1)<|script>",
-        b"=1+1",
-        b"a,b;c",
-        b"[bold]rich[|bold]",
-        b"{{ 7 * 7 }}",
-        b"|table|",
+        *(b"<script>alert(1)<|script>", b"=1+1", b"a,b;c"),
+        *(b"[bold]rich[|bold]", b"{{ 7 * 7 }}", b"|table|"),
     ),
-    OddKind.NAME_UNICODE: (
-        "é".encode(),  # one code point, and the same letter as two
-        "e\u0301".encode(),
-        "日本語".encode(),
-        "\U0001f40c".encode(),
-        "right-\u202eto-left".encode(),
-        "line\u2028separator".encode(),
-        "next\u0085line".encode(),
-        "\ufeffbom".encode(),
+    OddKind.NAME_UNICODE: tuple(
+        name.encode()
+        # The first letter is one code point, the second is the same letter as two.
+        for name in (
+            *("é", "e\u0301", "日本語", "\U0001f40c", "right-\u202eto-left"),
+            *("line\u2028separator", "next\u0085line", "\ufeffbom"),
+        )
     ),
     OddKind.NAME_255_BYTES: (b"n" * 255, "ü".encode() * 127 + b"x", b"\n" * 255),
     OddKind.NAME_RSYNC_TEMPORARY: (b".x.AbC123", b".report.txt.q1W2e3", b".~tmp~", b".rsync-partial"),
 }
 
 
-def _named(kind: OddKind) -> OddFunction:
-    def make(maker: OddMaker) -> Iterable[bytes]:
-        folder = kind.value.encode()
-        maker.directory(folder)
-        made = [maker.file(folder + b"/" + name, 10 + len(name)) for name in NAMES[kind]]
+def _names(maker: OddMaker, folder: bytes, names: tuple[bytes, ...]) -> Iterable[bytes]:
+    odd = names[0]
+    return [
+        *(maker.file(folder + b"/" + name, 10 + len(name)) for name in names),
         # The same name as a directory with something in it, and as a symlink to itself.
-        odd = NAMES[kind][0]
-        maker.directory(folder + b"/directories")
-        maker.directory(folder + b"/directories/" + odd)
-        made.append(maker.file(folder + b"/directories/" + odd + b"/" + odd))
-        maker.directory(folder + b"/symlinks")
-        made.append(maker.symlink(folder + b"/symlinks/" + odd, odd))
-        return made
-
-    return make
+        maker.file(folder + b"/directories/" + odd + b"/" + odd),
+        maker.symlink(folder + b"/symlinks/" + odd, odd),
+    ]
 
 
 def _glusterfs(maker: OddMaker) -> Iterable[bytes]:
-    folder = OddKind.NAME_GLUSTERFS.value.encode()
-    maker.directory(folder)
-    inner = maker.directory(folder + b"/.glusterfs")
-    maker.directory(folder + b"/.glusterfs/00")
-    maker.directory(folder + b"/.glusterfs/00/00")
-    like_a_gfid = b"00000000-0000-0000-0000-000000000001"
-    return [inner, maker.file(folder + b"/.glusterfs/00/00/" + like_a_gfid), maker.file(folder + b"/.trashcan")]
+    return [
+        maker.directory(b"name-glusterfs/.glusterfs"),
+        maker.file(b"name-glusterfs/.glusterfs/00/00/00000000-0000-0000-0000-000000000001"),  # like a GFID
+        maker.file(b"name-glusterfs/.trashcan"),
+    ]
 
 
 def _deep(maker: OddMaker) -> Iterable[bytes]:
-    folder = OddKind.DEEP_PATH.value.encode()
-    maker.directory(folder)
     made: list[bytes] = []
     try:
-        for path in _deep_paths(maker, folder):
+        for path in _deep_paths(maker, b"deep-path"):
             made.append(path)  # noqa: PERF402 (what was made before a refusal counts)
     except OSError as error:
-        if error.errno not in _TOO_DEEP or len(made[-1]) < _DEEP_ENOUGH_BYTES:
+        if error.errno not in _TOO_DEEP or not made or len(made[-1]) < _DEEP_ENOUGH_BYTES:
             raise
     return made
 
@@ -421,127 +405,75 @@ def _deep_paths(maker: OddMaker, folder: bytes) -> Iterable[bytes]:
     yield maker.symlink(folder + b"/up", b"../" * 3 + b"nowhere")
 
 
-NAME_FUNCTIONS: OddFunctions = {
-    **{kind: _named(kind) for kind in NAMES},
-    OddKind.NAME_GLUSTERFS: _glusterfs,
-    OddKind.DEEP_PATH: _deep,
-}
-
-
 # Hard links and symlinks that leave their directory or tree, or lead nowhere
 
 
-def _same_directory(maker: OddMaker) -> Iterable[bytes]:
-    maker.directory(b"hard-link-same-directory")
-    first = maker.file(b"hard-link-same-directory/first", 2000)
-    others = [maker.in_base(b"hard-link-same-directory/" + name) for name in (b"second", b"third\n", b"-fourth")]
-    return [first, *(maker.writer.link(first, other) for other in others)]
+def _linked_files(maker: OddMaker, folder: bytes, names: tuple[bytes, ...]) -> Iterable[bytes]:
+    first, *others = (folder + b"/" + name for name in names)
+    return maker.links(maker.file(first, 70_000), *others)
 
 
-def _across_directories(maker: OddMaker) -> Iterable[bytes]:
-    maker.directory(b"hard-link-across-directories")
-    for name in (b"a", b"b", b"b/deeper"):
-        maker.directory(b"hard-link-across-directories/" + name)
-    first = maker.file(b"hard-link-across-directories/a/file", 70_000)
-    others = [maker.in_base(b"hard-link-across-directories/" + name) for name in (b"b/file", b"b/deeper/file")]
-    return [first, *(maker.writer.link(first, other) for other in others)]
-
-
-def _across_trees(maker: OddMaker) -> Iterable[bytes]:
+def _linked_across_trees(maker: OddMaker) -> Iterable[bytes]:
     if maker.neighbour is None:
         raise CannotMake("no neighbouring tree was given")
-    maker.directory(b"hard-link-across-trees")
     here = maker.file(b"hard-link-across-trees/here", 4000)
-    there = b"hard-link-from-" + maker.tree_name
-    with maker.writer.parent(here) as (from_fd, name), maker.neighbour.writer.opened(b"") as to_fd:
-        os.link(name, there, src_dir_fd=from_fd, dst_dir_fd=to_fd, follow_symlinks=False)
+    to_fd = os.open(maker.neighbour, _PLACE)
+    try:
+        with maker.writer.parent(here) as (from_fd, name):
+            there = b"hard-link-from-" + maker.tree_name
+            os.link(name, there, src_dir_fd=from_fd, dst_dir_fd=to_fd, follow_symlinks=False)
+    finally:
+        os.close(to_fd)
     return [here]
 
 
 def _linked_symlink(maker: OddMaker) -> Iterable[bytes]:
-    maker.directory(b"hard-link-symlink")
-    first = maker.symlink(b"hard-link-symlink/first", b"somewhere")
-    return [first, maker.writer.link(first, maker.in_base(b"hard-link-symlink/second"))]
+    return maker.links(maker.symlink(b"hard-link-symlink/first", b"somewhere"), b"hard-link-symlink/second")
+
+
+def _symlinks(maker: OddMaker, folder: bytes, targets: tuple[tuple[bytes, bytes], ...]) -> Iterable[bytes]:
+    return [maker.symlink(folder + b"/" + name, target) for name, target in targets]
 
 
 def _relative(maker: OddMaker) -> Iterable[bytes]:
-    maker.directory(b"symlink-relative")
     maker.file(b"symlink-relative/file")
-    maker.directory(b"symlink-relative/directory")
     maker.file(b"symlink-relative/directory/inside")
-    return [
-        maker.symlink(b"symlink-relative/to-file", b"file"),
-        maker.symlink(b"symlink-relative/to-directory", b"directory"),
-        maker.symlink(b"symlink-relative/to-directory-with-slash", b"directory/"),
-        maker.symlink(b"symlink-relative/roundabout", b"./directory/../directory//inside"),
-        maker.symlink(b"symlink-relative/not-text", b"\xff\n"),
-    ]
-
-
-def _absolute(maker: OddMaker) -> Iterable[bytes]:
-    maker.directory(b"symlink-absolute")
-    return [
-        maker.symlink(b"symlink-absolute/root", b"/"),
-        maker.symlink(b"symlink-absolute/file", b"/etc/hostname"),
-        maker.symlink(b"symlink-absolute/proc", b"/proc/self/root"),
-    ]
-
-
-def _dangling(maker: OddMaker) -> Iterable[bytes]:
-    maker.directory(b"symlink-dangling")
-    return [
-        maker.symlink(b"symlink-dangling/relative", b"no/such/file"),
-        maker.symlink(b"symlink-dangling/absolute", b"/no/such/file"),
-        maker.symlink(b"symlink-dangling/above-the-root", b"../" * 60 + b"no/such/file"),
-    ]
-
-
-def _loop(maker: OddMaker) -> Iterable[bytes]:
-    maker.directory(b"symlink-loop")
-    return [
-        maker.symlink(b"symlink-loop/itself", b"itself"),
-        maker.symlink(b"symlink-loop/one", b"two"),
-        maker.symlink(b"symlink-loop/two", b"one"),
-        maker.symlink(b"symlink-loop/parent", b".."),
-    ]
+    targets = (
+        (b"to-file", b"file"),
+        (b"to-directory", b"directory"),
+        (b"to-directory-with-slash", b"directory/"),
+        (b"roundabout", b"./directory/../directory//inside"),
+        (b"not-text", b"\xff\n"),
+    )
+    return _symlinks(maker, b"symlink-relative", targets)
 
 
 def _symlink_across_trees(maker: OddMaker) -> Iterable[bytes]:
-    maker.directory(b"symlink-across-trees")
-    up = b"../" * (len(maker.in_base(b"symlink-across-trees").split(b"/")))
-    neighbour = maker.neighbour.name if maker.neighbour else b"neighbour"
-    return [
-        maker.symlink(b"symlink-across-trees/file", up + b"../" + neighbour + b"/hard-link-from-" + maker.tree_name),
-        maker.symlink(b"symlink-across-trees/tree", up + b"../" + neighbour),
-    ]
+    up = b"../" * len(maker.in_base(b"symlink-across-trees").split(b"/"))
+    neighbour = up + b"../" + (last_name(maker.neighbour) if maker.neighbour else b"neighbour")
+    targets = ((b"file", neighbour + b"/hard-link-from-" + maker.tree_name), (b"tree", neighbour))
+    return _symlinks(maker, b"symlink-across-trees", targets)
 
 
 def _into_source(maker: OddMaker) -> Iterable[bytes]:
-    maker.directory(b"symlink-into-source")
-    return [
-        maker.symlink(b"symlink-into-source/root", maker.source_mount),
-        maker.symlink(b"symlink-into-source/deeper", maker.source_mount + b"/home/somebody/data"),
-    ]
+    targets = ((b"root", maker.source_mount), (b"deeper", maker.source_mount + b"/home/somebody/data"))
+    return _symlinks(maker, b"symlink-into-source", targets)
 
 
-def _long(maker: OddMaker) -> Iterable[bytes]:
-    maker.directory(b"symlink-long")
+_LINKED_FILES = {
+    OddKind.HARD_LINK_SAME_DIRECTORY: (b"first", b"second", b"third\n", b"-fourth"),
+    OddKind.HARD_LINK_ACROSS_DIRECTORIES: (b"a/file", b"b/file", b"b/deeper/file"),
+}
+_SYMLINKS = {
+    OddKind.SYMLINK_ABSOLUTE: ((b"root", b"/"), (b"file", b"/etc/hostname"), (b"proc", b"/proc/self/root")),
+    OddKind.SYMLINK_DANGLING: (
+        (b"relative", b"no/such/file"),
+        (b"absolute", b"/no/such/file"),
+        (b"above-the-root", b"../" * 60 + b"no/such/file"),
+    ),
+    OddKind.SYMLINK_LOOP: ((b"itself", b"itself"), (b"one", b"two"), (b"two", b"one"), (b"parent", b"..")),
     # XFS, and therefore every brick, stores at most 1,023 bytes of a symlink (XFS_SYMLINK_MAXLEN).
-    return [maker.symlink(b"symlink-long/1000-bytes", b"/".join([b"t" * 199] * 5) + b"/")]
-
-
-LINK_FUNCTIONS: OddFunctions = {
-    OddKind.HARD_LINK_SAME_DIRECTORY: _same_directory,
-    OddKind.HARD_LINK_ACROSS_DIRECTORIES: _across_directories,
-    OddKind.HARD_LINK_ACROSS_TREES: _across_trees,
-    OddKind.HARD_LINK_SYMLINK: _linked_symlink,
-    OddKind.SYMLINK_RELATIVE: _relative,
-    OddKind.SYMLINK_ABSOLUTE: _absolute,
-    OddKind.SYMLINK_DANGLING: _dangling,
-    OddKind.SYMLINK_LOOP: _loop,
-    OddKind.SYMLINK_ACROSS_TREES: _symlink_across_trees,
-    OddKind.SYMLINK_INTO_SOURCE: _into_source,
-    OddKind.SYMLINK_LONG: _long,
+    OddKind.SYMLINK_LONG: ((b"1000-bytes", b"/".join([b"t" * 199] * 5) + b"/"),),
 }
 
 
@@ -553,7 +485,6 @@ _CAPABILITY_NET_RAW = struct.pack("<IIIII", 0x02000001, 1 << 13, 0, 0, 0)
 
 
 def _sparse(maker: OddMaker) -> Iterable[bytes]:
-    maker.directory(b"sparse")
     path, size_bytes = maker.in_base(b"sparse/three-islands"), 16 * MIB
     offsets = (0, 5 * MIB + 4096, size_bytes - 65536)
     islands = [(offset, file_content(maker.seed, path + b"%d" % offset, 65536)) for offset in offsets]
@@ -564,18 +495,12 @@ def _sparse(maker: OddMaker) -> Iterable[bytes]:
     ]
 
 
-def _hole_only(maker: OddMaker) -> Iterable[bytes]:
-    return [maker.writer.file(maker.in_base(b"hole-only"), (), 8 * MIB, maker.plain)]
-
-
 def _size_edges(maker: OddMaker) -> Iterable[bytes]:
-    maker.directory(b"size-edges")
     sizes = (1, 511, 512, 513, 4095, 4096, 4097, 65535, 65537, 131072, MIB, MIB + 1)
     return [maker.file(b"size-edges/%d" % size, size) for size in sizes]
 
 
 def _acl_access(maker: OddMaker) -> Iterable[bytes]:
-    maker.directory(b"acl-access")
     value = acl_value(owner=6, group=4, other=0, mask=6, users={20500: 6, 20501: 4}, groups={20600: 6})
     many = acl_value(owner=7, group=5, other=1, mask=7, users={20500 + number: 5 for number in range(20)})
     on_directory = acl_value(owner=7, group=5, other=0, mask=7, users={20502: 7})
@@ -590,7 +515,7 @@ def _acl_default(maker: OddMaker) -> Iterable[bytes]:
     value = acl_value(owner=7, group=5, other=0, mask=7, users={20500: 7}, groups={20600: 5})
     access = acl_value(owner=7, group=5, other=5, mask=7, users={20503: 7})
     path = maker.directory(b"acl-default", maker.with_mode(0o755, {ACL_DEFAULT: value}))
-    # Created before the default ACL was set: a copy must not let them inherit it either.
+    # Created before the default ACL is set: a copy must not let them inherit it either.
     maker.file(b"acl-default/file-without", attributes=maker.with_mode(0o600))
     maker.directory(b"acl-default/directory-without", maker.with_mode(0o700))
     both = maker.directory(b"acl-default/both", maker.with_mode(0o775, {ACL_ACCESS: access, ACL_DEFAULT: value}))
@@ -605,7 +530,6 @@ def _user_xattr(maker: OddMaker) -> Iterable[bytes]:
         b"user.long": file_content(maker.seed, b"user.long", 2000),
         "user.ünïcode \n name".encode(): b"\n",
     }
-    maker.directory(b"user-xattr")
     return [
         maker.file(b"user-xattr/file", attributes=maker.with_mode(0o644, several)),
         maker.file(b"user-xattr/read-only-file", attributes=maker.with_mode(0o400, {b"user.a": b"1"})),
@@ -618,112 +542,68 @@ def _capability(maker: OddMaker) -> Iterable[bytes]:
     return [maker.file(b"file-capability", attributes=attributes)]
 
 
-def _special(kind: OddKind, file_type: int, device: int = 0) -> OddFunction:
-    def make(maker: OddMaker) -> Iterable[bytes]:
-        path = maker.in_base(kind.value.encode())
-        return [maker.writer.special(path, file_type, maker.with_mode(0o640), device)]
-
-    return make
+def _special(maker: OddMaker, name: bytes, type_and_device: tuple[int, ...]) -> Iterable[bytes]:
+    return [maker.writer.special(maker.in_base(name), type_and_device[0], maker.with_mode(0o640), *type_and_device[1:])]
 
 
-def _modes(kind: OddKind, *modes: int) -> OddFunction:
-    def make(maker: OddMaker) -> Iterable[bytes]:
-        folder = kind.value.encode()
-        maker.directory(folder)
-        return [maker.file(folder + b"/%04o" % mode, attributes=maker.with_mode(mode)) for mode in modes]
-
-    return make
+def _file_modes(maker: OddMaker, folder: bytes, modes: tuple[int, ...]) -> Iterable[bytes]:
+    return [maker.file(folder + b"/%04o" % mode, attributes=maker.with_mode(mode)) for mode in modes]
 
 
-def _directories(kind: OddKind, *modes: int) -> OddFunction:
-    def make(maker: OddMaker) -> Iterable[bytes]:
-        folder = kind.value.encode()
-        maker.directory(folder)
-        made: list[bytes] = []
-        for mode in modes:
-            inside = folder + b"/%04o" % mode
-            made.append(maker.directory(inside, maker.with_mode(mode)))
-            maker.file(inside + b"/file", attributes=maker.with_mode(0o444))
-            maker.directory(inside + b"/directory", maker.with_mode(0o755))
-        return made
-
-    return make
+def _directory_modes(maker: OddMaker, folder: bytes, modes: tuple[int, ...]) -> Iterable[bytes]:
+    made = [maker.directory(folder + b"/%04o" % mode, maker.with_mode(mode)) for mode in modes]
+    for mode in modes:
+        maker.file(folder + b"/%04o/file" % mode, attributes=maker.with_mode(0o444))
+        maker.directory(folder + b"/%04o/directory" % mode)
+    return made
 
 
 def _foreign(maker: OddMaker) -> Iterable[bytes]:
-    if not maker.is_root:
+    if os.geteuid() != 0:
         raise CannotMake("only root can give files to somebody else")
-    maker.directory(b"foreign-owner")
     theirs = replace(maker.plain, owner=maker.foreign, mode=0o600)
+    of_root = replace(theirs, owner=Owner(uid=0, gid=0), mode=0o4755)
     return [
         maker.file(b"foreign-owner/file", attributes=theirs),
-        maker.file(
-            b"foreign-owner/setuid-of-root",
-            attributes=replace(theirs, owner=replace(theirs.owner, uid=0, gid=0), mode=0o4755)
-            if theirs.owner
-            else theirs,
-        ),
+        maker.file(b"foreign-owner/setuid-of-root", attributes=of_root),
         maker.directory(b"foreign-owner/directory", replace(theirs, mode=0o700)),
         maker.file(b"foreign-owner/directory/file", attributes=theirs),
     ]
 
 
-def _empty_file(maker: OddMaker) -> Iterable[bytes]:
-    return [maker.file(b"empty-file", 0)]
-
-
-def _empty_directory(maker: OddMaker) -> Iterable[bytes]:
-    maker.directory(b"empty-directory")
-    maker.directory(b"empty-directory/a")
-    return [maker.directory(b"empty-directory/a/b"), maker.directory(b"empty-directory/c")]
+def _times(maker: OddMaker, folder: bytes, times: tuple[tuple[int, int], ...]) -> Iterable[bytes]:
+    for number, (mtime_ns, atime_ns) in enumerate(times):
+        attributes = replace(maker.plain, mtime_ns=mtime_ns, atime_ns=atime_ns)
+        yield maker.file(folder + b"/file-%d" % number, attributes=attributes)
+        yield maker.directory(folder + b"/directory-%d" % number, replace(attributes, mode=0o755))
+        yield maker.symlink(folder + b"/symlink-%d" % number, b"file-%d" % number, attributes)
 
 
 def _at(year: int) -> int:
     return int(datetime(year, 7, 1, tzinfo=UTC).timestamp()) * NS_PER_S
 
 
-def _times(kind: OddKind, *times: tuple[int, int]) -> OddFunction:
-    def make(maker: OddMaker) -> Iterable[bytes]:
-        folder = kind.value.encode()
-        maker.directory(folder)
-        made: list[bytes] = []
-        for number, (mtime_ns, atime_ns) in enumerate(times):
-            attributes = maker.with_times(mtime_ns, atime_ns)
-            made.append(maker.file(folder + b"/file-%d" % number, attributes=attributes))
-            made.append(maker.directory(folder + b"/directory-%d" % number, replace(attributes, mode=0o755)))
-            path = maker.in_base(folder + b"/symlink-%d" % number)
-            made.append(maker.writer.symlink(path, b"file-%d" % number, attributes))
-        return made
-
-    return make
-
-
-ATTRIBUTE_FUNCTIONS: OddFunctions = {
-    OddKind.SPARSE: _sparse,
-    OddKind.HOLE_ONLY: _hole_only,
-    OddKind.EMPTY_FILE: _empty_file,
-    OddKind.SIZE_EDGES: _size_edges,
-    OddKind.ACL_ACCESS: _acl_access,
-    OddKind.ACL_DEFAULT: _acl_default,
-    OddKind.USER_XATTR: _user_xattr,
-    OddKind.FILE_CAPABILITY: _capability,
-    OddKind.FIFO: _special(OddKind.FIFO, stat.S_IFIFO),
-    OddKind.SOCKET: _special(OddKind.SOCKET, stat.S_IFSOCK),
-    OddKind.CHARACTER_DEVICE: _special(OddKind.CHARACTER_DEVICE, stat.S_IFCHR, os.makedev(1, 3)),
-    OddKind.BLOCK_DEVICE: _special(OddKind.BLOCK_DEVICE, stat.S_IFBLK, os.makedev(259, 77)),
-    OddKind.SETUID: _modes(OddKind.SETUID, 0o4755, 0o4711, 0o6755),
-    OddKind.SETGID: _modes(OddKind.SETGID, 0o2755, 0o2644),
-    OddKind.SETGID_DIRECTORY: _directories(OddKind.SETGID_DIRECTORY, 0o2775, 0o2770),
+_SPECIALS: Mapping[OddKind, tuple[int, ...]] = {
+    OddKind.FIFO: (stat.S_IFIFO,),
+    OddKind.SOCKET: (stat.S_IFSOCK,),
+    OddKind.CHARACTER_DEVICE: (stat.S_IFCHR, os.makedev(1, 3)),
+    OddKind.BLOCK_DEVICE: (stat.S_IFBLK, os.makedev(259, 77)),
+}
+_FILE_MODES: Mapping[OddKind, tuple[int, ...]] = {
+    OddKind.SETUID: (0o4755, 0o4711, 0o6755),
+    OddKind.SETGID: (0o2755, 0o2644),
+    OddKind.MODE_000: (0o000,),
+}
+_DIRECTORY_MODES: Mapping[OddKind, tuple[int, ...]] = {
+    OddKind.SETGID_DIRECTORY: (0o2775, 0o2770),
     # Never a file of mode exactly 01000: on a brick it looks like Gluster's own link-to files.
-    OddKind.STICKY_DIRECTORY: _directories(OddKind.STICKY_DIRECTORY, 0o1777, 0o3775),
-    OddKind.READ_ONLY_DIRECTORY: _directories(OddKind.READ_ONLY_DIRECTORY, 0o555, 0o500),
-    OddKind.FOREIGN_OWNER: _foreign,
-    OddKind.EMPTY_DIRECTORY: _empty_directory,
-    OddKind.MODE_000: _modes(OddKind.MODE_000, 0o000),
-    OddKind.OLD_TIMES: _times(OddKind.OLD_TIMES, (_at(1985), _at(1990)), (0, 0), (_at(2001), _at(1999))),
-    OddKind.FUTURE_TIMES: _times(OddKind.FUTURE_TIMES, (_at(2039), _at(2040)), (_at(2090), _at(2090))),
-    OddKind.SUBSECOND_TIMES: _times(
-        OddKind.SUBSECOND_TIMES,
+    OddKind.STICKY_DIRECTORY: (0o1777, 0o3775),
+    OddKind.READ_ONLY_DIRECTORY: (0o555, 0o500),
+}
+_MTIMES_AND_ATIMES: Mapping[OddKind, tuple[tuple[int, int], ...]] = {
+    OddKind.OLD_TIMES: ((_at(1985), _at(1990)), (0, 0), (_at(2001), _at(1999))),
+    OddKind.FUTURE_TIMES: ((_at(2039), _at(2040)), (_at(2090), _at(2090))),
+    OddKind.SUBSECOND_TIMES: (
         (_at(2020) + 999_999_999, _at(2020) + 1),
         (_at(2020) + 1, _at(2020) + 999_999_999),
         (_at(2020) + 123_456_789, _at(2020) + 500_000_000),
@@ -734,7 +614,32 @@ ATTRIBUTE_FUNCTIONS: OddFunctions = {
 # The directory of odd files
 
 
-ODD_FUNCTIONS: OddFunctions = {**NAME_FUNCTIONS, **LINK_FUNCTIONS, **ATTRIBUTE_FUNCTIONS}
+ODD_FUNCTIONS: OddFunctions = {
+    **_table(_names, NAMES),
+    **_table(_linked_files, _LINKED_FILES),
+    **_table(_symlinks, _SYMLINKS),
+    **_table(_special, _SPECIALS),
+    **_table(_file_modes, _FILE_MODES),
+    **_table(_directory_modes, _DIRECTORY_MODES),
+    **_table(_times, _MTIMES_AND_ATIMES),
+    OddKind.NAME_GLUSTERFS: _glusterfs,
+    OddKind.DEEP_PATH: _deep,
+    OddKind.HARD_LINK_ACROSS_TREES: _linked_across_trees,
+    OddKind.HARD_LINK_SYMLINK: _linked_symlink,
+    OddKind.SYMLINK_RELATIVE: _relative,
+    OddKind.SYMLINK_ACROSS_TREES: _symlink_across_trees,
+    OddKind.SYMLINK_INTO_SOURCE: _into_source,
+    OddKind.SPARSE: _sparse,
+    OddKind.HOLE_ONLY: lambda maker: [maker.writer.file(maker.in_base(b"hole-only"), (), 8 * MIB, maker.plain)],
+    OddKind.EMPTY_FILE: lambda maker: [maker.file(b"empty-file", 0)],
+    OddKind.EMPTY_DIRECTORY: lambda maker: [maker.directory(b"empty-directory/" + name) for name in (b"a/b", b"c")],
+    OddKind.SIZE_EDGES: _size_edges,
+    OddKind.ACL_ACCESS: _acl_access,
+    OddKind.ACL_DEFAULT: _acl_default,
+    OddKind.USER_XATTR: _user_xattr,
+    OddKind.FILE_CAPABILITY: _capability,
+    OddKind.FOREIGN_OWNER: _foreign,
+}
 
 _TIME_NS = int(datetime(2023, 3, 4, 5, 6, 7, tzinfo=UTC).timestamp()) * NS_PER_S + 123_456_789
 _FOREIGN_UID_OFFSET = 900
@@ -764,23 +669,16 @@ def odd_files(
     skipped: dict[OddKind, str] = {}
     plain = Attributes(owner=Owner(uid=uid, gid=uid), mode=0o644, mtime_ns=_TIME_NS, atime_ns=_TIME_NS + 3 * NS_PER_S)
     tree = tree.rstrip(b"/")
-    with ExitStack() as stack:
-        writer = stack.enter_context(TreeWriter(tree))
-        beside = None
-        if neighbour is not None:
-            beside_writer = stack.enter_context(TreeWriter(neighbour))
-            beside = Neighbour(name=last_name(neighbour.rstrip(b"/")), writer=beside_writer)
+    with TreeWriter(tree) as writer:
         maker = OddMaker(
             writer=writer,
             base=base,
             tree_name=last_name(tree),
             seed=seed,
             plain=plain,
-            owner=Owner(uid=uid, gid=uid),
             foreign=Owner(uid=uid + _FOREIGN_UID_OFFSET, gid=uid + _FOREIGN_UID_OFFSET),
-            neighbour=beside,
+            neighbour=neighbour and neighbour.rstrip(b"/"),
             source_mount=source_mount if source_mount is not None else os.path.dirname(tree),
-            is_root=os.geteuid() == 0,
         )
         if base:
             writer.directory(base, maker.with_mode(0o755))
