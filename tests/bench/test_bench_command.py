@@ -6,11 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from migrator import app
-from migrator.bench.model import BenchmarkRecord, BenchmarkResult, BenchmarkState, BenchmarkSummary, Place, SuiteName
-from migrator.bench.view import summary_document
-from migrator.render.text import to_markdown
-from migrator.site.load import load_site
 from tests.support.cli_site import Site
 
 QUICK = ("--scale", "0.0002", "--watch", "0")
@@ -100,36 +95,6 @@ def test_the_root_of_the_source_is_the_source_however_it_is_named(site: Site) ->
     assert [one["place"]["label"] for one in json.loads(done.stdout)["room"]] == ["source", "/tmp"], "each once"
 
 
-def test_a_suite_whose_steps_were_all_left_out_says_why(site: Site) -> None:
-    why = "left out: fio, random reads: fio is not installed on localhost"
-    with app.Wiring(load_site(site.file)).ledger() as ledger:
-        place = Place(label="source", root=os.fsencode(site.source))
-        begun = ledger.benchmarks.start(
-            BenchmarkRecord(
-                id=0,
-                suite=SuiteName.RANDOM,
-                scale=0.01,
-                seed=1,
-                runs=1,
-                places=(place,),
-                hosts=("localhost",),
-                token="ab",
-                state=BenchmarkState.RUNNING,
-                started_at_s=1,
-            )
-        )
-        ended = ledger.benchmarks.finish(begun.id, BenchmarkState.DONE, at_s=2, notes=(why,))
-    done = site.call("bench", "compare", str(ended.id))
-    assert done.returncode == 0, done.stderr
-    assert why.capitalize() in done.stdout
-    assert "Nothing was measured." in done.stdout
-    summary = BenchmarkSummary(
-        scale=0.01, dry_run=False, room=(), removed=(), results=(BenchmarkResult(record=ended, measurements=()),)
-    )
-    assert why.capitalize() in to_markdown(summary_document(summary))
-    site.fails(2, "bench", "compare", says=("nothing was measured",))
-
-
 def test_a_source_that_is_not_mounted_is_not_filled_with_benchmarks(site: Site) -> None:
     (site.source / ".migrator-sentinel").unlink()
     site.fails(4, "bench", "run", "--suite", "latency", "--on", "source", *QUICK, says=("sentinel",))
@@ -140,7 +105,3 @@ def test_the_suites_are_listed_without_a_site(tmp_path: Path) -> None:
     listing = json.loads(Site(tmp_path, tmp_path, tmp_path).call("bench", "list", "--scale", "1", "--json").stdout)
     assert len(listing["suites"]) == 9
     assert listing["benchmarks"] == []
-
-
-def test_cleaning_where_nothing_is_left(site: Site) -> None:
-    assert json.loads(site.call("bench", "clean", "--json").stdout) == {"exit_code": 0, "left": [], "removed": []}

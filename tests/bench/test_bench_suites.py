@@ -175,13 +175,6 @@ def test_too_little_room_refuses_before_anything_is_made(site: BenchSite) -> Non
     assert list(site.ledger.benchmarks.all()) == []
 
 
-def test_what_is_not_the_recorded_file_system_is_not_written_to(site: BenchSite) -> None:
-    site.problems = ("the source has no sentinel in its root",)
-    with pytest.raises(Refused, match="no sentinel"):
-        asyncio.run(run_benchmarks(request(site, SuiteName.RECURSIVE), site.world))
-    assert left_in(site) == []
-
-
 def test_a_host_without_the_file_system_is_not_filled(site: BenchSite) -> None:
     site.absent = frozenset({"two"})
     with pytest.raises(Refused, match="host two: source is not mounted"):

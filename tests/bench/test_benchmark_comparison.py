@@ -100,19 +100,6 @@ def test_benchmarks_of_different_times_are_not_paired_and_that_is_told() -> None
     assert any("not measured at the same time" in caution for caution in comparison.cautions)
 
 
-C = Place(label="/scratch", root=b"/c")
-
-
-def test_every_two_that_were_measured_together_are_compared() -> None:
-    record = replace(RECORD, places=(A, B, C))
-    step = only_step(result(measured(A, [10.0, 11.0]), measured(B, [5.0, 5.6]), measured(C, [1.0, 1.2]), record=record))
-    assert [(one.base, one.other, one.speed.paired) for one in step.contrasts] == [
-        ("source", "target", True),
-        ("source", "/scratch", True),
-        ("target", "/scratch", True),
-    ]
-
-
 def test_several_benchmarks_keep_their_pairs_and_what_has_one_label_is_compared_across() -> None:
     earlier = result(measured(A, [10.0, 11.0]), measured(B, [5.0, 5.6]))
     later = result(measured(A, [9.0, 9.5]), measured(B, [4.0, 4.4]), record=replace(RECORD, id=7))
@@ -123,13 +110,6 @@ def test_several_benchmarks_keep_their_pairs_and_what_has_one_label_is_compared_
         ("target #3", "target #7", False),
         ("source #7", "target #7", True),
     ]
-
-
-def test_what_was_never_measured_together_is_compared_across() -> None:
-    before = result(measured(A, [10.0, 11.0]), record=replace(RECORD, places=(A,)))
-    after = result(measured(B, [5.0, 5.6]), record=replace(RECORD, id=7, places=(B,)))
-    (contrast,) = only_step(before, after).contrasts
-    assert (contrast.base, contrast.other, contrast.speed.paired) == ("source #3", "target #7", False)
 
 
 def test_scales_are_never_compared() -> None:
@@ -188,11 +168,6 @@ def test_the_load_before_is_that_of_each_run_once() -> None:
     assert busy.disk_bytes_per_s.values == (3.0, 3.0)
 
 
-def test_published_figures_stand_beside_the_step() -> None:
-    step = only_step(result(measured(A, [1.0])))
-    assert [one.figures["Glfs1"] for one in step.published] == ["69-90"]
-
-
 def test_every_pair_has_a_statement_of_what_is_beyond_the_noise_and_what_is_not() -> None:
     found = result(
         measured(A, SLOW),
@@ -210,23 +185,3 @@ def test_every_pair_has_a_statement_of_what_is_beyond_the_noise_and_what_is_not(
     (said,) = statements(compare([single])[0])
     assert said == "nothing between source and target is beyond the noise; 1 test with too few runs to tell"
     assert statements(compare([result(measured(A, [1.0, 2.0]))])[0]) == ()
-
-
-@pytest.mark.parametrize(
-    ("slow", "words"),
-    [
-        (2.2449, "2.24 times"),
-        (17.37, "17.4 times"),
-        (103.38, "103 times"),
-        (2345.6, "2,346 times"),
-        (1.0, "1.00 times"),
-    ],
-)
-def test_factors_have_the_digits_that_count(slow: float, words: str) -> None:
-    (contrast,) = only_step(result(measured(A, [slow]), measured(B, [1.0]))).contrasts
-    assert words in contrast.verdict
-
-
-def test_of_tests_without_a_difference_one_sentence_is_said() -> None:
-    (comparison,) = compare([result(measured(A, SLOW), measured(B, [11.0, 19.0, 31.0, 4.0, 41.0]))])
-    assert statements(comparison) == ("nothing between source and target is beyond the noise",)

@@ -69,20 +69,22 @@ def test_fio_that_failed_has_no_figures() -> None:
         read_report("fio", json.dumps(report))
 
 
-@pytest.mark.parametrize("text", ["", "fio: bad option", '{"jobs": []}', '{"jobs": [{}]}'])
-def test_what_is_no_report_of_fio_is_told(text: str) -> None:
-    with pytest.raises(ValueError, match="fio"):
-        read_report("fio", text)
-
-
 @pytest.mark.parametrize(("text", "rate"), [(MDTEST_4, 2568.636), (MDTEST_3, 1763.735), (MDTEST_1_9, 422.661)])
 def test_mdtest_with_and_without_colons(text: str, rate: float) -> None:
     assert read_report("mdtest", text) == {"operations_per_s": rate}
 
 
-def test_what_is_no_report_of_mdtest_is_told() -> None:
-    with pytest.raises(ValueError, match="mdtest"):
-        read_report("mdtest", "mdtest-4.0.0 was launched")
+@pytest.mark.parametrize(
+    ("program", "text"),
+    [
+        *(("fio", text) for text in ("", "fio: bad option", '{"jobs": []}', '{"jobs": [{}]}')),
+        ("mdtest", "mdtest-4.0.0 was launched"),
+        ("ior", ""),
+    ],
+)
+def test_text_that_is_no_report_is_refused(program: str, text: str) -> None:
+    with pytest.raises(ValueError, match=f"(?i){program}"):
+        read_report(program, text)
 
 
 def test_ior_writes_in_one_call_and_reads_in_another() -> None:
@@ -92,8 +94,6 @@ def test_ior_writes_in_one_call_and_reads_in_another() -> None:
     assert read_report("ior", read) == {"bytes_per_s": pytest.approx(5429.38 * (1 << 20))}
     with pytest.raises(ValueError, match="exactly one"):
         read_report("ior", IOR)
-    with pytest.raises(ValueError, match="IOR"):
-        read_report("ior", "")
 
 
 def host(name: str, elapsed_s: float, *lanes: dict[str, float]) -> HostRun:

@@ -53,7 +53,6 @@ class Asked:
     """A host on which nothing happens but the noting of what was asked."""
 
     def __init__(self) -> None:
-        self.timeout_s: float | None = None
         self.question: dict[str, object] = {}
         self.processes = self
         self.clock_offset_s = 0.0
@@ -82,19 +81,11 @@ class Asked:
         )
 
     async def run(self, command: Command) -> Completed:
-        self.timeout_s = command.timeout_s
         self.question = json.loads(command.stdin or b"{}")
         answer = {"load_average": 1.0, "disk_bytes_per_s": 0.0, "network_bytes_per_s": 0.0, "dropped": True}
         if self.question["do"] == "perform":
             answer = {"began_at_s": self.question["start_at"], "elapsed_s": 1.0, "lanes": []}  # type: ignore[dict-item]
         return Completed(exit_code=0, stdout=json.dumps(answer).encode(), stderr=b"", timed_out=False)
-
-
-def test_a_host_may_be_watched_for_an_hour() -> None:
-    host = Asked()
-    asyncio.run(HostWorkloads(host, lambda python: (python,)).background("gl1", 3600.0))  # type: ignore[arg-type]
-    assert host.timeout_s is not None
-    assert host.timeout_s > 3600.0
 
 
 def test_hosts_begin_by_clocks_that_were_looked_at_just_now() -> None:
@@ -113,12 +104,3 @@ def test_hosts_begin_by_clocks_that_were_looked_at_just_now() -> None:
     seen = asyncio.run(begin())
     assert host.question["start_at"] == 1005.0
     assert seen.began_at_s == 1000.0
-
-
-def test_what_a_step_starts_is_loaded_before_it_is_timed() -> None:
-    host = Asked()
-    directory = WorkDirectory(host="gl1", place=Place(label="/mnt", root=b"/mnt"), name="n")
-    step = Step(name="s", title="s", lanes=(), programs=("make", "cc"), warm=("cc", "-S", "/dev/null"))
-    workloads = HostWorkloads(host, lambda python: (python,))  # type: ignore[arg-type]
-    assert asyncio.run(workloads.drop_caches(directory, step))
-    assert host.question["warm"] == [["make", "--version"], ["cc", "--version"], ["cc", "-S", "/dev/null"]]

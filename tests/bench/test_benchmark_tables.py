@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from rich.console import Console
 
-from migrator.bench.model import BenchmarkResult, BenchmarkState, BenchmarkSummary, Measurement, Place, SuiteName, Unit
+from migrator.bench.model import BenchmarkResult, BenchmarkState, BenchmarkSummary, Place, Unit
 from migrator.bench.rules import compare
 from migrator.bench.view import comparison_document, figure_words, summary_document, value_words
 from migrator.core.paths import show
@@ -91,23 +91,6 @@ def test_a_path_is_text_in_every_output() -> None:
 def test_figures_are_told_with_their_unit(values: list[float], unit: Unit, words: str) -> None:
     assert figure_words(series(values), unit) == words
     assert value_words(values[0], unit).split()[-1] == words.split()[1]
-
-
-def test_what_else_was_measured_stands_beside_it() -> None:
-    one = Measurement(
-        place="source",
-        run=1,
-        step="read-429",
-        unit=Unit.MILLISECONDS,
-        value=2.0,
-        by_host={"localhost": 2.0},
-        at_s=1.0,
-        details={"p99_ms": 9.5, "reads": 1234.0, "cpu_s": 1.0},
-    )
-    record = replace(RECORD, suite=SuiteName.LATENCY, places=(A,))
-    text = printed(comparison_document(compare([BenchmarkResult(record=record, measurements=(one,))])))
-    assert "p99 9.5 ms, reads 1,234" in text
-    assert "cannot be told" not in text
 
 
 def test_a_suite_that_failed_and_what_was_taken_away_are_told() -> None:

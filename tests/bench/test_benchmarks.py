@@ -45,13 +45,6 @@ def test_planning_over_a_synthetic_catalog_lists_every_row(tmp_path: Path) -> No
     assert found["listed_files"] + found["listed_directories"] == found["rows"] == 5000
 
 
-def test_an_unknown_benchmark_is_refused_with_those_that_exist() -> None:
-    done = bench("sprint")
-    assert done.returncode == 2
-    assert "bulk" in done.stderr
-    assert "scaling" in done.stderr
-
-
 def test_contestants_take_turns_and_one_that_fails_has_no_figure() -> None:
     order: list[str] = []
 

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -104,16 +104,6 @@ def test_both_sides_are_probed_again_and_again_and_cleaned_at_the_end(site: Site
     assert {one.times for one in site.kept} == {TIMES}
     assert site.source.numbers[:3] == site.target.numbers[:3] == [0, 1, 2]
     assert (site.source.cleaned, site.target.cleaned) == (1, 1)
-
-
-def test_nothing_is_probed_before_the_first_interval_is_over(site: Site) -> None:
-    async def work() -> None:
-        async with probing(replace(site.world, interval_s=3600.0)):
-            await asyncio.sleep(0)
-
-    asyncio.run(work())
-
-    assert site.kept == []
 
 
 def test_only_one_of_several_probes_and_another_takes_over(site: Site) -> None:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.core.units import MIB
-from migrator.lab.cluster import planned_bricks, planned_hosts
-from migrator.lab.model import LabKind, LabSpec, VolumeType
+from migrator.lab.cluster import planned_hosts
+from migrator.lab.model import LabSpec, VolumeType
 from migrator.lab.odd import NAMES, acl_value, content_blocks, file_content
 from migrator.lab.users import invent_users
 
@@ -36,13 +36,6 @@ def test_given_names_are_kept() -> None:
     assert planned_hosts(spec)[0].address == "10.213.7.11"
 
 
-def test_replicas_lie_on_different_hosts() -> None:
-    bricks = planned_bricks(SPEC)
-    assert len(bricks) == 6
-    assert [brick.host for brick in bricks] == [1, 2, 3, 1, 2, 3]
-    assert len({brick.name for brick in bricks}) == 6
-
-
 @pytest.mark.parametrize(
     ("wrong", "word"),
     [
@@ -60,10 +53,6 @@ def test_replicas_lie_on_different_hosts() -> None:
 def test_what_cannot_be_built_is_said(wrong: LabSpec, word: str) -> None:
     assert len(wrong.mistakes()) == 1
     assert word in wrong.mistakes()[0]
-
-
-def test_plain_directories_need_no_room_for_bricks() -> None:
-    assert replace(SPEC, kind=LabKind.POSIX).mistakes() == ()
 
 
 def test_equal_seeds_give_equal_users() -> None:
@@ -105,13 +94,6 @@ def test_usage_is_heavy_tailed_and_of_all_ages() -> None:
     assert sum(age > 365 for age in ages_days) > 100
     assert sum(age < 90 for age in ages_days) > 100
     assert any(file.atime_ns > file.mtime_ns + 30 * 86400 * 10**9 for file in made)
-
-
-@given(st.binary(max_size=30), st.integers(0, 5000), st.integers(0, 5000))
-def test_a_shorter_file_is_the_start_of_a_longer_one(path: bytes, one: int, other: int) -> None:
-    short, long = sorted((one, other))
-    assert file_content(3, path, long).startswith(file_content(3, path, short))
-    assert len(file_content(3, path, long)) == long
 
 
 def test_content_depends_on_seed_and_path_and_is_whole_beyond_one_block() -> None:
