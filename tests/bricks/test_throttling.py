@@ -1,7 +1,7 @@
 """The throttle of what Gluster moves, over simulated days: what it is when, what is written down, and what is put back."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -69,7 +69,6 @@ class Moving:
     volume: Volume = field(default_factory=Volume)
     now_s: float = BEGIN_S
     noted: tuple[ChangedOption, ...] = ()
-    left: Sequence[ChangedOption] = ()
     said: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -93,7 +92,7 @@ class Moving:
             now_s=lambda: self.now_s,
             note=self._note,
             say=self.said.append,
-            left=lambda _: self.left,
+            left=lambda _: (),
         )
 
     def _note(self, option: ChangedOption) -> None:
@@ -179,24 +178,6 @@ def test_probes_count_also_when_a_clock_was_set_back(ledger: Ledger) -> None:
     moving.minute(0.2)
     moving.now_s -= HOUR_S / 2
     assert [moving.minute(0.2) for _ in range(2)] == ["aggressive", "normal"]
-
-
-def test_what_somebody_else_has_set_since_stays(ledger: Ledger) -> None:
-    moving = Moving(ledger)
-    moving.minute(0.01)
-    moving.volume.options[THROTTLE_OPTION] = "normal"
-    assert moving.restore() == ()
-    assert moving.volume.options == {THROTTLE_OPTION: "normal"}
-
-
-def test_what_another_one_has_left_does_not_pass_for_what_was_there_before(ledger: Ledger) -> None:
-    moving = Moving(ledger)
-    moving.volume.options[THROTTLE_OPTION] = "lazy"
-    moving.left = (ChangedOption(name=THROTTLE_OPTION, before="normal", given=("aggressive", "lazy")),)
-    moving.minute(0.01)
-    assert moving.noted[0].before == "normal"
-    moving.restore()
-    assert moving.volume.options == {THROTTLE_OPTION: "normal"}
 
 
 def test_nothing_is_changed_while_it_is_not_known_what_the_options_are(ledger: Ledger) -> None:

@@ -155,7 +155,7 @@ def test_what_a_killed_audit_owes_is_told_when_the_drain_is_taken_back(
     assert site.owes_nothing()
 
 
-def test_a_drain_that_somebody_stops_by_hand_is_taken_back_without_asking(site: HookedSite) -> None:
+def test_a_drain_that_is_stopped_by_hand_is_taken_back_without_asking(site: HookedSite) -> None:
     def stops() -> None:
         site.glusterd.meanwhile = []
         site.volume.stop()

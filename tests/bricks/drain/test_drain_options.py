@@ -34,7 +34,7 @@ def test_an_option_that_a_killed_drain_has_left_is_put_back_by_the_next_one(site
     assert (site.state, site.volume.options) == (S.STOPPED, {THROTTLE: LAZY})
     assert site.drain().ending is DrainEnding.DONE
     assert site.volume.options == {THROTTLE: NORMAL}
-    # What somebody sets afterwards is his.
+    # A value that an admin sets afterwards stays.
     site.volume.options[THROTTLE] = LAZY
     with suppress(UsageError):
         site.stop()

@@ -97,7 +97,7 @@ def test_a_brick_that_the_schedule_retires_waits_for_nobody() -> None:
 
 
 @pytest.mark.parametrize(("retain_days", "first"), [(10.0, True), (10.1, False)])
-def test_who_had_moved_before_the_plan_is_purged_when_his_time_is_over(retain_days: float, first: bool) -> None:
+def test_a_user_who_had_moved_before_the_plan_is_purged_when_retain_is_over(retain_days: float, first: bool) -> None:
     (found,) = sources(scheduled(), cut(CAROL), retain_days=retain_days)
     assert found.purge_planned_first is first
 
@@ -122,7 +122,7 @@ def test_it_says_how_much_and_what_to_do() -> None:
     assert "in 3 d when [cutover] retain is over" in problem
 
 
-def test_a_plan_that_cannot_be_read_speaks_against_it_only_where_something_is_retained() -> None:
+def test_a_plan_that_cannot_be_read_refuses_the_drain_only_if_something_is_retained() -> None:
     found = sources(None, cut(ALICE))
     (problem,) = retained_problems(found, unread_plan="it was edited by hand", accepted=False)
     assert "is not known: it was edited by hand" in problem
@@ -130,7 +130,7 @@ def test_a_plan_that_cannot_be_read_speaks_against_it_only_where_something_is_re
     assert list(retained_problems(found, unread_plan="it was edited by hand", accepted=True)) == []
 
 
-def test_commands_are_for_the_plan_that_somebody_was_cut_over_by_and_safe_to_paste() -> None:
+def test_commands_name_the_plan_of_the_cutover_and_are_safe_to_paste() -> None:
     (one,) = sources(None, cut(ALICE))
     commands = purge_commands([one, replace(one, plan="old", user="o'neil; rm"), one])
     assert commands == (
