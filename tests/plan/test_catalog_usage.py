@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType
-from migrator.core.errors import Refused, UsageError
+from migrator.core.errors import UsageError
 from migrator.core.states import ChunkKind
 from migrator.core.units import DAY_S, NS_PER_S
 from migrator.fs.model import TargetCapabilities
@@ -420,13 +420,6 @@ def test_files_are_listed_by_brick_and_directories_once(queries_of: Opener) -> N
     ]
     mtimes = {entry.path: entry.mtime_ns for entry in entries}
     assert all(one.mtimes_ns == [mtimes[path] for path in one.paths] for one in listings)
-
-
-def test_a_half_written_catalog_is_refused(tmp_path: Path) -> None:
-    write_catalog(tmp_path, [invented(b"home/alice/file")], TREES)
-    (tmp_path / "catalog-1" / "catalog.json").unlink()
-    with pytest.raises(Refused, match="half written"), CatalogQueryFiles(tmp_path, temp_dir=tmp_path).open("catalog-1"):
-        pass
 
 
 def test_a_catalog_that_is_not_there_is_named(tmp_path: Path) -> None:

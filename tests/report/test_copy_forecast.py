@@ -8,7 +8,7 @@ import pytest
 from migrator.core.units import DAY_S, HOUR_S
 from migrator.plan.model import CostSums, TransferCost, fit_cost, sum_of
 from migrator.report.model import CopyForecast, WorkSlot
-from migrator.report.rules_forecast import Left, find_rhythm, forecast_copy, is_weekend, slot_width_s, slots_of
+from migrator.report.rules_forecast import Left, find_rhythm, forecast_copy, is_weekend, slots_of
 from tests.report.simulated_migrations import MONDAY_S, Attempt, Simulated, simulate
 
 COST = TransferCost(s_per_file=0.001, s_per_byte=1e-8, streams=4, basis="measured here")
@@ -182,11 +182,6 @@ class TestForecast:
         slots, slot_s = slots_of((), from_s=MONDAY_S, now_s=MONDAY_S + DAY_S)
         assert end_of(slots, slot_s, 1, Left(files=1, size_bytes=1)) is None
 
-    def test_the_same_chance_gives_the_same_forecast(self) -> None:
-        slots, slot_s = steady(6, by_night=2.0)
-        left = Left(files=100_000, size_bytes=10**9)
-        assert end_of(slots, slot_s, 6, left) == end_of(slots, slot_s, 6, left)
-
     def test_a_pause_until_now_counts(self) -> None:
         hours = [(MONDAY_S + (hour + 1) * HOUR_S, 1000, 0) for hour in range(5 * 24)]
         slots, slot_s = slots_of(hours, from_s=MONDAY_S, now_s=MONDAY_S + 10 * DAY_S)
@@ -238,11 +233,6 @@ class TestRhythm:
         assert rhythm is not None
         assert (rhythm.weekday, rhythm.weekend, rhythm.by_weekday) == (1.0, 1.0, False)
 
-    @pytest.mark.parametrize(("day", "weekend"), [(0, False), (4, False), (5, True), (6, True), (7, False)])
-    def test_days_of_the_week(self, day: int, weekend: bool) -> None:
-        assert is_weekend(MONDAY_S + day * DAY_S) is weekend
-        assert is_weekend(MONDAY_S + (day + 1) * DAY_S - 1) is weekend
-
 
 class TestSlots:
     def test_nothing_is_lost(self) -> None:
@@ -251,11 +241,3 @@ class TestSlots:
         assert sum(slot.files for slot in slots) == sum(files for _, files, _ in copied)
         assert sum(slot.seen_s for slot in slots) == pytest.approx(1505.0)
         assert all(slot.at_s % slot_s == 0 for slot in slots)
-
-    def test_short_histories_have_short_slots(self) -> None:
-        assert [slot_width_s(history_s) for history_s in (20.0, 3600.0, 3 * DAY_S, 30 * DAY_S)] == [
-            5.0,
-            300.0,
-            7200.0,
-            21600.0,
-        ]

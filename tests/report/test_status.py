@@ -12,7 +12,7 @@ from migrator.core.events import Event, EventKind, Severity
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
 from migrator.hosts.model import ProcessIdentity
 from migrator.ledger.ledger import Ledger, open_ledger
-from migrator.plan.model import Chunk, Plan
+from migrator.plan.model import Chunk
 from migrator.render.text import to_json, to_markdown
 from migrator.report.model import RunLife, TreeState
 from migrator.report.report import read_report
@@ -23,24 +23,9 @@ from migrator.transfer.model import FileProblem, FileProblemKind, Sample, Stream
 from migrator.verify.model import DigestPolicy
 from tests.support.plans import small_plan
 from tests.support.records import SITE, verification
+from tests.support.report_world import OnePlan
 
 T0_S = 1_763_600_000.0
-
-
-class OnePlan:
-    """Plan documents with one plan, or with what went wrong with it."""
-
-    def __init__(self, plan: Plan, checksum: str = "c", error: Refused | None = None) -> None:
-        self.plan, self.checksum, self.error = plan, checksum, error
-
-    def write(self, plan: Plan) -> tuple[str, str]:
-        raise NotImplementedError
-
-    def read(self, name: str) -> tuple[Plan, str]:
-        assert name == self.plan.name
-        if self.error is not None:
-            raise self.error
-        return self.plan, self.checksum
 
 
 PLAN = small_plan("week1")

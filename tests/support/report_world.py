@@ -3,12 +3,14 @@
 import math
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from sqlalchemy import insert
 
 from migrator.catalog.model import CatalogRecord
 from migrator.core.entry import UserTree
+from migrator.core.errors import Refused
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.states import BatchState, ChunkKind, PassKind
 from migrator.fs.model import CapacitySample, Side
@@ -18,7 +20,7 @@ from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.model import AgeBucket, Batch, Plan, TreeUsage
 from migrator.transfer.model import FileProblem, FileProblemKind
 from tests.ledger.test_ledger_cutovers import THERE, do
-from tests.support.plans import small_plan
+from tests.support.plans import small_plan, usage
 from tests.support.records import SITE, verification
 
 BEGAN_S = 1_760_000_400.0
@@ -27,17 +29,19 @@ NAMES = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "iv
 
 
 class OnePlan:
-    """Plan documents with one plan."""
+    """Plan documents with one plan, or with what went wrong with it."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, checksum: str = "c", error: Refused | None = None) -> None:
+        self.plan, self.checksum, self.error = plan, checksum, error
 
     def write(self, plan: Plan) -> tuple[str, str]:
         raise NotImplementedError
 
     def read(self, name: str) -> tuple[Plan, str]:
         assert name == self.plan.name
-        return self.plan, "c"
+        if self.error is not None:
+            raise self.error
+        return self.plan, self.checksum
 
 
 class Weeks:
@@ -76,15 +80,13 @@ class Weeks:
             )
             for number, (tree, size, files) in enumerate(zip(self.trees, self.sizes, self.files, strict=True), 1)
         )
-        return Plan(
-            **{
-                **{name: getattr(small_plan("week1"), name) for name in Plan.__slots__},
-                "ranking": ranking,
-                "batches": batches,
-                "size_bytes": sum(self.sizes),
-                "files": sum(self.files),
-                "created_at_s": BEGAN_S - 3600,
-            }
+        return replace(
+            small_plan("week1"),
+            ranking=ranking,
+            batches=batches,
+            size_bytes=sum(self.sizes),
+            files=sum(self.files),
+            created_at_s=BEGAN_S - 3600,
         )
 
     def _usage(self, tree: UserTree, size: int, files: int) -> TreeUsage:
@@ -98,22 +100,7 @@ class Weeks:
                 ("older", None, 0.1),
             )
         )
-        return TreeUsage(
-            tree=tree,
-            files=files,
-            directories=10,
-            size_bytes=size,
-            allocated_bytes=size,
-            tiny_files=files // 3,
-            largest_bytes=size // 50,
-            largest_path=tree.path + b"/largest",
-            link_groups=1,
-            symlinks=2,
-            specials=0,
-            by_mtime=ages,
-            by_atime=ages,
-            median_age_s=200 * DAY_S,
-        )
+        return replace(usage(tree, size, files), by_mtime=ages, by_atime=ages, median_age_s=200 * DAY_S)
 
     def fill(self, file: Path, *, share: float = 0.6, samples_every_s: float = 1800.0) -> None:
         """Write the ledger; so much of the bytes is done by now."""
