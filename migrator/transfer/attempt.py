@@ -787,7 +787,7 @@ class Attempt:
             self._world.ledger.passes.started(self.id, own)
         handled = await self._without_stream()
         if handled.counters.files:
-            self._stream.counters = _plus(self.counters, handled.counters)
+            self._stream.counters = self.counters + handled.counters
             self._meter.wrote(handled.counters)
         if handled.stop is not None:
             return self._stopped(*handled.stop, bad=(*bad, *handled.suspects))
@@ -892,7 +892,3 @@ def _by_kind(
 
 def _share(limit_bytes_per_s: int | None, streams: int) -> int | None:
     return None if limit_bytes_per_s is None else max(limit_bytes_per_s // max(streams, 1), 1)
-
-
-def _plus(one: StreamCounters, other: StreamCounters) -> StreamCounters:
-    return StreamCounters(files=one.files + other.files, size_bytes=one.size_bytes + other.size_bytes)

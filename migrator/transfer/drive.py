@@ -298,10 +298,7 @@ class _Step:
         # After the ledger: a crash in between leaves a harmless note.
         states.clear(chunk.pass_id, chunk.number, keep_logs=bool(outcome.message))
         self.trees += 1
-        self.counters = StreamCounters(
-            files=self.counters.files + outcome.counters.files,
-            size_bytes=self.counters.size_bytes + outcome.counters.size_bytes,
-        )
+        self.counters += outcome.counters
         brought = f"{several(outcome.counters.files, 'file')} and {several(outcome.counters.size_bytes, 'byte')}"
         message = f"{self._name} brought {brought} of {show(chunk.tree)}; the look at all files follows"
         if outcome.message:

@@ -97,7 +97,7 @@ class Meter:
 
     def wrote(self, counters: StreamCounters) -> None:
         """Count a copy that no stream counts."""
-        self._ended = _plus(self._ended, counters)
+        self._ended += counters
         self._pass.tally.written_bytes += counters.size_bytes
 
     def chunk_done(self, chunk: ChunkRecord, files: int, size_bytes: int) -> None:
@@ -212,10 +212,7 @@ class Meter:
         )
 
     def _all_counters(self) -> StreamCounters:
-        whole = self._ended
-        for stream in self._live:
-            whole = _plus(whole, stream.counters())
-        return whole
+        return sum((stream.counters() for stream in self._live), self._ended)
 
     async def _end_stalled(self, now_s: float) -> None:
         """End streams that neither report progress nor move bytes or use the processor."""
@@ -254,10 +251,6 @@ class Meter:
             return False
         self._storage.begin()
         return bool(self._storage.lost) and self._pass.waits_for_storage
-
-
-def _plus(one: StreamCounters, other: StreamCounters) -> StreamCounters:
-    return StreamCounters(files=one.files + other.files, size_bytes=one.size_bytes + other.size_bytes)
 
 
 def _minus(one: StreamCounters, other: StreamCounters) -> StreamCounters:

@@ -71,6 +71,9 @@ class StreamCounters:
     files: int = 0
     size_bytes: int = 0
 
+    def __add__(self, other: "StreamCounters") -> "StreamCounters":
+        return StreamCounters(files=self.files + other.files, size_bytes=self.size_bytes + other.size_bytes)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:

@@ -213,19 +213,3 @@ async def copied(source_root: bytes, target_root: bytes, kind: ChunkKind, listed
     finally:
         await executor.close()
     return reader.outcome(completed)
-
-
-def test_without_what_a_target_does_not_make(
-    odd_tree: tuple[Path, OddFiles], xfs_target: XfsMount, xfs_source: XfsMount
-) -> None:
-    tree, _ = odd_tree
-    (target,) = make_trees(xfs_target.path, tree=TREE)
-    capabilities = TargetCapabilities(
-        keeps_hard_links=False, makes_devices=False, makes_fifos=False, makes_sockets=False, keeps_user_xattrs=False
-    )
-    copy_tree(Streams(direct_engine(), xfs_source.path, xfs_target.path, capabilities), tree)
-    for name, (mode, *_, attributes, _content) in (
-        (name, facts) for name, facts in snapshot(os.fsencode(target)).items() if len(facts) == 8
-    ):
-        assert str(mode)[0] in "-dl", name
-        assert not any(key.startswith("user.") for key, _ in attributes)  # type: ignore[attr-defined]

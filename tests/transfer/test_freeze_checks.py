@@ -107,8 +107,3 @@ def test_what_proves_nothing_covers_nothing(ledger: Ledger) -> None:
     verified(ledger, at_s=20.0, share=0.0)
     assert to_read(ledger) == USAGE.size_bytes
     assert to_read(ledger, DigestPolicy(algorithm="sha256", share=1.0, seed=1)) == USAGE.size_bytes
-
-
-def test_the_cost_is_that_of_earlier_verifications(ledger: Ledger) -> None:
-    verified(ledger, at_s=20.0, took_s=5.0 + 10_000 * 0.01)
-    assert check_of_trees(ledger, PLAN, 1, [TREE], POLICY).s_per_file == pytest.approx(0.01)

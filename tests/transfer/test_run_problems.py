@@ -144,21 +144,6 @@ async def test_leftovers_of_a_killed_stream_are_removed_and_users_files_are_not(
 
 
 @in_loop
-async def test_what_a_stream_left_that_was_killed_alone_is_removed_by_the_next_one(world: World) -> None:
-    world.streams.faults[ALICE + b"/sub/f02"] = Fault("killed", times=1)
-    users, leftover = ALICE + b"/sub/.f03.ABCdef", ALICE + b"/sub/.f02.abc123"
-    # Of a copy by descriptor, which may be under way; and of a chunk that nobody disturbed.
-    working, others = ALICE + b"/sub/.migrator-tmp-0123456789abcdef", ALICE + b"/sub/.f07.abc123"
-    world.source.add(users, b"a user's file of that name")
-    for path in (users, leftover, working, others):
-        world.target.add(path, b"?")
-    await world.run()
-    assert world.is_copied(users)
-    assert leftover not in world.target.nodes
-    assert {users, working, others} <= world.target.nodes.keys()
-
-
-@in_loop
 async def test_on_a_sick_source_nothing_is_taken_for_a_leftover(world: World) -> None:
     world.streams.faults[ALICE + b"/sub/f02"] = Fault("killed", times=1)
     hidden = ALICE + b"/sub/.f02.abc123"

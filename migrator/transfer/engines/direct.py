@@ -97,20 +97,12 @@ class DirectEngine:
     `privileged`: the streams run as root. `digest`: compute a BLAKE2b digest of each file's content while copying.
     """
 
+    name = "direct"
+
     def __init__(self, *, program: bytes, privileged: bool, digest: bool = False) -> None:
-        self._program = program
+        self.program = program
         self._privileged = privileged
         self._digest = digest
-
-    @property
-    def name(self) -> str:
-        """As in `--engine`."""
-        return "direct"
-
-    @property
-    def program(self) -> bytes:
-        """The executable's absolute path."""
-        return self._program
 
     def fits(self, tree: bytes, path: bytes) -> bool:
         """Every path of a tree: for long paths, directories are opened component by component."""
@@ -141,7 +133,7 @@ class DirectEngine:
     def _command(self, work: ChunkWork, view: StreamView, kind: bytes, *, digest: bool) -> Command:
         return Command(
             argv=(
-                self._program,
+                self.program,
                 b"copy",
                 *(b"--source", view.source_tree, b"--target", view.target_tree, b"--kind", kind),
                 *_of_brick(work.brick),

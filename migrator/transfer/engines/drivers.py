@@ -277,14 +277,11 @@ class FpsyncPrograms:
 class Fpsync:
     """Turns trees into runs of fpsync. `privileged`: they run as root."""
 
+    name = "fpsync"
+
     def __init__(self, programs: FpsyncPrograms, *, privileged: bool) -> None:
         self._programs = programs
         self._privileged = privileged
-
-    @property
-    def name(self) -> str:
-        """As in `--engine`."""
-        return "fpsync"
 
     @property
     def files(self) -> Sequence[bytes]:
@@ -353,12 +350,9 @@ class FpsyncReader(_Reader):
 
     @property
     def counters(self) -> StreamCounters:
-        files, size_bytes = self._files, self._size_bytes
         for log, parser in self._running.values():
             log.hand_out(parser.take)
-            files += parser.counters.files
-            size_bytes += parser.counters.size_bytes
-        return StreamCounters(files=files, size_bytes=size_bytes)
+        return sum((parser.counters for _, parser in self._running.values()), super().counters)
 
     @property
     def stderr_tail(self) -> bytes:
@@ -474,14 +468,11 @@ class Parsyncfp2Programs:
 class Parsyncfp2:
     """Turns trees into runs of parsyncfp2. `privileged`: they run as root."""
 
+    name = "parsyncfp2"
+
     def __init__(self, programs: Parsyncfp2Programs, *, privileged: bool) -> None:
         self._programs = programs
         self._privileged = privileged
-
-    @property
-    def name(self) -> str:
-        """As in `--engine`."""
-        return "parsyncfp2"
 
     @property
     def files(self) -> Sequence[bytes]:

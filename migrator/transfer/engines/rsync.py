@@ -106,25 +106,12 @@ _COMMENT_STARTS = (b"#", b";")
 class RsyncEngine:
     """Turns chunks into rsync runs. `privileged`: the streams run as root."""
 
+    name = "rsync"
+
     def __init__(self, *, program: bytes, features: RsyncFeatures, privileged: bool) -> None:
-        self._program = program
-        self._features = features
+        self.program = program
+        self.features = features
         self._privileged = privileged
-
-    @property
-    def name(self) -> str:
-        """As in `--engine`."""
-        return "rsync"
-
-    @property
-    def program(self) -> bytes:
-        """The executable's absolute path."""
-        return self._program
-
-    @property
-    def features(self) -> RsyncFeatures:
-        """Version and capabilities."""
-        return self._features
 
     def fits(self, tree: bytes, path: bytes) -> bool:
         """Whether rsync can take this path of a tree (both relative to the source root).
@@ -144,14 +131,14 @@ class RsyncEngine:
         names = _names(work)
         return Command(
             argv=(
-                self._program,
+                self.program,
                 *_base(work.capabilities),
                 *_of_kind(work.kind, privileged=self._privileged),
                 *_attributes(work.capabilities),
-                *((b"--fsync",) if self._features.fsync and not work.capabilities.syncfs_reaches_disks else ()),
+                *((b"--fsync",) if self.features.fsync and not work.capabilities.syncfs_reaches_disks else ()),
                 *bandwidth(work.bwlimit_bytes_per_s),
                 *((b"--ignore-times",) if work.recopy else ()),
-                *((b"--confine-root=" + view.source_tree,) if self._features.confine_root else ()),
+                *((b"--confine-root=" + view.source_tree,) if self.features.confine_root else ()),
                 view.source_tree.rstrip(b"/") + b"/",
                 view.target_tree.rstrip(b"/") + b"/",
             ),
