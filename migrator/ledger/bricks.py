@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select
+from sqlalchemy import Connection, func, insert, select
 
 from migrator.bricks.drain.model import DrainSample
-from migrator.gluster.model import TaskStatus
 from migrator.ledger import tables
+from migrator.ledger.rows import record_of
 
 _samples = tables.operation_samples
 _ROWS_AT_ONCE = 10_000
@@ -25,7 +24,7 @@ def keep_samples(connection: Connection, operation_id: int, samples: Sequence[Dr
 def read_samples(connection: Connection, operation_id: int) -> list[DrainSample]:
     """In order of time, then of host."""
     query = select(_samples).where(_samples.c.operation_id == operation_id).order_by(_samples.c.at_s, _samples.c.host)
-    return [_sample(row) for row in connection.execute(query)]
+    return [record_of(row, DrainSample) for row in connection.execute(query)]
 
 
 def read_telling_samples(connection: Connection, operation_id: int, *, recent_s: float) -> list[DrainSample]:
@@ -42,7 +41,7 @@ def read_telling_samples(connection: Connection, operation_id: int, *, recent_s:
             .order_by(_samples.c.at_s, _samples.c.host)
         )
         rows = connection.execute(query)
-        found += [_sample(row) for row in rows if (row.at_s, row.task_id, row.host) in kept]
+        found += [record_of(row, DrainSample) for row in rows if (row.at_s, row.task_id, row.host) in kept]
     return found
 
 
@@ -95,18 +94,3 @@ def _newest(connection: Connection, operation_id: int, recent_s: float) -> tuple
         select(func.max(one.at_s)).where(mine, one.task_id == newest.task_id, one.at_s < newest.at_s)
     ).scalar_one()
     return newest.task_id, min(newest.at_s - recent_s, newest.at_s if before is None else before)
-
-
-def _sample(row: Row[Any]) -> DrainSample:
-    return DrainSample(
-        task_id=row.task_id,
-        at_s=row.at_s,
-        host=row.host,
-        files=row.files,
-        size_bytes=row.size_bytes,
-        lookups=row.lookups,
-        failures=row.failures,
-        skipped=row.skipped,
-        status=TaskStatus(row.status),
-        runtime_s=row.runtime_s,
-    )

@@ -6,12 +6,13 @@ from typing import Any
 from sqlalchemy import Row, insert, select, update
 
 from migrator.core.errors import UsageError
-from migrator.core.events import Event, EventKind, Severity
+from migrator.core.events import Event
 from migrator.fs.model import MountIdentity, TargetCapabilities
 from migrator.hooks.model import Hook, HookOutcome, HookStep
 from migrator.ledger import tables
 from migrator.ledger.database import Database, decode, encode, expect_one
 from migrator.ledger.model import HookCallRecord, HookStepRecord, RunRecord, SiteRecord
+from migrator.ledger.rows import record_of
 
 # The site, runs and events.
 
@@ -68,14 +69,12 @@ class SiteRecords:
 
 
 def _site(row: Row[Any]) -> SiteRecord:
-    return SiteRecord(
-        site_id=row.site_id,
-        name=row.name,
-        created_at_s=row.created_at_s,
+    return record_of(
+        row,
+        SiteRecord,
         source=decode(row.source, MountIdentity),
         target=decode(row.target, MountIdentity),
         capabilities=None if row.capabilities is None else decode(row.capabilities, TargetCapabilities),
-        capabilities_probed_at_s=row.capabilities_probed_at_s,
     )
 
 
@@ -123,16 +122,7 @@ class RunRecords:
 
 def run_record(row: Row[Any]) -> RunRecord:
     """A run, from its row."""
-    return RunRecord(
-        id=row.id,
-        verb=row.verb,
-        pid=row.pid,
-        started_at_s=row.started_at_s,
-        heartbeat_at_s=row.heartbeat_at_s,
-        finished_at_s=row.finished_at_s,
-        exit_code=row.exit_code,
-        directory=row.directory,
-    )
+    return record_of(row, RunRecord)
 
 
 class EventRecords:
@@ -163,13 +153,7 @@ class EventRecords:
 
 def event_record(row: Row[Any]) -> Event:
     """An event, from its row."""
-    return Event(
-        at_s=row.at_s,
-        kind=EventKind(row.kind),
-        severity=Severity(row.severity),
-        subject=row.subject,
-        message=row.message,
-    )
+    return record_of(row, Event)
 
 
 # Steps with hooks, and calls of hooks.
@@ -263,35 +247,14 @@ class HookRecords:
         )
         with self._database.read() as connection:
             rows = connection.execute(query).all()
-        return [_call(row) for row in rows]
+        return [record_of(row, HookCallRecord) for row in rows]
 
     def of_step(self, step_id: int) -> Sequence[HookCallRecord]:
         """The calls of a step, oldest first."""
         with self._database.read() as connection:
             rows = connection.execute(select(_calls).where(_calls.c.step_id == step_id).order_by(_calls.c.id)).all()
-        return [_call(row) for row in rows]
+        return [record_of(row, HookCallRecord) for row in rows]
 
 
 def _step(row: Row[Any]) -> HookStepRecord:
-    return HookStepRecord(
-        id=row.id,
-        step=HookStep(row.step),
-        subject=row.subject,
-        opened_at_s=row.opened_at_s,
-        state=row.state or "",
-    )
-
-
-def _call(row: Row[Any]) -> HookCallRecord:
-    return HookCallRecord(
-        id=row.id,
-        step_id=row.step_id,
-        stage=row.stage,
-        name=row.name,
-        token=row.token,
-        started_at_s=row.started_at_s,
-        finished_at_s=row.finished_at_s,
-        exit_code=row.exit_code,
-        outcome=None if row.outcome is None else HookOutcome(row.outcome),
-        output=row.output,
-    )
+    return record_of(row, HookStepRecord, state=row.state or "")

@@ -19,8 +19,9 @@ from migrator.core.states import (
 from migrator.fs.model import Need
 from migrator.hosts.model import ProcessIdentity
 from migrator.ledger import tables
-from migrator.ledger.database import Database, check, decode_words, encode_words, missing, state_of
+from migrator.ledger.database import Database, check, encode_words, missing, state_of
 from migrator.ledger.model import PassTotals
+from migrator.ledger.rows import record_of
 from migrator.plan.model import Chunk
 from migrator.transfer.model import AttemptRecord, ChunkRecord, FileProblem, FileProblemKind, StreamCounters
 
@@ -259,19 +260,7 @@ def change_chunk(connection: Connection, chunk_id: int, state: ChunkState) -> No
 
 def chunk_record(row: Row[Any]) -> ChunkRecord:
     """A chunk, from its row."""
-    return ChunkRecord(
-        id=row.id,
-        pass_id=row.pass_id,
-        number=row.number,
-        kind=ChunkKind(row.kind),
-        tree=row.tree,
-        files=row.files,
-        size_bytes=row.size_bytes,
-        state=ChunkState(row.state),
-        tries=row.tries,
-        list_path=row.list_path,
-        brick=row.brick,
-    )
+    return record_of(row, ChunkRecord)
 
 
 def _but(trees: Collection[bytes]) -> ColumnElement[bool]:
@@ -531,29 +520,16 @@ def _record_problems(
 
 def file_problem(row: Row[Any]) -> FileProblem:
     """A file's problem, from its row."""
-    return FileProblem(path=row.path, kind=FileProblemKind(row.kind), errno=row.errno, reason=row.reason)
+    return record_of(row, FileProblem)
 
 
 def attempt_record(row: Row[Any]) -> AttemptRecord:
     """An attempt, from its row."""
-    process = None
-    if row.pid is not None:
-        process = ProcessIdentity(pid=row.pid, start_ticks=row.start_ticks, boot_id=row.boot_id)
-    return AttemptRecord(
-        id=row.id,
-        chunk_id=row.chunk_id,
-        number=row.number,
-        token=row.token,
-        host=row.host,
-        engine=row.engine,
-        state=AttemptState(row.state),
-        process=process,
-        argv=decode_words(row.argv),
-        started_at_s=row.started_at_s,
-        finished_at_s=row.finished_at_s,
-        exit_code=row.exit_code,
-        counters=StreamCounters(files=row.files, size_bytes=row.size_bytes),
-        stderr_tail=row.stderr_tail,
+    return record_of(
+        row,
+        AttemptRecord,
+        process=None if row.pid is None else record_of(row, ProcessIdentity),
+        counters=record_of(row, StreamCounters),
     )
 
 

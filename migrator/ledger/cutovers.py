@@ -3,13 +3,14 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Row, delete, func, insert, select
+from sqlalchemy import delete, func, insert, select
 
-from migrator.cutover.model import SETTLED_STATES, MeasuredTree, TreeMeasurement, TreeTest
+from migrator.cutover.model import SETTLED_STATES, MeasuredTree, TreeMeasurement
 from migrator.fs.model import Side
 from migrator.ledger import tables
 from migrator.ledger.database import Database
 from migrator.ledger.operations import CutoverRecords
+from migrator.ledger.rows import record_of
 
 # Measurements of users' trees around their cutovers.
 
@@ -56,7 +57,7 @@ class SpeedUpRecords:
         """The measurements of one cutover."""
         query = select(_made).where(_made.c.cutover_id == cutover_id).order_by(*_order())
         with self._database.read() as connection:
-            return [_measurement(row) for row in connection.execute(query)]
+            return [record_of(row, TreeMeasurement) for row in connection.execute(query)]
 
     def settled(self) -> Sequence[MeasuredTree]:
         """The measurements of users who work on the target."""
@@ -65,7 +66,7 @@ class SpeedUpRecords:
             newest = {one.tree.path: one for one in CutoverRecords(self._database).every(connection)}
             made: dict[int, list[TreeMeasurement]] = {}
             for row in connection.execute(select(_made).order_by(*_order())):
-                made.setdefault(row.cutover_id, []).append(_measurement(row))
+                made.setdefault(row.cutover_id, []).append(record_of(row, TreeMeasurement))
         for _, one in sorted(newest.items()):
             if one.state in SETTLED_STATES and one.id in made:
                 measured = tuple(made[one.id])
@@ -76,20 +77,6 @@ class SpeedUpRecords:
 def _order() -> tuple[Any, ...]:
     # "source" sorts before "target", which is also the order of time.
     return _made.c.side, _made.c.run, _made.c.at_s, _made.c.test
-
-
-def _measurement(row: Row[Any]) -> TreeMeasurement:
-    return TreeMeasurement(
-        side=Side(row.side),
-        run=row.run,
-        test=TreeTest(row.test),
-        at_s=row.at_s,
-        seconds=row.seconds,
-        amount=row.amount,
-        complete=bool(row.complete),
-        cold=None if row.cold is None else bool(row.cold),
-        failure=row.failure,
-    )
 
 
 # Backups of the target.

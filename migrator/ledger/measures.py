@@ -7,20 +7,19 @@ from typing import Any
 
 from sqlalchemy import Connection, Float, Integer, Row, cast, delete, func, insert, select, update
 
-from migrator.bench.model import BenchmarkRecord, BenchmarkState, Measurement, Place, SuiteName
+from migrator.bench.model import BenchmarkRecord, BenchmarkState, Measurement, Place
 from migrator.core.errors import UsageError
 from migrator.core.probe import Probe, ProbeSide, ProbeTimes
 from migrator.core.states import AttemptState, ChunkKind
 from migrator.core.units import DAY_S, HOUR_S
 from migrator.fs.model import CapacitySample, Side
 from migrator.ledger import tables
-from migrator.ledger.database import Database, decode, decode_words, encode, encode_words
+from migrator.ledger.database import Database, decode, encode, encode_words
+from migrator.ledger.rows import record_of
 from migrator.plan.model import CostSums, TransferCost, fit_cost
 from migrator.transfer.model import (
     ATTEMPTS_AT_ONCE,
-    Bound,
     Controls,
-    Gate,
     GovernorRecord,
     Hold,
     HostLoad,
@@ -165,14 +164,7 @@ def _row(pass_id: int, sample: Sample) -> dict[str, Any]:
 
 def sample_record(row: Row[Any]) -> Sample:
     """A sample, from its row."""
-    return Sample(
-        at_s=row.at_s,
-        interval_s=row.interval_s,
-        attempt_id=None if row.attempt_id == ALL_STREAMS else row.attempt_id,
-        streams=row.streams,
-        files=row.files,
-        size_bytes=row.size_bytes,
-    )
+    return record_of(row, Sample, attempt_id=None if row.attempt_id == ALL_STREAMS else row.attempt_id)
 
 
 # Probes.
@@ -333,7 +325,7 @@ class ControlRecords:
         """The current settings."""
         with self._database.read() as connection:
             hold, tuned = _newest(connection, _HOLD), _newest(connection, _TUNE)
-        limits = Limits() if tuned is None else _limits(tuned)
+        limits = Limits() if tuned is None else record_of(tuned, Limits)
         return Controls(
             hold=Hold(since_s=hold.at_s, by=hold.by, reason=hold.reason) if hold is not None and hold.paused else None,
             tuned=None if tuned is None or limits.nothing else Tuned(limits=limits, since_s=tuned.at_s, by=tuned.by),
@@ -351,7 +343,7 @@ class ControlRecords:
         """Replace all limits; `Limits()` removes them. Returns False, and changes nothing, if the current ones are not `instead_of`."""
         with self._database.write() as connection:
             newest = _newest(connection, _TUNE)
-            before = Limits() if newest is None else _limits(newest)
+            before = Limits() if newest is None else record_of(newest, Limits)
             if instead_of not in (None, before):
                 return False
             if before == limits:
@@ -441,30 +433,8 @@ def _newest(connection: Connection, kind: str) -> Row[Any] | None:
     return connection.execute(query).one_or_none()
 
 
-def _limits(row: Row[Any]) -> Limits:
-    return Limits(
-        jobs=row.jobs,
-        bwlimit_bytes_per_s=row.bwlimit_bytes_per_s,
-        max_latency_s=row.max_latency_s,
-        max_load=row.max_load,
-    )
-
-
 def _record(row: Row[Any]) -> GovernorRecord:
-    return GovernorRecord(
-        at_s=row.at_s,
-        run_id=row.run_id,
-        gate=Gate(row.gate),
-        bound=Bound(row.bound),
-        streams=row.streams,
-        most=row.most,
-        hosts=tuple((host, streams) for host, streams in json.loads(row.hosts)),
-        bwlimit_bytes_per_s=row.bwlimit_bytes_per_s,
-        reason=row.reason,
-        until_s=row.until_s,
-        max_latency_s=row.max_latency_s,
-        max_load=row.max_load,
-    )
+    return record_of(row, GovernorRecord, hosts=tuple((host, streams) for host, streams in json.loads(row.hosts)))
 
 
 # Benchmarks.
@@ -554,17 +524,4 @@ class BenchmarkRecords:
 
 
 def _benchmark(row: Row[Any]) -> BenchmarkRecord:
-    return BenchmarkRecord(
-        id=row.id,
-        suite=SuiteName(row.suite),
-        scale=row.scale,
-        seed=row.seed,
-        runs=row.runs,
-        places=decode(row.places, tuple[Place, ...]),
-        hosts=decode_words(row.hosts),
-        token=row.token,
-        state=BenchmarkState(row.state),
-        started_at_s=row.started_at_s,
-        ended_at_s=row.ended_at_s,
-        notes=decode_words(row.notes),
-    )
+    return record_of(row, BenchmarkRecord, places=decode(row.places, tuple[Place, ...]))

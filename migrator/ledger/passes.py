@@ -15,6 +15,7 @@ from migrator.ledger import tables
 from migrator.ledger.chunks import content_sum, insert_chunks
 from migrator.ledger.database import Database, check, expect_one, missing, state_of
 from migrator.ledger.model import PassRecord
+from migrator.ledger.rows import record_of
 from migrator.plan.model import Chunk
 from migrator.transfer.model import (
     ConvergenceOutcome,
@@ -278,25 +279,7 @@ def _other(row: Row[Any], how: str) -> LedgerCorrupt:
 
 def pass_record(row: Row[Any]) -> PassRecord:
     """A pass, from its row."""
-    return PassRecord(
-        id=row.id,
-        plan=row.plan,
-        batch=row.batch,
-        kind=PassKind(row.kind),
-        number=row.number,
-        state=PassState(row.state),
-        catalog=row.catalog,
-        base_catalog=row.base_catalog,
-        chunk_list=row.chunk_list,
-        move_list=row.move_list,
-        move_list_digest=row.move_list_digest,
-        moved_at_s=row.moved_at_s,
-        scan_s=row.scan_s,
-        started_at_s=row.started_at_s,
-        finished_at_s=row.finished_at_s,
-        total_files=row.total_files,
-        total_bytes=row.total_bytes,
-    )
+    return record_of(row, PassRecord)
 
 
 # Paths that have not arrived.
@@ -478,20 +461,11 @@ def _of_plan(plan: str) -> Select[Any]:
 
 
 def _record(row: Row[Any]) -> ConvergenceRecord:
-    return ConvergenceRecord(
-        pass_id=row.pass_id,
-        at_s=row.at_s,
-        batch=row.batch,
+    return record_of(
+        row,
+        ConvergenceRecord,
         outcome=ConvergenceOutcome(row.decision),
-        max_freeze_s=row.max_freeze_s,
-        prediction=Prediction(
-            next_pass_s=row.next_pass_s,
-            freeze_s=row.freeze_s,
-            least_freeze_s=row.least_freeze_s,
-            churn_files_per_h=row.churn_files_per_h,
-            churn_bytes_per_h=row.churn_bytes_per_h,
-            trees=_decode_trees(row.churn_of_trees),
-        ),
+        prediction=record_of(row, Prediction, trees=_decode_trees(row.churn_of_trees)),
     )
 
 

@@ -14,10 +14,6 @@ from migrator.ledger.database import (
     Database,
     check,
     decode,
-    decode_counts,
-    decode_paths,
-    decode_trees,
-    decode_words,
     encode,
     encode_counts,
     encode_paths,
@@ -27,6 +23,7 @@ from migrator.ledger.database import (
     state_of,
 )
 from migrator.ledger.model import PlanRecord
+from migrator.ledger.rows import columns_of, record_of
 from migrator.plan.model import Plan
 from migrator.reap.model import (
     ARCHIVE_TRANSITIONS,
@@ -159,14 +156,7 @@ def _reaped(plan: Plan) -> Mapping[bytes, tuple[int, int]]:
 
 
 def _plan(row: Row[Any], batches: dict[int, BatchState]) -> PlanRecord:
-    return PlanRecord(
-        name=row.name,
-        path=row.path,
-        checksum=row.checksum,
-        created_at_s=row.created_at_s,
-        scan_id=row.scan_id,
-        batches=batches,
-    )
+    return record_of(row, PlanRecord, batches=batches)
 
 
 # Scans.
@@ -224,24 +214,7 @@ class ScanRecords:
             done = connection.execute(
                 update(tables.scans)
                 .where(tables.scans.c.id == record.scan_id)
-                .values(
-                    catalog=record.name,
-                    via=record.via,
-                    scope=encode_paths(record.scope),
-                    started_at_s=record.started_at_s,
-                    finished_at_s=record.finished_at_s,
-                    trees=encode_trees(record.trees),
-                    parts=encode_words(record.parts),
-                    whole=int(record.whole),
-                    reasons=encode_words(record.reasons),
-                    rows=record.rows,
-                    files=record.files,
-                    directories=record.directories,
-                    size_bytes=record.size_bytes,
-                    problems=record.problems,
-                    health_fingerprint=record.health_fingerprint,
-                    strange=encode(record.strange),
-                )
+                .values(columns_of(tables.scans, record, catalog=record.name, strange=encode(record.strange)))
             )
             expect_one(done.rowcount, f"scan {record.scan_id}")
 
@@ -285,24 +258,11 @@ class ScanRecords:
 
 
 def _catalog(row: Row[Any]) -> CatalogRecord:
-    return CatalogRecord(
+    return record_of(
+        row,
+        CatalogRecord,
         name=row.catalog,
         scan_id=row.id,
-        site_id=row.site_id,
-        via=row.via,
-        trees=decode_trees(row.trees),
-        parts=decode_words(row.parts),
-        started_at_s=row.started_at_s,
-        finished_at_s=row.finished_at_s,
-        whole=bool(row.whole),
-        reasons=decode_words(row.reasons),
-        rows=row.rows,
-        files=row.files,
-        directories=row.directories,
-        size_bytes=row.size_bytes,
-        problems=row.problems,
-        health_fingerprint=row.health_fingerprint,
-        scope=decode_paths(row.scope),
         strange=decode(row.strange, tuple[StrangeFiles, ...]),
     )
 
@@ -364,32 +324,7 @@ class VerificationRecords:
             connection.execute(
                 update(tables.verifications)
                 .where(tables.verifications.c.id == record.id)
-                .values(
-                    plan=record.plan,
-                    batch=record.batch,
-                    started_at_s=record.started_at_s,
-                    finished_at_s=record.finished_at_s,
-                    algorithm=record.policy.algorithm,
-                    share=record.policy.share,
-                    seed=record.policy.seed,
-                    paths=record.paths,
-                    size_bytes=record.size_bytes,
-                    digested_files=record.digested_files,
-                    digested_bytes=record.digested_bytes,
-                    proven_gone=record.proven_gone,
-                    differences=encode_counts(record.differences),
-                    expected=encode_counts(record.expected),
-                    whole=int(record.whole),
-                    reasons=encode_words(record.reasons),
-                    manifest=record.manifest,
-                    manifest_digest=record.manifest_digest,
-                    files=record.files,
-                    equal_paths=record.equal_paths,
-                    differences_file=record.differences_file,
-                    trees=encode_paths(record.trees),
-                    carried_files=record.carried_files,
-                    carried_bytes=record.carried_bytes,
-                )
+                .values(columns_of(tables.verifications, record) | columns_of(tables.verifications, record.policy))
             )
 
     def latest(self, plan: str, batch: int) -> VerificationRecord | None:
@@ -443,31 +378,7 @@ class VerificationRecords:
 
 
 def _verification(row: Row[Any]) -> VerificationRecord:
-    return VerificationRecord(
-        id=row.id,
-        plan=row.plan,
-        batch=row.batch,
-        started_at_s=row.started_at_s,
-        finished_at_s=row.finished_at_s,
-        policy=DigestPolicy(algorithm=row.algorithm, share=row.share, seed=row.seed),
-        paths=row.paths,
-        size_bytes=row.size_bytes,
-        digested_files=row.digested_files,
-        digested_bytes=row.digested_bytes,
-        proven_gone=row.proven_gone,
-        differences=decode_counts(row.differences),
-        expected=decode_counts(row.expected),
-        whole=bool(row.whole),
-        reasons=decode_words(row.reasons),
-        manifest=row.manifest,
-        manifest_digest=row.manifest_digest,
-        files=row.files,
-        equal_paths=row.equal_paths,
-        differences_file=row.differences_file,
-        trees=decode_paths(row.trees),
-        carried_files=row.carried_files,
-        carried_bytes=row.carried_bytes,
-    )
+    return record_of(row, VerificationRecord, policy=record_of(row, DigestPolicy))
 
 
 # Archives.
@@ -494,12 +405,7 @@ class ArchiveRecords:
                     batch=batch,
                     tree=tree,
                     number=number,
-                    members=written.members,
-                    content_bytes=written.content_bytes,
-                    archive_bytes=written.archive_bytes,
-                    index_bytes=written.index_bytes,
-                    archive_digest=written.archive_digest,
-                    index_digest=written.index_digest,
+                    **columns_of(_archives, written),
                     state=ArchiveState.WRITTEN.value,
                     at_s=at_s,
                     reason="",
@@ -545,24 +451,7 @@ class ArchiveRecords:
 
 
 def _record(row: Row[Any]) -> ArchiveRecord:
-    return ArchiveRecord(
-        id=row.id,
-        plan=row.plan,
-        batch=row.batch,
-        tree=row.tree,
-        number=row.number,
-        written=WrittenArchive(
-            members=row.members,
-            content_bytes=row.content_bytes,
-            archive_bytes=row.archive_bytes,
-            index_bytes=row.index_bytes,
-            archive_digest=row.archive_digest,
-            index_digest=row.index_digest,
-        ),
-        state=ArchiveState(row.state),
-        at_s=row.at_s,
-        reason=row.reason,
-    )
+    return record_of(row, ArchiveRecord, written=record_of(row, WrittenArchive))
 
 
 # Releases.
@@ -579,16 +468,7 @@ class ReleaseRecords:
 
     def add(self, releases: Sequence[ReapRelease]) -> None:
         """Record releases in one transaction."""
-        rows = [
-            {
-                "tree": release.tree,
-                "pattern": release.pattern,
-                "is_glob": int(release.is_glob),
-                "by": release.by,
-                "at_s": release.at_s,
-            }
-            for release in releases
-        ]
+        rows = [columns_of(_releases, release) for release in releases]
         if rows:
             with self._database.write() as connection:
                 connection.execute(insert(_releases), rows)
@@ -598,8 +478,4 @@ class ReleaseRecords:
         with self._database.read() as connection:
             rows = connection.execute(select(_releases).order_by(_releases.c.id)).all()
         wanted = frozenset(trees)
-        return [
-            ReapRelease(tree=row.tree, pattern=row.pattern, is_glob=bool(row.is_glob), by=row.by, at_s=row.at_s)
-            for row in rows
-            if row.tree in wanted
-        ]
+        return [record_of(row, ReapRelease) for row in rows if row.tree in wanted]

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Float, Integer, Row, case, cast, func, select
 
 from migrator.core.entry import UserTree
-from migrator.core.events import Event, EventKind, Severity
+from migrator.core.events import Event, Severity
 from migrator.core.states import CONTENT_KINDS, AttemptState, BatchState, ChunkKind, ChunkState, PassKind
 from migrator.ledger import tables
 from migrator.ledger.calls import event_record, run_record
@@ -16,6 +16,7 @@ from migrator.ledger.database import Database, decode
 from migrator.ledger.measures import ALL_STREAMS
 from migrator.ledger.model import RunRecord
 from migrator.ledger.passes import unsettled
+from migrator.ledger.rows import record_of
 from migrator.plan.model import CostSums, TransferCost
 from migrator.report.model import (
     UPPER_BYTES,
@@ -420,12 +421,4 @@ def _grouped() -> Any:  # noqa: ANN401 - a query of eight columns
 
 
 def _group(row: Row[Any]) -> EventGroup:
-    return EventGroup(
-        kind=EventKind(row.kind),
-        severity=Severity(row.severity),
-        subject=row.subject,
-        count=row.times,
-        first_at_s=row.first_at_s,
-        last_at_s=row.at_s,
-        message=row.message,
-    )
+    return record_of(row, EventGroup, count=row.times, last_at_s=row.at_s)

@@ -1,5 +1,6 @@
 """The ledger's file: kills, two writers, schema versions, backups, and files that are no ledger."""
 
+import hashlib
 import os
 import random
 import signal
@@ -345,3 +346,16 @@ def test_a_hundred_thousand_chunks(file: Path) -> None:
             " JOIN chunks ON chunks.id = attempts.chunk_id WHERE attempts.state = 'succeeded' AND kind = 'files'"
         ).fetchall()
         assert any("COVERING INDEX ix_attempts_results" in step[3] for step in plan)
+
+
+SCHEMA = (1, "28972faed559fed2")
+"""The schema version and the digest of its tables. A change of the tables needs a new version, and with it a new digest here."""
+
+
+def test_changed_tables_need_a_new_schema_version(tmp_path: Path) -> None:
+    open_ledger(tmp_path / "ledger.db", create=True).close()
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        statements = connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name").fetchall()
+    digest = hashlib.sha256("\n".join(" ".join(sql.split()) for (sql,) in statements).encode()).hexdigest()[:16]
+    assert (version, digest) == SCHEMA
