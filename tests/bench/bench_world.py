@@ -85,7 +85,6 @@ class BenchSite:
     workloads: TestedWorkloads
     progress: FakeProgress
     locks: FlockLocks
-    problems: tuple[str, ...] = ()
     absent: frozenset[str] = frozenset()
 
     @property
@@ -96,7 +95,7 @@ class BenchSite:
             locks=self.locks,
             progress=self.progress,
             clock=WallClock(),
-            not_expected=lambda place: self.problems if place.label == "source" else (),
+            not_expected=lambda _place: (),
             not_there=self._not_there,
             tokens=lambda: TOKEN,
         )
