@@ -22,8 +22,8 @@ from migrator.catalog.files import (
     rows_of,
     write_record,
 )
-from migrator.catalog.model import CatalogRecord, ScanProblem
-from migrator.catalog.ports import BrickFindings, CatalogTotals, PathFinding
+from migrator.catalog.model import BrickFindings, CatalogRecord, PathFinding, ScanProblem
+from migrator.catalog.ports import CatalogTotals
 from migrator.catalog.writer import parquet_bytes
 from migrator.core.durable import sync
 from migrator.core.entry import Entry, EntryType

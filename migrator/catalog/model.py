@@ -56,6 +56,30 @@ class ScanTimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PathFinding:
+    """Paths with one finding: their number, and the first of them in order."""
+
+    count: int = 0
+    paths: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrickFindings:
+    """Findings from the rows of all bricks together. The lists of paths are cut at a limit.
+
+    `doubled_paths` have more than one row; `doubled_inodes` are names of files that lie on two bricks at once. `conflicting`
+    directories have different gfids on different bricks, `differing` ones different owner, mode, ACLs or attributes;
+    `incomplete` ones are missing on a brick.
+    """
+
+    doubled_paths: PathFinding = PathFinding()
+    doubled_inodes: PathFinding = PathFinding()
+    conflicting: PathFinding = PathFinding()
+    differing: PathFinding = PathFinding()
+    incomplete: PathFinding = PathFinding()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogRecord:
     """The closing record of a catalog (`catalog.json`); `finished_at_s` is None while the scan is in progress.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from migrator.catalog.model import CatalogRecord, ScanProblem
+from migrator.catalog.model import BrickFindings, CatalogRecord, ScanProblem
 from migrator.core.entry import Entry
 from migrator.fs.rules import Loss
 from migrator.plan.model import Chunk, ListedPath
@@ -56,30 +56,6 @@ class OpenCatalog:
     writer: CatalogWriter
     frontier: tuple[bytes, ...]
     totals: CatalogTotals
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathFinding:
-    """Paths with one finding: their number, and the first of them in order."""
-
-    count: int = 0
-    paths: tuple[bytes, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickFindings:
-    """Findings from the rows of all bricks together. The lists of paths are cut at a limit.
-
-    `doubled_paths` have more than one row; `doubled_inodes` are names of files that lie on two bricks at once. `conflicting`
-    directories have different gfids on different bricks, `differing` ones different owner, mode, ACLs or attributes;
-    `incomplete` ones are missing on a brick.
-    """
-
-    doubled_paths: PathFinding = PathFinding()
-    doubled_inodes: PathFinding = PathFinding()
-    conflicting: PathFinding = PathFinding()
-    differing: PathFinding = PathFinding()
-    incomplete: PathFinding = PathFinding()
 
 
 class BrickCatalogWriter(Protocol):

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from migrator.catalog.model import BrickWalk, CatalogRecord, ScanProblem, ScanTimes, StrangeFiles
-from migrator.catalog.ports import BrickCatalogWriter, BrickFindings, CatalogTotals, PathFinding
+from migrator.catalog.model import BrickFindings, BrickWalk, CatalogRecord, ScanProblem, ScanTimes, StrangeFiles
+from migrator.catalog.ports import BrickCatalogWriter, CatalogTotals
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.errors import Interrupted, MigratorError
@@ -18,7 +18,6 @@ from migrator.gluster.model import Brick, SourceHealth, VolumeState
 from migrator.gluster.walks import BrickHello, BrickTotals, BrickVolume, BrickWalks
 from migrator.scan.rules import (
     BrickDoubts,
-    Seen,
     TreeIndex,
     brick_problem,
     judge_bricks,
@@ -471,11 +470,7 @@ class BrickWay:
         team.problems += len(unread)
         counted = [walker.totals for walker in team.walkers if walker.totals is not None]
         doubts = judge_bricks(
-            doubled_paths=_seen(findings.doubled_paths),
-            doubled_files=_seen(findings.doubled_inodes),
-            conflicting=_seen(findings.conflicting),
-            differing=_seen(findings.differing),
-            incomplete=_seen(findings.incomplete),
+            findings,
             migrating=sum(totals.migrating for totals in counted),
             filling=sum(totals.filling_links for totals in counted),
             vanished=sum(totals.vanished for totals in counted),
@@ -513,7 +508,3 @@ class BrickWay:
                 )
         writer.replace(rows)
         return unread
-
-
-def _seen(finding: PathFinding) -> Seen:
-    return Seen(count=finding.count, paths=finding.paths)

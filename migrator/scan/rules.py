@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from migrator.catalog.model import StrangeFiles
+from migrator.catalog.model import BrickFindings, PathFinding, StrangeFiles
 from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
 from migrator.core.paths import is_beneath, name, parent, show
@@ -342,14 +342,6 @@ _EXAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """Paths with one finding: their number, and the first of them."""
-
-    count: int
-    paths: Sequence[bytes] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BrickDoubts:
     """`doubts` make the scan not whole; `findings` do not."""
 
@@ -358,12 +350,8 @@ class BrickDoubts:
 
 
 def judge_bricks(
+    found: BrickFindings,
     *,
-    doubled_paths: Seen,
-    doubled_files: Seen,
-    conflicting: Seen,
-    differing: Seen,
-    incomplete: Seen,
     migrating: int,
     filling: int,
     vanished: int,
@@ -377,24 +365,26 @@ def judge_bricks(
     looked up through the mount, up to `limit`.
     """
     doubts = [
-        *_sentence(doubled_paths, "path was", "paths were", "found more than once"),
-        *_sentence(doubled_files, "name belongs", "names belong", "to a file that lies on two bricks at once"),
-        *_sentence(conflicting, "directory is", "directories are", "another one on another brick"),
+        *_sentence(found.doubled_paths, "path was", "paths were", "found more than once"),
+        *_sentence(found.doubled_inodes, "name belongs", "names belong", "to a file that lies on two bricks at once"),
+        *_sentence(found.conflicting, "directory is", "directories are", "another one on another brick"),
     ]
     if migrating:
         doubts.append(f"{several(migrating, 'file was', 'files were')} being moved to another brick")
     if filling:
         doubts.append(f"{several(filling, 'file was', 'files were')} being filled by a move from another brick")
-    if max(doubled_paths.count, differing.count) > limit:
+    if max(found.doubled_paths.count, found.differing.count) > limit:
         doubts.append(f"more paths had to be looked at through the mount than the {limit:,} that are")
     findings = [
         *_sentence(
-            differing,
+            found.differing,
             "directory differs",
             "directories differ",
             "between bricks in owner, mode, ACLs or attributes; what the mount says is taken",
         ),
-        *_sentence(incomplete, "directory is", "directories are", "missing on some brick; the mount may show less"),
+        *_sentence(
+            found.incomplete, "directory is", "directories are", "missing on some brick; the mount may show less"
+        ),
     ]
     if vanished:
         findings.append(
@@ -404,8 +394,8 @@ def judge_bricks(
     return BrickDoubts(doubts=tuple(doubts), findings=tuple(findings))
 
 
-def _sentence(seen: Seen, one: str, more: str, what: str) -> Iterable[str]:
-    if seen.count:
-        shown = ", ".join(show(path) or "the root" for path in seen.paths[:_EXAMPLES])
-        others = ", ..." if seen.count > _EXAMPLES else ""
-        yield f"{several(seen.count, one, more)} {what} ({shown}{others})"
+def _sentence(finding: PathFinding, one: str, more: str, what: str) -> Iterable[str]:
+    if finding.count:
+        shown = ", ".join(show(path) or "the root" for path in finding.paths[:_EXAMPLES])
+        others = ", ..." if finding.count > _EXAMPLES else ""
+        yield f"{several(finding.count, one, more)} {what} ({shown}{others})"

@@ -4,46 +4,44 @@ from typing import Any
 
 import pytest
 
-from migrator.scan.rules import BrickDoubts, Seen, judge_bricks
+from migrator.catalog.model import BrickFindings, PathFinding
+from migrator.scan.rules import BrickDoubts, judge_bricks
 
-NOTHING = Seen(count=0)
-SOME = Seen(count=5, paths=(b"home/a", b"home/\xff", b"home/c", b"home/d"))
+NOTHING = BrickFindings()
+SOME = PathFinding(count=5, paths=(b"home/a", b"home/\xff", b"home/c", b"home/d"))
 
 
-def judged(**changes: Any) -> BrickDoubts:
-    facts: dict[str, Any] = dict.fromkeys(
-        ("doubled_paths", "doubled_files", "conflicting", "differing", "incomplete"), NOTHING
-    )
-    facts |= dict.fromkeys(("migrating", "filling", "vanished"), 0) | {"strange": ()}
-    return judge_bricks(**{**facts, "limit": 100, **changes})
+def judged(found: BrickFindings = NOTHING, **changes: Any) -> BrickDoubts:
+    facts: dict[str, Any] = {"migrating": 0, "filling": 0, "vanished": 0, "strange": (), "limit": 100}
+    return judge_bricks(found, **{**facts, **changes})
 
 
 def test_a_quiet_volume_gives_no_doubt() -> None:
     assert judged() == BrickDoubts(doubts=(), findings=())
 
 
-@pytest.mark.parametrize("fact", ["doubled_paths", "doubled_files", "conflicting"])
+@pytest.mark.parametrize("fact", ["doubled_paths", "doubled_inodes", "conflicting"])
 def test_what_cannot_be_at_rest_makes_the_scan_not_whole(fact: str) -> None:
-    (doubt,) = judged(**{fact: SOME}).doubts
+    (doubt,) = judged(BrickFindings(**{fact: SOME})).doubts
     assert doubt.startswith("5 ")
     assert r"home/a, home/\xff, home/c, ..." in doubt
 
 
 @pytest.mark.parametrize("fact", ["migrating", "filling"])
 def test_a_file_in_motion_makes_it_not_whole(fact: str) -> None:
-    assert judged(**{fact: 1}).doubts[0].startswith("1 file was")
+    assert judged(NOTHING, **{fact: 1}).doubts[0].startswith("1 file was")
 
 
 @pytest.mark.parametrize("fact", ["differing", "incomplete"])
 def test_copies_of_directories_that_differ_are_told_and_no_doubt(fact: str) -> None:
-    result = judged(**{fact: SOME})
+    result = judged(BrickFindings(**{fact: SOME}))
     assert result.doubts == ()
     assert result.findings[0].startswith("5 directories")
 
 
 def test_more_than_the_mount_is_asked_for_is_a_doubt() -> None:
-    assert judged(differing=Seen(count=101)).doubts
-    assert not judged(differing=Seen(count=100)).doubts
+    assert judged(BrickFindings(differing=PathFinding(count=101))).doubts
+    assert not judged(BrickFindings(differing=PathFinding(count=100))).doubts
 
 
 def test_what_vanished_is_told() -> None:
