@@ -123,6 +123,12 @@ class VolumeTask:
         ended = (TaskStatus.STOPPED, TaskStatus.COMPLETED, TaskStatus.FAILED)
         return self.kind is TaskKind.REMOVE_BRICK or self.status not in ended
 
+    @property
+    def text(self) -> str:
+        """The task for people, as in `Remove brick (in progress) of gl1:/srv/b1`."""
+        shown = f"{self.name} ({self.status.replace('-', ' ')})"
+        return f"{shown} of {' '.join(self.bricks)}" if self.bricks else shown
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskProgress:

@@ -24,16 +24,12 @@ from migrator.gluster.xml import (
     is_quota_disabled,
     parse_answer,
     parse_heals,
-    parse_online,
     parse_peers_down,
     parse_progress,
     parse_quotas,
     parse_rooms,
     parse_task_id,
-    parse_task_ids,
-    parse_tasks,
     parse_volume_info,
-    parse_volume_tasks,
     with_status,
 )
 from migrator.hosts.ports import Command, Completed, Conversation, ConversationOver, Conversations, Processes
@@ -304,14 +300,7 @@ class GlusterCommands:
         state = parse_volume_info(await self.ask("info", self._volume), self._volume)
         if not state.started:
             return state, ()
-        status = await self._status()
-        whole = with_status(
-            state,
-            parse_online(status, self._volume),
-            parse_tasks(status, self._volume),
-            task_ids=parse_task_ids(status, self._volume),
-        )
-        return whole, parse_volume_tasks(status, self._volume)
+        return with_status(state, await self._status())
 
     async def rooms(self) -> Mapping[str, BrickRoom]:
         """The file system of each brick, by brick name, without bricks of hosts whose glusterd is down. Raises ToolFailed,

@@ -2,7 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from migrator.bricks.model import BrickRoom
@@ -28,8 +28,6 @@ _QUOTA_DISABLED = "Quota is disabled"
 _STARTED = "1"
 _ONLINE = "1"
 _IN_CLUSTER = "3"
-_ENDED = frozenset({"2", "3", "4"})
-"""Task states stopped, completed, failed (cli1-xdr.x): a rebalance moves no more files."""
 
 
 class GlusterBusy(ToolFailed):
@@ -88,32 +86,7 @@ def parse_volume_info(answer: ET.Element, volume: str) -> VolumeState:
 
 def parse_online(answer: ET.Element, volume: str) -> dict[str, bool]:
     """`volume status VOL detail`: whether each brick is up, by brick name, without bricks of hosts that are down."""
-    online: dict[str, bool] = {}
-    for element in answer.iterfind("volStatus/volumes/volume"):
-        if element.findtext("volName") == volume:
-            for node in element.iterfind("node"):
-                online[f"{node.findtext('hostname')}:{node.findtext('path')}"] = node.findtext("status") == _ONLINE
-    return online
-
-
-def parse_tasks(answer: ET.Element, volume: str) -> tuple[str, ...]:
-    """`volume status VOL tasks`: those that move files now, or wait for a commit, in words.
-
-    A remove-brick is listed until it is committed or stopped, whatever its state; a rebalance stays listed for ever,
-    so one that has ended is left out. A state that is not known counts as unfinished.
-    """
-    tasks: list[str] = []
-    for element in answer.iterfind("volStatus/volumes/volume"):
-        if element.findtext("volName") != volume:
-            continue
-        for task in element.iterfind("tasks/task"):
-            kind = task.findtext("type") or "unknown task"
-            if kind != "Remove brick" and task.findtext("status") in _ENDED:
-                continue
-            bricks = " ".join(brick.text or "" for brick in task.iterfind("params/brick"))
-            shown = f"{kind} ({task.findtext('statusStr') or 'state unknown'})"
-            tasks.append(f"{shown} of {bricks}" if bricks else shown)
-    return tuple(tasks)
+    return {_node_name(node): node.findtext("status") == _ONLINE for node in _of_volume(answer, volume, "node")}
 
 
 def parse_quotas(answer: ET.Element) -> tuple[tuple[bytes, int], ...]:
@@ -129,16 +102,6 @@ def parse_quotas(answer: ET.Element) -> tuple[tuple[bytes, int], ...]:
 def is_quota_disabled(error: GlusterFailed) -> bool:
     """Whether `quota list` failed only because quotas are off."""
     return _QUOTA_DISABLED in error.message
-
-
-def parse_task_ids(answer: ET.Element, volume: str) -> tuple[str, ...]:
-    """`volume status VOL tasks`: the id of every listed task, also of an ended rebalance."""
-    return tuple(
-        task.findtext("id") or ""
-        for element in answer.iterfind("volStatus/volumes/volume")
-        if element.findtext("volName") == volume
-        for task in element.iterfind("tasks/task")
-    )
 
 
 def parse_heals(answer: ET.Element) -> tuple[BrickHeal, ...]:
@@ -166,16 +129,29 @@ def parse_peers_down(answer: ET.Element) -> tuple[str, ...]:
     )
 
 
-def with_status(
-    state: VolumeState, online: dict[str, bool], tasks: Sequence[str], task_ids: Sequence[str] = ()
-) -> VolumeState:
-    """The volume with its status; the state of a brick that the status omits stays unknown."""
-    return replace(
+def with_status(state: VolumeState, answer: ET.Element) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
+    """`volume status VOL`: the volume with its status, and every listed task. The state of a brick that is not listed stays
+    unknown.
+    """
+    online, tasks = parse_online(answer, state.volume), parse_volume_tasks(answer, state.volume)
+    whole = replace(
         state,
         bricks=tuple(replace(brick, online=online.get(brick.name)) for brick in state.bricks),
-        tasks=tuple(tasks),
-        task_ids=tuple(task_ids),
+        tasks=tuple(task.text for task in tasks if task.unfinished),
+        task_ids=tuple(task.id for task in tasks),
     )
+    return whole, tasks
+
+
+def _of_volume(answer: ET.Element, volume: str, path: str) -> Iterator[ET.Element]:
+    """The elements at a path below the status of a volume."""
+    for element in answer.iterfind("volStatus/volumes/volume"):
+        if element.findtext("volName") == volume:
+            yield from element.iterfind(path)
+
+
+def _node_name(node: ET.Element) -> str:
+    return f"{node.findtext('hostname')}:{node.findtext('path')}"
 
 
 def _count(element: ET.Element, name: str, *, absent: int) -> int:
@@ -222,7 +198,7 @@ def parse_rooms(answer: ET.Element, volume: str) -> dict[str, BrickRoom]:
     hosts whose glusterd is down are not in it.
     """
     return {
-        f"{node.findtext('hostname')}:{node.findtext('path')}": BrickRoom(
+        _node_name(node): BrickRoom(
             device=_told(node, "device"),
             filesystem=_told(node, "fsName"),
             mount_options=_told(node, "mntOptions"),
@@ -231,9 +207,7 @@ def parse_rooms(answer: ET.Element, volume: str) -> dict[str, BrickRoom]:
             total_inodes=_number(node, "inodesTotal"),
             free_inodes=_number(node, "inodesFree"),
         )
-        for element in answer.iterfind("volStatus/volumes/volume")
-        if element.findtext("volName") == volume
-        for node in element.iterfind("node")
+        for node in _of_volume(answer, volume, "node")
     }
 
 
@@ -247,9 +221,7 @@ def parse_volume_tasks(answer: ET.Element, volume: str) -> tuple[VolumeTask, ...
             status=_status(task)[0],
             bricks=tuple(brick.text or "" for brick in task.iterfind("params/brick")),
         )
-        for element in answer.iterfind("volStatus/volumes/volume")
-        if element.findtext("volName") == volume
-        for task in element.iterfind("tasks/task")
+        for task in _of_volume(answer, volume, "tasks/task")
     )
 
 
@@ -284,11 +256,11 @@ def _counters(node: ET.Element) -> TaskCounters:
     return TaskCounters(
         host=node.findtext("nodeName") or "",
         host_id=node.findtext("id") or "",
-        files=_gluster_tasks_xml_count(node, "files"),
-        size_bytes=_gluster_tasks_xml_count(node, "size"),
-        lookups=_gluster_tasks_xml_count(node, "lookups"),
-        failures=_gluster_tasks_xml_count(node, "failures"),
-        skipped=_gluster_tasks_xml_count(node, "skipped"),
+        files=_counter(node, "files"),
+        size_bytes=_counter(node, "size"),
+        lookups=_counter(node, "lookups"),
+        failures=_counter(node, "failures"),
+        skipped=_counter(node, "skipped"),
         status=status,
         fix_layout=fix_layout,
         runtime_s=_seconds(node),
@@ -312,7 +284,7 @@ def _number(node: ET.Element, name: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() else None
 
 
-def _gluster_tasks_xml_count(node: ET.Element, name: str) -> int:
+def _counter(node: ET.Element, name: str) -> int:
     found = _number(node, name)
     if found is None:
         # A counter of failures that cannot be read must not pass for none.

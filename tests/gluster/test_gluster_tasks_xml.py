@@ -51,34 +51,26 @@ def test_bricks_of_a_host_whose_glusterd_is_down_have_no_room() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "status", "unfinished"),
+    ("name", "kind", "status", "bricks", "unfinished"),
     [
-        ("volume-status-tasks-removebrick-inprogress.xml", TaskStatus.IN_PROGRESS, True),
-        ("volume-status-removebrick-inprogress.xml", TaskStatus.IN_PROGRESS, True),
-        ("volume-status-tasks-removebrick-completed.xml", TaskStatus.COMPLETED, True),
-        ("tasks-removebrick-failed.xml", TaskStatus.FAILED, True),
+        ("volume-status-removebrick-inprogress.xml", TaskKind.REMOVE_BRICK, TaskStatus.IN_PROGRESS, (DRAINED,), True),
+        (
+            "volume-status-tasks-removebrick-completed.xml",
+            TaskKind.REMOVE_BRICK,
+            TaskStatus.COMPLETED,
+            (DRAINED,),
+            True,
+        ),
+        ("tasks-removebrick-failed.xml", TaskKind.REMOVE_BRICK, TaskStatus.FAILED, (DRAINED,), True),
+        ("tasks-fixlayout.xml", TaskKind.REBALANCE, TaskStatus.IN_PROGRESS, (), True),
+        ("tasks-rebalance-completed.xml", TaskKind.REBALANCE, TaskStatus.COMPLETED, (), False),
     ],
 )
-def test_a_drain_is_unfinished_until_it_is_committed_or_stopped(
-    name: str, status: TaskStatus, unfinished: bool
+def test_a_drain_is_unfinished_until_its_commit_and_a_rebalance_stays_listed(
+    name: str, kind: TaskKind, status: TaskStatus, bricks: tuple[str, ...], unfinished: bool
 ) -> None:
     (task,) = parse_volume_tasks(answer(name), "vol1")
-    assert (task.kind, task.status, task.bricks) == (TaskKind.REMOVE_BRICK, status, (DRAINED,))
-    assert task.unfinished is unfinished
-    assert len(task.id) == 36
-
-
-@pytest.mark.parametrize(
-    ("name", "status", "unfinished"),
-    [
-        ("tasks-rebalance-inprogress.xml", TaskStatus.IN_PROGRESS, True),
-        ("tasks-fixlayout.xml", TaskStatus.IN_PROGRESS, True),
-        ("tasks-rebalance-completed.xml", TaskStatus.COMPLETED, False),
-    ],
-)
-def test_a_rebalance_stays_listed(name: str, status: TaskStatus, unfinished: bool) -> None:
-    (task,) = parse_volume_tasks(answer(name), "vol1")
-    assert (task.kind, task.status, task.bricks, task.unfinished) == (TaskKind.REBALANCE, status, (), unfinished)
+    assert (task.kind, task.status, task.bricks, task.unfinished) == (kind, status, bricks, unfinished)
 
 
 def test_what_is_not_known_is_unfinished() -> None:

@@ -16,9 +16,8 @@ from migrator.gluster.xml import (
     parse_online,
     parse_peers_down,
     parse_quotas,
-    parse_task_ids,
-    parse_tasks,
     parse_volume_info,
+    parse_volume_tasks,
     with_status,
 )
 
@@ -55,7 +54,7 @@ def test_another_volumes_answer_is_not_taken_for_this_ones() -> None:
     with pytest.raises(ToolFailed, match="does not describe"):
         parse_volume_info(answer("volume-info-distribute.xml"), "vol2")
     assert parse_online(answer("volume-status-detail.xml"), "vol2") == {}
-    assert parse_tasks(answer("tasks-rebalance-inprogress.xml"), "vol2") == ()
+    assert parse_volume_tasks(answer("tasks-rebalance-inprogress.xml"), "vol2") == ()
 
 
 def test_every_brick_up() -> None:
@@ -69,7 +68,7 @@ def test_one_brick_down() -> None:
 
 def test_bricks_of_a_host_whose_glusterd_is_down_are_unknown() -> None:
     state = parse_volume_info(answer("volume-info-distribute.xml"), "vol1")
-    joined = with_status(state, parse_online(answer("volume-status-detail-peer-down.xml"), "vol1"), ())
+    joined, _ = with_status(state, answer("volume-status-detail-peer-down.xml"))
     assert [brick.host for brick in joined.bricks if brick.online is None] == ["10.213.77.13"] * 2
     assert [brick.online for brick in joined.bricks].count(True) == 4
 
@@ -94,12 +93,10 @@ def test_bricks_of_a_host_whose_glusterd_is_down_are_unknown() -> None:
     ],
 )
 def test_tasks_that_are_not_over(name: str, tasks: tuple[str, ...]) -> None:
-    assert parse_tasks(answer(name), "vol1") == tasks
-
-
-def test_a_task_in_a_state_that_nobody_knows_is_not_over() -> None:
-    raw = (RECORDED / "tasks-rebalance-completed.xml").read_bytes().replace(b"<status>3<", b"<status>77<")
-    assert parse_tasks(parse_answer(raw), "vol1") == ("Rebalance (completed)",)
+    state, listed = with_status(parse_volume_info(answer("volume-info-distribute.xml"), "vol1"), answer(name))
+    assert state.tasks == tasks
+    assert state.task_ids == tuple(task.id for task in listed)
+    assert all(len(task_id) == 36 for task_id in state.task_ids)
 
 
 def test_quotas() -> None:
@@ -170,9 +167,3 @@ def test_what_waits_to_be_healed() -> None:
 def test_hosts_of_the_pool_that_are_gone() -> None:
     assert parse_peers_down(answer("pool-list.xml")) == ()
     assert parse_peers_down(answer("pool-list-peer-down.xml")) == ("10.213.77.13",)
-
-
-def test_every_task_has_an_id_also_one_that_has_ended() -> None:
-    assert parse_task_ids(answer("tasks-rebalance-inprogress.xml"), "vol1") == ("d38b6a5a-2354-40a3-b783-c27521fb8139",)
-    assert len(parse_task_ids(answer("tasks-rebalance-completed.xml"), "vol1")) == 1
-    assert parse_task_ids(answer("volume-status-tasks-none.xml"), "vol1") == ()
