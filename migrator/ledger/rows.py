@@ -47,15 +47,21 @@ def _codecs(kind: Any) -> Mapping[str, _Codec | None]:  # noqa: ANN401 - a datac
     return codecs
 
 
+@cache
+def _read(kind: Any, columns: tuple[str, ...]) -> tuple[tuple[str, int, Callable[[Any], Any] | None], ...]:  # noqa: ANN401
+    """Each field that has a column, the column's place, and its decoder."""
+    codecs = _codecs(kind)
+    found = ((name, at, codecs[name]) for at, name in enumerate(columns) if name in codecs)
+    return tuple((name, at, None if codec is None else codec[1]) for name, at, codec in found)
+
+
 def record_of(row: Row[Any], kind: type[Value], **given: Any) -> Value:  # noqa: ANN401 - values of any field
     """A dataclass from a row. `given` fields are not read; a field without a column keeps its default."""
-    columns = row._mapping  # noqa: SLF001 - the documented name
-    values = given
-    for name, codec in _codecs(cast("Hashable", kind)).items():
-        if name not in given and name in columns:
-            value = columns[name]
-            values[name] = value if codec is None or value is None else codec[1](value)
-    return cast("Callable[..., Value]", kind)(**values)
+    values: dict[str, Any] = {}
+    for name, at, decode in _read(cast("Hashable", kind), row._fields):
+        value = row[at]
+        values[name] = value if decode is None or value is None else decode(value)
+    return cast("Callable[..., Value]", kind)(**{**values, **given})
 
 
 def columns_of(table: Table, record: Any, **given: Any) -> dict[str, Any]:  # noqa: ANN401 - any dataclass
