@@ -106,7 +106,10 @@ class Look:
         linkto = attribute_of_place(place, LINKTO) if stat.S_ISREG(facts.st_mode) else b""
         if linkto and mode == stat.S_ISVTX:
             if facts.st_size:
-                raise OSError(errno.EBUSY, "a link-to file that has content: it is being filled")
+                raise OSError(
+                    errno.EBUSY,
+                    "a link-to file that has content: a client wrote to it during its move (docs/bricks.md, Recover)",
+                )
             return
         if linkto and mode & _MIGRATING == _MIGRATING:
             mode &= ~_MIGRATING
