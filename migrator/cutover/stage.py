@@ -34,12 +34,11 @@ from migrator.cutover.steps import (
     OWN_STEPS,
     CutoverWorld,
     Cutting,
-    Looker,
-    RetainedSource,
     Sight,
-    TreeArchives,
     TreeComparison,
     TreeMachine,
+    lacking_archives,
+    retained_source_problem,
 )
 from migrator.fs.model import TargetCapabilities
 from migrator.hooks.model import HookEvent, HooksFound, HookState, HookStep
@@ -100,7 +99,6 @@ class Guarding:
     """The preflight checks of one tree."""
 
     sight: Sight
-    looker: Looker
 
     async def problems(self, tree: UserTree, batch: int, *, predicted_freeze_s: float | None) -> tuple[str, ...]:
         """Every failed check, as a sentence."""
@@ -127,7 +125,7 @@ class Guarding:
             max_freeze_s=request.max_freeze_s,
             freeze_accepted=request.accept_freeze,
             target_top=await self._top(record),
-            backup=await self.looker.backup(record),
+            backup=sight.backup(record),
             link=await self._link(tree),
             capacity=capacity,
             mounts=await self._mounts(),
@@ -174,7 +172,7 @@ class Guarding:
 
     async def _top(self, record: CutoverRecord) -> TargetTop:
         try:
-            entry = await self.looker.target_entry(record)
+            entry = await self.sight.entry(self.sight.run.target, record.tree.path)
         except OSError:
             return TargetTop.UNKNOWN
         if entry is None:
@@ -249,7 +247,7 @@ class Guarding:
             top = await self.sight.blocking(lambda: self.sight.world.freezer.read_top(record.tree.path))
         except OSError:
             return None
-        unseen = await self.looker.unseen(record, back=False)
+        unseen = await self.sight.writing(record.tree.path, back=False, unseen_only=True)
         if found is None or unseen is None:
             return None
         problems = (closed_already(top), missing_freeze_hook(self.sight.request.freeze, found.hooks), *unseen)
@@ -257,7 +255,7 @@ class Guarding:
 
     async def _lacking(self, tree: UserTree) -> int | str | None:
         # No time limit: a look at many files takes long, and nobody is frozen yet.
-        return await asyncio.to_thread(TreeArchives(sight=self.sight, tree=tree.path).lacking)
+        return await asyncio.to_thread(lacking_archives, self.sight, tree.path)
 
     async def _hooks(self) -> HooksFound | None:
         hooks = self.sight.hooks
@@ -370,7 +368,7 @@ class Beginning:
                 await call_owed(machine, record)
             return _on_source(tree, batch, record)
         unseen = await self._unseen_back(record)
-        if problem := unseen or await RetainedSource(cutting=cutting).problem(record):
+        if problem := unseen or await retained_source_problem(cutting, record):
             cutting.say(EventKind.GUARD_REFUSED, Severity.ERROR, record, problem)
             return _not_back(record, problem, _ASK_AGAIN if unseen else _BRING_OVER)
         cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record, f"{tree.user} is moved back to the source")
@@ -400,7 +398,7 @@ class Beginning:
         """Why nobody would see who writes on the target, asked before a user who works there is frozen; else empty."""
         if record.state not in SETTLED_STATES:
             return ""
-        unseen = await self.guarding.looker.unseen(record, back=True)
+        unseen = await self.guarding.sight.writing(record.tree.path, back=True, unseen_only=True)
         return "who writes on the target cannot be asked" if unseen is None else "; ".join(unseen)
 
     async def preview_back(self, tree: UserTree, batch: int) -> TreeOutcome:
@@ -410,7 +408,7 @@ class Beginning:
             return _on_source(tree, batch, record)
         if problem := await self._unseen_back(record):
             return _not_back(record, problem, _ASK_AGAIN)
-        step = begin_rollback(record, await self.guarding.looker.see(record))
+        step = begin_rollback(record, await self.guarding.sight.see(record))
         if isinstance(step, CutoverAct):
             words = f"{tree.user} would be moved back: the first step is `{step.step.value}`"
             return outcome_of(record, Ending.PLANNED, words)
@@ -483,9 +481,22 @@ class CutoverCall:
                 async with heartbeat(
                     run.ledger.runs, run.clock, run_id, interval_s=self.request.run.heartbeat_interval_s
                 ):
-                    cutting = self._cutting(plan, site, invocation)
-                    await cutting.hooking.begin(OWN_STEPS)
+                    hooking = Hooking(invocation=invocation, hooks=self.hooks, plan=plan, site=site)
+                    await hooking.begin(OWN_STEPS)
                     await recover(invocation, site, heard_at_s=earlier.heartbeat_at_s if earlier else 0.0)
+                    first = Copying(invocation=invocation, plan=plan, site=site, batch=plan.batches[0])
+                    cutting = Cutting(
+                        world=self.world,
+                        request=self.request,
+                        run=run,
+                        plan=plan,
+                        site=site,
+                        hooks=self.hooks,
+                        capabilities=await first.capabilities(),
+                        invocation=invocation,
+                        hooking=hooking,
+                        verb=self._verb,
+                    )
                     summary = await self._all_trees(cutting)
                 exit_code = summary.exit_code
             except asyncio.CancelledError:
@@ -506,12 +517,11 @@ class CutoverCall:
         return "rollback" if self.back else "cutover"
 
     async def _all_trees(self, cutting: Cutting) -> CutoverSummary:
-        looker = Looker(sight=cutting, capabilities=await self._capabilities(cutting))
-        beginning = Beginning(guarding=Guarding(sight=cutting, looker=looker))
+        beginning = Beginning(guarding=Guarding(sight=cutting))
         outcomes: list[TreeOutcome] = []
         for batch, trees in self.request.trees.items():
             for tree in trees:
-                machine = TreeMachine(cutting=cutting, looker=looker, back=self.back)
+                machine = TreeMachine(cutting=cutting, back=self.back)
                 begin = beginning.roll_back if self.back else beginning.cut_over
                 outcomes.append(await begin(machine, tree, batch))
                 if machine.interrupted:
@@ -520,9 +530,16 @@ class CutoverCall:
 
     async def _preview(self, plan: Plan, site: SiteRecord) -> CutoverSummary:
         """The same decisions as a real call. Changes neither file systems nor ledger, and takes no lock."""
-        sight = Sight(world=self.world, request=self.request, run=self.run, plan=plan, site=site, hooks=self.hooks)
-        looker = Looker(sight=sight, capabilities=site.capabilities or TargetCapabilities())
-        beginning = Beginning(guarding=Guarding(sight=sight, looker=looker))
+        sight = Sight(
+            world=self.world,
+            request=self.request,
+            run=self.run,
+            plan=plan,
+            site=site,
+            hooks=self.hooks,
+            capabilities=site.capabilities or TargetCapabilities(),
+        )
+        beginning = Beginning(guarding=Guarding(sight=sight))
         preview = beginning.preview_back if self.back else beginning.preview
         outcomes = [await preview(tree, batch) for batch, trees in self.request.trees.items() for tree in trees]
         return self._summary(sight, outcomes)
@@ -530,27 +547,6 @@ class CutoverCall:
     def _summary(self, sight: Sight, outcomes: list[TreeOutcome]) -> CutoverSummary:
         return CutoverSummary(
             plan=sight.plan.name, back=self.back, dry_run=self.request.dry_run, outcomes=tuple(outcomes)
-        )
-
-    @staticmethod
-    async def _capabilities(cutting: Cutting) -> TargetCapabilities:
-        first = cutting.plan.batches[0]
-        return await Copying(
-            invocation=cutting.invocation, plan=cutting.plan, site=cutting.site, batch=first
-        ).capabilities()
-
-    def _cutting(self, plan: Plan, site: SiteRecord, invocation: Invocation) -> Cutting:
-        run = self.run
-        return Cutting(
-            world=self.world,
-            request=self.request,
-            run=run,
-            plan=plan,
-            site=site,
-            hooks=self.hooks,
-            invocation=invocation,
-            verb=self._verb,
-            hooking=Hooking(invocation=invocation, hooks=self.hooks, plan=plan, site=site),
         )
 
     def _finish(self, run_id: int, exit_code: ExitCode, *, failing: bool) -> None:

@@ -5,6 +5,7 @@ import os
 import threading
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -37,12 +38,10 @@ from migrator.cutover.model import (
     PassSeen,
     ProofSeen,
     Seen,
-    SpeedUp,
     Step,
     TopSeen,
     TopState,
     TreeOutcome,
-    Writers,
 )
 from migrator.cutover.ports import (
     CarriesBack,
@@ -84,9 +83,9 @@ from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, HookRefused, Hooks, HookSkipped, StepHooks
 from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.operations import model as operations
-from migrator.operations.engine import INTERRUPTED, Around, Done, Engine, Events
+from migrator.operations.engine import INTERRUPTED, Around, Done, Engine, Events, reason_of
 from migrator.operations.model import Finished, Halt
-from migrator.plan.model import Batch, Plan, TreeUsage
+from migrator.plan.model import Batch, Plan
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
 from migrator.reap.model import ArchivedMember, ReapRow, same_file
@@ -95,7 +94,6 @@ from migrator.transfer.bases import covers, pass_number
 from migrator.transfer.context import Invocation, World
 from migrator.transfer.guards import mount_findings
 from migrator.transfer.hooks import Hooking
-from migrator.transfer.model import BatchSummary
 from migrator.verify.model import DigestPolicy, VerificationRecord
 
 if TYPE_CHECKING:
@@ -158,6 +156,12 @@ class CutoverWorld:
     comparing: Comparing | None = None
 
 
+_SEARCHED = frozenset({Phase.FROZEN, Phase.VERIFIED, Phase.SWITCHING})
+"""Where it counts whether somebody writes: before what is there is carried over, and right before the switch."""
+
+_THAWING_BACK = frozenset({CutoverState.SWITCHED_BACK, CutoverState.ROLLBACK_THAWING})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
     """What a call of `cutover` or `rollback` looks at, as far as one plan goes: nothing is changed by it."""
@@ -168,6 +172,7 @@ class Sight:
     plan: Plan
     site: SiteRecord
     hooks: Hooks | None
+    capabilities: TargetCapabilities
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -183,15 +188,11 @@ class Sight:
         """Where a tree lies on the source and on the target, absolute."""
         return join(self.run.source.root, tree), join(self.run.target.root, tree)
 
-    def usage(self, tree: bytes) -> TreeUsage | None:
-        """The usage of a tree by the plan."""
-        return next((usage for usage in self.plan.ranking if usage.tree.path == tree), None)
-
     async def blocking(self, work: Callable[[], T]) -> T:
         """Work at a file system that may not answer. Raises OSError, also where it takes too long.
 
-        What was cancelled, or took too long, may still be at work: what comes after it waits for its end. Or else a top that
-        is being closed would be seen open, or be opened by the one while the other goes on closing it.
+        Work that was cancelled or took too long may still run: the next one waits for its end. Otherwise a top that is being
+        closed would be seen open, or be opened while the closing continues.
         """
 
         def in_turn() -> T:
@@ -203,40 +204,9 @@ class Sight:
         except TimeoutError as error:
             raise OSError("a file system does not answer") from error
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cutting(Sight):
-    """One call that changes something: its run in the ledger, and the hooks."""
-
-    invocation: Invocation
-    hooking: Hooking
-    verb: str
-
-    def batch_of(self, record: CutoverRecord) -> Batch:
-        """The batch of the tree, with that tree alone."""
-        batch = next(one for one in self.plan.batches if one.number == record.batch)
-        return replace(batch, trees=tuple(tree for tree in batch.trees if tree.path == record.tree.path))
-
-    def say(self, kind: EventKind, severity: Severity, record: CutoverRecord, message: str) -> None:
-        """An event about one user."""
-        self.invocation.say(kind, severity, f"{record.tree.user}: {self.verb}", message)
-
-
-# Snapshots.
-
-
-_SEARCHED = frozenset({Phase.FROZEN, Phase.VERIFIED, Phase.SWITCHING})
-"""Where it counts whether somebody writes: before what is there is carried over, and right before the switch."""
-
-_THAWING_BACK = frozenset({CutoverState.SWITCHED_BACK, CutoverState.ROLLBACK_THAWING})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Looker:
-    """Takes snapshots of one tree. Changes nothing."""
-
-    sight: Sight
-    capabilities: TargetCapabilities
+    async def entry(self, side: FileSystem, tree: bytes) -> Entry | None:
+        """The top of a tree as it is."""
+        return await self.blocking(lambda: side.look(tree))
 
     async def see(self, record: CutoverRecord) -> Seen:
         """Every fact that the next step depends on."""
@@ -250,60 +220,38 @@ class Looker:
             link=link,
             source_top=source_top,
             target_top=target_seen,
-            writing=await self.writing(record, back=back) if phase in _SEARCHED else None,
+            writing=await self.writing(record.tree.path, back=back) if phase in _SEARCHED else None,
             copied=copied,
             proof=proof,
-            backup=await self.backup(record),
+            backup=self.backup(record),
             link_holds=holds,
             top_differences=(*source_words, *target_words),
         )
 
-    async def source_entry(self, record: CutoverRecord) -> Entry | None:
-        """The top on the source as it is."""
-        return await self._entry(self.sight.run.source, record)
-
-    async def target_entry(self, record: CutoverRecord) -> Entry | None:
-        """The top on the target as it is."""
-        return await self._entry(self.sight.run.target, record)
-
-    async def writing(self, record: CutoverRecord, *, back: bool) -> tuple[str, ...] | None:
-        """Reasons why somebody may still write to the tree; None if that cannot be checked."""
-        found = await self._writers(record, back=back)
-        return None if found is None else why_not_frozen(found, vouched=self._vouched)
-
-    async def unseen(self, record: CutoverRecord, *, back: bool) -> tuple[str, ...] | None:
-        """What of that cannot be seen: who has something open before the freeze may close it, but this stays as it is. None where
-        it cannot be asked.
+    async def writing(self, tree: bytes, *, back: bool, unseen_only: bool = False) -> tuple[str, ...] | None:
+        """Reasons why somebody may still write to the tree; None if that cannot be checked. `unseen_only`: only what cannot be
+        seen, which a freeze does not change, unlike files that are open before it.
         """
-        found = await self._writers(record, back=back)
-        return None if found is None else what_is_unseen(found, vouched=self._vouched)
-
-    async def _writers(self, record: CutoverRecord, *, back: bool) -> Writers | None:
-        world = self.sight.world
-        search = world.target_writers if back else world.source_writers
+        search = self.world.target_writers if back else self.world.source_writers
         try:
-            return await search.find_writers([record.tree.path])
+            found = await search.find_writers([tree])
         except (MigratorError, OSError):
             return None
+        reasons = what_is_unseen if unseen_only else why_not_frozen
+        return reasons(found, vouched=self.request.freeze is FreezeWay.HOOK)
 
-    @property
-    def _vouched(self) -> bool:
-        return self.sight.request.freeze is FreezeWay.HOOK
-
-    async def backup(self, record: CutoverRecord) -> BackupSeen:
+    def backup(self, record: CutoverRecord) -> BackupSeen:
         """Whether the backup is recorded that the site asks for: one of this tree, made after the last pass but the final."""
-        if not self.sight.request.wants_backup:
+        if not self.request.wants_backup:
             return BackupSeen.NOT_ASKED
-        ledger = self.sight.ledger
-        backup_s = ledger.target_backups.latest(record.tree.path)
+        backup_s = self.ledger.target_backups.latest(record.tree.path)
         before = [
             one.finished_at_s
-            for one in ledger.passes.of_batch(record.plan, record.batch)
+            for one in self.ledger.passes.of_batch(record.plan, record.batch)
             if one.kind is not PassKind.FINAL and one.finished_at_s is not None
         ]
-        return (
-            BackupSeen.RECORDED if backup_s is not None and backup_s >= max(before, default=0.0) else BackupSeen.MISSING
-        )
+        recorded = backup_s is not None and backup_s >= max(before, default=0.0)
+        return BackupSeen.RECORDED if recorded else BackupSeen.MISSING
 
     def wanted_top(self, record: CutoverRecord, source: Entry | None, target: Entry | None) -> FrozenTop | None:
         """The top on the target when it is open; None while that is not known."""
@@ -311,18 +259,28 @@ class Looker:
             return read_top(record.notes.frozen_target_top)
         if record.notes.frozen_top is None or source is None or target is None:
             return None
-        like = top_before(source, read_top(record.notes.frozen_top))
-        return opened_top(like, target, self.capabilities)
+        return opened_top(top_before(source, read_top(record.notes.frozen_top)), target, self.capabilities)
+
+    def final_pass(self, record: CutoverRecord) -> PassRecord | None:
+        """The newest final pass over the tree, of whatever attempt."""
+        passes = self.ledger.passes
+        made = (one for one in reversed(passes.of_batch(record.plan, record.batch)) if one.kind is PassKind.FINAL)
+        return next((one for one in made if covers(passes, one, (record.tree.path,))), None)
+
+    def verification(self, record: CutoverRecord) -> VerificationRecord | None:
+        """The newest verification of the tree, of whatever attempt."""
+        found = self.ledger.verifications.of_tree(record.plan, record.batch, record.tree.path)
+        return found[-1] if found else None
 
     async def _source_top(self, record: CutoverRecord) -> tuple[TopSeen, tuple[str, ...]]:
         noted = record.notes.frozen_top
-        freezer, tree = self.sight.world.freezer, record.tree.path
+        freezer, tree = self.world.freezer, record.tree.path
         try:
             if noted is None or record.state is CutoverState.PLANNED:
-                await self.sight.blocking(lambda: freezer.read_top(tree))
+                await self.blocking(lambda: freezer.read_top(tree))
                 return TopSeen.OPEN, ()
             top = read_top(noted)
-            look = await self.sight.blocking(lambda: freezer.look(tree, top))
+            look = await self.blocking(lambda: freezer.look(tree, top))
         except OSError:
             return TopSeen.UNKNOWN, ()
         if look.state is TopState.CHANGED and record.state in _THAWING_BACK and not look.another:
@@ -332,17 +290,16 @@ class Looker:
 
     async def _target_top(self, record: CutoverRecord) -> tuple[TopSeen, tuple[str, ...]]:
         try:
-            source, target = await self.source_entry(record), await self.target_entry(record)
+            source, target = [await self.entry(side, record.tree.path) for side in (self.run.source, self.run.target)]
         except OSError:
             return TopSeen.UNKNOWN, ()
         return target_top(target, self.wanted_top(record, source, target), uid=os.geteuid(), gid=os.getegid())
 
     async def _link(self, record: CutoverRecord) -> tuple[LinkSeen, bytes | None]:
-        world = self.sight.world
-        links, place = world.links, world.place
+        links, place = self.world.links, self.world.place
         if links is None or place is None:
             return LinkSeen.UNTOLD, None
-        source, target = self.sight.paths(record.tree.path)
+        source, target = self.paths(record.tree.path)
 
         def look() -> tuple[LinkSeen, bytes | None]:
             found = links.read_link(record.tree.user)
@@ -355,45 +312,39 @@ class Looker:
             return (sides.get(found.leads_to, LinkSeen.OTHER) if found.leads_to else LinkSeen.OTHER), found.text
 
         try:
-            return await self.sight.blocking(look)
+            return await self.blocking(look)
         except (OSError, MigratorError):
             return LinkSeen.UNKNOWN, None
 
     async def _proofs(self, record: CutoverRecord, *, back: bool) -> tuple[PassSeen | None, ProofSeen | None]:
         if back:
-            return await self.sight.blocking(lambda: self.sight.world.back.seen(record))
+            return await self.blocking(lambda: self.world.back.seen(record))
         final, latest = self.final_pass(record), self.verification(record)
         if final is None:
             return None, None
-        copied = pass_seen(self.sight.ledger, final)
+        copied = pass_seen(self.ledger, final)
         if latest is None:
             return copied, None
         # It compares both sides as they are, so one that began after the pass is of what that left.
-        proof = proof_seen(latest, self.sight.world.policy, catalog=copied.catalog)
-        return copied, replace(proof, examples=self._examples(latest))
+        proof = proof_seen(latest, self.world.policy, catalog=copied.catalog)
+        if latest.differences and latest.manifest is not None:
+            with suppress(MigratorError):
+                found = self.world.manifests.examples(latest.manifest, per_kind=1).differences
+                proof = replace(proof, examples=tuple(f"{show(one.path)}: {one.kind.value}" for one in found))
+        return copied, proof
 
-    def final_pass(self, record: CutoverRecord) -> PassRecord | None:
-        """The newest final pass over the tree, of whatever attempt."""
-        passes = self.sight.ledger.passes
-        made = (one for one in reversed(passes.of_batch(record.plan, record.batch)) if one.kind is PassKind.FINAL)
-        return next((one for one in made if covers(passes, one, (record.tree.path,))), None)
 
-    def verification(self, record: CutoverRecord) -> VerificationRecord | None:
-        """The newest verification of the tree, of whatever attempt."""
-        found = self.sight.ledger.verifications.of_tree(record.plan, record.batch, record.tree.path)
-        return found[-1] if found else None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cutting(Sight):
+    """One call that changes something: its run in the ledger, and the hooks."""
 
-    def _examples(self, found: VerificationRecord) -> tuple[str, ...]:
-        if not found.differences or found.manifest is None:
-            return ()
-        try:
-            examples = self.sight.world.manifests.examples(found.manifest, per_kind=1)
-        except MigratorError:
-            return ()
-        return tuple(f"{show(one.path)}: {one.kind.value}" for one in examples.differences)
+    invocation: Invocation
+    hooking: Hooking
+    verb: str
 
-    async def _entry(self, side: FileSystem, record: CutoverRecord) -> Entry | None:
-        return await self.sight.blocking(lambda: side.look(record.tree.path))
+    def say(self, kind: EventKind, severity: Severity, record: CutoverRecord, message: str) -> None:
+        """An event about one user."""
+        self.invocation.say(kind, severity, f"{record.tree.user}: {self.verb}", message)
 
 
 # Archives of reaped files: handed over with the tree, taken back with it, and checked before the freeze.
@@ -403,65 +354,53 @@ COUNTED = 10_000
 """So many files that lack an archive are counted one by one; each takes a look at the source."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeArchives:
-    """The archives of one tree. All blocking. A tree that has none, and of which nothing is to be archived, costs nothing."""
-
-    sight: Sight
-    tree: bytes
-
-    def hand_over(self) -> None:
-        """Let whoever has the tree's top on the target read them. May be called again. Raises OSError."""
-        if self._has_any:
-            top = self.sight.run.target.look(self.tree)
-            if top is not None:
-                self.sight.world.archive_folders.hand_over(self.tree, uid=top.uid, gid=top.gid)
-
-    def take_back(self) -> None:
-        """Make them root's alone. May be called again. Raises OSError."""
-        if self._has_any:
-            self.sight.world.archive_folders.take_back(self.tree)
-
-    def lacking(self) -> int | str | None:
-        """How many files the plan archives that no archive holds that was read back, although they are as the plan has them
-        and not on the target: the verification would miss them. At most COUNTED. A sentence where archives cannot be read, None where the source
-        cannot.
-        """
-        world, count = self.sight.world, 0
-        try:
-            archived: ProvenArchives | None = None
-            for rows in world.to_archive(self.sight.plan, self.tree):
-                archived = archived or world.archived()
-                known = archived.of_block(self.tree, [row.path for row in rows])
-                for row in rows:
-                    count += self._lacks(row, known.get(row.path))
-                    if count == COUNTED:
-                        return count
-        except MigratorError as error:
-            return error.message
-        except OSError:
-            return None
-        return count
-
-    def _lacks(self, row: ReapRow, member: ArchivedMember | None) -> bool:
-        if member is not None and _facts(member.entry) == (row.ino, row.size_bytes, row.mtime_ns, row.ctime_ns):
-            return False
-        run = self.sight.run
-        entry = run.source.look(row.path)
-        if entry is None or _facts(entry)[1:] != (row.size_bytes, row.mtime_ns, row.ctime_ns):
-            # It moves as any other file.
-            return False
-        if member is not None and same_file(member, entry):
-            return False
-        return run.target.look(row.path) is None
-
-    @property
-    def _has_any(self) -> bool:
-        """By the ledger: a directory of that name may be the user's own."""
-        return bool(self.sight.ledger.archives.of_tree(self.tree))
+def assign_archives(sight: Sight, tree: bytes, *, to_user: bool) -> None:
+    """Let the owner of the tree's top on the target read its archives, or make them root's alone. Blocking; may be called
+    again. Raises OSError.
+    """
+    # By the ledger: a directory of that name may be the user's own.
+    if not sight.ledger.archives.of_tree(tree):
+        return
+    folders = sight.world.archive_folders
+    if not to_user:
+        folders.take_back(tree)
+    elif (top := sight.run.target.look(tree)) is not None:
+        folders.hand_over(tree, uid=top.uid, gid=top.gid)
 
 
-def _facts(entry: Entry) -> tuple[int, int, int, int]:
+def lacking_archives(sight: Sight, tree: bytes) -> int | str | None:
+    """How many files the plan archives that no archive holds that was read back, although they are as the plan has them and
+    not on the target: the verification would miss them. At most COUNTED. A sentence where archives cannot be read, None where
+    the source cannot. Blocking.
+    """
+    count, archived = 0, None
+    try:
+        for rows in sight.world.to_archive(sight.plan, tree):
+            archived = archived or sight.world.archived()
+            known = archived.of_block(tree, [row.path for row in rows])
+            for row in rows:
+                count += _lacks_archive(sight.run, row, known.get(row.path))
+                if count == COUNTED:
+                    return count
+    except MigratorError as error:
+        return error.message
+    except OSError:
+        return None
+    return count
+
+
+def _lacks_archive(run: World, row: ReapRow, member: ArchivedMember | None) -> bool:
+    planned = (row.ino, row.size_bytes, row.mtime_ns, row.ctime_ns)
+    if member is not None and _identity(member.entry) == planned:
+        return False
+    entry = run.source.look(row.path)
+    # A file that changed since moves as any other file.
+    if entry is None or _identity(entry)[1:] != planned[1:] or (member is not None and same_file(member, entry)):
+        return False
+    return run.target.look(row.path) is None
+
+
+def _identity(entry: Entry) -> tuple[int, int, int, int]:
     return entry.ino, entry.size_bytes, entry.mtime_ns, entry.ctime_ns
 
 
@@ -469,62 +408,49 @@ def _facts(entry: Entry) -> tuple[int, int, int, int]:
 
 
 _SHOWN = 10
-_KEPT = (CutoverState.THAWED, CutoverState.RETAINED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetainedSource:
-    """Compares the source of one user with what the final pass saw there. Nobody is frozen meanwhile."""
-
-    cutting: Cutting
-
-    async def problem(self, record: CutoverRecord) -> str:
-        """Why the user is not moved back, as a sentence; empty where nothing speaks against it. Where the request overwrites
-        what was changed, that is kept in the trash of the source. A source that cannot be compared speaks against it too.
-        """
-        if record.state not in _KEPT:
-            return ""
-        name = f"{show(record.tree.path)} on the source"
-        overwrite = self.cutting.request.overwrite_source
-        try:
-            changes = await self._changes(record)
-        except (MigratorError, OSError) as error:
-            if overwrite and isinstance(error, MigratorError):
-                self._say(record, f"what was changed in {name} cannot be told, and is overwritten: {error.message}")
-                return ""
-            why = error.message if isinstance(error, MigratorError) else error.strerror or str(error)
-            return f"whether somebody changed {name} since the cutover cannot be told: {why}"
-        if not changes:
-            return ""
-        words = f"{several(len(changes), 'path')} of {name} {'was' if len(changes) == 1 else 'were'} changed since the cutover"
-        if not overwrite:
-            return f"{words}: {_listed(changes)}"
-        back = self.cutting.world.back
-        try:
-            kept = await asyncio.to_thread(back.give_up_source, record, changes)
-        except OSError as error:
-            return f"{words}, and cannot be moved to the trash of the source: {error.strerror or error}"
-        self._say(
-            record, f"{words}, and {several(kept, 'path')} of these went to the trash of the source: {_listed(changes)}"
-        )
+async def retained_source_problem(cutting: Cutting, record: CutoverRecord) -> str:
+    """Why the changes of the kept source since the final pass prevent a rollback, as a sentence; empty if nothing does. Nobody
+    is frozen meanwhile. A source that cannot be compared prevents it too. If the request overwrites the source, what was
+    changed there is kept in its trash.
+    """
+    if record.state not in (CutoverState.THAWED, CutoverState.RETAINED):
         return ""
+    name, back = f"{show(record.tree.path)} on the source", cutting.world.back
+    overwrite = cutting.request.overwrite_source
+    try:
+        changes = await _source_changes(cutting, record)
+    except (MigratorError, OSError) as error:
+        if not overwrite or isinstance(error, OSError):
+            return f"whether somebody changed {name} since the cutover cannot be told: {reason_of(error)}"
+        message = f"what was changed in {name} cannot be told, and is overwritten: {error.message}"
+        cutting.say(EventKind.CUTOVER_STEP, Severity.WARNING, record, message)
+        return ""
+    if not changes:
+        return ""
+    were = "was" if len(changes) == 1 else "were"
+    words = f"{several(len(changes), 'path')} of {name} {were} changed since the cutover"
+    listed = "; ".join(f"{show(one.path)} ({one.kind.value})" for one in changes[:_SHOWN])
+    if len(changes) > _SHOWN:
+        listed += f"; and {len(changes) - _SHOWN:,} more"
+    if not overwrite:
+        return f"{words}: {listed}"
+    try:
+        kept = await asyncio.to_thread(back.give_up_source, record, changes)
+    except OSError as error:
+        return f"{words}, and cannot be moved to the trash of the source: {error.strerror or error}"
+    message = f"{words}, and {several(kept, 'path')} of these went to the trash of the source: {listed}"
+    cutting.say(EventKind.CUTOVER_STEP, Severity.WARNING, record, message)
+    return ""
 
-    async def _changes(self, record: CutoverRecord) -> tuple[SourceChange, ...]:
-        cutting, pass_id = self.cutting, record.notes.final_pass_id
-        if pass_id is None:
-            raise MigratorError("the ledger does not know its final pass")
-        before = cutting.ledger.passes.read(pass_id).catalog
-        now = await cutting.world.deltas.scan([record.tree.path])
-        back = cutting.world.back
-        return tuple(await asyncio.to_thread(lambda: back.changed_source(record, before=before, now=now.name)))
 
-    def _say(self, record: CutoverRecord, message: str) -> None:
-        self.cutting.say(EventKind.CUTOVER_STEP, Severity.WARNING, record, message)
-
-
-def _listed(changes: tuple[SourceChange, ...]) -> str:
-    shown = "; ".join(f"{show(one.path)} ({one.kind.value})" for one in changes[:_SHOWN])
-    return shown if len(changes) <= _SHOWN else f"{shown}; and {len(changes) - _SHOWN:,} more"
+async def _source_changes(cutting: Cutting, record: CutoverRecord) -> Sequence[SourceChange]:
+    if record.notes.final_pass_id is None:
+        raise MigratorError("the ledger does not know its final pass")
+    before = cutting.ledger.passes.read(record.notes.final_pass_id).catalog
+    now = await cutting.world.deltas.scan([record.tree.path])
+    return await asyncio.to_thread(cutting.world.back.changed_source, record, before=before, now=now.name)
 
 
 # The cutover and the rollback of one tree. Every step can be repeated: it does what is missing.
@@ -543,12 +469,7 @@ _HOOKED = {
 """Around which steps hooks are called; the final pass has those of passes."""
 
 _BACK = frozenset(
-    {
-        CutoverStep.ROLLBACK_FREEZE,
-        CutoverStep.SWITCH_BACK,
-        CutoverStep.ROLLBACK_THAW,
-        CutoverStep.ROLLBACK_REVERT,
-    }
+    {CutoverStep.ROLLBACK_FREEZE, CutoverStep.SWITCH_BACK, CutoverStep.ROLLBACK_THAW, CutoverStep.ROLLBACK_REVERT}
 )
 _STAYS = frozenset({CutoverStep.REVERT, CutoverStep.ROLLBACK_REVERT})
 """Thaws of a user who is not moved."""
@@ -569,10 +490,6 @@ _Act = operations.Act[CutoverStep, CutoverState]
 _Done = Done[CutoverState, CutoverNotes]
 
 
-class StepFailed(MigratorError):
-    """A step failed."""
-
-
 @dataclass(slots=True, kw_only=True)
 class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, CutoverNotes, TreeOutcome]):
     """Brings one tree to where the command wants it: cut over, or (`back`) rolled back.
@@ -582,7 +499,6 @@ class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, Cutover
     """
 
     cutting: Cutting
-    looker: Looker
     back: bool = False
     shielded: bool = True
     _turned: bool = False
@@ -606,7 +522,7 @@ class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, Cutover
 
     @property
     def acts(self) -> Mapping[CutoverStep, Callable[[_Act, CutoverRecord], Awaitable[_Done]]]:
-        return dict.fromkeys(self._deeds(), self._make)
+        return dict.fromkeys(CutoverStep, self._make)
 
     def say(self, kind: EventKind, severity: Severity, record: CutoverRecord, message: str) -> None:
         self.cutting.say(kind, severity, record, message)
@@ -618,7 +534,7 @@ class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, Cutover
         return self.cutting.hooking.steps()
 
     async def snapshot(self, record: CutoverRecord) -> Seen:
-        return await self.looker.see(record)
+        return await self.cutting.see(record)
 
     def looks_again(self, record: CutoverRecord, step: Halt, seen: Seen, *, looks: int, waited_s: float) -> bool:
         """A frozen user does not wait for another snapshot."""
@@ -663,7 +579,7 @@ class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, Cutover
     def facts(self, place: CutoverPlace, event: HookEvent, record: CutoverRecord, act: _Act) -> HookFacts:
         """What hooks on one side of a step are told. A rollback goes from the target to the source."""
         cutting = self.cutting
-        usage = cutting.usage(record.tree.path)
+        usage = next((one for one in cutting.plan.ranking if one.tree.path == record.tree.path), None)
         old, new = cutting.paths(record.tree.path)
         link, place_of_links = record.notes.link, cutting.world.place
         if link is None and place_of_links is not None and not user_problem(record.tree.user):
@@ -721,74 +637,47 @@ class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, Cutover
 
     # Steps.
 
-    def _deeds(self) -> Mapping[CutoverStep, Callable[[CutoverRecord], Awaitable[_Done]]]:
-        return {
-            CutoverStep.FREEZE: self._freeze,
-            CutoverStep.FINAL_PASS: self._final_pass,
-            CutoverStep.VERIFY: self._verify,
-            CutoverStep.SWITCH: self._switch,
-            CutoverStep.THAW: self._thaw,
-            CutoverStep.RETAIN: self._retain,
-            CutoverStep.REVERT: self._revert,
-            CutoverStep.ROLLBACK_FREEZE: self._rollback_freeze,
-            CutoverStep.CARRY_BACK: self._carry_back,
-            CutoverStep.ROLLBACK_VERIFY: self._rollback_verify,
-            CutoverStep.SWITCH_BACK: self._switch_back,
-            CutoverStep.ROLLBACK_THAW: self._rollback_thaw,
-            CutoverStep.ROLLBACK_REVERT: self._rollback_revert,
-        }
-
-    async def _make(self, act: _Act, record: CutoverRecord) -> _Done:
-        return await (self._done_before(act.step, record) if act.seen_done else self._deeds()[act.step](record))
-
     async def prepare(self, record: CutoverRecord, act: _Act, __: Seen) -> CutoverNotes:
         """What has to be written down before a step begins: how to thaw whom it freezes, what is verified, what is switched,
         and what of the ledger is older. A top is read before its freeze has begun, and never afterwards: then it may be the
         frozen one. Raises Refused where a mount is not the expected one and the path would be switched.
         """
-        world, tree, step = self.cutting.world, record.tree.path, act.step
+        cutting, tree, step = self.cutting, record.tree.path, act.step
+        world, ledger = cutting.world, cutting.ledger
         if step is CutoverStep.FREEZE and record.state is not CutoverState.FREEZING:
-            top = await self.cutting.blocking(lambda: world.freezer.read_top(tree))
-            ledger = self.cutting.ledger
             return CutoverNotes(
-                frozen_top=write_top(top),
+                frozen_top=write_top(await cutting.blocking(lambda: world.freezer.read_top(tree))),
                 passes_before=max((one.id for one in ledger.passes.over_tree(tree)), default=0),
                 proofs_before=ledger.verifications.newest_id(),
             )
         if step is CutoverStep.ROLLBACK_FREEZE and record.state is not CutoverState.ROLLBACK_FREEZING:
-            copied, proof = await self.cutting.blocking(lambda: world.back.seen(record))
+            copied, proof = await cutting.blocking(lambda: world.back.seen(record))
             return CutoverNotes(
                 frozen_target_top=write_top(await self._target_top(record)),
                 passes_before=0 if copied is None else copied.id,
                 proofs_before=0 if proof is None else proof.id,
             )
-        if step in (CutoverStep.VERIFY, CutoverStep.ROLLBACK_VERIFY):
-            return await self._notes_before_verify(act, record)
+        # A proof that is found to be done is newer than what was written down before it.
+        if step is CutoverStep.VERIFY:
+            # A call that was killed may have left a pass, and no word of it in the record.
+            made = cutting.final_pass(record)
+            newest = None if act.seen_done else ledger.verifications.newest_id()
+            return CutoverNotes(final_pass_id=None if made is None else made.id, proofs_before=newest)
+        if step is CutoverStep.ROLLBACK_VERIFY:
+            changes = await cutting.blocking(lambda: world.back.changes(record))
+            _, proof = await cutting.blocking(lambda: world.back.seen(record))
+            newest = None if act.seen_done else 0 if proof is None else proof.id
+            return CutoverNotes(target_changes=changes, proofs_before=newest)
         if step in (CutoverStep.SWITCH, CutoverStep.SWITCH_BACK) and not act.seen_done:
             await self._check_mounts()
         if step is CutoverStep.SWITCH and world.links is not None:
             links = world.links
-            found = await self.cutting.blocking(lambda: links.read_link(record.tree.user))
-            _, new = self.cutting.paths(tree)
-            return CutoverNotes(link=found.path, link_before=found.text, link_after=new)
+            found = await cutting.blocking(lambda: links.read_link(record.tree.user))
+            return CutoverNotes(link=found.path, link_before=found.text, link_after=cutting.paths(tree)[1])
         return NO_CUTOVER_NOTES
 
-    async def _notes_before_verify(self, act: _Act, record: CutoverRecord) -> CutoverNotes:
-        back = self.cutting.world.back
-        if act.step is CutoverStep.VERIFY:
-            # A call that was killed may have left a pass, and no word of it in the record.
-            made = self.looker.final_pass(record)
-            notes = CutoverNotes(final_pass_id=None if made is None else made.id)
-            newest = self.cutting.ledger.verifications.newest_id()
-        else:
-            notes = CutoverNotes(target_changes=await self.cutting.blocking(lambda: back.changes(record)))
-            _, proof = await self.cutting.blocking(lambda: back.seen(record))
-            newest = 0 if proof is None else proof.id
-        # One that is found to be done was newer than what was written down before it.
-        return notes if act.seen_done else replace(notes, proofs_before=newest)
-
     async def _check_mounts(self) -> None:
-        """A call that was killed may be gone on with after a reboot: what is mounted now need not be what was verified."""
+        """After a reboot between a killed call and this one, what is mounted now need not be what was verified."""
         run, site, timeout_s = self.cutting.run, self.cutting.site, self.cutting.request.run.stall_timeout_s
         problems = (
             *await mount_findings(run, run.source, site.source, timeout_s),
@@ -801,126 +690,122 @@ class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, Cutover
                 hint="see `migrator doctor`, then run the same command again",
             )
 
-    async def _done_before(self, step: CutoverStep, record: CutoverRecord) -> _Done:
-        """What a step has left that was done by a call which did not come to write it down. That may have been killed between
-        the top and the archives.
+    async def _make(self, act: _Act, record: CutoverRecord) -> _Done:
+        """Make one step. One that is found to be done was made by a call that did not come to record it, and that may have been
+        killed between the top and the archives.
         """
-        words = "it was done before"
-        if step in (CutoverStep.THAW, CutoverStep.ROLLBACK_REVERT):
-            await self.cutting.blocking(self._archives(record).hand_over)
-        if step is CutoverStep.ROLLBACK_FREEZE:
-            await self.cutting.blocking(self._archives(record).take_back)
-        found = self.looker.verification(record) if step is CutoverStep.VERIFY else None
-        return Done(words=words) if found is None else Done(notes=_verified_notes(found), words=words)
+        cutting, tree, user, notes, step = self.cutting, record.tree.path, record.tree.user, record.notes, act.step
+        world, run = cutting.world, cutting.run
+        if act.seen_done:
+            if step in (CutoverStep.THAW, CutoverStep.ROLLBACK_REVERT, CutoverStep.ROLLBACK_FREEZE):
+                await self._assign_archives(tree, to_user=step is not CutoverStep.ROLLBACK_FREEZE)
+            newest = cutting.verification(record) if step is CutoverStep.VERIFY else None
+            return Done(notes=_verified_notes(newest) if newest else None, words="it was done before")
+        match step:
+            case CutoverStep.FREEZE:
+                top = _noted(notes.frozen_top)
+                await cutting.blocking(lambda: world.freezer.freeze(tree, top))
+                await self._settle(run.source)
+                return Done(words="its top is closed on the source")
+            case CutoverStep.FINAL_PASS:
+                return await self._final_passes(record)
+            case CutoverStep.VERIFY:
+                found = await world.verify(cutting.plan, record.batch, tree)
+                return Done(notes=_verified_notes(found), words=_verified_words(found))
+            case CutoverStep.SWITCH:
+                return await self._switch(record, back=False)
+            case CutoverStep.SWITCH_BACK:
+                await note_equal(run, world.deltas, cutting.plan, self._batch(record))
+                return await self._switch(record, back=True)
+            case CutoverStep.THAW:
+                source = await self._present(run.source, tree)
+                await self._open_target(tree, top_before(source, _noted(notes.frozen_top)))
+                return Done(words=f"{user} works on the target")
+            case CutoverStep.RETAIN:
+                return Done(words="the source is kept as it was when it was frozen")
+            case CutoverStep.REVERT:
+                if notes.frozen_top is not None:
+                    before = read_top(notes.frozen_top)
+                    await cutting.blocking(lambda: world.freezer.thaw(tree, before))
+                return Done(words=f"{user} works on the source, as before")
+            case CutoverStep.ROLLBACK_FREEZE:
+                await cutting.blocking(lambda: world.trees.close_tree(tree))
+                await self._assign_archives(tree, to_user=False)
+                await self._settle(run.target)
+                return Done(words="its top is closed on the target")
+            case CutoverStep.CARRY_BACK:
+                changes = (await world.back.carry(record)).changes
+                words = f"{several(changes.files, 'file')} with {format_size(changes.size_bytes)} carried back, "
+                words += f"{several(changes.gone, 'path')} taken away"
+                return Done(notes=CutoverNotes(target_changes=changes), words=words)
+            case CutoverStep.ROLLBACK_VERIFY:
+                proof = await world.back.verify(record)
+                return Done(words="all equal" if proof.whole and not proof.differences else "; ".join(proof.reasons))
+            case CutoverStep.ROLLBACK_THAW:
+                await self._open_source(record)
+                return Done(words=f"{user} works on the source again")
+            case CutoverStep.ROLLBACK_REVERT:
+                target = await self._present(run.target, tree)
+                await self._open_target(tree, as_before(target, _noted(notes.frozen_target_top)))
+                return Done(words=f"{user} works on the target, as before")
+            case CutoverStep.PURGE:
+                raise ValueError(step)
 
-    async def _freeze(self, record: CutoverRecord) -> _Done:
-        top = _noted(record.notes.frozen_top)
-        await self.cutting.blocking(lambda: self.cutting.world.freezer.freeze(record.tree.path, top))
-        await self._settle(self.cutting.run.source)
-        return Done(words="its top is closed on the source")
-
-    async def _final_pass(self, record: CutoverRecord) -> _Done:
+    async def _final_passes(self, record: CutoverRecord) -> _Done:
         """Again where paths could not be renamed on the target, because they were not there as before (a rollback has renamed
         them already): the next pass sends them. What changed meanwhile is another matter, and stops the switch.
         """
-        passes, files, size_bytes = self.cutting.ledger.passes, 0, 0
+        cutting, batch = self.cutting, self._batch(record)
+        passes, files, size_bytes = cutting.ledger.passes, 0, 0
         for _ in range(_MOST_PASSES):
-            summary, made = await self._one_final_pass(record)
-            files, size_bytes = files + summary.files, size_bytes + summary.size_bytes
-            if not only_not_renamed(passes, made):
+            final = DeltaPass(
+                invocation=cutting.invocation,
+                plan=cutting.plan,
+                site=cutting.site,
+                batch=batch,
+                deltas=cutting.world.deltas,
+                kind=PassKind.FINAL,
+            )
+            number = pass_number(passes, cutting.plan, batch, PassKind.FINAL)
+            summary = await cutting.hooking.around_pass(batch, PassKind.FINAL, final.run, idle=False, number=number)
+            if summary.skipped:
+                raise MigratorError(summary.skipped)
+            if summary.stopped is not None:
+                raise MigratorError(f"the final pass stopped: {summary.stopped.message}", hint=summary.stopped.hint)
+            made = passes.find(cutting.plan.name, batch.number, PassKind.FINAL)
+            if made is None:
+                raise LedgerCorrupt("the ledger has lost the final pass", hint="run the same command again")
+            files, size_bytes, made_id = files + summary.files, size_bytes + summary.size_bytes, made.id
+            if not only_not_renamed(passes, made_id):
                 break
         return Done(
-            notes=CutoverNotes(final_pass_id=made),
+            notes=CutoverNotes(final_pass_id=made_id),
             words=f"{several(files, 'file')} with {format_size(size_bytes)} brought by the final pass",
         )
 
-    async def _one_final_pass(self, record: CutoverRecord) -> tuple[BatchSummary, int]:
-        """What it brought, and its number in the ledger."""
-        cutting = self.cutting
-        batch, ledger = cutting.batch_of(record), cutting.ledger
-        number = pass_number(ledger.passes, cutting.plan, batch, PassKind.FINAL)
-        final = DeltaPass(
-            invocation=cutting.invocation,
-            plan=cutting.plan,
-            site=cutting.site,
-            batch=batch,
-            deltas=cutting.world.deltas,
-            kind=PassKind.FINAL,
-        )
-        summary = await cutting.hooking.around_pass(batch, PassKind.FINAL, final.run, idle=False, number=number)
-        if summary.skipped:
-            raise StepFailed(summary.skipped)
-        if summary.stopped is not None:
-            raise StepFailed(f"the final pass stopped: {summary.stopped.message}", hint=summary.stopped.hint)
-        made = ledger.passes.find(cutting.plan.name, batch.number, PassKind.FINAL)
-        if made is None:
-            raise LedgerCorrupt("the ledger has lost the final pass", hint="run the same command again")
-        return summary, made.id
+    def _batch(self, record: CutoverRecord) -> Batch:
+        """The batch of the tree, with that tree alone."""
+        batch = next(one for one in self.cutting.plan.batches if one.number == record.batch)
+        return replace(batch, trees=tuple(tree for tree in batch.trees if tree.path == record.tree.path))
 
-    async def _verify(self, record: CutoverRecord) -> _Done:
-        found = await self.cutting.world.verify(self.cutting.plan, record.batch, record.tree.path)
-        return Done(notes=_verified_notes(found), words=_verified_words(found))
-
-    async def _switch(self, record: CutoverRecord) -> _Done:
-        source, target = self.cutting.paths(record.tree.path)
-        return await self._exchange(record, source, target, "target")
-
-    async def _switch_back(self, record: CutoverRecord) -> _Done:
-        cutting = self.cutting
-        await note_equal(cutting.run, cutting.world.deltas, cutting.plan, cutting.batch_of(record))
-        source, target = cutting.paths(record.tree.path)
-        return await self._exchange(record, target, source, "source")
-
-    async def _exchange(self, record: CutoverRecord, old: bytes, new: bytes, side: str) -> _Done:
-        world, user = self.cutting.world, record.tree.user
+    async def _switch(self, record: CutoverRecord, *, back: bool) -> _Done:
+        world, user, side = self.cutting.world, record.tree.user, "source" if back else "target"
         await asyncio.to_thread(world.backup, f"before-{record.own_name}-to-the-{side}")
         if world.links is None:
             return Done(words=f"the pre-switch hooks have said that the path leads to the {side}")
         links = world.links
         # Hooks were called since the last look, and may have taken long.
         await self._check_mounts()
+        source, target = self.cutting.paths(record.tree.path)
+        old, new = (target, source) if back else (source, target)
         await self.cutting.blocking(lambda: links.switch(user, expected_old=old, new=new))
         return Done(words=f"the path leads to the {side}: {show(new)}")
 
-    async def _thaw(self, record: CutoverRecord) -> _Done:
-        source = await self._present(record, on_source=True)
-        like = top_before(source, _noted(record.notes.frozen_top))
-        trees, tree = self.cutting.world.trees, record.tree.path
-        await self.cutting.blocking(lambda: trees.open_tree(tree, like))
-        await self.cutting.blocking(self._archives(record).hand_over)
-        return Done(words=f"{record.tree.user} works on the target")
+    async def _open_target(self, tree: bytes, like: Entry) -> None:
+        await self.cutting.blocking(lambda: self.cutting.world.trees.open_tree(tree, like))
+        await self._assign_archives(tree, to_user=True)
 
-    async def _retain(self, record: CutoverRecord) -> _Done:  # noqa: ARG002 - every step is told the record
-        return Done(words="the source is kept as it was when it was frozen")
-
-    async def _revert(self, record: CutoverRecord) -> _Done:
-        noted = record.notes.frozen_top
-        if noted is not None:
-            top = _noted(noted)
-            await self.cutting.blocking(lambda: self.cutting.world.freezer.thaw(record.tree.path, top))
-        return Done(words=f"{record.tree.user} works on the source, as before")
-
-    async def _rollback_freeze(self, record: CutoverRecord) -> _Done:
-        trees, tree = self.cutting.world.trees, record.tree.path
-        await self.cutting.blocking(lambda: trees.close_tree(tree))
-        await self.cutting.blocking(self._archives(record).take_back)
-        await self._settle(self.cutting.run.target)
-        return Done(words="its top is closed on the target")
-
-    async def _carry_back(self, record: CutoverRecord) -> _Done:
-        carried = await self.cutting.world.back.carry(record)
-        changes = carried.changes
-        return Done(
-            notes=CutoverNotes(target_changes=changes),
-            words=f"{several(changes.files, 'file')} with {format_size(changes.size_bytes)} carried back, "
-            f"{several(changes.gone, 'path')} taken away",
-        )
-
-    async def _rollback_verify(self, record: CutoverRecord) -> _Done:
-        proof = await self.cutting.world.back.verify(record)
-        return Done(words="all equal" if proof.whole and not proof.differences else "; ".join(proof.reasons))
-
-    async def _rollback_thaw(self, record: CutoverRecord) -> _Done:
+    async def _open_source(self, record: CutoverRecord) -> None:
         world, tree = self.cutting.world, record.tree.path
         before, there = _noted(record.notes.frozen_top), _noted(record.notes.frozen_target_top)
 
@@ -928,18 +813,9 @@ class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, Cutover
             world.source_trees.open_tree(tree, world.back.top(record, source_before=before, target_before=there))
 
         await self.cutting.blocking(thaw)
-        return Done(words=f"{record.tree.user} works on the source again")
 
-    async def _rollback_revert(self, record: CutoverRecord) -> _Done:
-        target = await self._present(record, on_source=False)
-        like = as_before(target, _noted(record.notes.frozen_target_top))
-        trees, tree = self.cutting.world.trees, record.tree.path
-        await self.cutting.blocking(lambda: trees.open_tree(tree, like))
-        await self.cutting.blocking(self._archives(record).hand_over)
-        return Done(words=f"{record.tree.user} works on the target, as before")
-
-    def _archives(self, record: CutoverRecord) -> TreeArchives:
-        return TreeArchives(sight=self.cutting, tree=record.tree.path)
+    async def _assign_archives(self, tree: bytes, *, to_user: bool) -> None:
+        await self.cutting.blocking(lambda: assign_archives(self.cutting, tree, to_user=to_user))
 
     async def _settle(self, side: FileSystem) -> None:
         """Wait until no client passes a closed top any more by what it remembers of it: names below it that it has looked
@@ -951,21 +827,21 @@ class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, Cutover
 
     async def _target_top(self, record: CutoverRecord) -> FrozenTop:
         """How to thaw a user on the target: their top as it is, or as a thaw would make it if it was never opened."""
-        target = await self._present(record, on_source=False)
+        run, tree = self.cutting.run, record.tree.path
+        target = await self._present(run.target, tree)
         if not is_closed(target, uid=os.geteuid(), gid=os.getegid()):
             return top_of(target)
-        wanted = self.looker.wanted_top(record, await self._present(record, on_source=True), target)
+        wanted = self.cutting.wanted_top(record, await self._present(run.source, tree), target)
         if wanted is None:
-            raise StepFailed(f"how {record.tree.user} is thawed on the target is not known")
+            raise MigratorError(f"how {record.tree.user} is thawed on the target is not known")
         return wanted
 
-    async def _present(self, record: CutoverRecord, *, on_source: bool) -> Entry:
-        looker = self.looker
-        found = await (looker.source_entry(record) if on_source else looker.target_entry(record))
+    async def _present(self, side: FileSystem, tree: bytes) -> Entry:
+        found = await self.cutting.entry(side, tree)
         if found is None:
+            name = "source" if side is self.cutting.run.source else "target"
             raise Refused(
-                f"the tree {show(record.tree.path)} is not on the {'source' if on_source else 'target'}",
-                hint="see `migrator doctor`, and who has moved it away",
+                f"the tree {show(tree)} is not on the {name}", hint="see `migrator doctor`, and who has moved it away"
             )
         return found
 
@@ -984,9 +860,9 @@ def _verified_notes(found: VerificationRecord) -> CutoverNotes:
 
 
 def _verified_words(found: VerificationRecord) -> str:
-    differences = sum(found.differences.values())
     if not found.whole:
         return f"not whole: {'; '.join(found.reasons)}"
+    differences = sum(found.differences.values())
     return f"{several(found.paths, 'path')} compared; " + (
         several(differences, "difference") if differences else "all equal"
     )
@@ -1013,11 +889,16 @@ class TreeComparison:
         comparing = self.cutting.world.comparing
         if comparing is None:
             return
+        passes, seed = self.cutting.ledger.passes.over_tree(tree.path), zlib.crc32(tree.path)
         try:
-            drawn = await self.cutting.blocking(lambda: self._draw(comparing, tree.path))
-            self._before = await self._visit(comparing, tree, Side.SOURCE, drawn)
+            files: tuple[bytes, ...] = ()
+            if passes:
+                files = await self.cutting.blocking(
+                    lambda: tuple(comparing.samples.draw(passes[-1].catalog, tree.path, count=_FILES, seed=seed))
+                )
+            self._before = await self._visit(comparing, tree, Side.SOURCE, files)
         except (MigratorError, OSError) as error:
-            self._failed(tree, Side.SOURCE, _reason(error))
+            self._failed(tree, Side.SOURCE, reason_of(error))
 
     def keep(self, record: CutoverRecord) -> None:
         """Record the measurements on the source, replacing those of an earlier call."""
@@ -1034,31 +915,21 @@ class TreeComparison:
         if comparing is None or state not in SETTLED_STATES or machine.interrupted:
             return outcome
         try:
-            found = await self._compared(comparing, record)
+            if not comparing.records.of(record.id):
+                return outcome
+            files = () if self._before is None else self._before.files
+            visited = await self._visit(comparing, record.tree, Side.TARGET, files)
+            comparing.records.add(record.id, visited.measurements)
+            found = speed_ups(comparing.records.of(record.id))
+            if words := user_words(record.tree.user, found):
+                self.cutting.say(EventKind.TREE_COMPARED, Severity.INFO, record, words)
         except asyncio.CancelledError:
             machine.note_cancelled()
             return outcome
         except (MigratorError, OSError) as error:
-            self._failed(record.tree, Side.TARGET, _reason(error))
+            self._failed(record.tree, Side.TARGET, reason_of(error))
             return outcome
         return replace(outcome, speed_ups=found)
-
-    async def _compared(self, comparing: Comparing, record: CutoverRecord) -> tuple[SpeedUp, ...]:
-        if not comparing.records.of(record.id):
-            return ()
-        files = () if self._before is None else self._before.files
-        visited = await self._visit(comparing, record.tree, Side.TARGET, files)
-        comparing.records.add(record.id, visited.measurements)
-        found = speed_ups(comparing.records.of(record.id))
-        if words := user_words(record.tree.user, found):
-            self.cutting.say(EventKind.TREE_COMPARED, Severity.INFO, record, words)
-        return found
-
-    def _draw(self, comparing: Comparing, tree: bytes) -> tuple[bytes, ...]:
-        passes = self.cutting.ledger.passes.over_tree(tree)
-        if not passes:
-            return ()
-        return tuple(comparing.samples.draw(passes[-1].catalog, tree, count=_FILES, seed=zlib.crc32(tree)))
 
     async def _visit(self, comparing: Comparing, tree: UserTree, side: Side, files: tuple[bytes, ...]) -> TreeVisited:
         cutting = self.cutting
@@ -1079,7 +950,3 @@ class TreeComparison:
         subject = f"{tree.user}: {self.cutting.verb}"
         message = f"the tree could not be measured on the {side.value}: {why}; that changes nothing of the cutover"
         self.cutting.invocation.say(EventKind.COMPARISON_FAILED, Severity.WARNING, subject, message)
-
-
-def _reason(error: MigratorError | OSError) -> str:
-    return error.message if isinstance(error, MigratorError) else error.strerror or str(error)

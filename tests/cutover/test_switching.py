@@ -140,22 +140,16 @@ def directory(path: Path) -> None:
         (lambda path: path.symlink_to("../source/home"), "source/home, and not to"),
         (lambda path: path.symlink_to("../target/home"), "target/home, and not to"),
         (lambda path: path.symlink_to("../source/home/alice/deeper"), "which leads nowhere"),
+        (lambda path: path.symlink_to("../source/home/alice2"), "home/alice2, and not to"),
     ],
 )
 def test_anything_but_the_link_that_is_expected_is_refused_and_stays(
     world: World, make: Callable[[Path], object], told: str
 ) -> None:
+    (world.path / "source" / "home" / "alice2").mkdir()
     world.alice.unlink()
     make(world.alice)
     assert told in world.refused()
-
-
-def test_a_link_to_another_users_tree_is_refused(world: World) -> None:
-    other = world.path / "source" / "home" / "alice2"
-    other.mkdir()
-    world.alice.unlink()
-    world.alice.symlink_to(other)
-    assert f"leads to {other}, and not to {world.old}" in world.refused()
 
 
 @pytest.mark.parametrize("gone", ["old", "new"])
@@ -175,25 +169,21 @@ def test_trees_outside_both_roots_are_refused(world: World) -> None:
     assert "is no directory of the source or of the target" in world.refused()
 
 
-@pytest.mark.parametrize("user", ["", "../bob", "a\0b"])
-def test_hostile_names_of_users_are_refused(world: World, user: str) -> None:
+def test_hostile_names_of_users_are_refused(world: World) -> None:
     before = world.standing()
     for call in (
-        lambda: world.links.read_link(user),
-        lambda: world.links.switch(user, expected_old=os.fsencode(world.old), new=os.fsencode(world.new)),
+        lambda: world.links.read_link("../bob"),
+        lambda: world.links.switch("../bob", expected_old=os.fsencode(world.old), new=os.fsencode(world.new)),
     ):
         with pytest.raises(Refused, match="no link can be named"):
             call()
     assert world.standing() == before
 
 
-@pytest.mark.parametrize("mode", [0o775, 0o757, 0o1777])
-def test_a_directory_of_links_that_others_can_write_to_is_refused(world: World, mode: int) -> None:
-    world.homes.chmod(mode)
-    assert f"homes can be written by others than root (mode {mode:04o})" in world.refused()
-
-
 def test_a_directory_on_the_way_that_others_can_change_is_refused(world: World) -> None:
+    world.homes.chmod(0o1777)
+    assert "homes can be written by others than root (mode 1777)" in world.refused()
+    world.homes.chmod(0o755)
     world.path.chmod(0o777)
     assert f"{world.path} can be written by others" in world.refused()
     world.path.chmod(0o1777)  # what root made there nobody else can exchange
