@@ -192,49 +192,39 @@ def carrying_back(
     """Carrying back for one site. `own` is the ledger of the migration, `known` the site as that has it; `policy` is how
     much content is verified.
     """
-    return CarryingBack(BackSites(wiring, own=own, known=known, progress=progress, policy=policy))
+    return CarryingBack(BackSites(wiring=wiring, own=own, known=known, progress=progress, policy=policy))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BackSites:
     """The `Openings` port: `state_dir/back/NUMBER-TOKEN`, by the number and the token of the cutover."""
 
-    def __init__(
-        self, wiring: app.Wiring, *, own: Ledger, known: SiteRecord, progress: Progress, policy: DigestPolicy
-    ) -> None:
-        self._wiring = wiring
-        self._own = own
-        self._known = known
-        self._progress = progress
-        self._policy = policy
-
-    @property
-    def policy(self) -> DigestPolicy:
-        """As it was given."""
-        return self._policy
+    wiring: app.Wiring
+    own: Ledger
+    known: SiteRecord
+    progress: Progress
+    policy: DigestPolicy
 
     @contextmanager
     def read(self, record: CutoverRecord) -> Iterator[Ledger | None]:
         """The ledger, as the port says. One whose making was interrupted is none yet."""
-        with back_ledger(self._wiring, record) as ledger:
+        with back_ledger(self.wiring, record) as ledger:
             yield ledger
 
     @asynccontextmanager
     async def open(self, record: CutoverRecord) -> AsyncIterator[BackParts]:
         """The whole site, as the port says."""
-        directory, wiring = self._directory(record), self._wiring
-        with self._ledger(directory) as ledger, wiring.source() as real:
+        directory, wiring = back_directory(self.wiring, record), self.wiring
+        with open_ledger(directory / "ledger.db", create=True) as ledger, wiring.source() as real:
             kept = ledger.site.read()
+            if kept is None:
+                ledger.site.create(exchanged(self.known, None))
+            (directory / "made").touch()
             source, target = self._sides(record, real, kept.capabilities if kept else None)
             moves, here = MovingTarget(wiring.source_root), _Here()
             try:
                 yield self._parts(
-                    record,
-                    directory,
-                    ledger=ledger,
-                    source=source,
-                    target=target,
-                    moves=moves,
-                    here=here,
+                    record, directory, ledger=ledger, source=source, target=target, moves=moves, here=here
                 )
             finally:
                 await here.close()
@@ -244,10 +234,10 @@ class BackSites:
     @contextmanager
     def tops(self, record: CutoverRecord) -> Iterator[tuple[SourceSide, TargetSide, TargetCapabilities | None]]:
         """Both sides, as the port says."""
-        with self._wiring.source() as real:
+        with self.wiring.source() as real:
             source, target = self._sides(record, real, None)
             try:
-                yield source, target, self._known.capabilities
+                yield source, target, self.known.capabilities
             finally:
                 source.close()
                 target.close()
@@ -256,19 +246,19 @@ class BackSites:
         self, record: CutoverRecord, *, before: str, now: str, carried: Sequence[str]
     ) -> Sequence[SourceChange]:
         """By the migration's own catalogs, as the port says."""
-        catalogs, back = self._wiring.site.catalogs_dir, self._directory(record) / "catalogs"
+        catalogs, back = self.wiring.site.catalogs_dir, back_directory(self.wiring, record) / "catalogs"
         return changed_source(
             catalogs / before,
             catalogs / now,
             tree=record.tree.path,
             carried=[back / name for name in carried],
-            ctimes=self._wiring.site.source.kind != "gluster",
-            temp_dir=self._wiring.temp_dir,
+            ctimes=self.wiring.site.source.kind != "gluster",
+            temp_dir=self.wiring.temp_dir,
         )
 
     def give_up_source(self, record: CutoverRecord, changes: Sequence[SourceChange], *, at_s: float) -> int:
         """Note down what is overwritten, and keep what stands there, as the port says."""
-        directory = self._directory(record)
+        directory = back_directory(self.wiring, record)
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         again = {*self._given_up(directory)}
         for change in changes:
@@ -276,7 +266,7 @@ class BackSites:
             again |= {change.path, parent(change.path)}
         write_durably(directory / _GIVEN_UP, b"".join(path + b"\0" for path in sorted(again)))
         place, kept = trash_place(at_s, record.id, "rollback", 0), 0
-        moves = MovingTarget(self._wiring.source_root)
+        moves = MovingTarget(self.wiring.source_root)
         try:
             moves.open_place(place)
             for change in changes:
@@ -298,21 +288,10 @@ class BackSites:
     def _sides(
         self, record: CutoverRecord, real: PosixSource | GlusterSource, kept: TargetCapabilities | None
     ) -> tuple[SourceSide, TargetSide]:
-        wiring, tree = self._wiring, record.tree.path
+        wiring, tree = self.wiring, record.tree.path
         source = SourceSide(wiring.source_root, kept, tree=tree, hidden=ARCHIVE_DIRECTORY, real=real)
-        known = self._known.capabilities
+        known = self.known.capabilities
         return source, TargetSide(wiring.target_root, known, tree=tree, hidden=ARCHIVE_DIRECTORY, other=real)
-
-    def _directory(self, record: CutoverRecord) -> Path:
-        return back_directory(self._wiring, record)
-
-    @contextmanager
-    def _ledger(self, directory: Path) -> Iterator[Ledger]:
-        with open_ledger(directory / "ledger.db", create=True) as ledger:
-            if ledger.site.read() is None:
-                ledger.site.create(exchanged(self._known, None))
-            (directory / "made").touch()
-            yield ledger
 
     def _parts(
         self,
@@ -325,54 +304,60 @@ class BackSites:
         moves: MovingTarget,
         here: "_Here",
     ) -> BackParts:
-        wiring, site = self._wiring, self._wiring.site
+        wiring, site = self.wiring, self.wiring.site
         lists = ChunkListFiles(directory / "plans", splits_dir=directory / "splits", passes_dir=directory / "passes")
         return BackParts(
-            site=self._known,
+            site=self.known,
             source=source,
             target=target,
             # Its device number changes with every mount: a file system of servers, or of FUSE.
-            flushes=self._known.source.device is None,
+            flushes=self.known.source.device is None,
             proof=self._proof(record),
-            own_documents=wiring.plans(self._known.site_id),
+            own_documents=wiring.plans(self.known.site_id),
             reap_lists=wiring.reap_lists(),
             switched=SwitchedCatalogFiles(
                 directory / "catalogs", manifests=wiring.manifests(), hidden=ARCHIVE_DIRECTORY, temp_dir=wiring.temp_dir
             ),
-            ledger=ledger,
-            proof_ledger=ProofLedger.over(ledger, site=self._known, own=self._own),
-            chunk_lists=lists,
+            world=World(
+                source=target,
+                target=source,
+                lanes=self._lanes(ledger, here),
+                bricks=None,
+                driving=None,
+                chunk_lists=lists,
+                documents=PlanFiles(directory / "plans", site_id=self.known.site_id),
+                ledger=ledger,
+                progress=self.progress,
+                clock=wiring.clock,
+                activity=wiring.activity(),
+                blocking=wiring.blocking(),
+                tokens=app.new_token,
+            ),
+            proof_ledger=ProofLedger.over(ledger, site=self.known, own=self.own),
             list_writer=lists,
-            documents=PlanFiles(directory / "plans", site_id=self._known.site_id),
             manifests=ManifestDirectories(
                 directory / "manifests", catalogs_dir=directory / "catalogs", temp_dir=wiring.temp_dir
             ),
             files=RunFiles(directory / "runs"),
-            lanes=self._lanes(ledger, here),
             deltas=self._deltas(directory, lists, ledger=ledger, target=target, moves=moves),
             request=self._request(record),
-            policy=self._policy,
+            policy=self.policy,
             verify_workers=site.verify.workers,
-            progress=self._progress,
-            clock=wiring.clock,
-            activity=wiring.activity(),
-            blocking=wiring.blocking(),
-            tokens=app.new_token,
         )
 
     def _proof(self, record: CutoverRecord) -> VerificationRecord | None:
         """The verification that the cutover was switched with."""
-        found = self._own.verifications.of_plan(record.plan)
+        found = self.own.verifications.of_plan(record.plan)
         return next((one for one in found if one.id == record.notes.verification_id), None)
 
     def _request(self, record: CutoverRecord) -> RunRequest:
-        transfer = self._wiring.site.transfer
+        transfer = self.wiring.site.transfer
         return RunRequest(
             plan=PLAN,
             batches=(record.id,),
             jobs=transfer.jobs,
             pid=os.getpid(),
-            engine=pass_engine(self._wiring.site),
+            engine=pass_engine(self.wiring.site),
             lease_s=transfer.lease_s,
             bwlimit_bytes_per_s=transfer.bwlimit_bytes_per_s,
             retry=RetryPolicy(),
@@ -387,7 +372,7 @@ class BackSites:
         async def no_volume() -> VolumeState:
             raise ToolFailed("what is carried back is not read from bricks")
 
-        wiring = self._wiring
+        wiring = self.wiring
         maker = WayMaker(wiring.site, known=ledger.site.read(), volume=no_volume)
         places = Places(source=wiring.target_root, target=wiring.source_root, own=True)
 
@@ -402,7 +387,7 @@ class BackSites:
     def _deltas(
         self, directory: Path, lists: ChunkListFiles, *, ledger: Ledger, target: TargetSide, moves: MovingTarget
     ) -> Deltas:
-        wiring, site = self._wiring, self._wiring.site
+        wiring, site = self.wiring, self.wiring.site
         transfer = site.transfer
         return Deltas(
             scan=self._scan(directory, ledger=ledger, target=target),
@@ -416,7 +401,7 @@ class BackSites:
             chunk_limits=ChunkLimits(
                 max_bytes=transfer.chunk_size_bytes,
                 max_files=transfer.chunk_files,
-                range_size_bytes=transfer.range_size_bytes if copies_ranges(pass_engine(self._wiring.site)) else None,
+                range_size_bytes=transfer.range_size_bytes if copies_ranges(pass_engine(self.wiring.site)) else None,
             ),
             again=self._given_up(directory),
             max_shrink=transfer.max_shrink,
@@ -427,7 +412,7 @@ class BackSites:
     def _scan(
         self, directory: Path, *, ledger: Ledger, target: TargetSide
     ) -> Callable[[Sequence[bytes]], Awaitable[CatalogRecord]]:
-        wiring, site = self._wiring, self._wiring.site
+        wiring, site = self.wiring, self.wiring.site
 
         async def scan_target(trees: Sequence[bytes]) -> CatalogRecord:
             return await scan(
@@ -442,7 +427,7 @@ class BackSites:
                 source=target,
                 ledger=ledger,
                 catalogs=CatalogDirectories(directory / "catalogs", temp_dir=wiring.temp_dir),
-                progress=self._progress,
+                progress=self.progress,
                 clock=wiring.clock,
             )
 

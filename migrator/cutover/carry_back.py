@@ -5,21 +5,18 @@ import errno
 import os
 import stat
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from migrator.catalog.model import CatalogRecord
-from migrator.catalog.ports import ChunkLists, Manifests
-from migrator.core.clock import Clock
+from migrator.catalog.ports import Manifests
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.errors import ExitCode, LedgerCorrupt, MigratorError, Refused
 from migrator.core.paths import is_beneath, join, show
-from migrator.core.progress import Progress
 from migrator.core.states import BatchState, PassKind, PassState
-from migrator.core.tasks import Blocking
 from migrator.cutover.model import (
     FROZEN_PERMISSIONS,
     FROZEN_UID,
@@ -30,10 +27,10 @@ from migrator.cutover.model import (
     ProofSeen,
     TargetChanges,
 )
-from migrator.cutover.ports import BackSide, BackSource, CarriedBack, SourceChange, SwitchedCatalogs
+from migrator.cutover.ports import CarriedBack, SourceChange
 from migrator.cutover.rules import carried_top
 from migrator.delta.delta import DeltaPass, Deltas, expire_trash, final_pass_facts
-from migrator.delta.model import ChangeKind, Changes
+from migrator.delta.model import ChangeKind
 from migrator.delta.moving import only_not_renamed
 from migrator.fs.model import Capacity, TargetCapabilities
 from migrator.fs.ports import Block
@@ -41,13 +38,11 @@ from migrator.fs.reading import PosixSource
 from migrator.fs.rules import CLOSED_MODE
 from migrator.fs.writing import MountedTarget
 from migrator.gluster.model import SourceHealth
-from migrator.hosts.ports import Activity
 from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.plan.model import Batch, Order, Plan, TransferCost
 from migrator.plan.ports import ChunkListWriter, PlanDocuments
 from migrator.reap.ports import ReapLists
 from migrator.transfer.context import Invocation, World
-from migrator.transfer.lanes import Lanes
 from migrator.transfer.model import RunRequest
 from migrator.transfer.recovery import recover
 from migrator.transfer.run_files import RunFiles
@@ -55,6 +50,7 @@ from migrator.verify.model import DigestPolicy, VerificationRecord
 from migrator.verify.stage import VerifyRequest, verify
 
 if TYPE_CHECKING:
+    from migrator.cutover.catalogs import SwitchedCatalogFiles
     from migrator.ledger.ledger import Ledger
 
 # Both sides of one frozen user tree.
@@ -185,15 +181,13 @@ class SourceSide(_Side):
             finally:
                 os.close(fd)
             # A device is not opened: that may do something.
-            if kind in (stat.S_IFREG, stat.S_IFDIR):
-                self._flush_one(path)
-
-    def _flush_one(self, path: bytes) -> None:
-        fd = self.beneath.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+            if kind not in (stat.S_IFREG, stat.S_IFDIR):
+                continue
+            fd = self.beneath.open(path, os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
 
 
 def _as_closed(top: Entry) -> Entry:
@@ -220,7 +214,8 @@ _NO_ROOM = Capacity(total_bytes=0, free_bytes=0, total_inodes=None, free_inodes=
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackParts:
     """Everything that carrying back needs, of one cutover. `site` is the migration's own, and `source` and `target` are its
-    sides, whichever way files go; `ledger`, lists, `manifests` and `deltas` are those of the site of the rollback.
+    sides, whichever way files go; `world`, where they are exchanged, `manifests` and `deltas` are those of the site of the
+    rollback.
 
     `proof` is the verification that the cutover was switched with, None where the migration's ledger does not know it;
     `proof_ledger` is the rollback's ledger as a verification has to see it, with the migration's own sides. `own_documents`
@@ -230,30 +225,31 @@ class BackParts:
     """
 
     site: SiteRecord
-    source: BackSource
-    target: BackSide
+    source: SourceSide
+    target: TargetSide
     flushes: bool
     proof: VerificationRecord | None
     own_documents: PlanDocuments
     reap_lists: ReapLists
-    switched: SwitchedCatalogs
-    ledger: "Ledger"
+    switched: "SwitchedCatalogFiles"
+    world: World
     proof_ledger: "Ledger"
-    chunk_lists: ChunkLists
     list_writer: ChunkListWriter
-    documents: PlanDocuments
     manifests: Manifests
     files: RunFiles
-    lanes: Lanes
     deltas: Deltas
     request: RunRequest
     policy: DigestPolicy
     verify_workers: int
-    progress: Progress
-    clock: Clock
-    activity: Activity
-    blocking: Blocking
-    tokens: Callable[[], str]
+
+    @property
+    def ledger(self) -> "Ledger":
+        """That of the rollback."""
+        return self.world.ledger
+
+    def now_s(self) -> float:
+        """The time."""
+        return self.world.clock.now_s()
 
 
 class Openings(Protocol):
@@ -264,7 +260,7 @@ class Openings(Protocol):
 
     def tops(
         self, record: CutoverRecord
-    ) -> AbstractContextManager[tuple[BackSide, BackSide, TargetCapabilities | None]]:
+    ) -> AbstractContextManager[tuple[SourceSide, TargetSide, TargetCapabilities | None]]:
         """The source, the target, and what the target keeps: to look at both tops."""
 
     def read(self, record: CutoverRecord) -> AbstractContextManager["Ledger | None"]:
@@ -289,10 +285,8 @@ class Openings(Protocol):
 
 def exchanged(site: SiteRecord, known: SiteRecord | None) -> SiteRecord:
     """The site of a rollback: what is read there is the target. What the source keeps is known where it was probed."""
-    return SiteRecord(
-        site_id=site.site_id,
-        name=site.name,
-        created_at_s=site.created_at_s,
+    return replace(
+        site,
         source=site.target,
         target=site.source,
         capabilities=known.capabilities if known else None,
@@ -318,9 +312,7 @@ def read_site(ledger: "Ledger") -> SiteRecord:
     return site
 
 
-def make_plan(
-    record: CutoverRecord, *, site: SiteRecord, catalog: str, scan_id: int, chunk_list: str, chunk_list_digest: str
-) -> Plan:
+def _plan(parts: BackParts, record: CutoverRecord, *, catalog: str, scan_id: int, chunk_list: str, digest: str) -> Plan:
     """A plan of one batch with one tree. The batch has the number of the cutover, so that places in the trash of the source
     differ from user to user.
     """
@@ -332,14 +324,14 @@ def make_plan(
         directories=0,
         chunks=0,
         chunk_list=chunk_list,
-        chunk_list_digest=chunk_list_digest,
+        chunk_list_digest=digest,
         forecast_s=0.0,
         fits=True,
     )
     return Plan(
         name=PLAN,
-        site=site.name,
-        site_id=site.site_id,
+        site=parts.site.name,
+        site_id=parts.site.site_id,
         created_at_s=record.since_s,
         order=Order.HEAVIEST,
         catalog=catalog,
@@ -404,23 +396,16 @@ def _newest_catalog(ledger: "Ledger", batch: int) -> str:
     return ended[-1].catalog if ended else ""
 
 
-def target_changes(ledger: "Ledger", record: CutoverRecord, plan: str) -> TargetChanges:
+def target_changes(ledger: "Ledger", record: CutoverRecord) -> TargetChanges:
     """What the user changed since the switch, by all passes that carried it back. Directories count with what is gone."""
-    found = [
-        changes
-        for one in ledger.passes.of_batch(plan, record.id)
-        if one.kind is not PassKind.SEED and (changes := ledger.passes.changes(one.id)) is not None
-    ]
+    passes = [one for one in ledger.passes.of_batch(PLAN, record.id) if one.kind is not PassKind.SEED]
+    found = [changes for one in passes if (changes := ledger.passes.changes(one.id)) is not None]
+    touched = [changes.tally(kind) for changes in found for kind in _TOUCHED]
     return TargetChanges(
-        files=sum(_files(changes) for changes in found),
+        files=sum(tally.paths - tally.directories for tally in touched),
         size_bytes=sum(changes.tally(kind).size_bytes for changes in found for kind in _MADE),
         gone=sum(changes.tally(ChangeKind.VANISHED).paths for changes in found),
     )
-
-
-def _files(changes: Changes) -> int:
-    tallies = [changes.tally(kind) for kind in _TOUCHED]
-    return sum(tally.paths - tally.directories for tally in tallies)
 
 
 # The state of the target at the switch, recorded once before the first pass.
@@ -430,41 +415,24 @@ VIA_MANIFEST = "manifest"
 """How the catalog of the target at the switch was made."""
 
 
-def is_noted(parts: BackParts, record: CutoverRecord) -> bool:
-    """Whether that was done."""
-    done = switched_pass(parts.ledger, record)
-    return done is not None and done.state is PassState.DONE
-
-
-async def note_switch(parts: BackParts, record: CutoverRecord, now: CatalogRecord) -> None:
-    """Make the catalog of the target at the switch, with `now` of it. May be called again after a crash.
-
-    Raises Refused where it cannot be told what the target was.
-    """
-    done = switched_pass(parts.ledger, record)
-    if done is None:
-        done = _start_pass(parts, record, await _write_catalog(parts, record, now))
-    if done.state is not PassState.DONE:
-        parts.ledger.passes.set_state(done.id, PassState.DONE, parts.clock.now_s())
-
-
 def plan_of(parts: BackParts, record: CutoverRecord) -> Plan:
     """The plan of the rollback. Raises Refused where nothing was carried back yet."""
     noted = switched_pass(parts.ledger, record)
     if noted is None:
         raise Refused(f"nothing was carried back of {show(record.tree.path)} yet", hint="run the same command again")
-    return make_plan(
-        record,
-        site=parts.site,
-        catalog=noted.catalog,
-        scan_id=0,
-        chunk_list=noted.chunk_list,
-        chunk_list_digest=parts.chunk_lists.digest(noted.chunk_list),
-    )
+    digest = parts.world.chunk_lists.digest(noted.chunk_list)
+    return _plan(parts, record, catalog=noted.catalog, scan_id=0, chunk_list=noted.chunk_list, digest=digest)
 
 
 async def _write_catalog(parts: BackParts, record: CutoverRecord, now: CatalogRecord) -> CatalogRecord:
-    tree, proof = record.tree.path, _proof(parts, record)
+    """The catalog of the target at the switch, with `now` of it. Raises Refused if what the target was is not known."""
+    tree, proof = record.tree.path, parts.proof
+    if proof is None or not proof.whole or proof.differences:
+        raise Refused(
+            f"what {show(tree)} was on the target at the switch is not known",
+            cause="the ledger has no verification without differences for this cutover",
+            hint="nothing tells what the user changed since; bring the ledger back as it was",
+        )
     # What was changed later than 2 s before the record's begin is sent again: nobody could before the end of the proof.
     at_s = proof.finished_at_s or proof.started_at_s
     name = f"switch-{now.name}"
@@ -491,34 +459,22 @@ async def _write_catalog(parts: BackParts, record: CutoverRecord, now: CatalogRe
     return closed
 
 
-def _proof(parts: BackParts, record: CutoverRecord) -> VerificationRecord:
-    if parts.proof is None or not parts.proof.whole or parts.proof.differences:
-        raise Refused(
-            f"what {show(record.tree.path)} was on the target at the switch is not known",
-            cause="the ledger has no verification without differences for this cutover",
-            hint="nothing tells what the user changed since; bring the ledger back as it was",
-        )
-    return parts.proof
-
-
 def _start_pass(parts: BackParts, record: CutoverRecord, catalog: CatalogRecord) -> PassRecord:
     written = parts.list_writer.write(PLAN, record.id, ())
-    plan = make_plan(
+    plan = _plan(
+        parts,
         record,
-        site=parts.site,
         catalog=catalog.name,
         scan_id=catalog.scan_id,
         chunk_list=written.chunk_list,
-        chunk_list_digest=written.digest,
+        digest=written.digest,
     )
     # Always the same for the ledger: only its name and its batch matter here.
     parts.ledger.plans.record(plan, path="", checksum="")
-    known = parts.ledger.plans.read(PLAN)
-    state = None if known is None else known.batches.get(record.id)
     for now, then in ((BatchState.PLANNED, BatchState.SEEDING), (BatchState.SEEDING, BatchState.SEEDED)):
-        if state is now:
+        known = parts.ledger.plans.read(PLAN)
+        if known is not None and known.batches.get(record.id) is now:
             parts.ledger.plans.set_batch_state(PLAN, record.id, then)
-            state = then
     return parts.ledger.passes.start(
         plan=PLAN,
         batch=record.id,
@@ -526,7 +482,7 @@ def _start_pass(parts: BackParts, record: CutoverRecord, catalog: CatalogRecord)
         catalog=catalog.name,
         chunk_list=written.chunk_list,
         chunks=(),
-        at_s=parts.clock.now_s(),
+        at_s=parts.now_s(),
     )
 
 
@@ -566,27 +522,29 @@ class CarryingBack:
         # Opened again, so that what the source is known not to keep is not tried there.
         async with self._openings.open(record) as parts:
             parts.ledger.site.update_identities(parts.site.target, parts.site.source)
-            with parts.files.open(VERB, parts.clock.now_s()) as directory:
+            with parts.files.open(VERB, parts.now_s()) as directory:
                 run_id = parts.ledger.runs.start(
-                    verb=VERB, pid=parts.request.pid, at_s=parts.clock.now_s(), directory=directory.path
+                    verb=VERB, pid=parts.request.pid, at_s=parts.now_s(), directory=directory.path
                 )
                 exit_code = ExitCode.FAILED
                 try:
                     invocation = Invocation(
-                        world=_world(parts), request=parts.request, run_id=run_id, directory=directory
+                        world=parts.world, request=parts.request, run_id=run_id, directory=directory
                     )
-                    with _roles_told():
-                        await _carry(parts, invocation, record)
+                    await _carry(parts, invocation, record)
                     exit_code = ExitCode.DONE
                 except MigratorError as error:
                     exit_code = error.exit_code
+                    # The parts of a pass call the target the source.
+                    error.message = _ROLES + error.message
+                    error.args = (error.message,)
                     raise
                 finally:
-                    parts.ledger.runs.finish(run_id, parts.clock.now_s(), exit_code.value)
+                    parts.ledger.runs.finish(run_id, parts.now_s(), exit_code.value)
             found = newest_pass(parts.ledger, record)
             if found is None:
                 raise LedgerCorrupt("the ledger of the rollback has lost its pass", hint="run the same command again")
-            return CarriedBack(seen=pass_seen(parts.ledger, found), changes=target_changes(parts.ledger, record, PLAN))
+            return CarriedBack(seen=pass_seen(parts.ledger, found), changes=target_changes(parts.ledger, record))
 
     async def verify(self, record: CutoverRecord) -> ProofSeen:
         """What `compare` finds, as the rollback has to know it. Raises what that raises."""
@@ -616,8 +574,8 @@ class CarryingBack:
                 target=parts.target,
                 manifests=parts.manifests,
                 ledger=parts.proof_ledger,
-                progress=parts.progress,
-                clock=parts.clock,
+                progress=parts.world.progress,
+                clock=parts.world.clock,
                 reap_lists=parts.reap_lists,
             )
 
@@ -639,7 +597,7 @@ class CarryingBack:
         with self._openings.read(record) as ledger:
             if ledger is None or newest_pass(ledger, record) is None:
                 return None
-            return target_changes(ledger, record, PLAN)
+            return target_changes(ledger, record)
 
     def changed_source(self, record: CutoverRecord, *, before: str, now: str) -> Sequence[SourceChange]:
         """What somebody changed on the retained source, as the port says. Blocking."""
@@ -680,43 +638,27 @@ async def _learn_what_the_source_keeps(parts: BackParts) -> None:
             hint="see `migrator doctor`, then run the same command again",
         )
     try:
-        probed = await parts.blocking(parts.source.probe, timeout_s=parts.request.stall_timeout_s)
+        probed = await parts.world.blocking(parts.source.probe, timeout_s=parts.request.stall_timeout_s)
     except (OSError, TimeoutError) as error:
         raise Refused(
             f"the source cannot be written: {error}",
             cause="it is full or mounted read-only, or does not answer",
             hint="see `migrator doctor`, then run the same command again",
         ) from error
-    parts.ledger.site.record_capabilities(probed, parts.clock.now_s())
-
-
-def _world(parts: BackParts) -> World:
-    return World(
-        source=parts.target,
-        target=parts.source,
-        lanes=parts.lanes,
-        bricks=None,
-        driving=None,
-        chunk_lists=parts.chunk_lists,
-        documents=parts.documents,
-        ledger=parts.ledger,
-        progress=parts.progress,
-        clock=parts.clock,
-        activity=parts.activity,
-        blocking=parts.blocking,
-        tokens=parts.tokens,
-    )
+    parts.ledger.site.record_capabilities(probed, parts.now_s())
 
 
 async def _carry(parts: BackParts, invocation: Invocation, record: CutoverRecord) -> None:
     """What a killed call left is ended, then the target is read and what changed is sent, as often as something is left."""
-    site = exchanged(parts.site, read_site(parts.ledger))
+    ledger, site = parts.ledger, exchanged(parts.site, read_site(parts.ledger))
     await recover(invocation, site, heard_at_s=0.0)
     await expire_trash(invocation, parts.deltas, site)
     deltas = parts.deltas
-    if not is_noted(parts, record):
+    noted = switched_pass(ledger, record)
+    if noted is None or noted.state is not PassState.DONE:
         now = await _scan_whole(parts, record)
-        await note_switch(parts, record, now)
+        noted = noted or _start_pass(parts, record, await _write_catalog(parts, record, now))
+        ledger.passes.set_state(noted.id, PassState.DONE, parts.now_s())
         deltas = replace(deltas, scan=_first(now, deltas.scan))
     plan = plan_of(parts, record)
     (batch,) = plan.batches
@@ -725,9 +667,10 @@ async def _carry(parts: BackParts, invocation: Invocation, record: CutoverRecord
         summary = await delta.run()
         if (stopped := summary.stopped) is not None:
             raise MigratorError(stopped.message, cause=stopped.cause, hint=stopped.hint)
-        if parts.flushes:
-            await _flush(parts, batch.number)
-        if not _left_to_send(parts, batch.number):
+        made = newest_pass(ledger, record)
+        if made is not None and parts.flushes:
+            await _flush(parts, made)
+        if made is None or not only_not_renamed(ledger.passes, made.id):
             return
 
 
@@ -752,34 +695,15 @@ def _first(now: CatalogRecord, scan: Scan) -> Scan:
     return scan_or_take
 
 
-@contextmanager
-def _roles_told() -> Iterator[None]:
-    """What the parts of a pass say calls the target the source."""
-    try:
-        yield
-    except MigratorError as error:
-        error.message = _ROLES + error.message
-        error.args = (error.message,)
-        raise
-
-
-async def _flush(parts: BackParts, batch: int) -> None:
-    """Every path that the newest pass has sent, before it counts: the bricks have it in memory only."""
-    record = parts.ledger.passes.find(PLAN, batch, PassKind.FINAL)
-    if record is None:
-        return
-    for chunk in parts.chunk_lists.chunks(record.chunk_list):
-        paths = iter(await asyncio.to_thread(parts.chunk_lists.paths, record.chunk_list, chunk.number))
+async def _flush(parts: BackParts, made: PassRecord) -> None:
+    """Every path that a pass has sent, before it counts: the bricks have it in memory only."""
+    for chunk in parts.world.chunk_lists.chunks(made.chunk_list):
+        paths = iter(await asyncio.to_thread(parts.world.chunk_lists.paths, made.chunk_list, chunk.number))
         while some := [listed.path for listed in islice(paths, _FLUSHED_AT_ONCE)]:
             try:
-                await parts.blocking(partial(parts.source.flush, some), timeout_s=parts.request.stall_timeout_s)
+                await parts.world.blocking(partial(parts.source.flush, some), timeout_s=parts.request.stall_timeout_s)
             except (OSError, TimeoutError) as error:
                 raise MigratorError(
                     f"what was carried back could not be synced on the source: {error}",
                     hint="check the bricks, then run the same command again",
                 ) from error
-
-
-def _left_to_send(parts: BackParts, batch: int) -> bool:
-    record = parts.ledger.passes.find(PLAN, batch, PassKind.FINAL)
-    return record is not None and only_not_renamed(parts.ledger.passes, record.id)

@@ -125,7 +125,9 @@ _ROWS = """
 
 
 class SwitchedCatalogFiles:
-    """The `SwitchedCatalogs` port over a directory of catalogs. What lies below `hidden` in the tree is left out."""
+    """Makes the catalog of what a tree was on the target when its user was switched there, in a directory of catalogs. What lies
+    below `hidden` in the tree is left out.
+    """
 
     def __init__(self, directory: Path, *, manifests: ManifestDirectories, hidden: bytes, temp_dir: Path) -> None:
         self._directory = directory

@@ -6,15 +6,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from migrator.catalog.model import CatalogRecord
-from migrator.core.entry import Entry, EntryType
+from migrator.core.entry import EntryType
 from migrator.core.errors import Refused
 from migrator.cutover.model import (
-    CutoverRecord,
     FrozenTop,
     LinkLook,
     PassSeen,
-    ProofSeen,
     SwitchOutcome,
     TargetChanges,
     TopLook,
@@ -22,8 +19,6 @@ from migrator.cutover.model import (
     Writers,
 )
 from migrator.fs.model import Side
-from migrator.fs.ports import SourceFileSystem, TargetFileSystem
-from migrator.verify.model import VerificationRecord
 
 # Freezing trees, and finding open files.
 
@@ -170,68 +165,3 @@ class SourceChange:
     path: bytes
     kind: SourceChangeKind
     stands: EntryType | None
-
-
-class CarriesBack(Protocol):
-    """The passes from the target to the source, and their proof. Both sides are frozen by the caller. All may be called
-    again, also after a kill at any instant: a pass that was cut off is made anew.
-    """
-
-    async def carry(self, record: CutoverRecord) -> CarriedBack:
-        """Bring what was made, changed and removed on the target since the switch to the source. Raises MigratorError."""
-
-    async def verify(self, record: CutoverRecord) -> ProofSeen:
-        """Compare both sides of the tree, and keep the result. Raises MigratorError."""
-
-    def top(self, record: CutoverRecord, *, source_before: FrozenTop, target_before: FrozenTop) -> Entry:
-        """What the tree's top is to be on the source when it is thawed there: as it was before the freeze of the cutover
-        (`source_before`), with what the user changed of it on the target until the freeze of the rollback (`target_before`).
-        To be called after `carry`, in the freeze. Blocking; raises OSError, Refused.
-        """
-
-    def seen(self, record: CutoverRecord) -> tuple[PassSeen | None, ProofSeen | None]:
-        """The newest pass that carried back for this attempt, and the newest verification after it. Blocking."""
-
-    def changed_source(self, record: CutoverRecord, *, before: str, now: str) -> Sequence[SourceChange]:
-        """What somebody changed on the retained source: its catalog `now` against the catalog `before` of the final pass, but for
-        what this program has carried back itself, for a rollback that was given up. In order of path. Blocking; raises what
-        reading catalogs raises.
-        """
-
-    def give_up_source(self, record: CutoverRecord, changes: Sequence[SourceChange]) -> int:
-        """Let a rollback overwrite these changes: what stands there and is no directory that was there before goes to the
-        trash of the source, and `carry` brings what the target has of all of them. How many paths went to the trash. May be
-        called again, also after a kill. Blocking; raises OSError.
-        """
-
-    def changes(self, record: CutoverRecord) -> TargetChanges | None:
-        """What was found to be changed on the target since the switch; None before anything was looked for. Blocking."""
-
-
-# Both sides during a rollback.
-
-
-class BackSide(SourceFileSystem, TargetFileSystem, Protocol):
-    """One side of one user tree. The directory of archives in it, which is no data of the user's, does not show."""
-
-    def top(self) -> Entry:
-        """The tree's own directory as it really is, frozen or not. Raises OSError, also where there is none."""
-
-
-class BackSource(BackSide, Protocol):
-    """The source: what changed on the target is written here, below a top that stays as it is."""
-
-    def flush(self, paths: Sequence[bytes]) -> None:
-        """Sync these files and directories one by one, as far as they are there. Raises OSError."""
-
-
-class SwitchedCatalogs(Protocol):
-    """Makes the catalog of what a tree was on the target when its user was switched there."""
-
-    def write(self, record: CatalogRecord, *, tree: bytes, proof: VerificationRecord, now: str) -> CatalogRecord:
-        """Write it, from the manifest of the verification before the switch (`proof`) and from the catalog `now` of the
-        target. What is what it was by inode, size, mtime and ctime has the same row in both; of anything else the row says
-        what the manifest knows. Returns the closed record; may be called again for the same one. Blocking.
-
-        Raises Refused where the manifest is missing, or is not the one that the verification left; OSError.
-        """

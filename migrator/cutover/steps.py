@@ -19,7 +19,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, show
 from migrator.core.states import PassKind
 from migrator.core.units import format_size, several
-from migrator.cutover.carry_back import pass_seen, proof_seen
+from migrator.cutover.carry_back import CarryingBack, pass_seen, proof_seen
 from migrator.cutover.files import real_place
 from migrator.cutover.model import (
     NO_CUTOVER_NOTES,
@@ -44,7 +44,6 @@ from migrator.cutover.model import (
     TreeOutcome,
 )
 from migrator.cutover.ports import (
-    CarriesBack,
     FileSamples,
     Freezer,
     Links,
@@ -148,7 +147,7 @@ class CutoverWorld:
     manifests: Manifests
     policy: DigestPolicy
     deltas: Deltas
-    back: CarriesBack
+    back: CarryingBack
     backup: Callable[[str], None]
     archive_folders: MountedArchiveFolders
     archived: Callable[[], ProvenArchives]
