@@ -1,13 +1,13 @@
 """What becomes of a tree's top, and when a tree counts as frozen."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from migrator.core.events import FindingStatus
 from migrator.cutover.model import FreezeWay, FrozenTop, OpenFile, OpenKind, TopState, Writers
 from migrator.cutover.rules import (
-    can_write,
     check_open_files,
     clients_unseen,
     frozen_form,
@@ -104,52 +104,36 @@ def test_an_acl_of_an_unknown_form_is_no_missing_one() -> None:
     assert judge_top(plain, replace(plain, uid=0, acl_access=b"odd")).state is TopState.CHANGED
 
 
-def test_nothing_open_and_everything_seen_is_frozen() -> None:
-    assert why_not_frozen(Writers(), vouched=False) == ()
-
-
-def test_a_writable_file_stops_whoever_vouches() -> None:
-    for vouched in (False, True):
-        (reason,) = why_not_frozen(Writers(open_files=(FILE,)), vouched=vouched)
-        assert "home/ann/data: open for writing, through brick gl1:/srv/b1" in reason
-
-
-def test_readers_stop_nothing() -> None:
-    readers = (
-        replace(FILE, writable=False),
-        replace(FILE, kind=OpenKind.DIRECTORY, writable=False),
-        replace(FILE, kind=OpenKind.MAP, writable=False),
-        replace(FILE, unlinked=True),
-        replace(FILE, kind=OpenKind.WORKING_DIRECTORY, writable=False, unlinked=True),
-    )
-    assert why_not_frozen(Writers(open_files=readers), vouched=False) == ()
-
-
+@pytest.mark.parametrize("vouched", [False, True])
 @pytest.mark.parametrize(
-    "found",
+    ("changes", "writes"),
     [
-        replace(FILE, kind=OpenKind.WORKING_DIRECTORY, writable=False),
-        replace(FILE, kind=OpenKind.MAP),
-        replace(FILE, kind=OpenKind.LOOP_DEVICE),
+        ({}, True),
+        ({"kind": OpenKind.WORKING_DIRECTORY, "writable": False}, True),
+        ({"kind": OpenKind.MAP}, True),
+        ({"kind": OpenKind.LOOP_DEVICE}, True),
+        ({"writable": False}, False),
+        ({"kind": OpenKind.DIRECTORY, "writable": False}, False),
+        ({"kind": OpenKind.MAP, "writable": False}, False),
+        ({"unlinked": True}, False),
+        ({"kind": OpenKind.WORKING_DIRECTORY, "writable": False, "unlinked": True}, False),
     ],
 )
-def test_what_else_can_write(found: OpenFile) -> None:
-    assert can_write(found)
+def test_only_writers_prevent_a_freeze_even_if_a_hook_vouches(
+    changes: dict[str, Any], writes: bool, vouched: bool
+) -> None:
+    reasons = why_not_frozen(Writers(open_files=(replace(FILE, **changes),)), vouched=vouched)
+    assert len(reasons) == writes
+    assert all("home/ann/data: " in reason and "through brick gl1:/srv/b1" in reason for reason in reasons)
 
 
-def test_what_was_not_seen_stops_unless_the_hook_vouches() -> None:
-    writers = Writers(unseen=("brick gl2:/srv/b1: host gl2 cannot be reached",))
-    (reason,) = why_not_frozen(writers, vouched=False)
-    assert "gl2 cannot be reached" in reason
-    assert why_not_frozen(writers, vouched=True) == ()
-
-
-def test_before_the_freeze_only_what_cannot_be_seen_counts() -> None:
-    """Who has something open then may close it, or is logged out by a hook."""
-    writers = Writers(open_files=(FILE,), unseen=("gl2 cannot be reached",))
-    (reason,) = what_is_unseen(writers, vouched=False)
-    assert "gl2 cannot be reached" in reason
-    assert what_is_unseen(writers, vouched=True) == ()
+def test_what_was_not_seen_prevents_a_freeze_unless_a_hook_vouches() -> None:
+    writers = Writers(unseen=("gl2 cannot be reached",))
+    # Before the freeze open files do not count yet: their users may still close them.
+    for reasons, found in ((why_not_frozen, writers), (what_is_unseen, replace(writers, open_files=(FILE,)))):
+        (reason,) = reasons(found, vouched=False)
+        assert "gl2 cannot be reached" in reason
+        assert reasons(found, vouched=True) == ()
 
 
 def test_a_hook_that_shall_vouch_has_to_exist() -> None:
