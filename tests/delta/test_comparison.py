@@ -9,7 +9,7 @@ from migrator.core.errors import Refused, UsageError
 from migrator.delta.model import ChangeKind
 from migrator.delta.store import Comparisons
 from tests.delta.changing_trees import Source
-from tests.delta.comparison_world import FILE, SETTLED_NS, SYMLINK, TREES, A, B, World, change, one_file
+from tests.delta.comparison_world import DIRECTORY, FILE, SETTLED_NS, SYMLINK, TREES, A, B, World, change, one_file
 from tests.support.catalogs import write_catalog
 
 
@@ -76,6 +76,11 @@ def test_a_special_changed(world: World, facts: dict[str, object], kind: str) ->
     assert world.compare(now=change(world.source.entries(), A + b"/s", **facts)).kinds() == {kind: 1}
 
 
+def test_another_number_of_device(world: World) -> None:
+    base = change(one_file(world), A + b"/d/f", type=EntryType.BLOCK, rdev=1)
+    assert world.compare(base=base, now=change(base, A + b"/d/f", rdev=2)).kinds() == {"rewritten": 1}
+
+
 @pytest.mark.parametrize(
     ("facts", "changed"),
     [
@@ -98,6 +103,12 @@ def test_a_directory_changed(world: World, facts: dict[str, object], changed: bo
 def test_the_root_of_a_tree_is_not_listed(world: World) -> None:
     seen = world.compare(now=change(one_file(world), A, mode=0, mtime_ns=7))
     assert seen.changes.nothing
+
+
+def test_other_trees_are_left_out(world: World) -> None:
+    seen = world.compare(now=change(one_file(world), B + b"/f", mtime_ns=7), trees=[A])
+    assert seen.changes.nothing
+    assert [tree.tree for tree in seen.changes.trees] == [A]
 
 
 @pytest.mark.guarantee("ctime")
@@ -153,6 +164,37 @@ def test_new_and_vanished(world: World) -> None:
     assert seen.changes.tally(ChangeKind.NEW).size_bytes == 5
     assert seen.files == {A + b"/new/f"}
     assert seen.directories == {A + b"/new", A + b"/d-"}
+
+
+@pytest.mark.parametrize("first", [FILE, DIRECTORY])
+def test_a_change_of_type_takes_the_old_one_away(world: World, first: EntryType) -> None:
+    second = DIRECTORY if first is FILE else FILE
+    world.source.make(A + b"/x", first)
+    world.files(A + b"/x/f")
+    world.scan()
+    names = len(world.source.beneath(A + b"/x"))
+    world.source.remove(A + b"/x")
+    world.source.make(A + b"/x", second)
+    seen = world.compare()
+    assert seen.gone == [(A + b"/x", names)]
+    assert seen.kinds() == {"vanished": names, "new": 1}
+    assert A + b"/x" in seen.files | seen.directories
+
+
+def test_a_directory_that_was_made_anew_stays(world: World) -> None:
+    one_file(world)
+    world.source.remove(A + b"/d")
+    world.directories(A + b"/d")
+    world.files(A + b"/d/f", size_bytes=4)
+    seen = world.compare()
+    assert seen.gone == [(A + b"/d/other", 1)]
+    assert seen.kinds() == {"vanished": 1, "attributes": 1, "rewritten": 1}
+
+
+def test_a_tree_without_rows(world: World) -> None:
+    seen = world.compare(base=world.source.entries(), now=world.source.entries(), trees=[A, b"home/nobody"])
+    assert seen.changes.nothing
+    assert [tree.names_before for tree in seen.changes.trees] == [0, 0]
 
 
 def test_what_is_refused(tmp_path: Path) -> None:

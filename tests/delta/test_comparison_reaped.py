@@ -82,3 +82,13 @@ def test_what_is_reaped_is_sent_when_a_directory_took_it_along(world: World, rea
     world.source.rename(A + b"/d", A + b"/new")
     seen = world.compare(reap_list=reaped)
     assert (seen.renames, seen.files, seen.gone) == ([(A + b"/d", A + b"/new")], {A + b"/new/f"}, [])
+
+
+def test_what_is_reaped_is_sent_when_two_directories_change_places(world: World, tmp_path: Path) -> None:
+    world.directories(A + b"/d", A + b"/e")
+    world.files(A + b"/d/f", A + b"/d/g", A + b"/e/f", A + b"/e/g")
+    world.scan()
+    reaped = reap_list(tmp_path / "plans", world.source.entries(), A + b"/d/f")
+    for old, new in ((b"/d", b"/x"), (b"/e", b"/d"), (b"/x", b"/e")):
+        world.source.rename(A + old, A + new)
+    assert world.compare(reap_list=reaped).files == {A + b"/e/f"}

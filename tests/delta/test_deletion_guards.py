@@ -98,6 +98,16 @@ def test_a_tree_that_shrank_too_much(one: TreeChanges, said: str) -> None:
     assert said in problem
 
 
+def test_every_tree_is_told() -> None:
+    found = problems(tree(gone=101), tree(name=b"home/\xff", gone=101))
+    assert [problem.split(" is ")[0] for problem in found] == ["the user tree home/a", r"the user tree home/\xff"]
+
+
 @pytest.mark.parametrize(("share", "trips"), [(0.0, True), (0.25, True), (0.3, False), (1.0, False)])
 def test_the_share_is_the_sites(share: float, trips: bool) -> None:
     assert bool(problems(tree(gone=30, lost=300), max_shrink=share)) is trips
+
+
+def test_a_tree_that_is_gone_trips_whatever_the_share() -> None:
+    assert "or gone" in problems(tree(gone=101, lost=1000), max_shrink=1.0)[0]
+    assert problems(tree(gone=100, lost=1000), max_shrink=1.0) == ()

@@ -57,6 +57,13 @@ def test_what_is_written_is_read_back_in_order(lists: MoveLists) -> None:
     assert lists.digest(written.move_list) == written.digest
 
 
+@pytest.mark.parametrize(("renames", "vanished"), [(0, 0), (0, 3), (3, 0)])
+def test_either_may_be_empty(lists: MoveLists, renames: int, vanished: int) -> None:
+    written = lists.write(NAME, map(rename, range(renames)), map(gone, range(vanished)))
+    assert len(list(lists.renames(written.move_list))) == written.renames == renames
+    assert len(list(lists.gone(written.move_list))) == written.gone == vanished
+
+
 def test_long_lists_lie_in_groups_of_one_kind_and_are_read_one_by_one(lists: MoveLists, state: Path) -> None:
     count = ROW_GROUP_ROWS + 7
     written = lists.write(NAME, map(rename, range(count)), map(gone, range(count)))
@@ -64,6 +71,15 @@ def test_long_lists_lie_in_groups_of_one_kind_and_are_read_one_by_one(lists: Mov
     assert all(found == rename(number) for number, found in enumerate(lists.renames(written.move_list)))
     assert sum(1 for _ in lists.gone(written.move_list)) == count
     assert next(lists.gone(written.move_list)) == gone(0)
+
+
+def test_a_list_that_is_written_again_is_replaced(lists: MoveLists, state: Path) -> None:
+    first = lists.write(NAME, [rename(1)], [])
+    second = lists.write(NAME, [rename(2)], [])
+    assert first.move_list == second.move_list
+    assert first.digest != second.digest
+    assert list(lists.renames(first.move_list)) == [rename(2)]
+    assert len(list((state / "moves").iterdir())) == 1
 
 
 def test_a_comparison_that_fails_leaves_the_list_from_before(lists: MoveLists, state: Path) -> None:

@@ -43,6 +43,18 @@ def test_a_malformed_list_is_refused_as_a_whole(scratch: Path, names: bytes, fla
     assert not list((scratch / "t").iterdir())
 
 
+def test_unknown_options_are_refused(scratch: Path) -> None:
+    for options in (
+        ["--times", "mdata"],
+        ["--brick"],
+        ["--digest", "md5"],
+        ["--bwlimit", "x"],
+        ["--no-such"],
+        ["--kind"],
+    ):
+        assert run_copy(scratch, scratch, b"", *options).returncode == 64
+
+
 def test_odd_names_under_the_sanitizers(odd_tree: tuple[Path, object], xfs_target: XfsMount) -> None:
     tree, _ = odd_tree
     directories, others = names_of(os.fsencode(tree))
@@ -70,6 +82,15 @@ def test_a_full_target_stops_everything_and_leaves_nothing_half(scratch: Path, t
     assert "home/odd/b cannot be written on the target" in ran.outcome.message
     assert not ran.outcome.suspects
     assert {path.name for path in target.iterdir()} == {"a"}
+
+
+def test_a_target_without_inodes_is_full(scratch: Path, few_inodes_xfs: XfsMount) -> None:
+    source, _ = make_trees(scratch / "s", few_inodes_xfs.path, tree=TREE)
+    for number in range(1500):
+        (source / str(number)).touch()
+    paths = [TREE + b"/%d" % number for number in range(1500)]
+    ran = Streams(direct_engine(), scratch / "s", few_inodes_xfs.path).run(paths, tree=TREE)
+    assert (ran.outcome.verdict, ran.outcome.stop) == (Verdict.STOP, StopReason.TARGET_FULL)
 
 
 @pytest.mark.parametrize("kind", [ChunkKind.FILES, ChunkKind.DIRECTORIES])
@@ -105,6 +126,22 @@ def test_what_is_in_the_way(sides: tuple[Path, Path, Streams]) -> None:
     assert Path("/etc/passwd").read_text() != "file"
 
 
+def test_missing_on_either_side(sides: tuple[Path, Path, Streams]) -> None:
+    source, target, streams = sides
+    (source / "only-here").mkdir()
+    (source / "only-here" / "file").touch()
+    (source / "good").touch()
+    names = [b"gone", b"gone-too/file", b"only-here/file", b"good"]
+    ran = streams.run([TREE + b"/" + name for name in names], tree=TREE)
+    kinds = [(suspect.path[len(TREE) + 1 :], suspect.kind) for suspect in ran.outcome.suspects]
+    assert kinds == [
+        (b"gone", FileProblemKind.VANISHED),
+        (b"gone-too/file", FileProblemKind.VANISHED),
+        (b"only-here/file", FileProblemKind.BAD),
+    ]
+    assert (target / "good").exists()
+
+
 def test_leftovers_are_replaced_and_never_written_to(sides: tuple[Path, Path, Streams]) -> None:
     source, target, streams = sides
     names = [b"file", b"n" * 255, b"\xff\n", b"gone"]
@@ -131,6 +168,20 @@ def test_a_user_s_file_of_a_temporary_name_is_data(sides: tuple[Path, Path, Stre
         streams.recopy = True
         assert not streams.run([TREE + b"/" + name for name in names], tree=TREE).outcome.suspects
         assert snapshot(os.fsencode(source)) == snapshot(os.fsencode(target))
+
+
+def test_an_immutable_file_on_the_target_is_bad(xfs_source: XfsMount, xfs_target: XfsMount) -> None:
+    source, target = make_trees(xfs_source.path, xfs_target.path, tree=TREE)
+    (source / "it").write_text("new")
+    (target / "it").write_text("old")
+    os.system(f"chattr +i {target / 'it'}")
+    try:
+        ran = Streams(direct_engine(), xfs_source.path, xfs_target.path).run([TREE + b"/it"], tree=TREE)
+    finally:
+        os.system(f"chattr -i {target / 'it'}")
+    (bad,) = ran.outcome.suspects
+    assert (bad.kind, bad.errno) == (FileProblemKind.BAD, errno.EPERM)
+    assert [path.name for path in target.iterdir()] == ["it"]
 
 
 def test_without_root_it_does_what_it_may(scratch: Path) -> None:

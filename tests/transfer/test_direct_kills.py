@@ -169,6 +169,23 @@ def test_a_part_file_that_lacks_a_range_is_not_put_in_place(scratch: Path, missi
     assert snapshot(os.fsencode(source)) == snapshot(os.fsencode(target))
 
 
+def test_ranges_in_an_older_part_file_prove_nothing_of_a_new_one(scratch: Path) -> None:
+    source, target = scratch / "s", scratch / "t"
+    source.mkdir()
+    target.mkdir()
+    (source / "big").write_bytes(os.urandom(5 * RANGE_BYTES + 17))
+    seen = (source / "big").stat()
+    ranges = ranges_of(seen.st_size, seen.st_mtime_ns)
+    for part in ranges:
+        run_copy(source, target, part, kind="ranges")
+    # Put in place by a run that was killed before it could clear up.
+    (target / os.fsdecode(part_name(b"big"))).rename(target / "big")
+    run_copy(source, target, ranges[-1], kind="ranges")
+    last = b"s%d,m%d,r:big\0" % (seen.st_size, seen.st_mtime_ns)
+    assert b"F" not in run_copy(source, target, last, "--recopy").stdout
+    assert snapshot(os.fsencode(source)) == snapshot(os.fsencode(target))
+
+
 def test_what_the_source_does_not_give_to_the_end_is_no_copy(scratch: Path) -> None:
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed")
@@ -301,6 +318,12 @@ def test_a_file_that_grows_is_copied_again(sides: tuple[Path, Path]) -> None:
     assert snapshot(os.fsencode(source)) == snapshot(os.fsencode(target))
 
 
+def test_a_file_that_shrinks_is_copied_again(sides: tuple[Path, Path]) -> None:
+    source, target = sides
+    assert b"F" not in during(source, target, listed(b"big"), lambda: os.truncate(source / "big", 5))
+    assert snapshot(os.fsencode(source)) == snapshot(os.fsencode(target))
+
+
 def test_a_directory_that_is_swapped_for_a_symlink_leads_nowhere(sides: tuple[Path, Path]) -> None:
     source, target = sides
     outside = source.parent / "outside"
@@ -393,3 +416,17 @@ def test_bytes_that_cannot_be_written_back_are_told(scratch: Path, code: str, to
     else:
         assert (done.returncode, told in done.stdout) == (3, True)
         assert not list(target.iterdir())
+
+
+def test_a_write_that_is_told_late_is_told(sides: tuple[Path, Path]) -> None:
+    """Network file systems say at close(2) that what was written has not arrived: the copy's is the first one here."""
+    source, target = sides
+    (source / "a").write_text("content")
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed")
+    inject = ["strace", "-qq", "-o", "/dev/null", "-e", "trace=close", "-e", "inject=close:error=ENOSPC:when=1"]
+    program = [str(built()), "copy", "--source", str(source), "--target", str(target), "--kind", "files", *ALL]
+    done = subprocess.run([*inject, *program], input=listed(b"a"), capture_output=True, check=False)
+    assert b"F 0 bad target 28 close\n" in done.stdout
+    assert done.returncode == 3
+    assert not list(target.iterdir())

@@ -4,6 +4,7 @@ import asyncio
 import os
 import secrets
 import socket
+import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.core.errors import Refused
 from migrator.hosts.ports import Command
 from migrator.hosts.process import LocalProcesses
 from migrator.transfer.executors import SystemExecutor
@@ -174,9 +176,31 @@ def test_cancelled_it_ends_processes_in_groups_and_sessions_of_their_own(place: 
     asyncio.run(cancel())
 
 
+def test_a_program_from_elsewhere_is_shown_alone(place: Place) -> None:
+    elsewhere = place.root / "opt" / "tool"
+    elsewhere.parent.mkdir()
+    elsewhere.write_text("#!/bin/sh\necho works; ls -A $(dirname $0)\n")
+    elsewhere.chmod(0o755)
+    (elsewhere.parent / "beside").write_text("not its business")
+    code, out, err = asyncio.run(place.run(str(elsewhere), files=[os.fsencode(elsewhere), b"/usr/bin/rsync"]))
+    assert (code, out.split()) == (0, ["works", "tool"]), err
+
+
 def test_a_tree_that_is_a_symlink_is_refused(place: Place) -> None:
     place.tree("source").rename(place.root / "elsewhere")
     place.tree("source").symlink_to(place.root / "elsewhere")
     code, _, err = asyncio.run(place.run("ls /source"))
     assert code == 125
     assert err.startswith("migrator-jail: source-tree: ")
+
+
+def test_root_cannot_do_without() -> None:
+    with pytest.raises(Refused):
+        SystemExecutor(LocalProcesses(), source_root=b"/", target_root=b"/", compiled=b"", confined=False)
+
+
+def test_nothing_of_the_programs_own_environment_is_handed_on(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_SHELL", "1")
+    seen = place.says("env; cat /proc/1/environ | tr '\\000' '\\n'")
+    assert "SECRET_OF_THE_SHELL" not in seen
+    assert sys.prefix not in seen

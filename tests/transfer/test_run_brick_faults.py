@@ -131,6 +131,26 @@ def test_chunks_of_a_host_that_is_cut_off_are_given_out_when_its_lease_is_over(
 
 
 @pytest.mark.exhaustive
+def test_a_host_whose_network_is_down_stops_the_run_and_the_next_one_goes_on(
+    leased: BrickRuns, work: LabHandle, request: pytest.FixtureRequest
+) -> None:
+    """The mount lacks its bricks as well, and hangs until it has noticed."""
+    host = work.state.hosts[1]
+    volume = work.state.spec.volume
+    work.gluster("volume", "set", volume, "network.ping-timeout", "5")
+    request.addfinalizer(lambda: work.gluster("volume", "reset", volume, "network.ping-timeout"))
+    leased.prepare()
+    process = leased.start(*SLOW)
+    with ExitStack() as cut:
+        with leased.held_stream_on(process, host):
+            cut.enter_context(work.interface_down(host))
+        leased.wait_for(process, code=1)
+        wait_until(lambda: leased.left_running() == [] and not leased.far_ends(host), "the lease is over")
+    leased.run()
+    leased.assert_equal()
+
+
+@pytest.mark.exhaustive
 def test_a_far_end_that_is_killed_is_started_again(runs: BrickRuns, work: LabHandle) -> None:
     runs.prepare()
     host = work.state.hosts[1]
@@ -143,6 +163,28 @@ def test_a_far_end_that_is_killed_is_started_again(runs: BrickRuns, work: LabHan
     runs.wait_for(process)
     assert not any(map(lives, killed))
     assert (len(runs.events("host-lost")), len(runs.events("host-found"))) == (1, 1)
+    runs.assert_equal()
+
+
+@pytest.mark.exhaustive
+def test_a_program_that_is_killed_goes_on_where_it_was(runs: BrickRuns, work: LabHandle) -> None:
+    runs.prepare()
+    for _ in range(2):
+        process = runs.start(*SLOW)
+        with runs.held_stream_on(process):
+            process.kill()
+            process.wait()
+    process = runs.start(*SLOW)
+    # Its streams are the only ones when it gives chunks out.
+    runs.wait_for_stream_on(process)
+    with standing_still(lambda: [process.pid]):
+        alive = runs.left_running()
+        running = runs.rows("select id from attempts where state in ('intended', 'running')")
+    assert len(alive) <= 4 * len(running)
+    runs.wait_for(process)
+    states = {state for (state,) in runs.rows("select distinct state from attempts")}
+    assert states == {"succeeded", "interrupted"}
+    assert runs.events("orphan-ended")
     runs.assert_equal()
 
 

@@ -63,6 +63,15 @@ def test_times_are_the_volumes_where_those_of_the_bricks_differ(runs: BrickRuns,
 
 
 @pytest.mark.exhaustive
+def test_rsync_reads_the_bricks_too_and_sets_the_volumes_times(runs: BrickRuns, work: LabHandle) -> None:
+    runs.prepare()
+    runs.run("--engine", "rsync")
+    assert {(engine, state) for _, engine, state in runs.attempts("files")} == {("rsync", "succeeded")}
+    assert runs.hosts_of() >= addresses(work)
+    runs.assert_equal()
+
+
+@pytest.mark.exhaustive
 def test_hosts_without_the_target_leave_it_to_the_mount(work: LabHandle, scratch: Path) -> None:
     with brick_runs(work, scratch / "site") as runs:
         text = runs.site.file.read_text()
@@ -88,6 +97,23 @@ def test_a_host_that_refuses_the_key_is_told_of_and_read_through_the_mount(runs:
     (said,) = runs.events("host-lost")
     assert host.address in said
     assert "refuses the key" in said
+    runs.assert_equal()
+
+
+@pytest.mark.exhaustive
+def test_a_host_that_shows_another_key_is_told_of_and_read_through_the_mount(runs: BrickRuns, work: LabHandle) -> None:
+    host = work.state.hosts[2]
+    runs.prepare()
+    with work.host_key_changed(host):
+        scanned = runs.site.json("scan")
+        assert scanned["via"] == "mount"
+        assert any(host.address in reason and "key has changed" in reason for reason in scanned["way_reasons"])
+        refused = runs.site.call("scan", "--via", "bricks")
+        assert refused.returncode == 4
+        assert "its host key has changed" in refused.stderr
+        runs.run("--plan", "plan-0001")
+    assert runs.hosts_of() == (addresses(work) - {host.address}) | {"localhost"}
+    assert ["key has changed" in said for said in runs.events("host-lost")] == [True]
     runs.assert_equal()
 
 

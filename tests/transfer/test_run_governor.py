@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from migrator.core.errors import Interrupted
 from migrator.core.events import EventKind
 from migrator.core.probe import Probe, ProbeSide, ProbeTimes
 from migrator.core.states import ChunkKind
@@ -18,7 +19,7 @@ from migrator.core.windows import Window
 from migrator.hosts.ports import Command, Completed
 from migrator.plan.model import TransferCost
 from migrator.transfer.governor import Governing
-from migrator.transfer.model import Bound, GovernorRecord, Limits, StreamsBy
+from migrator.transfer.model import Bound, Gate, GovernorRecord, Limits, StreamsBy
 from migrator.transfer.ports import BrickLook, ChunkWork, StreamView
 from tests.support.fake_streams import FakeLane, FakeStreams
 from tests.support.fakes import VirtualClock
@@ -173,6 +174,16 @@ def from_to(start: str, end: str, **limits: int) -> Window:
 
 
 @in_loop
+async def test_without_limits_that_matter_all_streams_are_at_work(governed: Governed) -> None:
+    await governed.run(jobs=3)
+    assert governed.world.is_copied()
+    assert governed.streams.most == 3
+    (record,) = governed.records
+    assert (record.gate, record.bound, record.streams, record.most) == (Gate.OPEN, Bound.JOBS, 3, 3)
+    assert record.hosts == (("here", 3),)
+
+
+@in_loop
 async def test_outside_of_windows_a_run_waits_and_says_until_when(governed: Governed) -> None:
     governed.windows = (from_to("22:35", "24:00"),)
     await governed.run()
@@ -195,6 +206,25 @@ async def test_at_the_end_of_a_window_what_is_at_work_ends_and_the_rest_waits_fo
     assert len(tonight) == 4
     assert max(one.ended_s or 0.0 for one in governed.streams.work[:4]) > BEGIN_S + 2 * MINUTE_S
     assert min(begun[4:]) >= 5 * MINUTE_S
+
+
+@pytest.mark.exhaustive
+@in_loop
+async def test_a_clock_that_is_set_forward_opens_the_window_at_once(governed: Governed) -> None:
+    governed.windows = (from_to("03:00", "04:00"),)
+    shift_s = 0.0
+
+    def shifted(at_s: float) -> tuple[int, int]:
+        return utc(at_s + shift_s)
+
+    def set_clock() -> None:
+        nonlocal shift_s
+        shift_s = 4.5 * 3600.0
+
+    made = governed.governing
+    governed.world.governing = lambda: replace(made(), local_time=shifted)
+    await governed.run((100.0, set_clock))
+    assert 100.0 <= min(one.began_s for one in governed.streams.work) - BEGIN_S < 110.0
 
 
 @in_loop
@@ -225,6 +255,18 @@ async def test_a_pause_of_another_process_holds_a_run_until_it_is_resumed(govern
         "no chunk is begun until it is resumed: paused by anna: exams",
         "chunks are begun again: up to 2 streams",
     ]
+
+
+@in_loop
+async def test_a_run_that_is_paused_can_be_stopped(governed: Governed) -> None:
+    governed.world.ledger.controls.hold(by="anna", reason="", at_s=0.0)
+    run = asyncio.create_task(governed.run())
+    while governed.world.clock.monotonic_s() < 1100.0:  # noqa: ASYNC110 - time goes by while nothing happens
+        await asyncio.sleep(0)
+    run.cancel()
+    with pytest.raises(Interrupted):
+        await run
+    assert governed.streams.work == []
 
 
 @in_loop
@@ -288,12 +330,78 @@ async def test_probes_that_pass_the_limit_take_streams_away(governed: Governed) 
 
 @pytest.mark.exhaustive
 @in_loop
+async def test_a_limit_that_is_tuned_is_not_held_against_probes_from_before(governed: Governed) -> None:
+    clock, ledger = governed.world.clock, governed.world.ledger
+    times = ProbeTimes(create_s=0.4, write_s=0.0, sync_s=0.0, stat_s=0.0, unlink_s=0.0, readdir_s=0.0)
+
+    def probe() -> None:
+        ledger.probes.add(Probe(side=ProbeSide.TARGET, at_s=clock.now_s(), times=times))
+
+    def tune() -> None:
+        ledger.controls.tune(Limits(max_latency_s=0.05), by="anna", at_s=clock.now_s())
+
+    await governed.run(*((5.0 * number, probe) for number in range(1, 10)), (60.0, tune), jobs=4)
+    assert {record.bound for record in governed.records} == {Bound.JOBS}
+
+
+@pytest.mark.exhaustive
+@in_loop
+async def test_probes_are_followed_also_when_a_clock_was_set_back(governed: Governed) -> None:
+    governed.limits = Limits(max_latency_s=0.05)
+    clock, probes = governed.world.clock, governed.world.ledger.probes
+    times = ProbeTimes(create_s=0.4, write_s=0.0, sync_s=0.0, stat_s=0.0, unlink_s=0.0, readdir_s=0.0)
+
+    def probe() -> None:
+        probes.add(Probe(side=ProbeSide.TARGET, at_s=clock.now_s(), times=times))
+
+    def an_hour_back() -> None:
+        clock.set_by_s -= 3600.0
+
+    await governed.run((10.0, probe), (20.0, an_hour_back), (30.0, probe), (40.0, probe), jobs=4)
+    assert [record.bound for record in governed.records] == [Bound.JOBS, Bound.LATENCY]
+
+
+@pytest.mark.exhaustive
+@in_loop
+async def test_the_load_of_a_host_takes_streams_away(governed: Governed) -> None:
+    governed.limits, governed.loads.load = Limits(max_load=8.0), 20.0
+    await governed.run(jobs=4)
+    assert governed.world.is_copied()
+    assert {record.max_load for record in governed.records} == {8.0}
+    assert [record.streams for record in governed.records][:3] == [4, 2, 1]
+    assert {record.bound for record in governed.records[1:]} == {Bound.LOAD}
+
+
+@pytest.mark.exhaustive
+@in_loop
+async def test_loads_are_kept_for_whoever_looks_also_without_a_limit(governed: Governed) -> None:
+    governed.loads.load = 20.0
+    await governed.run(jobs=4)
+    assert {record.streams for record in governed.records} == {4}
+    (kept,) = governed.world.ledger.governor.loads()
+    assert (kept.host, kept.load) == ("here", 20.0)
+
+
+@pytest.mark.exhaustive
+@in_loop
 async def test_chunks_that_would_take_too_long_are_halved_before_they_begin(governed: Governed) -> None:
     governed.cost = TransferCost(s_per_file=500.0, s_per_byte=0.0, streams=1, basis="measured")
     await governed.run()
     assert governed.world.is_copied()
     sizes = [len(paths) for kind, paths in governed.streams.streams if kind is ChunkKind.FILES]
     assert sizes == [1] * 32
+
+
+@pytest.mark.exhaustive
+@in_loop
+async def test_what_the_first_run_measures_counts_for_the_chunks_that_it_begins(governed: Governed) -> None:
+    governed.measured_cost = lambda: TransferCost(s_per_file=500.0, s_per_byte=0.0, streams=1, basis="measured")
+    governed.streams.takes_s = 250.0
+    await governed.run()
+    assert governed.world.is_copied()
+    sizes = [len(paths) for kind, paths in governed.streams.streams if kind is ChunkKind.FILES]
+    assert sizes[:4] == [2] * 4, "before the first five minutes are over nothing is known"
+    assert set(sizes[4:]) == {1}
 
 
 @pytest.mark.exhaustive

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli_site import Site
-from tests.support.hook_site import IN_ORDER, HookSite
+from tests.support.hook_site import ALL, IN_ORDER, HookSite
 
 
 @pytest.fixture
@@ -88,6 +88,22 @@ def test_a_pre_hook_that_refuses_ends_the_run_with_its_name_and_its_words(hooked
 
 
 @pytest.mark.exhaustive
+def test_a_pre_hook_that_skips_leaves_the_other_batches_alone(hooked: HookSite) -> None:
+    hooked.all_hooks()
+    hooked.hook("pre-batch.d/15-hold", 'echo held; [ "$MIGRATOR_BATCH" != 1 ] || exit 62')
+    code, said = hooked.run("--all")
+    assert code == 0
+    assert "batch 1 is skipped: the hook pre-batch.d/15-hold said so (exit code 62: held)" in " ".join(said.split())
+    assert hooked.calls()[:3] == ["pre-batch.d/10-a 1", "pre-batch.d/15-hold 1", "post-batch.d/10-a 1 skipped"]
+    assert hooked.copied() == ["bob"]
+    assert [event.partition(":")[0] for event in hooked.events()] == ["hook-skipped", "run-finished"]
+    assert hooked.run()[0] == 0
+    batch = hooked.summary()
+    assert str(batch["skipped"]).startswith("batch 1 is skipped")
+    assert not batch["nothing_to_do"]
+
+
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("code", "state", "exit_code"), [(62, "skipped", 0), (1, "refused", 4)])
 def test_a_pass_that_is_stopped_is_told_after_its_batch(
     hooked: HookSite, code: int, state: str, exit_code: int
@@ -105,6 +121,44 @@ def test_a_pass_that_is_stopped_is_told_after_its_batch(
         f"post-batch.d/10-a 1 {state}",
     ]
     assert hooked.copied() == []
+
+
+@pytest.mark.exhaustive
+def test_a_post_hook_that_fails_is_a_warning_and_the_others_are_called(hooked: HookSite) -> None:
+    hooked.all_hooks()
+    hooked.hook("post-pass.d/20-b", "echo no mail today; exit 3")
+    code, said = hooked.run()
+    assert code == 0
+    assert "the hook post-pass.d/20-b after the seed pass over batch 1 failed (exit code 3: no mail today)" in said
+    assert [call.split()[0] for call in hooked.calls()] == IN_ORDER
+    assert [event.partition(":")[0] for event in hooked.events()] == ["hook-failed"]
+    assert hooked.rows("SELECT exit_code, outcome FROM hook_calls WHERE exit_code != 0") == [(3, "warn")]
+
+
+@pytest.mark.exhaustive
+def test_a_hook_that_hangs_is_ended_and_refuses(scratch: Path) -> None:
+    hooked = HookSite(Site(scratch, scratch / "source", scratch / "target"))
+    hooked.prepare()
+    hooked.hook("pre-pass.d/10-hang", "echo waiting; sleep 1000 & sleep 1000")
+    for limit in ("1s", "10s", "1min"):
+        hooked.site.write(more=f'[hooks]\ntimeout = "{limit}"\n')
+        code, said = hooked.run()
+        assert code == 4
+        assert "pre-pass.d/10-hang refused it (ended after its time limit" in said
+        if "waiting" in said:  # a slow machine may not have come so far
+            break
+    assert "waiting" in said
+    assert hooked.copied() == []
+
+
+@pytest.mark.exhaustive
+def test_a_guard_that_refuses_the_batch_is_told_to_the_hooks_after_it(hooked: HookSite) -> None:
+    hooked.all_hooks()
+    (hooked.site.source / ".migrator-sentinel").rename(hooked.site.source / "elsewhere")
+    assert hooked.run()[0] == 4
+    calls = hooked.calls()
+    assert [call.split()[0] for call in calls] == IN_ORDER
+    assert all(call.endswith(" refused") for call in calls[4:])
 
 
 def test_all_hooks_are_checked_before_anything_is_started(hooked: HookSite) -> None:
@@ -127,6 +181,23 @@ def test_all_hooks_are_checked_before_anything_is_started(hooked: HookSite) -> N
     assert hooked.calls() == ["pre-batch.d/10-a 1"]
 
 
+@pytest.mark.exhaustive
+def test_a_hook_that_becomes_writable_meanwhile_is_not_called_and_not_forgotten(hooked: HookSite) -> None:
+    hooked.all_hooks()
+    spoiled = hooked.site.directory / "hooks" / "post-batch.d" / "10-a"
+    hooked.hook("post-pass.d/10-a", f"chmod 0777 '{spoiled}'")
+    code, said = hooked.run()
+    assert code == 0
+    assert "after batch 1 no hook was called" in said
+    assert [call.split()[0] for call in hooked.calls()] == IN_ORDER[:6]
+    assert hooked.run()[0] == 4
+    spoiled.chmod(0o755)
+    batch = hooked.summary("--dry-run")
+    assert batch["hooks"] == IN_ORDER[6:]
+    assert hooked.run()[0] == 0
+    assert hooked.calls() == [f"{where} 1 done" for where in IN_ORDER[6:]]
+
+
 def test_a_hook_is_told_the_facts_and_may_ask_the_program(hooked: HookSite) -> None:
     out = hooked.site.directory
     migrator = f"{sys.executable} -m migrator"
@@ -145,3 +216,10 @@ def test_a_hook_is_told_the_facts_and_may_ask_the_program(hooked: HookSite) -> N
     assert (document["files"], document["copied_files"], document["attention"]) == (1, 1, 0)
     assert (document["source"], document["target"]) == (str(hooked.site.source), str(hooked.site.target))
     assert json.loads((out / "status").read_text())["site"] == document["site"]["name"] == "bad"
+
+
+@pytest.mark.exhaustive
+def test_hooks_that_are_not_there_cost_nothing(hooked: HookSite) -> None:
+    assert hooked.run()[0] == 0
+    assert hooked.rows("SELECT count(*) FROM hook_steps") == [(0,)]
+    assert len(ALL) == 8

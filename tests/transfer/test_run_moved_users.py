@@ -78,6 +78,30 @@ def test_the_tree_of_a_user_who_was_moved_is_left_alone(site: RealSite, steps: A
 
 
 @pytest.mark.exhaustive
+def test_a_batch_whose_users_were_all_moved_has_nothing_to_do(site: RealSite) -> None:
+    seed(site)
+    for user in USERS:
+        cut_over(site.ledger, user)
+    before = standing(site.target.path)
+    change(site)
+    for options in ((), ("--dry-run",)):
+        (batch,) = run(site, "--all", "--deltas", "1", *options)
+        assert (batch["nothing_to_do"], batch["left_alone"]) == (True, ["home/ann", "home/bob"])
+        assert batch["deltas"] == []
+    assert standing(site.target.path) == before
+
+
+@pytest.mark.exhaustive
+def test_a_cutover_that_was_given_up_leaves_its_tree_as_any_other(site: RealSite) -> None:
+    seed(site)
+    cut_over(site.ledger, "ann", REVERTED)
+    change(site)
+    (batch,) = run(site, "--all", "--deltas", "1")
+    assert batch["left_alone"] == []
+    assert site.differences() == ""
+
+
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("engine", ["rsync", "fpsync"])
 def test_a_seed_pass_gives_out_nothing_of_a_tree_that_was_moved_by_another_plan(site: RealSite, engine: str) -> None:
     if engine == "fpsync" and shutil.which("fpsync") is None:

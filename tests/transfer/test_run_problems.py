@@ -15,6 +15,18 @@ from tests.support.run_world import ALICE, LIST, World, in_loop, plan_chunks, sm
 
 
 @in_loop
+async def test_a_vanished_file_needs_the_look(world: World) -> None:
+    gone, liar = ALICE + b"/sub/f01", ALICE + b"/sub/f02"
+    world.source.remove(gone)
+    world.streams.faults[liar] = Fault("lie")
+    summary = await world.run()
+    assert world.vanished == 1
+    assert [problem.path for problem in world.attention] == [liar]
+    assert summary.exit_code == 3
+    assert world.is_copied(liar)
+
+
+@in_loop
 async def test_a_file_that_reappears_is_tried_again(world: World) -> None:
     world.streams.faults[ALICE + b"/sub/f02"] = Fault("lie", times=1)
     await world.run()
@@ -82,6 +94,20 @@ async def test_a_bad_file_does_not_sink_its_chunk(world: World) -> None:
 
 
 @in_loop
+async def test_a_bad_file_keeps_its_link_group_together(tmp_path: Path) -> None:
+    world = small_world(tmp_path, files=2, per_chunk=10)
+    first, second = ALICE + b"/sub/a", ALICE + b"/sub/b"
+    world.source.add(first, b"linked")
+    world.source.add(second, same_as=first)
+    world.lists.lists.clear()
+    plan_chunks(world, (ALICE,), 10)
+    world.streams.faults[second] = Fault("bad", times=1, code=errno.EBUSY)
+    await world.run()
+    assert world.is_copied()
+    assert world.target.groups() == {frozenset({first, second})}
+
+
+@in_loop
 async def test_a_chunk_that_keeps_failing_is_split_until_the_bad_file_stands_alone(tmp_path: Path) -> None:
     world = small_world(tmp_path, files=16, per_chunk=16)
     bad = ALICE + b"/sub/f11"
@@ -92,6 +118,16 @@ async def test_a_chunk_that_keeps_failing_is_split_until_the_bad_file_stands_alo
     assert summary.exit_code == 3
     attempts = sum(1 for kind, _ in world.streams.streams if kind is ChunkKind.FILES)
     assert attempts <= 3 + 2 * 4 + 3
+
+
+@in_loop
+async def test_a_chunk_that_fails_once_is_tried_again_later(world: World) -> None:
+    world.streams.faults[ALICE + b"/sub/f03"] = Fault("crash", times=2)
+    summary = await world.run()
+    assert world.is_copied()
+    assert summary.exit_code == 0
+    assert [event.kind for event in world.progress.events].count(EventKind.CHUNK_RETRIED) == 2
+    assert not any(event.kind is EventKind.CHUNK_SPLIT for event in world.progress.events)
 
 
 @in_loop

@@ -4,6 +4,7 @@ No BeeGFS runs here. A frozen XFS makes writers hang in the kernel as a storage 
 replays what the real one said then.
 """
 
+import os
 import subprocess
 from functools import partial
 from pathlib import Path
@@ -113,6 +114,15 @@ def test_a_full_target_is_named(scratch: Path, xfs_source: XfsMount, make_xfs: M
         wait_for(partial(has_no_streams, site), "the end of the streams")
         assert site.run().returncode == 0
         assert site.differences() == ""
+
+
+def test_a_target_of_another_kind_starts_no_tool(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> None:
+    for site in made_site(scratch, xfs_source, xfs_target):
+        tool = fake_tool(scratch / "bin")
+        site.environment["PATH"] = f"{tool.directory}:{os.environ['PATH']}"
+        assert site.run().returncode == 0
+        site.migrator("doctor")
+        assert not tool.asked
 
 
 def test_nobody_is_frozen_while_a_storage_target_is_lost(

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from migrator.core.events import EventKind
 from migrator.ledger.ledger import open_ledger
 from tests.support.cli_site import Site
@@ -102,3 +104,31 @@ def test_a_pause_holds_a_run_and_a_cutover_and_status_says_so(planned: Site) -> 
     assert sorted(file.name for file in (site.target / "home" / "ann").iterdir()) == sorted(
         file.name for file in (site.source / "home" / "ann").iterdir()
     )
+
+
+@pytest.mark.exhaustive
+def test_a_run_outside_of_its_windows_waits_and_ends_when_it_is_asked_to(planned: Site) -> None:
+    site = planned
+    # A window of one minute, twelve hours from now.
+    at_s = time.localtime(time.time() + 12 * 3600)
+    minute = at_s.tm_hour * 60 + at_s.tm_min
+    start, end = f"{minute // 60:02}:{minute % 60:02}", f"{(minute + 1) // 60:02}:{(minute + 1) % 60:02}"
+    text = site.file.read_text()
+    site.file.write_text(text.replace("[transfer]\n", f'[transfer]\nwindows = ["{start}-{end}"]\n'))
+    with running(site) as run:
+        until(lambda: asked(site, "status")["governing"]["at_work"])
+        governor = asked(site, "status")["governing"]["governor"]
+        assert (governor["gate"], governor["bound"], governor["streams"]) == ("outside-windows", "windows", 0)
+        assert time.localtime(governor["until_s"])[:5] == at_s[:5]
+        (window,) = asked(site, "tune")["windows"]
+        assert (window["when"], window["holds"]) == (f"{start}-{end}", False)
+        assert window["changes_at_s"] == governor["until_s"]
+        shown = site.call("tune").stdout
+        assert f"begins {window['changes']}" in shown
+        assert f"no chunk is begun before {window['changes']}" in " ".join(shown.split())
+        assert f'migrator_window_holds{{window="{start}-{end}"}} 0' in site.call("metrics").stdout
+        run.terminate()
+        _, said = run.communicate(timeout=DEADLINE_S)
+        assert run.returncode == 130
+        assert "no chunk is begun until" in said
+    assert not (site.target / "home" / "ann" / "file-0").exists()
