@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from migrator.core.durable import replacing
 from migrator.core.errors import Refused, UsageError
 from migrator.core.paths import percent_escape, percent_unescape
@@ -33,7 +35,7 @@ class _Unreadable(ValueError):
 
 def write_document(plan: Plan) -> tuple[str, str]:
     """Return the text of a plan's document, and its checksum."""
-    content: dict[str, Any] = {_FORMAT: FORMAT, **_encode(plan)}
+    content: dict[str, Any] = {_FORMAT: FORMAT, **msgspec.to_builtins(plan, builtin_types=(bytes,))}
     checksum = _checksum(content)
     return _canonical({**content, _CHECKSUM: checksum}), checksum
 
@@ -63,13 +65,11 @@ def read_document(text: str, *, name: str, site_id: str | None = None) -> tuple[
         )
     del content[_FORMAT]
     try:
-        plan = _decode(Plan, content, "plan")
+        plan: Plan = _decode(Plan, content, "plan")
     except _Unreadable as error:
         raise UsageError(
             f"plan {name!r} cannot be read: {error}", cause="it was made by another version", hint=_PLAN_AGAIN
         ) from error
-    if not isinstance(plan, Plan):
-        raise TypeError("the decoded document is no plan")
     if site_id is not None and plan.site_id != site_id:
         raise Refused(
             f"plan {name!r} is for another site ({plan.site!r})",
@@ -98,34 +98,20 @@ def _parse(text: str, name: str) -> dict[str, Any]:
 
 
 def _canonical(content: Mapping[str, Any]) -> str:
-    return json.dumps(content, sort_keys=True, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+    return json.dumps(content, sort_keys=True, indent=1, allow_nan=False, default=percent_escape) + "\n"
 
 
 def _checksum(content: Mapping[str, Any]) -> str:
     return hashlib.blake2b(_canonical(content).encode("ascii"), digest_size=32).hexdigest()
 
 
-def _encode(value: object) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, bytes):
-        return percent_escape(value)
-    if isinstance(value, tuple):
-        return [_encode(item) for item in value]
-    if isinstance(value, StrEnum):
-        return value.value
-    return value
-
-
-@cache
-def _field_types(kind: type) -> Mapping[str, Any]:
-    return typing.get_type_hints(kind)
+_field_types = cache(typing.get_type_hints)
 
 
 def _decode(kind: Any, value: Any, where: str) -> Any:
     origin = typing.get_origin(kind)
     if origin in (typing.Union, types.UnionType):
-        return _decode_optional(kind, value, where)
+        return None if value is None else _decode(typing.get_args(kind)[0], value, where)
     if origin is tuple:
         item_kind = typing.get_args(kind)[0]
         if not isinstance(value, list):
@@ -147,13 +133,6 @@ def _decode(kind: Any, value: Any, where: str) -> Any:
     if kind not in (str, int, bool) or type(value) is not kind:
         raise _Unreadable(f"{where} has type {type(value).__name__}")
     return value
-
-
-def _decode_optional(kind: Any, value: Any, where: str) -> Any:
-    if value is None:
-        return None
-    some = next(choice for choice in typing.get_args(kind) if choice is not types.NoneType)
-    return _decode(some, value, where)
 
 
 def _decode_object(kind: Any, value: Any, where: str) -> Any:
