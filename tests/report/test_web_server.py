@@ -123,6 +123,8 @@ def test_an_answer_that_fails_ends_one_connection_and_nothing_of_it_is_logged(ca
     ("head", "statuses"),
     [
         (b"GET", {400}),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", {400}),
+        (b"GET / HTTP/1.0", {421}),
         (b"GET / HTTP/2.0", {505}),
         (b"GET / HTTP/x", {400}),
         (b"GET / a HTTP/1.1", {400}),
@@ -130,8 +132,10 @@ def test_an_answer_that_fails_ends_one_connection_and_nothing_of_it_is_logged(ca
         (b"GET * HTTP/1.1\r\nHost: localhost", {400}),
         (b"GET //elsewhere/ HTTP/1.1\r\nHost: localhost", {404}),
         (b"GET /\xff\x00 HTTP/1.1\r\nHost: localhost", {404}),
-        (b"POST / HTTP/1.1", {405}),
-        (b"get / HTTP/1.1", {405}),
+        *(
+            (method + b" / HTTP/1.1", {405})
+            for method in (b"POST", b"PUT", b"DELETE", b"TRACE", b"CONNECT", b"PATCH", b"get")
+        ),
         (b"OPTIONS * HTTP/1.1", {405}),
         (b"GET /\r\nHost: localhost", {200}),
         (b"GET / HTTP/0.9\r\nHost: localhost", {200}),
@@ -142,6 +146,7 @@ def test_an_answer_that_fails_ends_one_connection_and_nothing_of_it_is_logged(ca
         (b"GET / HTTP/1.1\r\nHost : localhost", {400, 421}),
         (b"GET / HTTP/1.1" + b"\r\nA: 1" * 101, {431}),
         (b"GET /" + b"x" * 16384, {431}),
+        (b"GET / HTTP/1.1\r\nA: " + b"x" * 70_000, {431}),
     ],
 )
 def test_what_is_no_plain_request_is_refused(head: bytes, statuses: set[int]) -> None:
@@ -150,6 +155,7 @@ def test_what_is_no_plain_request_is_refused(head: bytes, statuses: set[int]) ->
     assert found.status in statuses
     assert found.headers["Content-Security-Policy"].startswith("default-src 'none'")
     assert b"elsewhere" not in found.body
+    assert found.status != 405 or found.headers["Allow"] == "GET, HEAD"
 
 
 @pytest.mark.parametrize(
@@ -198,6 +204,8 @@ def test_the_token_opens_by_header_or_once_by_address() -> None:
         assert status(target="/?token=wrong") == 401
         led = ask(server, target=f"/?a=b&token={TOKEN}")
         assert (led.status, led.headers["Location"]) == (303, "/")
+        for target, location in (("/large", "/large"), ("//evil.example/", "/"), ("/%0d%0aX:y", "/")):
+            assert ask(server, target=f"{target}?token={TOKEN}").headers["Location"] == location
         cookie = led.headers["Set-Cookie"]
         assert TOKEN not in cookie
         pair, *attributes = cookie.split("; ")
