@@ -110,6 +110,15 @@ class _StepStopped(Exception):
         self.detail = detail
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StillThere:
+    """A vanished path, where the target has it, and the type that it has there now."""
+
+    gone: Gone
+    found: FoundGone
+    type: EntryType
+
+
 class _Carrying:
     def __init__(self, world: MovingWorld, move_list: str, place: str) -> None:
         self._world = world
@@ -236,52 +245,54 @@ class _Carrying:
         """Move vanished paths to the trash, if the source proves now that they are gone."""
         vanished = iter(self._world.lists.gone(self._list))
         while block := list(islice(vanished, _LOOKS_AT_ONCE)):
-            there: list[tuple[Gone, FoundGone]] = []
             for gone in block:
                 self._check(gone.tree, gone.path)
 
-            def find(block: Sequence[Gone] = block) -> list[tuple[Gone, FoundGone]]:
-                found = ((gone, self._order.find_gone(gone.path)) for gone in block)
-                return [(gone, one) for gone, one in found if self._stands(one)]
+            def find(block: Sequence[Gone] = block) -> list[_StillThere]:
+                return [one for gone in block if (one := self._still_there(gone)) is not None]
 
             there = await self._call("looking at vanished paths on the target", find)
             if there:
                 proven = await self._proven(there)
                 await self._each(proven, self._trash_one)
 
-    def _stands(self, found: FoundGone) -> bool:
+    def _still_there(self, gone: Gone) -> _StillThere | None:
+        found = self._order.find_gone(gone.path)
         with _saying(f"looking at {show(found.path)}"):
-            return self._moves.look(self._location(found.within, found.path)) is not None
+            standing = self._moves.look(self._location(found.within, found.path))
+        return None if standing is None else _StillThere(gone=gone, found=found, type=standing.type)
 
-    async def _proven(self, there: Sequence[tuple[Gone, FoundGone]]) -> Sequence[tuple[Gone, FoundGone]]:
+    async def _proven(self, there: Sequence[_StillThere]) -> Sequence[_StillThere]:
         """Paths that are proven absent on a source that was healthy before the first and after the last look-up: their name
-        is unused, or a directory has it instead of something else, or the reverse.
+        is unused, or the source has a directory there and the target something else, or the reverse.
+
+        The type in the list does not count: since that catalog another pass may have sent what has the name now.
         """
         await self._check_health()
         source = self._world.source
         seen = await self._call(
             "looking at vanished paths on the source",
-            lambda: [look(source, found.after) for _, found in there],
+            lambda: [look(source, one.found.after) for one in there],
             stuck=StopReason.DISCONNECTED,
         )
         await self._check_health()
-        proven: list[tuple[Gone, FoundGone]] = []
+        proven: list[_StillThere] = []
         for one, entry in zip(there, seen, strict=True):
             if entry is None:
                 proven.append(one)
             elif isinstance(entry, OSError):
                 if (reason := stop_reason(entry.errno)) is not None:
-                    raise _StepStopped(reason, f"looking at {show(one[1].after)} on the source: {_words(entry)}")
+                    raise _StepStopped(reason, f"looking at {show(one.found.after)} on the source: {_words(entry)}")
                 self.moved.doubtful += 1
-            elif (entry.type is EntryType.DIRECTORY) is not (one[0].type is EntryType.DIRECTORY):
-                # Another type has its name on the source, and cannot be created on the target before this one is gone.
+            elif (entry.type is EntryType.DIRECTORY) is not (one.type is EntryType.DIRECTORY):
+                # What has its name on the source cannot be created on the target before this one is gone.
                 proven.append(one)
             else:
                 self.moved.reappeared += 1
         return proven
 
-    def _trash_one(self, one: tuple[Gone, FoundGone]) -> None:
-        gone, found = one
+    def _trash_one(self, one: _StillThere) -> None:
+        gone, found = one.gone, one.found
         with _saying(f"moving {show(gone.path)}, which vanished, to the trash"):
             location = self._location(found.within, found.path)
             if self._moves.trash(location, self._place, name=gone.path) is not None:
