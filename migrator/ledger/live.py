@@ -2,14 +2,13 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, case, func, select
+from sqlalchemy import Column, ColumnElement, Connection, Row, case, func, select
 
 from migrator.bricks.add.model import ADDITIONS
 from migrator.bricks.drain.model import DRAINS, last_counts
-from migrator.core.events import Event, EventKind, Severity
+from migrator.core.events import Event, Severity
 from migrator.core.states import AttemptState, ChunkKind, PassKind
 from migrator.ledger import tables
 from migrator.ledger.bricks import read_telling_samples
@@ -18,18 +17,7 @@ from migrator.ledger.database import Database
 from migrator.ledger.measures import ALL_STREAMS
 from migrator.ledger.model import RunRecord
 from migrator.ledger.operations import CutoverRecords
-from migrator.report.model import (
-    AttemptSum,
-    EventCount,
-    HookCount,
-    MetricSums,
-    MovedSum,
-    PassKindSum,
-    RunCount,
-    StreamAtWork,
-    StreamCount,
-    VerifySum,
-)
+from migrator.report.model import Counts, MetricSums, StreamAtWork
 
 # Sums for `metrics`.
 
@@ -45,18 +33,20 @@ class MetricRecords:
 
     def sums(self) -> MetricSums:
         """All sums as of one moment. Those of finished work never decrease."""
+        event, run, hook = tables.events.c, tables.runs.c, tables.hook_calls.c
+        told = event.severity.in_([Severity.WARNING.value, Severity.ERROR.value])
         with self._database.read() as connection:
-            return MetricSums(
-                passes=_passes(connection),
-                attempts=_attempts(connection),
-                streams=_streams(connection),
-                events=_events(connection),
-                runs=_runs(connection),
-                hooks=_hooks(connection),
-                moved=(*_moved(connection, DRAINS.name), *_moved(connection, ADDITIONS.name)),
-                verified=_verified(connection),
-                freezes_s=_freezes(self._database, connection),
-            )
+            counts = {
+                "events_total": _counted(connection, (event.kind, event.severity), told),
+                "runs_total": _counted(connection, (run.verb, run.exit_code), run.exit_code.is_not(None)),
+                "hook_calls_total": _counted(connection, (hook.stage, hook.outcome), hook.outcome.is_not(None)),
+                "streams": _streams(connection),
+                **_passes(connection),
+                **_attempts(connection),
+                **_moved(connection),
+                **_verified(connection),
+            }
+            return MetricSums(counts=counts, freezes_s=_freezes(self._database, connection))
 
     def newest_runs(self) -> Sequence[RunRecord]:
         """The newest run of every verb, in order of verb."""
@@ -66,35 +56,34 @@ class MetricRecords:
             return [run_record(row) for row in connection.execute(query)]
 
 
-def _passes(connection: Connection) -> tuple[PassKindSum, ...]:
+def _counted(connection: Connection, labels: Sequence[Column[Any]], condition: ColumnElement[bool]) -> Counts:
+    query = select(func.count(), *labels).where(condition).group_by(*labels).order_by(*labels)
+    return [(count, *map(str, texts)) for count, *texts in connection.execute(query)]
+
+
+def _passes(connection: Connection) -> dict[str, Counts]:
     one, sample = tables.passes.c, tables.samples.c
-    begun = {kind: count for kind, count in connection.execute(select(one.kind, func.count()).group_by(one.kind))}  # noqa: C416 - rows are no pairs to mypy
+    begun = {row[0]: row[1] for row in connection.execute(select(one.kind, func.count()).group_by(one.kind))}
     query = (
         select(
-            one.kind,
-            func.sum(sample.files).label("files"),
-            func.sum(sample.size_bytes).label("size_bytes"),
-            func.sum(sample.streams * sample.interval_s).label("stream_s"),
+            one.kind, func.sum(sample.size_bytes), func.sum(sample.files), func.sum(sample.streams * sample.interval_s)
         )
         # Pass by pass: the samples of single streams, which are most of the table, are not read.
         .join(tables.samples, sample.pass_id == one.id)
         .where(sample.attempt_id == ALL_STREAMS)
         .group_by(one.kind)
     )
-    sums = {row.kind: row for row in connection.execute(query)}
-    return tuple(
-        PassKindSum(
-            kind=kind,
-            passes=begun.get(kind.value, 0),
-            files=sums[kind.value].files if kind.value in sums else 0,
-            size_bytes=sums[kind.value].size_bytes if kind.value in sums else 0,
-            stream_s=sums[kind.value].stream_s if kind.value in sums else 0.0,
-        )
-        for kind in PassKind
-    )
+    sums = {kind: values for kind, *values in connection.execute(query)}
+    return {
+        "passes_total": [(begun.get(kind.value, 0), kind.value) for kind in PassKind],
+        **{
+            f"stream_{unit}_total": [(sums.get(kind.value, (0, 0, 0.0))[place], kind.value) for kind in PassKind]
+            for place, unit in enumerate(("bytes", "files", "seconds"))
+        },
+    }
 
 
-def _attempts(connection: Connection) -> tuple[AttemptSum, ...]:
+def _attempts(connection: Connection) -> dict[str, Counts]:
     one = tables.attempts.c
     # Answered from one index, as the rows are long.
     query = (
@@ -103,126 +92,93 @@ def _attempts(connection: Connection) -> tuple[AttemptSum, ...]:
         .group_by(one.host, one.engine, one.state)
         .order_by(one.host, one.engine, one.state)
     )
-    return tuple(
-        AttemptSum(
-            host=host, engine=engine, state=AttemptState(state), attempts=attempts, files=files, size_bytes=size_bytes
-        )
-        for host, engine, state, attempts, files, size_bytes in connection.execute(query)
-    )
+    rows = connection.execute(query).all()
+    files, sizes = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for host, engine, _, _, its_files, its_bytes in rows:
+        files[host, engine] += its_files
+        sizes[host, engine] += its_bytes
+    return {
+        "attempts_total": [(attempts, host, engine, state) for host, engine, state, attempts, _, _ in rows],
+        "attempt_files_total": [(count, *labels) for labels, count in files.items()],
+        "attempt_bytes_total": [(count, *labels) for labels, count in sizes.items()],
+    }
 
 
-def _streams(connection: Connection) -> tuple[StreamCount, ...]:
+def _streams(connection: Connection) -> Counts:
     one, chunk = tables.attempts.c, tables.chunks.c
-    from_brick = chunk.brick.is_not(None)
+    source = case((chunk.brick.is_not(None), "brick"), else_="mount")
     query = (
-        select(one.host, from_brick, func.count())
+        select(func.count(), one.host, source)
         .join(tables.chunks, chunk.id == one.chunk_id)
         # A subquery: the condition matches that of the index only without table names.
         .where(one.id.in_(select(one.id).where(tables.UNFINISHED)))
-        .group_by(one.host, from_brick)
-        .order_by(one.host, from_brick)
+        .group_by(one.host, source)
+        .order_by(one.host, source)
     )
-    return tuple(
-        StreamCount(host=host, from_brick=bool(brick), streams=streams)
-        for host, brick, streams in connection.execute(query)
-    )
+    return [(streams, host, name) for streams, host, name in connection.execute(query)]
 
 
-def _events(connection: Connection) -> tuple[EventCount, ...]:
-    one = tables.events.c
-    query = (
-        select(one.kind, one.severity, func.count())
-        .where(one.severity.in_([Severity.WARNING.value, Severity.ERROR.value]))
-        .group_by(one.kind, one.severity)
-        .order_by(one.kind, one.severity)
-    )
-    return tuple(
-        EventCount(kind=EventKind(kind), severity=Severity(severity), count=count)
-        for kind, severity, count in connection.execute(query)
-    )
-
-
-def _runs(connection: Connection) -> tuple[RunCount, ...]:
-    one = tables.runs.c
-    query = (
-        select(one.verb, one.exit_code, func.count())
-        .where(one.exit_code.is_not(None))
-        .group_by(one.verb, one.exit_code)
-        .order_by(one.verb, one.exit_code)
-    )
-    return tuple(RunCount(verb=verb, exit_code=code, count=count) for verb, code, count in connection.execute(query))
-
-
-def _hooks(connection: Connection) -> tuple[HookCount, ...]:
-    one = tables.hook_calls.c
-    query = (
-        select(one.stage, one.outcome, func.count())
-        .where(one.outcome.is_not(None))
-        .group_by(one.stage, one.outcome)
-        .order_by(one.stage, one.outcome)
-    )
-    return tuple(
-        HookCount(stage=stage, outcome=outcome, count=count) for stage, outcome, count in connection.execute(query)
-    )
-
-
-def _moved(connection: Connection, kind: str) -> tuple[MovedSum, ...]:
+def _moved(connection: Connection) -> dict[str, Counts]:
     """Counters of one task and host only rise, and a new task begins at 0. After a reboot of a host a drain continues its task with
     new counters: its sums include what it had moved before, as the progress of the drain does.
     """
-    one = tables.operation_samples.c
+    one, operation = tables.operation_samples.c, tables.operations.c
     of_task = (
         select(
+            operation.kind,
             one.host,
-            func.max(one.files).label("files"),
             func.max(one.size_bytes).label("size_bytes"),
+            func.max(one.files).label("files"),
             func.max(one.failures).label("failures"),
         )
-        .join(tables.operations, tables.operations.c.id == one.operation_id)
-        .where(tables.operations.c.kind == kind)
+        .join(tables.operations, operation.id == one.operation_id)
+        .where(operation.kind.in_([DRAINS.name, ADDITIONS.name]))
         .group_by(one.operation_id, one.task_id, one.host)
         .subquery()
     )
     found = of_task.c
     query = (
-        select(found.host, func.sum(found.files), func.sum(found.size_bytes), func.sum(found.failures))
-        .group_by(found.host)
-        .order_by(found.host)
+        select(found.kind, found.host, func.sum(found.size_bytes), func.sum(found.files), func.sum(found.failures))
+        .group_by(found.kind, found.host)
+        .order_by(found.kind.desc(), found.host)
     )
-    sums = tuple(
-        MovedSum(task=kind, host=host, files=files, size_bytes=size_bytes, failures=failures)
-        for host, files, size_bytes, failures in connection.execute(query)
-    )
-    return _over_reboots(connection, sums) if kind == DRAINS.name else sums
+    rows = connection.execute(query).all()
+    sizes, files = _drained(connection)
+    sizes.update({(kind, host): size for kind, host, size, _, _ in rows if kind == ADDITIONS.name})
+    files.update({(kind, host): count for kind, host, _, count, _ in rows if kind == ADDITIONS.name})
+    return {
+        "gluster_moved_bytes_total": [(sizes[kind, host], kind, host) for kind, host, *_ in rows],
+        "gluster_moved_files_total": [(files[kind, host], kind, host) for kind, host, *_ in rows],
+        "gluster_move_failures_total": [(failures, kind, host) for kind, host, _, _, failures in rows],
+    }
 
 
-def _over_reboots(connection: Connection, sums: Sequence[MovedSum]) -> tuple[MovedSum, ...]:
-    files: Counter[str] = Counter()
-    sizes: Counter[str] = Counter()
+def _drained(connection: Connection) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
+    """Bytes and files that drains moved, by kind and host, over reboots."""
+    sizes, files = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     one = tables.operations.c
-    drain_ids = connection.execute(select(one.id).where(one.kind == DRAINS.name).order_by(one.id)).scalars().all()
-    for drain_id in drain_ids:
-        told = read_telling_samples(connection, drain_id, recent_s=0.0)
-        for counts in last_counts(told):
-            files[counts.host] += counts.files
-            sizes[counts.host] += counts.size_bytes
-    return tuple(replace(one, files=files[one.host], size_bytes=sizes[one.host]) for one in sums)
+    drains = connection.execute(select(one.id).where(one.kind == DRAINS.name).order_by(one.id)).scalars().all()
+    for drain_id in drains:
+        for counts in last_counts(read_telling_samples(connection, drain_id, recent_s=0.0)):
+            sizes[DRAINS.name, counts.host] += counts.size_bytes
+            files[DRAINS.name, counts.host] += counts.files
+    return sizes, files
 
 
-def _verified(connection: Connection) -> VerifySum:
+def _verified(connection: Connection) -> dict[str, Counts]:
     one = tables.verifications.c
     query = (
         select(one.whole, func.count(), func.sum(one.digested_files), func.sum(one.digested_bytes))
         .where(one.finished_at_s.is_not(None))
         .group_by(one.whole)
     )
-    rows = [(bool(whole), count, files, size) for whole, count, files, size in connection.execute(query)]
-    return VerifySum(
-        whole=sum(count for whole, count, _, _ in rows if whole),
-        not_whole=sum(count for whole, count, _, _ in rows if not whole),
-        read_files=sum(files for _, _, files, _ in rows),
-        read_bytes=sum(size for _, _, _, size in rows),
-    )
+    rows = connection.execute(query).all()
+    counts = {bool(whole): count for whole, count, _, _ in rows}
+    return {
+        "verifications_total": [(counts.get(True, 0), "yes"), (counts.get(False, 0), "no")],
+        "verification_read_files_total": [(sum(files for _, _, files, _ in rows),)],
+        "verification_read_bytes_total": [(sum(size for _, _, _, size in rows),)],
+    }
 
 
 def _freezes(database: Database, connection: Connection) -> tuple[float, ...]:

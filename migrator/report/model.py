@@ -1,6 +1,6 @@
 """Values behind `status`, `report`, `metrics` and `status --watch`. Times are seconds since the epoch, durations seconds. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -12,7 +12,7 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.probe import Probe
-from migrator.core.states import AttemptState, BatchState, ChunkKind, ChunkState, PassKind, PassState
+from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
 from migrator.core.units import DAY_S, KIB, MIB
 from migrator.cutover.model import CutoverFacts, SpeedUpSum, UserSpeedUps
 from migrator.delta.model import ChangeKind, ChangeTally
@@ -602,16 +602,6 @@ class MetricKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetricSpec:
-    """One metric: its exposed name, the names of its labels, and its help text."""
-
-    name: str
-    kind: MetricKind
-    labels: tuple[str, ...]
-    help: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSample:
     """One value. `name` is that of the metric; a histogram appends `_bucket`, `_sum` or `_count`."""
 
@@ -630,98 +620,17 @@ class MetricFamily:
     samples: tuple[MetricSample, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassKindSum:
-    """What streams wrote in all passes of one kind, by their samples. `stream_s` adds up the time of each stream."""
-
-    kind: PassKind
-    passes: int
-    files: int
-    size_bytes: int
-    stream_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptSum:
-    """Ended attempts of one host and engine, by result."""
-
-    host: str
-    engine: str
-    state: AttemptState
-    attempts: int
-    files: int
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamCount:
-    """Running attempts of one host. `from_brick`: they read a brick instead of the mount."""
-
-    host: str
-    from_brick: bool
-    streams: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventCount:
-    """Recorded warnings or errors of one kind."""
-
-    kind: EventKind
-    severity: Severity
-    count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunCount:
-    """Ended invocations of a verb, by exit code."""
-
-    verb: str
-    exit_code: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookCount:
-    """Ended calls of the hooks of one stage, by outcome."""
-
-    stage: str
-    outcome: str
-    count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MovedSum:
-    """What one Gluster host moved in all tasks of drains (`task` is `drain`) or additions (`addition`)."""
-
-    task: str
-    host: str
-    files: int
-    size_bytes: int
-    failures: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifySum:
-    """Ended verifications, and the content that they read."""
-
-    whole: int
-    not_whole: int
-    read_files: int
-    read_bytes: int
+Counts = Sequence[tuple[float, *tuple[str, ...]]]
+"""Values of one metric, each with its labels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSums:
-    """Sums over the whole ledger and all plans. `freezes_s` has the duration of each ended freeze."""
+    """Sums over the whole ledger and all plans, by the name of the metric without `migrator_`. Counts of running streams include
+    those that a killed run left. `freezes_s` has the duration of each ended freeze.
+    """
 
-    passes: tuple[PassKindSum, ...] = ()
-    attempts: tuple[AttemptSum, ...] = ()
-    streams: tuple[StreamCount, ...] = ()
-    events: tuple[EventCount, ...] = ()
-    runs: tuple[RunCount, ...] = ()
-    hooks: tuple[HookCount, ...] = ()
-    moved: tuple[MovedSum, ...] = ()
-    verified: VerifySum = field(default_factory=lambda: VerifySum(whole=0, not_whole=0, read_files=0, read_bytes=0))
+    counts: Mapping[str, Counts] = field(default_factory=dict)
     freezes_s: tuple[float, ...] = ()
 
 

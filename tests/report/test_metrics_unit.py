@@ -18,7 +18,6 @@ from migrator.report.model import (
     RunFacts,
     RunLife,
     StatusFacts,
-    StreamCount,
     Tally,
 )
 from migrator.report.rules_metrics import CATALOGUE, families
@@ -37,9 +36,7 @@ GOVERNOR = GovernorRecord(
     reason="",
     max_latency_s=0.05,
 )
-STREAMS = MetricSums(
-    streams=(StreamCount(host="gl1", from_brick=True, streams=4), StreamCount(host="gl1", from_brick=False, streams=1))
-)
+STREAMS = MetricSums(counts={"streams": [(4, "gl1", "brick"), (1, "gl1", "mount")]})
 
 
 def run(life: RunLife, verb: str = "run") -> RunFacts:
