@@ -2,26 +2,19 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, or_, select, true, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, true, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
+from migrator.core import states
 from migrator.core.errors import LedgerCorrupt
-from migrator.core.states import (
-    ATTEMPT_TRANSITIONS,
-    CHUNK_TRANSITIONS,
-    CONTENT_KINDS,
-    AttemptState,
-    ChunkKind,
-    ChunkState,
-)
+from migrator.core.states import AttemptState, ChunkKind, ChunkState
 from migrator.fs.model import Need
 from migrator.hosts.model import ProcessIdentity
 from migrator.ledger import tables
-from migrator.ledger.database import Database, check, encode_words, missing, state_of
+from migrator.ledger.database import encode_words, missing
 from migrator.ledger.model import PassTotals
-from migrator.ledger.rows import record_of
+from migrator.ledger.rows import Records, add, change, columns_of, enter, record_of
 from migrator.plan.model import Chunk
 from migrator.transfer.model import AttemptRecord, ChunkRecord, FileProblem, FileProblemKind, StreamCounters
 
@@ -35,51 +28,33 @@ _INSERT_CHUNK = (
     "VALUES (?, ?, ?, ?, ?, ?, ?, 'pending', 0)"
 )
 
+_chunks, _attempts, _attention = tables.chunks.c, tables.attempts.c, tables.attention.c
 
-class ChunkTable:
+
+class ChunkTable(Records):
     """Chunks. Sums of files and bytes do not include chunks of directories."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def chunk(self, chunk_id: int) -> ChunkRecord:
         """One chunk. Raises LedgerCorrupt if there is none."""
-        with self._database.read() as connection:
-            row = connection.execute(select(tables.chunks).where(tables.chunks.c.id == chunk_id)).one_or_none()
-        if row is None:
+        found = self._first(ChunkRecord, select(tables.chunks).where(_chunks.id == chunk_id))
+        if found is None:
             raise missing(f"chunk {chunk_id}")
-        return chunk_record(row)
+        return found
 
     def retry_failed(self, pass_id: int, *, but_trees: Collection[bytes] = ()) -> int:
         """Make the failed chunks of a pass pending again, with no tries used, except those of `but_trees`; return their number.
         Files that arrive in a directory change its times, so the times are set again in the trees of those chunks.
         """
+        counts = []
         with self._database.write() as connection:
-            connection.execute(
-                update(tables.chunks)
-                .where(_times_to_set_again(pass_id), _but(but_trees))
-                .values(state=ChunkState.PENDING.value, tries=0)
-            )
-            return connection.execute(
-                update(tables.chunks)
-                .where(
-                    tables.chunks.c.pass_id == pass_id,
-                    tables.chunks.c.state == ChunkState.FAILED.value,
-                    _but(but_trees),
-                )
-                .values(state=ChunkState.PENDING.value, tries=0)
-            ).rowcount
+            for these in (_times_to_set_again(pass_id), _failed(pass_id)):
+                pending = update(tables.chunks).where(these, _but(but_trees)).values(state="pending", tries=0)
+                counts.append(connection.execute(pending).rowcount)
+        return counts[-1]
 
     def to_retry(self, pass_id: int, *, but_trees: Collection[bytes] = ()) -> Sequence[ChunkRecord]:
         """The chunks that `retry_failed` would make pending, in order of number."""
-        failed = (tables.chunks.c.pass_id == pass_id) & (tables.chunks.c.state == ChunkState.FAILED.value)
-        with self._database.read() as connection:
-            rows = connection.execute(
-                select(tables.chunks)
-                .where(failed | _times_to_set_again(pass_id), _but(but_trees))
-                .order_by(tables.chunks.c.number)
-            ).all()
-        return [chunk_record(row) for row in rows]
+        return self._in_order(_failed(pass_id) | _times_to_set_again(pass_id), _but(but_trees))
 
     def pending(
         self,
@@ -93,56 +68,29 @@ class ChunkTable:
         """Pending chunks of one kind, the largest first, then in order of number. `bricks` limits them to some bricks (None
         among these: chunks of no brick); chunks of `but_trees` are left out.
         """
-        with self._database.read() as connection:
-            rows = connection.execute(
-                select(tables.chunks)
-                .where(
-                    tables.chunks.c.pass_id == pass_id,
-                    tables.chunks.c.kind == str(kind),
-                    tables.chunks.c.state == ChunkState.PENDING.value,
-                    _of_bricks(bricks),
-                    _but(but_trees),
-                )
-                .order_by(tables.chunks.c.size_bytes.desc(), tables.chunks.c.number)
-                .limit(limit)
-            ).all()
-        return [chunk_record(row) for row in rows]
+        these = (_chunks.pass_id == pass_id, _chunks.kind == str(kind), _chunks.state == ChunkState.PENDING.value)
+        query = select(tables.chunks).where(*these, _of_bricks(bricks), _but(but_trees))
+        return self._all(ChunkRecord, query.order_by(_chunks.size_bytes.desc(), _chunks.number).limit(limit))
 
     def bricks(self, pass_id: int) -> frozenset[str | None]:
         """The bricks that the chunks of a pass are read from, including done chunks; None stands for the mount."""
-        with self._database.read() as connection:
-            query = select(tables.chunks.c.brick).where(tables.chunks.c.pass_id == pass_id).distinct()
-            return frozenset(connection.execute(query).scalars())
+        rows = self._rows(select(_chunks.brick).where(_chunks.pass_id == pass_id).distinct())
+        return frozenset(brick for (brick,) in rows)
 
     def failed(self, pass_id: int) -> Sequence[ChunkRecord]:
         """Chunks that failed, of all kinds, in order of number."""
-        with self._database.read() as connection:
-            rows = connection.execute(
-                select(tables.chunks)
-                .where(tables.chunks.c.pass_id == pass_id, tables.chunks.c.state == ChunkState.FAILED.value)
-                .order_by(tables.chunks.c.number)
-            ).all()
-        return [chunk_record(row) for row in rows]
+        return self._in_order(_failed(pass_id))
 
     def totals(self, pass_id: int) -> PassTotals:
         """Chunks of all kinds by state; files and bytes of those that hold files or links."""
-        with self._database.read() as connection:
-            rows = connection.execute(
-                select(
-                    tables.chunks.c.kind,
-                    tables.chunks.c.state,
-                    func.count(),
-                    func.sum(tables.chunks.c.files),
-                    func.sum(tables.chunks.c.size_bytes),
-                )
-                .where(tables.chunks.c.pass_id == pass_id)
-                .group_by(tables.chunks.c.kind, tables.chunks.c.state)
-            ).all()
+        keys = (_chunks.kind, _chunks.state)
+        sums = (func.count(), func.sum(_chunks.files), func.sum(_chunks.size_bytes))
         chunks: dict[ChunkState, int] = {}
         done_files = done_bytes = all_files = all_bytes = 0
+        rows = self._rows(select(*keys, *sums).where(_chunks.pass_id == pass_id).group_by(*keys))
         for kind, state, count, files, size_bytes in rows:
             chunks[ChunkState(state)] = chunks.get(ChunkState(state), 0) + count
-            if state == ChunkState.SPLIT.value or kind not in CONTENT_KINDS:
+            if state == ChunkState.SPLIT.value or kind not in states.CONTENT_KINDS:
                 continue
             all_files += files
             all_bytes += size_bytes
@@ -155,20 +103,16 @@ class ChunkTable:
 
     def arrived(self, *, before_plan: str) -> Mapping[bytes, Need]:
         """What other plans have copied, by tree. A file counts as an inode, and so does a directory."""
-        chunks, passes = tables.chunks.c, tables.passes.c
-        with self._database.read() as connection:
-            rows = connection.execute(
-                select(chunks.tree, func.sum(chunks.size_bytes), func.sum(chunks.files))
-                .join(tables.passes, passes.id == chunks.pass_id)
-                .where(
-                    passes.plan != before_plan,
-                    chunks.state == ChunkState.DONE.value,
-                    chunks.kind.in_(_TAKING_ROOM),
-                )
-                .group_by(chunks.pass_id, chunks.tree)
-            ).all()
+        passes = tables.passes.c
+        done = (_chunks.state == ChunkState.DONE.value, _chunks.kind.in_(_TAKING_ROOM))
+        query = (
+            select(_chunks.tree, func.sum(_chunks.size_bytes), func.sum(_chunks.files))
+            .join(tables.passes, passes.id == _chunks.pass_id)
+            .where(passes.plan != before_plan, *done)
+            .group_by(_chunks.pass_id, _chunks.tree)
+        )
         most: dict[bytes, Need] = {}
-        for tree, size_bytes, inodes in rows:
+        for tree, size_bytes, inodes in self._rows(query):
             known = most.get(tree, Need())
             most[tree] = Need(size_bytes=max(known.size_bytes, size_bytes), inodes=max(known.inodes, inodes))
         return most
@@ -178,47 +122,42 @@ class ChunkTable:
         halves. Problems of files that attempts at the chunk reported are dropped: the halves report them again.
         """
         with self._database.write() as connection:
-            there = _halves(connection, chunk_id)
-            if there:
-                return there
-            what = f"chunk {chunk_id}"
-            if not halves:
-                raise LedgerCorrupt(f"{what} cannot be split into nothing")
-            old = state_of(connection, tables.chunks, chunk_id, ChunkState, what)
-            check(CHUNK_TRANSITIONS, old, ChunkState.SPLIT, what)
-            parent = connection.execute(
-                update(tables.chunks)
-                .where(tables.chunks.c.id == chunk_id)
-                .values(state=ChunkState.SPLIT.value)
-                .returning(tables.chunks)
-            ).one()
-            first = _next_number(connection, parent.pass_id)
-            connection.execute(
-                insert(tables.chunks),
-                [
-                    {
-                        "pass_id": parent.pass_id,
-                        "number": first + offset,
-                        "kind": half.kind.value,
-                        "tree": half.tree,
-                        "files": half.files,
-                        "size_bytes": half.size_bytes,
-                        "brick": half.brick,
-                        "state": ChunkState.PENDING.value,
-                        "tries": 0,
-                        "list_path": list_path,
-                        "parent_id": chunk_id,
-                    }
-                    for offset, (half, list_path) in enumerate(halves)
-                ],
-            )
-            connection.execute(delete(tables.attention).where(tables.attention.c.chunk_id == chunk_id))
-            return _halves(connection, chunk_id)
+            made = select(tables.chunks).where(_chunks.parent_id == chunk_id).order_by(_chunks.number)
+            rows = connection.execute(made).all()
+            if not rows:
+                if not halves:
+                    raise LedgerCorrupt(f"chunk {chunk_id} cannot be split into nothing")
+                _enter_chunk(connection, chunk_id, ChunkState.SPLIT)
+                pass_id = connection.execute(select(_chunks.pass_id).where(_chunks.id == chunk_id)).scalar_one()
+                for number, (half, list_path) in enumerate(halves, _next_number(connection, pass_id)):
+                    _add_chunk(connection, half, pass_id, number=number, list_path=list_path, parent_id=chunk_id)
+                connection.execute(delete(tables.attention).where(_attention.chunk_id == chunk_id))
+                rows = connection.execute(made).all()
+        return [record_of(row, ChunkRecord) for row in rows]
 
     def next_chunk_number(self, pass_id: int) -> int:
         """The first number that no chunk of the pass has."""
         with self._database.read() as connection:
             return _next_number(connection, pass_id)
+
+    def add_trees(self, pass_id: int, trees: Mapping[bytes, Need]) -> Sequence[ChunkRecord]:
+        """One chunk for each whole tree, which a driver copies, in the given order. Existing chunks are not changed."""
+        of_pass = (_chunks.pass_id == pass_id) & (_chunks.kind == ChunkKind.TREE.value)
+        with self._database.write() as connection:
+            there = set(connection.execute(select(_chunks.tree).where(of_pass)).scalars())
+            added = [tree for tree in trees if tree not in there]
+            for number, tree in enumerate(added, _next_number(connection, pass_id)):
+                need = trees[tree]
+                chunk = Chunk(
+                    number=number, kind=ChunkKind.TREE, tree=tree, files=need.inodes, size_bytes=need.size_bytes
+                )
+                _add_chunk(connection, chunk, pass_id)
+            rows = connection.execute(select(tables.chunks).where(of_pass)).all()
+        found = {row.tree: record_of(row, ChunkRecord) for row in rows}
+        return [found[tree] for tree in trees]
+
+    def _in_order(self, *these: ColumnElement[bool]) -> Sequence[ChunkRecord]:
+        return self._all(ChunkRecord, select(tables.chunks).where(*these).order_by(_chunks.number))
 
 
 def insert_chunks(connection: Connection, pass_id: int, chunks: Iterable[Chunk]) -> tuple[int, int]:
@@ -226,13 +165,8 @@ def insert_chunks(connection: Connection, pass_id: int, chunks: Iterable[Chunk])
     files = size_bytes = 0
     waiting = iter(chunks)
     while some := list(islice(waiting, _INSERT_ROWS)):
-        connection.exec_driver_sql(
-            _INSERT_CHUNK,
-            [
-                (pass_id, chunk.number, chunk.kind.value, chunk.tree, chunk.files, chunk.size_bytes, chunk.brick)
-                for chunk in some
-            ],
-        )
+        rows = [(pass_id, one.number, one.kind.value, one.tree, one.files, one.size_bytes, one.brick) for one in some]
+        connection.exec_driver_sql(_INSERT_CHUNK, rows)
         some_files, some_bytes = content_sum(some)
         files, size_bytes = files + some_files, size_bytes + some_bytes
     return files, size_bytes
@@ -242,66 +176,53 @@ def content_sum(chunks: Iterable[Chunk]) -> tuple[int, int]:
     """Files and bytes of the chunks that count in sums."""
     files = size_bytes = 0
     for chunk in chunks:
-        if chunk.kind in CONTENT_KINDS:
+        if chunk.kind in states.CONTENT_KINDS:
             files += chunk.files
             size_bytes += chunk.size_bytes
     return files, size_bytes
 
 
-def change_chunk(connection: Connection, chunk_id: int, state: ChunkState) -> None:
-    """Change a chunk's state inside a transaction."""
-    what = f"chunk {chunk_id}"
-    old = state_of(connection, tables.chunks, chunk_id, ChunkState, what)
-    if check(CHUNK_TRANSITIONS, old, state, what):
-        if state is ChunkState.SPLIT:
-            raise LedgerCorrupt(f"{what} cannot be split without its halves")
-        connection.execute(update(tables.chunks).where(tables.chunks.c.id == chunk_id).values(state=state.value))
+def _add_chunk(connection: Connection, chunk: Chunk, pass_id: int, **given: object) -> None:
+    given = {"pass_id": pass_id, "state": ChunkState.PENDING.value, "tries": 0, **given}
+    add(connection, tables.chunks, **columns_of(tables.chunks, chunk, **given))
 
 
-def chunk_record(row: Row[Any]) -> ChunkRecord:
-    """A chunk, from its row."""
-    return record_of(row, ChunkRecord)
+def _enter_chunk(connection: Connection, chunk_id: int, state: ChunkState) -> bool:
+    this = _chunks.id == chunk_id
+    return enter(connection, tables.chunks, this, states.CHUNK_TRANSITIONS, state, f"chunk {chunk_id}")
+
+
+def _failed(pass_id: int) -> ColumnElement[bool]:
+    return and_(_chunks.pass_id == pass_id, _chunks.state == ChunkState.FAILED.value)
 
 
 def _but(trees: Collection[bytes]) -> ColumnElement[bool]:
-    return tables.chunks.c.tree.not_in(sorted(trees)) if trees else true()
+    return _chunks.tree.not_in(sorted(trees)) if trees else true()
 
 
 def _of_bricks(bricks: Collection[str | None] | None) -> ColumnElement[bool]:
     if bricks is None:
         return true()
-    named = tables.chunks.c.brick.in_(sorted(brick for brick in bricks if brick is not None))
-    return or_(named, tables.chunks.c.brick.is_(None)) if None in bricks else named
+    named = _chunks.brick.in_(sorted(brick for brick in bricks if brick is not None))
+    return or_(named, _chunks.brick.is_(None)) if None in bricks else named
 
 
 def _times_to_set_again(pass_id: int) -> ColumnElement[bool]:
     """Done chunks of directories' times, in trees in which another chunk failed."""
-    other = tables.chunks.alias()
-    trees = select(other.c.tree).where(
-        other.c.pass_id == pass_id,
-        other.c.state == ChunkState.FAILED.value,
-        other.c.kind != ChunkKind.DIRECTORY_TIMES.value,
-    )
+    other = tables.chunks.alias().c
+    times = ChunkKind.DIRECTORY_TIMES.value
+    failed = (other.pass_id == pass_id, other.state == ChunkState.FAILED.value, other.kind != times)
     return and_(
-        tables.chunks.c.pass_id == pass_id,
-        tables.chunks.c.kind == ChunkKind.DIRECTORY_TIMES.value,
-        tables.chunks.c.state == ChunkState.DONE.value,
-        tables.chunks.c.tree.in_(trees),
+        _chunks.pass_id == pass_id,
+        _chunks.kind == times,
+        _chunks.state == ChunkState.DONE.value,
+        _chunks.tree.in_(select(other.tree).where(*failed)),
     )
-
-
-def _halves(connection: Connection, chunk_id: int) -> list[ChunkRecord]:
-    rows = connection.execute(
-        select(tables.chunks).where(tables.chunks.c.parent_id == chunk_id).order_by(tables.chunks.c.number)
-    ).all()
-    return [chunk_record(row) for row in rows]
 
 
 def _next_number(connection: Connection, pass_id: int) -> int:
-    highest = connection.execute(
-        select(func.max(tables.chunks.c.number)).where(tables.chunks.c.pass_id == pass_id)
-    ).scalar()
-    return 1 if highest is None else int(highest) + 1
+    highest = select(func.coalesce(func.max(_chunks.number), 0) + 1).where(_chunks.pass_id == pass_id)
+    return int(connection.execute(highest).scalar_one())
 
 
 # Attempts, and files that did not arrive.
@@ -310,68 +231,49 @@ def _next_number(connection: Connection, pass_id: int) -> int:
 _PATHS_AT_ONCE = 500
 
 
-class AttemptTable:
+class AttemptTable(Records):
     """Attempts. `tries` of a chunk does not count interrupted attempts."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def intend(self, *, chunk_id: int, token: str, host: str, engine: str, argv: Sequence[str], at_s: float) -> int:
         """Record an attempt before its process starts; the chunk becomes running. The same token gives the same attempt.
         Raises LedgerCorrupt if the chunk is not pending, or has an unfinished attempt.
         """
+        of_chunk = _attempts.chunk_id == chunk_id
         with self._database.write() as connection:
-            there = connection.execute(
-                select(tables.attempts.c.id).where(tables.attempts.c.token == token)
-            ).scalar_one_or_none()
+            there = connection.execute(select(_attempts.id).where(_attempts.token == token)).scalar()
             if there is not None:
                 return int(there)
-            busy = connection.execute(
-                select(func.count()).where(tables.attempts.c.chunk_id == chunk_id, tables.UNFINISHED)
-            ).scalar_one()
-            if busy:
+            if connection.execute(select(func.count()).where(of_chunk, tables.UNFINISHED)).scalar_one():
                 raise LedgerCorrupt(
                     f"chunk {chunk_id} has an attempt that has not ended",
                     cause="a stream of an earlier run may still be at work",
                     hint="run the same command again: it ends what is left of earlier streams first",
                 )
-            change_chunk(connection, chunk_id, ChunkState.RUNNING)
-            connection.execute(
-                update(tables.chunks).where(tables.chunks.c.id == chunk_id).values(tries=tables.chunks.c.tries + 1)
+            _enter_chunk(connection, chunk_id, ChunkState.RUNNING)
+            change(connection, tables.chunks, chunk_id, f"chunk {chunk_id}", tries=_chunks.tries + 1)
+            number = select(func.coalesce(func.max(_attempts.number), 0) + 1).where(of_chunk)
+            return add(
+                connection,
+                tables.attempts,
+                chunk_id=chunk_id,
+                number=connection.execute(number).scalar_one(),
+                token=token,
+                host=host,
+                engine=engine,
+                state=AttemptState.INTENDED.value,
+                argv=encode_words(argv),
+                started_at_s=at_s,
+                files=0,
+                size_bytes=0,
+                stderr_tail=b"",
             )
-            number = connection.execute(
-                select(func.coalesce(func.max(tables.attempts.c.number), 0) + 1).where(
-                    tables.attempts.c.chunk_id == chunk_id
-                )
-            ).scalar_one()
-            row = connection.execute(
-                insert(tables.attempts)
-                .values(
-                    chunk_id=chunk_id,
-                    number=number,
-                    token=token,
-                    host=host,
-                    engine=engine,
-                    state=AttemptState.INTENDED.value,
-                    argv=encode_words(argv),
-                    started_at_s=at_s,
-                    files=0,
-                    size_bytes=0,
-                    stderr_tail=b"",
-                )
-                .returning(tables.attempts.c.id)
-            ).one()
-        return int(row.id)
 
     def started(self, attempt_id: int, process: ProcessIdentity) -> None:
         """The process of an attempt has started."""
         with self._database.write() as connection:
-            _change_attempt(connection, attempt_id, AttemptState.RUNNING)
-            connection.execute(
-                update(tables.attempts)
-                .where(tables.attempts.c.id == attempt_id)
-                .values(pid=process.pid, start_ticks=process.start_ticks, boot_id=process.boot_id)
-            )
+            identity = columns_of(tables.attempts, process)
+            if not _enter_attempt(connection, attempt_id, AttemptState.RUNNING, **identity):
+                change(connection, tables.attempts, attempt_id, f"attempt {attempt_id}", **identity)
 
     def finish(
         self,
@@ -391,82 +293,61 @@ class AttemptTable:
         attempt does not change a chunk that is already split.
         """
         new = AttemptState(state)
+        ended = columns_of(tables.attempts, counters, finished_at_s=at_s, exit_code=exit_code, stderr_tail=stderr_tail)
         with self._database.write() as connection:
-            if not _change_attempt(connection, attempt_id, new):
+            if not _enter_attempt(connection, attempt_id, new, **ended):
                 return
-            chunk_id: int = connection.execute(
-                update(tables.attempts)
-                .where(tables.attempts.c.id == attempt_id)
-                .values(
-                    finished_at_s=at_s,
-                    exit_code=exit_code,
-                    files=counters.files,
-                    size_bytes=counters.size_bytes,
-                    stderr_tail=stderr_tail,
-                )
-                .returning(tables.attempts.c.chunk_id)
-            ).scalar_one()
-            chunk = connection.execute(select(tables.chunks).where(tables.chunks.c.id == chunk_id)).one()
+            of_attempt = select(_attempts.chunk_id).where(_attempts.id == attempt_id).scalar_subquery()
+            chunk = connection.execute(select(tables.chunks).where(_chunks.id == of_attempt)).one()
             if new is AttemptState.INTERRUPTED:
-                connection.execute(
-                    update(tables.chunks)
-                    .where(tables.chunks.c.id == chunk_id, tables.chunks.c.tries > 0)
-                    .values(tries=tables.chunks.c.tries - 1)
-                )
-            if not (new is AttemptState.INTERRUPTED and chunk.state == ChunkState.SPLIT.value):
-                change_chunk(connection, chunk_id, chunk_state)
+                tried = update(tables.chunks).where(_chunks.id == chunk.id, _chunks.tries > 0)
+                connection.execute(tried.values(tries=_chunks.tries - 1))
+            keeps_state = new is AttemptState.INTERRUPTED and chunk.state == ChunkState.SPLIT.value
+            if not keeps_state and _enter_chunk(connection, chunk.id, chunk_state) and chunk_state is ChunkState.SPLIT:
+                raise LedgerCorrupt(f"chunk {chunk.id} cannot be split without its halves")
             if chunk_state is ChunkState.DONE:
-                connection.execute(delete(tables.attention).where(tables.attention.c.chunk_id == chunk_id))
-            _record_problems(connection, chunk.pass_id, chunk_id, problems, at_s)
+                connection.execute(delete(tables.attention).where(_attention.chunk_id == chunk.id))
+            _record_problems(connection, chunk.pass_id, chunk.id, problems, at_s)
 
     def unfinished_attempts(self, pass_id: int | None = None) -> Sequence[AttemptRecord]:
         """Attempts that a crash left intended or running, oldest first."""
-        query = select(tables.attempts).where(tables.UNFINISHED).order_by(tables.attempts.c.id)
+        query = select(tables.attempts).where(tables.UNFINISHED).order_by(_attempts.id)
         if pass_id is not None:
-            of_pass = select(tables.chunks.c.id).where(
-                tables.chunks.c.id == tables.attempts.c.chunk_id, tables.chunks.c.pass_id == pass_id
-            )
+            of_pass = select(_chunks.id).where(_chunks.id == _attempts.chunk_id, _chunks.pass_id == pass_id)
             query = query.where(of_pass.exists())
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        return [attempt_record(row) for row in rows]
+        return self._all(AttemptRecord, query)
 
     def attempts_of_chunk(self, chunk_id: int) -> Sequence[AttemptRecord]:
         """Every attempt at a chunk, oldest first."""
-        with self._database.read() as connection:
-            rows = connection.execute(
-                select(tables.attempts).where(tables.attempts.c.chunk_id == chunk_id).order_by(tables.attempts.c.number)
-            ).all()
-        return [attempt_record(row) for row in rows]
+        query = select(tables.attempts).where(_attempts.chunk_id == chunk_id).order_by(_attempts.number)
+        return self._all(AttemptRecord, query)
+
+    def sent_since(self, pass_id: int, attempt_id: int) -> StreamCounters:
+        """What later attempts have copied, without those at whole trees."""
+        sums = (
+            func.coalesce(func.sum(column), 0).label(column.name) for column in (_attempts.files, _attempts.size_bytes)
+        )
+        query = (
+            select(*sums)
+            .join(tables.chunks, _chunks.id == _attempts.chunk_id)
+            .where(_chunks.pass_id == pass_id, _chunks.kind != ChunkKind.TREE.value, _attempts.id > attempt_id)
+        )
+        return self._all(StreamCounters, query)[0]
 
     def attention(self, pass_id: int, kind: FileProblemKind = FileProblemKind.BAD) -> Sequence[FileProblem]:
         """Files of a pass with a problem that no later attempt settled, in order of path."""
-        with self._database.read() as connection:
-            rows = connection.execute(
-                select(tables.attention)
-                .where(tables.attention.c.pass_id == pass_id, tables.attention.c.kind == kind.value)
-                .order_by(tables.attention.c.path)
-            ).all()
-        return [file_problem(row) for row in rows]
+        query = select(tables.attention).where(_attention.pass_id == pass_id, _attention.kind == kind.value)
+        return self._all(FileProblem, query.order_by(_attention.path))
 
     def vanished_count(self, pass_id: int) -> int:
         """How many listed files had vanished before they were copied."""
-        with self._database.read() as connection:
-            return int(
-                connection.execute(
-                    select(func.count()).where(
-                        tables.attention.c.pass_id == pass_id,
-                        tables.attention.c.kind == FileProblemKind.VANISHED.value,
-                    )
-                ).scalar_one()
-            )
+        return self.problem_counts(pass_id).get(FileProblemKind.VANISHED, 0)
 
     def problem_counts(self, pass_id: int) -> Mapping[FileProblemKind, int]:
         """Files of a pass by problem; kinds without files are left out."""
-        kind = tables.attention.c.kind
-        query = select(kind, func.count()).where(tables.attention.c.pass_id == pass_id).group_by(kind)
-        with self._database.read() as connection:
-            return {FileProblemKind(found): count for found, count in connection.execute(query)}
+        kind = _attention.kind
+        rows = self._rows(select(kind, func.count()).where(_attention.pass_id == pass_id).group_by(kind))
+        return {FileProblemKind(found): count for found, count in rows}
 
     def note(self, pass_id: int, problems: Sequence[FileProblem], at_s: float) -> None:
         """Record problems of files outside the chunks of a pass. May be called again."""
@@ -477,21 +358,13 @@ class AttemptTable:
         """These files no longer need attention."""
         with self._database.write() as connection:
             for first in range(0, len(paths), _PATHS_AT_ONCE):
-                connection.execute(
-                    delete(tables.attention).where(
-                        tables.attention.c.pass_id == pass_id,
-                        tables.attention.c.path.in_(paths[first : first + _PATHS_AT_ONCE]),
-                    )
-                )
+                settled = _attention.path.in_(paths[first : first + _PATHS_AT_ONCE])
+                connection.execute(delete(tables.attention).where(_attention.pass_id == pass_id, settled))
 
 
-def _change_attempt(connection: Connection, attempt_id: int, state: AttemptState) -> bool:
-    what = f"attempt {attempt_id}"
-    old = state_of(connection, tables.attempts, attempt_id, AttemptState, what)
-    changes = check(ATTEMPT_TRANSITIONS, old, state, what)
-    if changes:
-        connection.execute(update(tables.attempts).where(tables.attempts.c.id == attempt_id).values(state=state.value))
-    return changes
+def _enter_attempt(connection: Connection, attempt_id: int, state: AttemptState, **values: object) -> bool:
+    this, what = _attempts.id == attempt_id, f"attempt {attempt_id}"
+    return enter(connection, tables.attempts, this, states.ATTEMPT_TRANSITIONS, state, what, **values)
 
 
 def _record_problems(
@@ -503,81 +376,5 @@ def _record_problems(
     replaced = {key: statement.excluded[key] for key in ("chunk_id", "kind", "errno", "reason", "at_s")}
     connection.execute(
         statement.on_conflict_do_update(index_elements=["pass_id", "path"], set_=replaced),
-        [
-            {
-                "pass_id": pass_id,
-                "path": problem.path,
-                "chunk_id": chunk_id,
-                "kind": problem.kind.value,
-                "errno": problem.errno,
-                "reason": problem.reason,
-                "at_s": at_s,
-            }
-            for problem in problems
-        ],
+        [columns_of(tables.attention, problem, pass_id=pass_id, chunk_id=chunk_id, at_s=at_s) for problem in problems],
     )
-
-
-def file_problem(row: Row[Any]) -> FileProblem:
-    """A file's problem, from its row."""
-    return record_of(row, FileProblem)
-
-
-def attempt_record(row: Row[Any]) -> AttemptRecord:
-    """An attempt, from its row."""
-    return record_of(
-        row,
-        AttemptRecord,
-        process=None if row.pid is None else record_of(row, ProcessIdentity),
-        counters=record_of(row, StreamCounters),
-    )
-
-
-# Chunks of whole trees, which drivers copy.
-
-
-class TreeTable:
-    """Chunks of whole trees, made for a driver in addition to those of the plan."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def add_trees(self, pass_id: int, trees: Mapping[bytes, Need]) -> Sequence[ChunkRecord]:
-        """One chunk for each tree, in the given order. Existing chunks are not changed."""
-        chunks = tables.chunks.c
-        of_pass = (chunks.pass_id == pass_id) & (chunks.kind == ChunkKind.TREE.value)
-        with self._database.write() as connection:
-            there = set(connection.execute(select(chunks.tree).where(of_pass)).scalars())
-            highest = connection.execute(select(func.max(chunks.number)).where(chunks.pass_id == pass_id)).scalar()
-            missing = [tree for tree in trees if tree not in there]
-            if missing:
-                connection.execute(
-                    insert(tables.chunks),
-                    [
-                        {
-                            "pass_id": pass_id,
-                            "number": (highest or 0) + place,
-                            "kind": ChunkKind.TREE.value,
-                            "tree": tree,
-                            "files": trees[tree].inodes,
-                            "size_bytes": trees[tree].size_bytes,
-                            "state": ChunkState.PENDING.value,
-                            "tries": 0,
-                        }
-                        for place, tree in enumerate(missing, start=1)
-                    ],
-                )
-            rows = connection.execute(select(tables.chunks).where(of_pass)).all()
-        found = {row.tree: chunk_record(row) for row in rows}
-        return [found[tree] for tree in trees]
-
-    def sent_since(self, pass_id: int, attempt_id: int) -> StreamCounters:
-        """What later attempts have copied, without those at whole trees."""
-        attempts, chunks = tables.attempts.c, tables.chunks.c
-        with self._database.read() as connection:
-            files, size_bytes = connection.execute(
-                select(func.coalesce(func.sum(attempts.files), 0), func.coalesce(func.sum(attempts.size_bytes), 0))
-                .join(tables.chunks, chunks.id == attempts.chunk_id)
-                .where(chunks.pass_id == pass_id, chunks.kind != ChunkKind.TREE.value, attempts.id > attempt_id)
-            ).one()
-        return StreamCounters(files=files, size_bytes=size_bytes)

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from migrator.core.errors import LedgerCorrupt, UsageError
 from migrator.ledger import tables
 from migrator.ledger.calls import EventRecords, HookRecords, RunRecords, SiteRecords
-from migrator.ledger.chunks import AttemptTable, ChunkTable, TreeTable
+from migrator.ledger.chunks import AttemptTable, ChunkTable
 from migrator.ledger.cutovers import BackupRecords, SpeedUpRecords
 from migrator.ledger.database import BUSY_TIMEOUT_S, Database, backup
 from migrator.ledger.measures import (
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from migrator.ledger.sums import LedgerFacts, ReportSums
 
 
-class PassRecords(PassTable, ArrivalTable, ChunkTable, AttemptTable, TreeTable):
+class PassRecords(PassTable, ArrivalTable, ChunkTable, AttemptTable):
     """Passes, chunks and attempts."""
 
 

@@ -4,19 +4,19 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Row, case, func, select
+from sqlalchemy import Column, ColumnElement, Connection, case, func, select
 
 from migrator.bricks.add.model import ADDITIONS
 from migrator.bricks.drain.model import DRAINS, last_counts
 from migrator.core.events import Event, Severity
-from migrator.core.states import AttemptState, ChunkKind, PassKind
+from migrator.core.states import AttemptState, PassKind
 from migrator.ledger import tables
 from migrator.ledger.bricks import read_telling_samples
-from migrator.ledger.calls import event_record, run_record
 from migrator.ledger.database import Database
 from migrator.ledger.measures import ALL_STREAMS
 from migrator.ledger.model import RunRecord
 from migrator.ledger.operations import CutoverRecords
+from migrator.ledger.rows import AnyRow, Records, record_of
 from migrator.report.model import Counts, MetricSums, StreamAtWork
 
 # Sums for `metrics`.
@@ -25,11 +25,8 @@ from migrator.report.model import Counts, MetricSums, StreamAtWork
 _ENDED = (AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.INTERRUPTED)
 
 
-class MetricRecords:
+class MetricRecords(Records):
     """Sums over the whole ledger, all in one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def sums(self) -> MetricSums:
         """All sums as of one moment. Those of finished work never decrease."""
@@ -52,8 +49,7 @@ class MetricRecords:
         """The newest run of every verb, in order of verb."""
         newest = select(func.max(tables.runs.c.id)).group_by(tables.runs.c.verb)
         query = select(tables.runs).where(tables.runs.c.id.in_(newest)).order_by(tables.runs.c.verb)
-        with self._database.read() as connection:
-            return [run_record(row) for row in connection.execute(query)]
+        return self._all(RunRecord, query)
 
 
 def _counted(connection: Connection, labels: Sequence[Column[Any]], condition: ColumnElement[bool]) -> Counts:
@@ -189,11 +185,8 @@ def _freezes(database: Database, connection: Connection) -> tuple[float, ...]:
 # Streams in flight and new events, for `status --watch`.
 
 
-class WatchRecords:
+class WatchRecords(Records):
     """Streams in flight and new events."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def streams(self, *, recent_s: float) -> Sequence[StreamAtWork]:
         """Every unfinished attempt, oldest first. Its rate covers the last `recent_s` before the newest sample of its pass."""
@@ -201,7 +194,7 @@ class WatchRecords:
         query = (
             # Not the whole rows: argv may be long.
             select(
-                attempts.id,
+                attempts.id.label("attempt_id"),
                 attempts.host,
                 attempts.started_at_s,
                 chunks.pass_id,
@@ -228,17 +221,13 @@ class WatchRecords:
 
     def last_event(self) -> int:
         """The number of the newest event, 0 if there is none."""
-        with self._database.read() as connection:
-            return int(connection.execute(select(func.coalesce(func.max(tables.events.c.id), 0))).scalar_one())
+        return int(self._value(select(func.max(tables.events.c.id))) or 0)
 
     def events_after(self, number: int, limit: int) -> Sequence[tuple[int, Event]]:
         """At most `limit` events after one, the newest, with their numbers, oldest first."""
-        query = (
-            select(tables.events).where(tables.events.c.id > number).order_by(tables.events.c.id.desc()).limit(limit)
-        )
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        return [(row.id, event_record(row)) for row in reversed(rows)]
+        events = tables.events.c
+        query = select(tables.events).where(events.id > number).order_by(events.id.desc()).limit(limit)
+        return [(row.id, record_of(row, Event)) for row in reversed(self._rows(query))]
 
 
 def _newest_sample(connection: Connection, pass_id: int) -> float | None:
@@ -248,40 +237,19 @@ def _newest_sample(connection: Connection, pass_id: int) -> float | None:
     return newest
 
 
-def _stream(
-    connection: Connection, row: Row[*tuple[Any, ...]], newest_s: float | None, recent_s: float
-) -> StreamAtWork:
+def _stream(connection: Connection, row: AnyRow, newest_s: float | None, recent_s: float) -> StreamAtWork:
     sample = tables.samples.c
     is_recent = sample.at_s > (newest_s or 0.0) - recent_s
-    sums = (
-        sample.files,
-        sample.size_bytes,
-        case((is_recent, sample.files), else_=0),
-        case((is_recent, sample.size_bytes), else_=0),
-        case((is_recent, sample.interval_s), else_=0.0),
-    )
-    query = select(func.max(sample.at_s), *(func.coalesce(func.sum(term), 0) for term in sums)).where(
-        sample.pass_id == row.pass_id, sample.attempt_id == row.id
-    )
-    sampled_at_s, files, size_bytes, recent_files, recent_bytes, over_s = connection.execute(query).one()
-    return StreamAtWork(
-        attempt_id=row.id,
-        host=row.host,
-        batch=row.batch,
-        pass_kind=PassKind(row.pass_kind),
-        pass_number=row.pass_number,
-        chunk=row.chunk,
-        kind=ChunkKind(row.kind),
-        tree=row.tree,
-        brick=row.brick,
-        files=row.files,
-        size_bytes=row.size_bytes,
-        started_at_s=row.started_at_s,
-        done_files=files,
-        done_bytes=size_bytes,
-        recent_files=recent_files,
-        recent_bytes=recent_bytes,
-        recent_s=over_s,
-        sampled_at_s=sampled_at_s,
-        pass_sampled_at_s=newest_s,
-    )
+    sums = {
+        "done_files": sample.files,
+        "done_bytes": sample.size_bytes,
+        "recent_files": case((is_recent, sample.files), else_=0),
+        "recent_bytes": case((is_recent, sample.size_bytes), else_=0),
+        "recent_s": case((is_recent, sample.interval_s), else_=0.0),
+    }
+    query = select(
+        func.max(sample.at_s).label("sampled_at_s"),
+        *(func.coalesce(func.sum(term), 0).label(name) for name, term in sums.items()),
+    ).where(sample.pass_id == row.pass_id, sample.attempt_id == row.attempt_id)
+    progress = connection.execute(query).one()._asdict()
+    return record_of(row, StreamAtWork, **progress, pass_sampled_at_s=newest_s)

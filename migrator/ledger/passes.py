@@ -1,52 +1,35 @@
 """Passes over batches, the changes before each, paths that did not arrive, and predictions."""
 
-import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select
 
 from migrator.core.errors import LedgerCorrupt
-from migrator.core.paths import percent_escape, percent_unescape
 from migrator.core.states import PASS_TRANSITIONS, ChunkKind, ChunkState, PassKind, PassState
 from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.ledger import tables
 from migrator.ledger.chunks import content_sum, insert_chunks
-from migrator.ledger.database import Database, check, expect_one, missing, state_of
+from migrator.ledger.database import encode, missing
 from migrator.ledger.model import PassRecord
-from migrator.ledger.rows import record_of
+from migrator.ledger.rows import AnyRow, AnySelect, Records, add, change, columns_of, enter, record_of
 from migrator.plan.model import Chunk
-from migrator.transfer.model import (
-    ConvergenceOutcome,
-    ConvergenceRecord,
-    ListedChunk,
-    NotArrived,
-    Prediction,
-    TreeChurn,
-)
+from migrator.transfer.model import ConvergenceRecord, ListedChunk, NotArrived
 
 # Passes, and what changed before each.
 
 
-class PassTable:
-    """Passes. A batch has one seed, and any number of deltas and finals, each kind numbered from 1."""
+_passes = tables.passes.c
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+
+class PassTable(Records):
+    """Passes. A batch has one seed, and any number of deltas and finals, each kind numbered from 1."""
 
     def find(self, plan: str, batch: int, kind: PassKind) -> PassRecord | None:
         """The latest pass of a kind over a batch."""
-        passes = tables.passes.c
-        query = (
-            select(tables.passes)
-            .where(passes.plan == plan, passes.batch == batch, passes.kind == kind.value)
-            .order_by(passes.number.desc())
-            .limit(1)
-        )
-        with self._database.read() as connection:
-            row = connection.execute(query).one_or_none()
-        return None if row is None else pass_record(row)
+        these = (_passes.plan == plan, _passes.batch == batch, _passes.kind == kind.value)
+        return self._first(PassRecord, select(tables.passes).where(*these).order_by(_passes.number.desc()))
 
     def start(
         self,
@@ -78,6 +61,7 @@ class PassTable:
             "move_list": move_list,
             "move_list_digest": move_list_digest,
         }
+        state = PassState.RUNNING.value
         with self._database.write() as connection:
             there = connection.execute(select(tables.passes).filter_by(**key)).one_or_none()
             if there is not None:
@@ -85,91 +69,58 @@ class PassTable:
                     raise _other(there, "with other chunks")
                 if any(getattr(there, name) != value for name, value in made_from.items()):
                     raise _other(there, "by other catalogs or lists")
-                if changes is not None:
-                    _record_changes(connection, there, changes)
-                return pass_record(there)
-            row = connection.execute(
-                insert(tables.passes)
-                .values(
-                    **key,
-                    **made_from,
-                    scan_s=scan_s,
-                    state=PassState.RUNNING.value,
-                    started_at_s=at_s,
-                    total_files=0,
-                    total_bytes=0,
-                )
-                .returning(tables.passes)
-            ).one()
-            files, size_bytes = insert_chunks(connection, row.id, chunks)
+                pass_id = there.id
+            else:
+                new = {**key, **made_from, "scan_s": scan_s, "state": state, "started_at_s": at_s}
+                pass_id = add(connection, tables.passes, **new, total_files=0, total_bytes=0)
+                files, size_bytes = insert_chunks(connection, pass_id, chunks)
+                what = f"pass {pass_id}"
+                change(connection, tables.passes, pass_id, what, total_files=files, total_bytes=size_bytes)
+            row = _row(connection, pass_id)
             if changes is not None:
                 _record_changes(connection, row, changes)
-            row = connection.execute(
-                update(tables.passes)
-                .where(tables.passes.c.id == row.id)
-                .values(total_files=files, total_bytes=size_bytes)
-                .returning(tables.passes)
-            ).one()
-        return pass_record(row)
+        return record_of(row, PassRecord)
 
     def read(self, pass_id: int) -> PassRecord:
         """One pass. Raises LedgerCorrupt if there is none."""
         with self._database.read() as connection:
-            return pass_record(_row(connection, pass_id))
+            return record_of(_row(connection, pass_id), PassRecord)
 
     def set_state(self, pass_id: int, state: PassState, at_s: float) -> None:
         """A pass stops, resumes or is done. Raises LedgerCorrupt for a change that the states do not allow."""
-        what = f"pass {pass_id}"
+        finished_at_s = at_s if state is PassState.DONE else None
+        this, what = _passes.id == pass_id, f"pass {pass_id}"
         with self._database.write() as connection:
-            old = state_of(connection, tables.passes, pass_id, PassState, what)
-            if check(PASS_TRANSITIONS, old, state, what):
-                connection.execute(
-                    update(tables.passes)
-                    .where(tables.passes.c.id == pass_id)
-                    .values(state=state.value, finished_at_s=at_s if state is PassState.DONE else None)
-                )
+            enter(connection, tables.passes, this, PASS_TRANSITIONS, state, what, finished_at_s=finished_at_s)
 
     def of_plan(self, plan: str) -> Sequence[PassRecord]:
         """Every pass of a plan, oldest first."""
-        with self._database.read() as connection:
-            rows = connection.execute(
-                select(tables.passes).where(tables.passes.c.plan == plan).order_by(tables.passes.c.id)
-            ).all()
-        return [pass_record(row) for row in rows]
+        return self._oldest_first(_passes.plan == plan)
 
     def of_batch(self, plan: str, batch: int) -> Sequence[PassRecord]:
         """Every pass over a batch, of all kinds, oldest first."""
-        with self._database.read() as connection:
-            rows = connection.execute(
-                select(tables.passes)
-                .where(tables.passes.c.plan == plan, tables.passes.c.batch == batch)
-                .order_by(tables.passes.c.id)
-            ).all()
-        return [pass_record(row) for row in rows]
+        return self._oldest_first(_passes.plan == plan, _passes.batch == batch)
 
     def over_tree(self, tree: bytes) -> Sequence[PassRecord]:
         """Every pass over a user tree, of any plan and batch, oldest first."""
-        passes, in_batch, of_pass = tables.passes.c, tables.batch_trees.c, tables.pass_trees.c
+        in_batch, of_pass = tables.batch_trees.c, tables.pass_trees.c
         planned = select(in_batch.tree).where(
-            in_batch.plan == passes.plan, in_batch.batch == passes.batch, in_batch.tree == tree
+            in_batch.plan == _passes.plan, in_batch.batch == _passes.batch, in_batch.tree == tree
         )
-        recorded = select(of_pass.tree).where(of_pass.pass_id == passes.id)
+        recorded = select(of_pass.tree).where(of_pass.pass_id == _passes.id)
         # A pass without recorded trees went over its whole batch.
-        over = or_(recorded.where(of_pass.tree == tree).exists(), and_(planned.exists(), ~recorded.exists()))
-        with self._database.read() as connection:
-            rows = connection.execute(select(tables.passes).where(over).order_by(passes.id)).all()
-        return [pass_record(row) for row in rows]
+        return self._oldest_first(
+            or_(recorded.where(of_pass.tree == tree).exists(), and_(planned.exists(), ~recorded.exists()))
+        )
+
+    def _oldest_first(self, *these: ColumnElement[bool]) -> Sequence[PassRecord]:
+        return self._all(PassRecord, select(tables.passes).where(*these).order_by(_passes.id))
 
     def moves_done(self, pass_id: int, at_s: float) -> None:
         """The renames and deletions of a pass are on the target's disks. The first call counts."""
-        passes = tables.passes.c
         with self._database.write() as connection:
-            row = _row(connection, pass_id)
-            if row.moved_at_s is None:
-                count = connection.execute(
-                    update(tables.passes).where(passes.id == pass_id).values(moved_at_s=at_s)
-                ).rowcount
-                expect_one(count, f"pass {pass_id}")
+            if _row(connection, pass_id).moved_at_s is None:
+                change(connection, tables.passes, pass_id, f"pass {pass_id}", moved_at_s=at_s)
 
     def changes(self, pass_id: int) -> Changes | None:
         """The recorded changes of a pass, trees in order of path; None if there are none."""
@@ -177,14 +128,14 @@ class PassTable:
             return _read_changes(connection, _row(connection, pass_id))
 
 
-def _row(connection: Connection, pass_id: int) -> Row[Any]:
-    row = connection.execute(select(tables.passes).where(tables.passes.c.id == pass_id)).one_or_none()
+def _row(connection: Connection, pass_id: int) -> AnyRow:
+    row = connection.execute(select(tables.passes).where(_passes.id == pass_id)).one_or_none()
     if row is None:
         raise missing(f"pass {pass_id}")
     return row
 
 
-def _record_changes(connection: Connection, row: Row[Any], changes: Changes) -> None:
+def _record_changes(connection: Connection, row: AnyRow, changes: Changes) -> None:
     if (changes.base, changes.now) != (row.base_catalog, row.catalog):
         raise LedgerCorrupt(
             f"pass {row.id} was made from other catalogs than these changes",
@@ -192,83 +143,41 @@ def _record_changes(connection: Connection, row: Row[Any], changes: Changes) -> 
         )
     there = _read_changes(connection, row)
     wanted = _in_order(changes)
+    if there not in (None, wanted):
+        raise _other(row, "by other changes")
     if there is not None:
-        if there != wanted:
-            raise _other(row, "by other changes")
         return
-    if not wanted.trees:
-        return
-    connection.execute(
-        insert(tables.pass_trees),
-        [
-            {
-                "pass_id": row.id,
-                "tree": tree.tree,
-                "names_before": tree.names_before,
-                "bytes_before": tree.bytes_before,
-            }
-            for tree in wanted.trees
-        ],
-    )
-    rows = [
-        {
-            "pass_id": row.id,
-            "tree": tree.tree,
-            "kind": kind.value,
-            "paths": tally.paths,
-            "directories": tally.directories,
-            "size_bytes": tally.size_bytes,
-        }
-        for tree in wanted.trees
-        for kind, tally in tree.by_kind.items()
-    ]
-    if rows:
-        connection.execute(insert(tables.pass_changes), rows)
+    for tree in wanted.trees:
+        add_tree = columns_of(tables.pass_trees, tree, pass_id=row.id)
+        connection.execute(insert(tables.pass_trees).values(add_tree))
+        for kind, tally in tree.by_kind.items():
+            of_kind = {"pass_id": row.id, "tree": tree.tree, "kind": kind.value}
+            connection.execute(insert(tables.pass_changes).values(columns_of(tables.pass_changes, tally, **of_kind)))
 
 
-def _read_changes(connection: Connection, row: Row[Any]) -> Changes | None:
+def _read_changes(connection: Connection, row: AnyRow) -> Changes | None:
     trees, kinds = tables.pass_trees, tables.pass_changes
     of_trees = connection.execute(select(trees).where(trees.c.pass_id == row.id).order_by(trees.c.tree)).all()
+    found: dict[bytes, dict[ChangeKind, ChangeTally]] = defaultdict(dict)
+    for one in connection.execute(select(kinds).where(kinds.c.pass_id == row.id)):
+        found[one.tree][ChangeKind(one.kind)] = record_of(one, ChangeTally)
     if not of_trees:
         return None
-    found: dict[bytes, dict[ChangeKind, ChangeTally]] = {}
-    for one in connection.execute(select(kinds).where(kinds.c.pass_id == row.id)):
-        tally = ChangeTally(paths=one.paths, directories=one.directories, size_bytes=one.size_bytes)
-        found.setdefault(one.tree, {})[ChangeKind(one.kind)] = tally
-    return Changes(
-        base=row.base_catalog or "",
-        now=row.catalog,
-        trees=tuple(
-            TreeChanges(
-                tree=one.tree,
-                names_before=one.names_before,
-                bytes_before=one.bytes_before,
-                by_kind=found.get(one.tree, {}),
-            )
-            for one in of_trees
-        ),
-    )
+    of_kinds = tuple(record_of(one, TreeChanges, by_kind=found[one.tree]) for one in of_trees)
+    return Changes(base=row.base_catalog or "", now=row.catalog, trees=of_kinds)
 
 
 def _in_order(changes: Changes) -> Changes:
     """In the form in which changes are read: trees in order of path, without empty kinds."""
     nothing = ChangeTally()
-    return Changes(
-        base=changes.base,
-        now=changes.now,
-        trees=tuple(
-            TreeChanges(
-                tree=tree.tree,
-                names_before=tree.names_before,
-                bytes_before=tree.bytes_before,
-                by_kind={kind: tally for kind, tally in tree.by_kind.items() if tally != nothing},
-            )
-            for tree in sorted(changes.trees, key=lambda tree: tree.tree)
-        ),
+    trees = tuple(
+        replace(tree, by_kind={kind: tally for kind, tally in tree.by_kind.items() if tally != nothing})
+        for tree in sorted(changes.trees, key=lambda tree: tree.tree)
     )
+    return replace(changes, trees=trees)
 
 
-def _other(row: Row[Any], how: str) -> LedgerCorrupt:
+def _other(row: AnyRow, how: str) -> LedgerCorrupt:
     which = row.kind if row.kind == PassKind.SEED.value else f"{row.kind} {row.number}"
     return LedgerCorrupt(
         f"the {which} pass over batch {row.batch} of plan {row.plan} is in the ledger {how}",
@@ -277,24 +186,16 @@ def _other(row: Row[Any], how: str) -> LedgerCorrupt:
     )
 
 
-def pass_record(row: Row[Any]) -> PassRecord:
-    """A pass, from its row."""
-    return record_of(row, PassRecord)
-
-
 # Paths that have not arrived.
 
 
 _SETTLED_CHUNKS = (ChunkState.DONE.value, ChunkState.SPLIT.value)
 
-_Pass = Row[Any]
+_Pass = AnyRow
 
 
-class ArrivalTable:
+class ArrivalTable(Records):
     """Paths that have not arrived."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def not_arrived(self, plan: str, batch: int, trees: Collection[bytes] | None = None) -> NotArrived:
         """What is not known to have arrived in these trees, or in the whole batch. For each tree the newest pass that is done
@@ -410,71 +311,28 @@ def _tree_of(path: bytes, trees: set[bytes]) -> bytes | None:
 # Predictions.
 
 
-class PredictionRecords:
+class PredictionRecords(Records):
     """Predictions and decisions after delta passes."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def record(self, record: ConvergenceRecord) -> None:
         """Store the prediction after a pass, replacing an earlier one."""
-        found = record.prediction
-        with self._database.write() as connection:
-            connection.execute(
-                insert(tables.predictions)
-                .prefix_with("OR REPLACE")
-                .values(
-                    pass_id=record.pass_id,
-                    at_s=record.at_s,
-                    decision=record.outcome.value,
-                    max_freeze_s=record.max_freeze_s,
-                    next_pass_s=found.next_pass_s,
-                    freeze_s=found.freeze_s,
-                    least_freeze_s=found.least_freeze_s,
-                    churn_files_per_h=found.churn_files_per_h,
-                    churn_bytes_per_h=found.churn_bytes_per_h,
-                    churn_of_trees=_encode_trees(found.trees),
-                )
-            )
+        row = columns_of(tables.predictions, record, decision=record.outcome.value)
+        self._put(tables.predictions, [row | {"churn_of_trees": encode(record.prediction.trees)}])
 
     def of_batch(self, plan: str, batch: int) -> Sequence[ConvergenceRecord]:
         """The predictions of a batch, in the order of its passes."""
-        return self._read(_of_plan(plan).where(tables.passes.c.batch == batch))
+        return self._all(ConvergenceRecord, _of_plan(plan).where(_passes.batch == batch))
 
     def of_plan(self, plan: str) -> Sequence[ConvergenceRecord]:
         """The predictions of all batches of a plan, in the order of the passes."""
-        return self._read(_of_plan(plan))
-
-    def _read(self, query: Select[Any]) -> Sequence[ConvergenceRecord]:
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        return [_record(row) for row in rows]
+        return self._all(ConvergenceRecord, _of_plan(plan))
 
 
-def _of_plan(plan: str) -> Select[Any]:
+def _of_plan(plan: str) -> AnySelect:
+    found = tables.predictions.c
     return (
-        select(tables.passes.c.batch, tables.predictions)
-        .join(tables.passes, tables.passes.c.id == tables.predictions.c.pass_id)
-        .where(tables.passes.c.plan == plan)
-        .order_by(tables.predictions.c.pass_id)
-    )
-
-
-def _record(row: Row[Any]) -> ConvergenceRecord:
-    return record_of(
-        row,
-        ConvergenceRecord,
-        outcome=ConvergenceOutcome(row.decision),
-        prediction=record_of(row, Prediction, trees=_decode_trees(row.churn_of_trees)),
-    )
-
-
-def _encode_trees(trees: Sequence[TreeChurn]) -> str:
-    return json.dumps([[percent_escape(tree.tree), tree.files_per_h, tree.bytes_per_h] for tree in trees])
-
-
-def _decode_trees(text: str) -> tuple[TreeChurn, ...]:
-    return tuple(
-        TreeChurn(tree=percent_unescape(tree), files_per_h=files_per_h, bytes_per_h=bytes_per_h)
-        for tree, files_per_h, bytes_per_h in json.loads(text)
+        select(_passes.batch, tables.predictions, found.decision.label("outcome"), found.churn_of_trees.label("trees"))
+        .join(tables.passes, _passes.id == found.pass_id)
+        .where(_passes.plan == plan)
+        .order_by(found.pass_id)
     )

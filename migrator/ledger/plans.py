@@ -2,28 +2,16 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, func, insert, select, update
+from sqlalchemy import ColumnElement, func, insert, select
 
-from migrator.catalog.model import CatalogRecord, StrangeFiles
+from migrator.catalog.model import CatalogRecord
 from migrator.core.errors import LedgerCorrupt, UsageError
 from migrator.core.states import BATCH_TRANSITIONS, BatchState
 from migrator.ledger import tables
-from migrator.ledger.database import (
-    Database,
-    check,
-    decode,
-    encode,
-    encode_counts,
-    encode_paths,
-    encode_trees,
-    encode_words,
-    expect_one,
-    state_of,
-)
+from migrator.ledger.database import Database, encode_paths, encode_words, expect_one
 from migrator.ledger.model import PlanRecord
-from migrator.ledger.rows import columns_of, record_of
+from migrator.ledger.rows import Records, add, blank, change, columns_of, enter, record_of
 from migrator.plan.model import Plan
 from migrator.reap.model import (
     ARCHIVE_TRANSITIONS,
@@ -33,16 +21,16 @@ from migrator.reap.model import (
     ReapRelease,
     WrittenArchive,
 )
-from migrator.verify.model import DigestPolicy, VerificationRecord
+from migrator.verify.model import VerificationRecord
 
 # Plans and their batches.
 
 
-class PlanRecords:
-    """Plans and the states of their batches."""
+_plans, _batches = tables.plans.c, tables.batches.c
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+
+class PlanRecords(Records):
+    """Plans and the states of their batches."""
 
     def record(self, plan: Plan, *, path: str, checksum: str) -> None:
         """Record a plan with its batches, all planned. The same plan may be recorded again.
@@ -52,97 +40,49 @@ class PlanRecords:
         usage = {tree.tree.path: (rank, tree) for rank, tree in enumerate(plan.ranking, 1)}
         reaped = _reaped(plan)
         with self._database.write() as connection:
-            there = connection.execute(select(tables.plans).where(tables.plans.c.name == plan.name)).one_or_none()
+            there = connection.execute(select(_plans.checksum).where(_plans.name == plan.name)).scalar()
+            if there not in (None, checksum):
+                raise UsageError(
+                    f"there is another plan named {plan.name} in the ledger", hint="give the new plan another name"
+                )
             if there is not None:
-                if there.checksum != checksum:
-                    raise UsageError(
-                        f"there is another plan named {plan.name} in the ledger", hint="give the new plan another name"
-                    )
                 return
-            connection.execute(
-                insert(tables.plans).values(
-                    name=plan.name,
-                    path=path,
-                    checksum=checksum,
-                    created_at_s=plan.created_at_s,
-                    scan_id=plan.scan_id,
-                    catalog=plan.catalog,
-                    size_bytes=plan.size_bytes,
-                    files=plan.files,
-                    directories=plan.directories,
-                    cost=encode(plan.cost),
-                    forecast_s=plan.forecast_s,
-                )
-            )
+            add(connection, tables.plans, **columns_of(tables.plans, plan, path=path, checksum=checksum))
             for batch in plan.batches:
+                state = BatchState.PLANNED.value
                 connection.execute(
-                    insert(tables.batches).values(
-                        plan=plan.name,
-                        number=batch.number,
-                        state=BatchState.PLANNED.value,
-                        size_bytes=batch.size_bytes,
-                        files=batch.files,
-                        directories=batch.directories,
-                        chunks=batch.chunks,
-                        forecast_s=batch.forecast_s,
-                    )
+                    insert(tables.batches).values(columns_of(tables.batches, batch, plan=plan.name, state=state))
                 )
-                rows = []
                 for tree in batch.trees:
-                    rank, used = usage.get(tree.path, (0, None))
-                    rows.append(
-                        {
-                            "plan": plan.name,
-                            "batch": batch.number,
-                            "tree": tree.path,
-                            "user": tree.user,
-                            "rank": rank,
-                            "size_bytes": used.size_bytes if used else 0,
-                            "files": used.files if used else 0,
-                            "directories": used.directories if used else 0,
-                            "reaped_bytes": reaped[tree.path][0],
-                            "reaped_files": reaped[tree.path][1],
-                        }
-                    )
-                if rows:
-                    connection.execute(insert(tables.batch_trees), rows)
+                    row = {"plan": plan.name, "batch": batch.number, "tree": tree.path, "user": tree.user}
+                    row["reaped_bytes"], row["reaped_files"] = reaped[tree.path]
+                    if tree.path in usage:
+                        rank, used = usage[tree.path]
+                        row |= columns_of(tables.batch_trees, used, tree=tree.path, rank=rank)
+                    connection.execute(insert(tables.batch_trees).values(blank(tables.batch_trees) | row))
 
     def read(self, name: str) -> PlanRecord | None:
         """A plan by its name."""
         with self._database.read() as connection:
-            row = connection.execute(select(tables.plans).where(tables.plans.c.name == name)).one_or_none()
-            if row is None:
-                return None
-            states = connection.execute(
-                select(tables.batches.c.number, tables.batches.c.state)
-                .where(tables.batches.c.plan == name)
-                .order_by(tables.batches.c.number)
-            ).all()
-        return _plan(row, {number: BatchState(state) for number, state in states})
+            row = connection.execute(select(tables.plans).where(_plans.name == name)).one_or_none()
+            query = select(_batches.number, _batches.state).where(_batches.plan == name).order_by(_batches.number)
+            states = {number: BatchState(state) for number, state in connection.execute(query)}
+        return None if row is None else record_of(row, PlanRecord, batches=states)
 
     def latest(self) -> PlanRecord | None:
         """The newest plan."""
-        with self._database.read() as connection:
-            newest = select(func.max(tables.plans.c.id)).scalar_subquery()
-            name = connection.execute(
-                select(tables.plans.c.name).where(tables.plans.c.id == newest)
-            ).scalar_one_or_none()
+        name = self._value(select(_plans.name).order_by(_plans.id.desc()).limit(1))
         return None if name is None else self.read(name)
 
     def names(self) -> Sequence[str]:
         """Every plan, in the order in which they were recorded."""
-        with self._database.read() as connection:
-            return connection.execute(select(tables.plans.c.name).order_by(tables.plans.c.id)).scalars().all()
+        return [name for (name,) in self._rows(select(_plans.name).order_by(_plans.id))]
 
     def set_batch_state(self, plan: str, batch: int, state: BatchState) -> None:
         """Set the state of a batch. Raises LedgerCorrupt for a change that the states do not allow."""
-        this = (tables.batches.c.plan == plan) & (tables.batches.c.number == batch)
+        this, what = (_batches.plan == plan) & (_batches.number == batch), f"batch {batch} of plan {plan}"
         with self._database.write() as connection:
-            old = connection.execute(select(tables.batches.c.state).where(this)).scalar_one_or_none()
-            if old is None:
-                raise LedgerCorrupt(f"the ledger has no batch {batch} of plan {plan}", hint="run `migrator plan` again")
-            if check(BATCH_TRANSITIONS, BatchState(old), state, f"batch {batch} of plan {plan}"):
-                connection.execute(update(tables.batches).where(this).values(state=state.value))
+            enter(connection, tables.batches, this, BATCH_TRANSITIONS, state, what)
 
 
 def _reaped(plan: Plan) -> Mapping[bytes, tuple[int, int]]:
@@ -155,327 +95,194 @@ def _reaped(plan: Plan) -> Mapping[bytes, tuple[int, int]]:
     return sums
 
 
-def _plan(row: Row[Any], batches: dict[int, BatchState]) -> PlanRecord:
-    return record_of(row, PlanRecord, batches=batches)
-
-
 # Scans.
 
 
+_scans = tables.scans.c
 _EVERYTHING = encode_paths(())
 _BRICKS = "bricks"
 
 
-class ScanRecords:
+class ScanRecords(Records):
     """Scans, by the closing record of their catalog. "The newest scan" is always one of the whole source."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-        self._query = select(tables.scans, func.coalesce(tables.site.c.site_id, "").label("site_id")).select_from(
-            tables.scans.outerjoin(tables.site, tables.site.c.id == 1)
-        )
+        super().__init__(database)
+        site_id = func.coalesce(tables.site.c.site_id, "").label("site_id")
+        self._query = select(
+            tables.scans, _scans.id.label("scan_id"), _scans.catalog.label("name"), site_id
+        ).select_from(tables.scans.outerjoin(tables.site, tables.site.c.id == 1))
 
     def start(self, *, catalog: str, via: str, at_s: float, scope: Sequence[bytes] = ()) -> int:
         """Record a new scan of the user trees `scope`, or (empty) of the whole source. Returns its id, the same one when called
         again for the same catalog.
         """
+        row = blank(tables.scans) | dict.fromkeys(("trees", "parts", "reasons", "strange"), encode_words(()))
+        row |= {"catalog": catalog, "via": via, "scope": encode_paths(scope), "started_at_s": at_s}
         with self._database.write() as connection:
-            there = connection.execute(
-                select(tables.scans.c.id).where(tables.scans.c.catalog == catalog)
-            ).scalar_one_or_none()
-            if there is not None:
-                return int(there)
-            row = connection.execute(
-                insert(tables.scans)
-                .values(
-                    catalog=catalog,
-                    via=via,
-                    scope=encode_paths(scope),
-                    started_at_s=at_s,
-                    trees=encode_trees(()),
-                    parts=encode_words(()),
-                    whole=0,
-                    reasons=encode_words(()),
-                    rows=0,
-                    files=0,
-                    directories=0,
-                    size_bytes=0,
-                    problems=0,
-                    health_fingerprint="",
-                    strange=encode(()),
-                )
-                .returning(tables.scans.c.id)
-            ).one()
-        return int(row.id)
+            there = connection.execute(select(_scans.id).where(_scans.catalog == catalog)).scalar()
+            return add(connection, tables.scans, **row) if there is None else int(there)
 
     def finish(self, record: CatalogRecord) -> None:
         """Record the result of a scan."""
-        with self._database.write() as connection:
-            done = connection.execute(
-                update(tables.scans)
-                .where(tables.scans.c.id == record.scan_id)
-                .values(columns_of(tables.scans, record, catalog=record.name, strange=encode(record.strange)))
-            )
-            expect_one(done.rowcount, f"scan {record.scan_id}")
+        row = columns_of(tables.scans, record, catalog=record.name)
+        self._change(tables.scans, record.scan_id, f"scan {record.scan_id}", **row)
 
     def unfinished(self) -> CatalogRecord | None:
         """The newest scan of the whole source, if it has not ended. An unfinished scan that is older than a finished one is
         useless.
         """
-        newest = self._newest(finished=None)
+        newest = self._newest()
         return newest if newest is not None and newest.finished_at_s is None else None
 
     def latest(self, *, finished: bool = True) -> CatalogRecord | None:
         """The newest scan of the whole source that has ended; with `finished=False` the newest of all of these."""
-        return self._newest(finished=True if finished else None)
+        return self._newest(_scans.finished_at_s.is_not(None)) if finished else self._newest()
 
     def of_bricks(self) -> CatalogRecord | None:
         """The newest scan of the whole source that has read the bricks and ended, whole or not."""
-        return self._newest(finished=True, via=_BRICKS)
+        return self._newest(_scans.finished_at_s.is_not(None), _scans.via == _BRICKS)
 
     def unfinished_of_trees(self) -> Sequence[CatalogRecord]:
         """Unfinished scans of single user trees, oldest first."""
-        scans = tables.scans.c
-        query = self._query.where(scans.scope != _EVERYTHING, scans.finished_at_s.is_(None)).order_by(scans.id)
-        with self._database.read() as connection:
-            return [_catalog(row) for row in connection.execute(query)]
+        query = self._query.where(_scans.scope != _EVERYTHING, _scans.finished_at_s.is_(None))
+        return self._all(CatalogRecord, query.order_by(_scans.id))
 
     def all(self) -> Sequence[CatalogRecord]:
         """Every scan, including those of single trees, oldest first."""
-        with self._database.read() as connection:
-            rows = connection.execute(self._query.order_by(tables.scans.c.id)).all()
-        return [_catalog(row) for row in rows]
+        return self._all(CatalogRecord, self._query.order_by(_scans.id))
 
-    def _newest(self, *, finished: bool | None, via: str | None = None) -> CatalogRecord | None:
-        query = self._query.where(tables.scans.c.scope == _EVERYTHING).order_by(tables.scans.c.id.desc()).limit(1)
-        if finished:
-            query = query.where(tables.scans.c.finished_at_s.is_not(None))
-        if via is not None:
-            query = query.where(tables.scans.c.via == via)
-        with self._database.read() as connection:
-            row = connection.execute(query).one_or_none()
-        return None if row is None else _catalog(row)
-
-
-def _catalog(row: Row[Any]) -> CatalogRecord:
-    return record_of(
-        row,
-        CatalogRecord,
-        name=row.catalog,
-        scan_id=row.id,
-        strange=decode(row.strange, tuple[StrangeFiles, ...]),
-    )
+    def _newest(self, *these: ColumnElement[bool]) -> CatalogRecord | None:
+        query = self._query.where(_scans.scope == _EVERYTHING, *these)
+        return self._first(CatalogRecord, query.order_by(_scans.id.desc()))
 
 
 # Verifications.
 
 
+_verifications = tables.verifications.c
 _WHOLE_BATCH = encode_paths(())
 
 
-class VerificationRecords:
+class VerificationRecords(Records):
     """Verifications and where their manifests lie."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def start(self, *, plan: str, batch: int, at_s: float) -> int:
         """Record a new verification; returns its id. Every call is a verification of its own."""
-        with self._database.write() as connection:
-            row = connection.execute(
-                insert(tables.verifications)
-                .values(
-                    plan=plan,
-                    batch=batch,
-                    started_at_s=at_s,
-                    algorithm="",
-                    share=0.0,
-                    seed=0,
-                    paths=0,
-                    size_bytes=0,
-                    digested_files=0,
-                    digested_bytes=0,
-                    proven_gone=0,
-                    files=0,
-                    equal_paths=0,
-                    differences=encode_counts({}),
-                    expected=encode_counts({}),
-                    whole=0,
-                    reasons=encode_words(()),
-                    trees=_WHOLE_BATCH,
-                    carried_files=0,
-                    carried_bytes=0,
-                )
-                .returning(tables.verifications.c.id)
-            ).one()
-        return int(row.id)
+        row = {"plan": plan, "batch": batch, "started_at_s": at_s}
+        return self._add(tables.verifications, **(blank(tables.verifications) | row))
 
     def finish(self, record: VerificationRecord) -> None:
         """Record the result of a verification. Recording it again is allowed; another result raises LedgerCorrupt."""
+        what = f"verification {record.id}"
         with self._database.write() as connection:
-            there = connection.execute(
-                select(tables.verifications).where(tables.verifications.c.id == record.id)
-            ).one_or_none()
-            expect_one(int(there is not None), f"verification {record.id}")
-            if there is not None and there.finished_at_s is not None:
-                if _verification(there) != record:
-                    raise LedgerCorrupt(f"verification {record.id} has ended already, with another result")
-                return
-            connection.execute(
-                update(tables.verifications)
-                .where(tables.verifications.c.id == record.id)
-                .values(columns_of(tables.verifications, record) | columns_of(tables.verifications, record.policy))
-            )
+            query = select(tables.verifications).where(_verifications.id == record.id)
+            there = connection.execute(query).one_or_none()
+            expect_one(int(there is not None), what)
+            if there is None or there.finished_at_s is None:
+                change(connection, tables.verifications, record.id, what, **columns_of(tables.verifications, record))
+            elif record_of(there, VerificationRecord) != record:
+                raise LedgerCorrupt(f"{what} has ended already, with another result")
 
     def latest(self, plan: str, batch: int) -> VerificationRecord | None:
         """The newest finished verification of a whole batch."""
-        verifications = tables.verifications.c
-        found = self._finished(
-            verifications.plan == plan, verifications.batch == batch, verifications.trees == _WHOLE_BATCH
-        )
+        of_batch = (_verifications.plan == plan, _verifications.batch == batch)
+        found = self._finished(*of_batch, _verifications.trees == _WHOLE_BATCH)
         return found[-1] if found else None
 
     def of_plan(self, plan: str) -> Sequence[VerificationRecord]:
         """Every finished verification of a plan, oldest first."""
-        return self._finished(tables.verifications.c.plan == plan)
+        return self._finished(_verifications.plan == plan)
 
     def of_tree(self, plan: str, batch: int, tree: bytes) -> Sequence[VerificationRecord]:
         """Finished verifications of a batch that covered one of its trees, oldest first."""
-        verifications = tables.verifications.c
-        found = self._finished(verifications.plan == plan, verifications.batch == batch)
+        found = self._finished(_verifications.plan == plan, _verifications.batch == batch)
         return [record for record in found if record.covers(tree)]
 
     def covering(self, tree: bytes) -> Sequence[VerificationRecord]:
         """Finished verifications of every plan that covered a tree, oldest first."""
-        verifications, planned = tables.verifications.c, tables.batch_trees.c
-        held = (
-            select(planned.tree)
-            .where(planned.plan == verifications.plan, planned.batch == verifications.batch, planned.tree == tree)
-            .exists()
+        planned = tables.batch_trees.c
+        held = select(planned.tree).where(
+            planned.plan == _verifications.plan, planned.batch == _verifications.batch, planned.tree == tree
         )
-        return [record for record in self._finished(held) if record.covers(tree)]
+        return [record for record in self._finished(held.exists()) if record.covers(tree)]
 
     def newest_id(self) -> int:
         """The number of the newest verification, finished or not; 0 if there is none."""
-        with self._database.read() as connection:
-            found = connection.execute(select(func.max(tables.verifications.c.id))).scalar_one()
-        return 0 if found is None else int(found)
+        return int(self._value(select(func.max(_verifications.id))) or 0)
 
     def all(self) -> Sequence[VerificationRecord]:
         """Every finished verification, oldest first."""
         return self._finished()
 
     def _finished(self, *wanted: ColumnElement[bool]) -> Sequence[VerificationRecord]:
-        verifications = tables.verifications.c
-        query = (
-            select(tables.verifications)
-            .where(verifications.finished_at_s.is_not(None), *wanted)
-            .order_by(verifications.id)
-        )
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        return [_verification(row) for row in rows]
-
-
-def _verification(row: Row[Any]) -> VerificationRecord:
-    return record_of(row, VerificationRecord, policy=record_of(row, DigestPolicy))
+        query = select(tables.verifications).where(_verifications.finished_at_s.is_not(None), *wanted)
+        return self._all(VerificationRecord, query.order_by(_verifications.id))
 
 
 # Archives.
 
 
-_archives = tables.archives
+_archives = tables.archives.c
 
 
-class ArchiveRecords:
+class ArchiveRecords(Records):
     """The archives of a site."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def add(
         self, *, plan: str, batch: int, tree: bytes, number: int, written: WrittenArchive, at_s: float
     ) -> ArchiveRecord:
         """Record an archive that is written. A number is used once per tree."""
+        record = ArchiveRecord(
+            id=0,
+            plan=plan,
+            batch=batch,
+            tree=tree,
+            number=number,
+            written=written,
+            state=ArchiveState.WRITTEN,
+            at_s=at_s,
+        )
         with self._database.write() as connection:
-            row = connection.execute(
-                insert(_archives)
-                .values(
-                    plan=plan,
-                    batch=batch,
-                    tree=tree,
-                    number=number,
-                    **columns_of(_archives, written),
-                    state=ArchiveState.WRITTEN.value,
-                    at_s=at_s,
-                    reason="",
-                )
-                .returning(_archives)
-            ).one()
-        return _record(row)
+            number = add(connection, tables.archives, **columns_of(tables.archives, record))
+            row = connection.execute(select(tables.archives).where(_archives.id == number)).one()
+        return record_of(row, ArchiveRecord)
 
     def prove(self, archive_id: int, *, at_s: float) -> None:
         """The archive was read back. May be called again."""
-        self._set(archive_id, ArchiveState.PROVEN, at_s, "")
+        self._enter(archive_id, ArchiveState.PROVEN, at_s, "")
 
     def void(self, archive_id: int, reason: str, *, at_s: float) -> None:
         """The archive does not count. May be called again."""
-        self._set(archive_id, ArchiveState.VOID, at_s, reason)
+        self._enter(archive_id, ArchiveState.VOID, at_s, reason)
 
     def of_tree(self, tree: bytes) -> Sequence[ArchiveRecord]:
         """Every archive of a tree, oldest first."""
-        return self._read(select(_archives).where(_archives.c.tree == tree).order_by(_archives.c.number))
+        query = select(tables.archives).where(_archives.tree == tree)
+        return self._all(ArchiveRecord, query.order_by(_archives.number))
 
     def of_plan(self, plan: str, batch: int | None = None) -> Sequence[ArchiveRecord]:
         """Every archive of a plan, or of one of its batches, oldest first."""
-        query = select(_archives).where(_archives.c.plan == plan)
-        return self._read(
-            (query if batch is None else query.where(_archives.c.batch == batch)).order_by(_archives.c.id)
-        )
+        query = select(tables.archives).where(_archives.plan == plan).order_by(_archives.id)
+        return self._all(ArchiveRecord, query if batch is None else query.where(_archives.batch == batch))
 
-    def _set(self, archive_id: int, state: ArchiveState, at_s: float, reason: str) -> None:
-        what = f"archive {archive_id}"
+    def _enter(self, archive_id: int, state: ArchiveState, at_s: float, reason: str) -> None:
+        this, what = _archives.id == archive_id, f"archive {archive_id}"
         with self._database.write() as connection:
-            old = state_of(connection, _archives, archive_id, ArchiveState, what)
-            if check(ARCHIVE_TRANSITIONS, old, state, what):
-                connection.execute(
-                    update(_archives)
-                    .where(_archives.c.id == archive_id)
-                    .values(state=state.value, at_s=at_s, reason=reason)
-                )
-
-    def _read(self, query: Select[Any]) -> Sequence[ArchiveRecord]:
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        return [_record(row) for row in rows]
-
-
-def _record(row: Row[Any]) -> ArchiveRecord:
-    return record_of(row, ArchiveRecord, written=record_of(row, WrittenArchive))
+            enter(connection, tables.archives, this, ARCHIVE_TRANSITIONS, state, what, at_s=at_s, reason=reason)
 
 
 # Releases.
 
 
-_releases = tables.reap_releases
-
-
-class ReleaseRecords:
+class ReleaseRecords(Records):
     """Skipped paths that were released for deletion with the source. Releases are never removed."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def add(self, releases: Sequence[ReapRelease]) -> None:
         """Record releases in one transaction."""
-        rows = [columns_of(_releases, release) for release in releases]
-        if rows:
-            with self._database.write() as connection:
-                connection.execute(insert(_releases), rows)
+        self._put(tables.reap_releases, [columns_of(tables.reap_releases, release) for release in releases])
 
     def of_trees(self, trees: Collection[bytes]) -> Sequence[ReapRelease]:
         """The releases for some trees, in the order in which they were recorded."""
-        with self._database.read() as connection:
-            rows = connection.execute(select(_releases).order_by(_releases.c.id)).all()
-        wanted = frozenset(trees)
-        return [record_of(row, ReapRelease) for row in rows if row.tree in wanted]
+        found = self._all(ReapRelease, select(tables.reap_releases).order_by(tables.reap_releases.c.id))
+        return [release for release in found if release.tree in trees]

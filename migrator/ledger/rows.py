@@ -1,74 +1,187 @@
-"""Rows as values: a field of a dataclass is the column of the same name."""
+"""Rows as values: a field of a dataclass is the column of the same name; what every group of tables reads and writes alike.
 
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import fields
+A field that is a dataclass without a column of its name lies in the columns of its own fields; None if all of these are null. Other
+values that are no plain column are JSON in one.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Any, TypeVar, cast, get_args, get_type_hints
 
-from sqlalchemy import Row, Table
+from sqlalchemy import ColumnElement, Connection, Executable, Row, Select, Table, insert, select, update
 
 from migrator.core.entry import UserTree
-from migrator.ledger.database import (
-    decode_counts,
-    decode_paths,
-    decode_trees,
-    decode_words,
-    encode_counts,
-    encode_paths,
-    encode_trees,
-    encode_words,
-)
+from migrator.ledger import database as columns
+from migrator.ledger.database import Database, State, check, expect_one, missing
+from migrator.ledger.tables import PlainText
 
 Value = TypeVar("Value")
+AnyRow = Row[*tuple[Any, ...]]
+AnySelect = Select[*tuple[Any, ...]]
 _Codec = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
+_PLAIN = (int, float, str, bytes)
 _CODECS: Mapping[Any, _Codec] = {
     bool: (int, bool),
-    tuple[str, ...]: (encode_words, decode_words),
-    tuple[bytes, ...]: (encode_paths, decode_paths),
-    tuple[UserTree, ...]: (encode_trees, decode_trees),
-    Mapping[str, int]: (encode_counts, decode_counts),
+    tuple[str, ...]: (columns.encode_words, columns.decode_words),
+    tuple[bytes, ...]: (columns.encode_paths, columns.decode_paths),
+    tuple[UserTree, ...]: (columns.encode_trees, columns.decode_trees),
+    Mapping[str, int]: (columns.encode_counts, columns.decode_counts),
 }
 
 
+def _codec(hint: Any) -> _Codec | None:  # noqa: ANN401 - a type
+    if hint in _PLAIN:
+        return None
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return str, hint
+    return _CODECS.get(hint) or (columns.encode, partial(columns.decode, kind=hint))
+
+
 @cache
-def _codecs(kind: Any) -> Mapping[str, _Codec | None]:  # noqa: ANN401 - a dataclass
-    """The codec of each field by the field's type; None for a column that holds the value itself."""
+def _hints(kind: Any) -> Mapping[str, tuple[Any, bool]]:  # noqa: ANN401 - a dataclass
+    """The type of each field without None, and whether it may be None."""
     hints = get_type_hints(kind)
-    codecs: dict[str, _Codec | None] = {}
+    found: dict[str, tuple[Any, bool]] = {}
     for field in fields(kind):
         hint = hints[field.name]
-        if isinstance(hint, UnionType):
-            hint = next(one for one in get_args(hint) if one is not NoneType)
-        is_enum = isinstance(hint, type) and issubclass(hint, StrEnum)
-        codecs[field.name] = (str, hint) if is_enum else _CODECS.get(hint)
-    return codecs
+        optional = isinstance(hint, UnionType)
+        found[field.name] = next(one for one in get_args(hint) if one is not NoneType) if optional else hint, optional
+    return found
 
 
 @cache
-def _read(kind: Any, columns: tuple[str, ...]) -> tuple[tuple[str, int, Callable[[Any], Any] | None], ...]:  # noqa: ANN401
-    """Each field that has a column, the column's place, and its decoder."""
-    codecs = _codecs(kind)
-    found = ((name, at, codecs[name]) for at, name in enumerate(columns) if name in codecs)
-    return tuple((name, at, None if codec is None else codec[1]) for name, at, codec in found)
+def _reader(kind: Any, names: tuple[str, ...]) -> Callable[[AnyRow, Mapping[str, Any]], Any]:  # noqa: ANN401 - a dataclass
+    """A function that reads a record from rows of these columns."""
+    place = {name: at for at, name in enumerate(names)}
+    own: list[tuple[str, int, Callable[[Any], Any] | None]] = []
+    nested: list[tuple[str, Any, list[int]]] = []
+    for name, (hint, optional) in _hints(kind).items():
+        if name in place:
+            codec = _codec(hint)
+            own.append((name, place[name], None if codec is None else codec[1]))
+        elif is_dataclass(hint) and (
+            parts := [place[part] for part in _hints(cast("Hashable", hint)) if part in place]
+        ):
+            nested.append((name, hint, parts if optional else []))
+
+    def read(row: AnyRow, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - of the kind
+        values = dict(given)
+        for name, at, decode in own:
+            if name not in given:
+                value = row[at]
+                values[name] = value if decode is None or value is None else decode(value)
+        for name, hint, parts in nested:
+            if name not in given:
+                absent = parts and all(row[at] is None for at in parts)
+                values[name] = None if absent else _reader(hint, names)(row, {})
+        return kind(**values)
+
+    return read
 
 
-def record_of(row: Row[Any], kind: type[Value], **given: Any) -> Value:  # noqa: ANN401 - values of any field
-    """A dataclass from a row. `given` fields are not read; a field without a column keeps its default."""
-    values: dict[str, Any] = {}
-    for name, at, decode in _read(cast("Hashable", kind), row._fields):
-        value = row[at]
-        values[name] = value if decode is None or value is None else decode(value)
-    return cast("Callable[..., Value]", kind)(**{**values, **given})
+def record_of(row: AnyRow, kind: type[Value], **given: Any) -> Value:  # noqa: ANN401 - values of any field
+    """A dataclass from a row, with `given` fields instead of the row's; a field without a column keeps its default."""
+    return cast("Value", _reader(cast("Hashable", kind), row._fields)(row, given))
 
 
 def columns_of(table: Table, record: Any, **given: Any) -> dict[str, Any]:  # noqa: ANN401 - any dataclass
     """The columns of a table that a record has, except its id; and `given`, already encoded."""
-    columns = dict(given)
-    for name, codec in _codecs(cast("Hashable", type(record))).items():
-        if name not in given and name != "id" and name in table.c:
-            value = getattr(record, name)
-            columns[name] = value if codec is None or value is None else codec[0](value)
-    return columns
+    found = dict(given)
+    for name, (hint, _) in _hints(cast("Hashable", type(record))).items():
+        value = getattr(record, name)
+        if name in {"id", *given}:
+            continue
+        if name in table.c:
+            codec = _codec(hint)
+            found[name] = value if codec is None or value is None else codec[0](value)
+        elif is_dataclass(hint) and value is not None:
+            found |= columns_of(table, value)
+    return found
+
+
+def blank(table: Table) -> dict[str, Any]:
+    """A row of zeros and empty texts, without its id."""
+    return {
+        column.name: "" if isinstance(column.type, PlainText) else column.type.python_type()
+        for column in table.c
+        if not column.nullable and not column.primary_key
+    }
+
+
+# In a transaction.
+
+
+def add(connection: Connection, table: Table, **values: Any) -> int:  # noqa: ANN401 - values of any column
+    """Insert a row; return its id."""
+    return int(connection.execute(insert(table).values(values).returning(table.c.id)).scalar_one())
+
+
+def put(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows, which replace those of the same key."""
+    if rows:
+        connection.execute(insert(table).prefix_with("OR REPLACE"), rows)
+
+
+def change(connection: Connection, table: Table, row_id: int, what: str, **values: Any) -> None:  # noqa: ANN401 - as above
+    """Change the row of an id. Raises LedgerCorrupt if there is none."""
+    expect_one(connection.execute(update(table).where(table.c.id == row_id).values(values)).rowcount, what)
+
+
+def enter(  # noqa: PLR0917 - like `change`, with the states
+    connection: Connection,
+    table: Table,
+    this: ColumnElement[bool],
+    transitions: Mapping[State, frozenset[State]],
+    state: State,
+    what: str,
+    **values: Any,  # noqa: ANN401 - values of any column
+) -> bool:
+    """Put one row into a state, with other values; False, without a change, if it is in that state. Raises LedgerCorrupt if there
+    is no such row, or if the state may not follow.
+    """
+    found = connection.execute(select(table.c.state).where(this)).scalar_one_or_none()
+    if found is None:
+        raise missing(what)
+    changes = check(transitions, type(state)(found), state, what)
+    if changes:
+        connection.execute(update(table).where(this).values(state=state.value, **values))
+    return changes
+
+
+class Records:
+    """A group of tables, read and written one transaction at a time."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def _rows(self, query: Executable) -> Sequence[AnyRow]:
+        with self._database.read() as connection:
+            return connection.execute(query).all()
+
+    def _value(self, query: AnySelect) -> Any:  # noqa: ANN401 - of a column
+        """The first column of the first row; None without a row."""
+        with self._database.read() as connection:
+            return connection.execute(query).scalar()
+
+    def _all(self, kind: type[Value], query: AnySelect) -> list[Value]:
+        return [record_of(row, kind) for row in self._rows(query)]
+
+    def _first(self, kind: type[Value], query: AnySelect) -> Value | None:
+        return next(iter(self._all(kind, query.limit(1))), None)
+
+    def _add(self, table: Table, **values: Any) -> int:  # noqa: ANN401 - values of any column
+        with self._database.write() as connection:
+            return add(connection, table, **values)
+
+    def _put(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        if rows:
+            with self._database.write() as connection:
+                put(connection, table, rows)
+
+    def _change(self, table: Table, row_id: int, what: str, **values: Any) -> None:  # noqa: ANN401 - as above
+        with self._database.write() as connection:
+            change(connection, table, row_id, what, **values)

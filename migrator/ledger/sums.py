@@ -4,260 +4,165 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from sqlalchemy import Float, Integer, Row, case, cast, func, select
+from sqlalchemy import ColumnElement, Float, Integer, case, cast, func, select
 
 from migrator.core.entry import UserTree
 from migrator.core.events import Event, Severity
-from migrator.core.states import CONTENT_KINDS, AttemptState, BatchState, ChunkKind, ChunkState, PassKind
+from migrator.core.states import CONTENT_KINDS, AttemptState, ChunkKind, ChunkState, PassKind
 from migrator.ledger import tables
-from migrator.ledger.calls import event_record, run_record
-from migrator.ledger.chunks import file_problem
-from migrator.ledger.database import Database, decode
-from migrator.ledger.measures import ALL_STREAMS
+from migrator.ledger.database import decode
+from migrator.ledger.measures import ALL_STREAMS, cost_sums
 from migrator.ledger.model import RunRecord
 from migrator.ledger.passes import unsettled
-from migrator.ledger.rows import record_of
+from migrator.ledger.rows import AnySelect, Records, record_of
 from migrator.plan.model import CostSums, TransferCost
-from migrator.report.model import (
-    UPPER_BYTES,
-    AttentionCount,
-    AttentionFile,
-    ChunkSum,
-    DonePoint,
-    EventGroup,
-    PlanFacts,
-    PlannedBatch,
-    PlannedTree,
-    SizeClass,
-    StreamSum,
-    ThroughputPoint,
-)
-from migrator.transfer.model import FileProblemKind
+from migrator.report import model as report
+from migrator.transfer.model import FileProblem, FileProblemKind
+
+_attempts, _chunks, _passes, _samples = tables.attempts.c, tables.chunks.c, tables.passes.c, tables.samples.c
+_WARNINGS = (Severity.WARNING.value, Severity.ERROR.value)
 
 # For `status` and `report`.
 
 
-class LedgerFacts:
+class LedgerFacts(Records):
     """Sums over the ledger."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def plan(self, name: str) -> tuple[PlanFacts, TransferCost] | None:
+    def plan(self, name: str) -> tuple[report.PlanFacts, TransferCost] | None:
         """A plan, and the cost that its forecast is based on."""
-        with self._database.read() as connection:
-            row = connection.execute(select(tables.plans).where(tables.plans.c.name == name)).one_or_none()
-        if row is None:
-            return None
-        cost = decode(row.cost, TransferCost)
-        facts = PlanFacts(
-            name=row.name,
-            path=row.path,
-            checksum=row.checksum,
-            created_at_s=row.created_at_s,
-            catalog=row.catalog,
-            forecast_s=row.forecast_s,
-            basis=cost.basis,
-        )
-        return facts, cost
+        for row in self._rows(select(tables.plans).where(tables.plans.c.name == name)):
+            cost = decode(row.cost, TransferCost)
+            return record_of(row, report.PlanFacts, basis=cost.basis), cost
+        return None
 
-    def batches(self, plan: str) -> Sequence[PlannedBatch]:
+    def batches(self, plan: str) -> Sequence[report.PlannedBatch]:
         """The batches of a plan, in order of number."""
-        with self._database.read() as connection:
-            rows = connection.execute(
-                select(tables.batches).where(tables.batches.c.plan == plan).order_by(tables.batches.c.number)
-            ).all()
-        return [
-            PlannedBatch(
-                number=row.number,
-                state=BatchState(row.state),
-                size_bytes=row.size_bytes,
-                files=row.files,
-                directories=row.directories,
-                chunks=row.chunks,
-                forecast_s=row.forecast_s,
-            )
-            for row in rows
-        ]
+        batches = tables.batches.c
+        query = select(tables.batches).where(batches.plan == plan).order_by(batches.number)
+        return self._all(report.PlannedBatch, query)
 
-    def trees(self, plan: str) -> Sequence[PlannedTree]:
+    def trees(self, plan: str) -> Sequence[report.PlannedTree]:
         """The user trees of a plan, in order of rank."""
-        query = (
-            select(tables.batch_trees)
-            .where(tables.batch_trees.c.plan == plan)
-            .order_by(tables.batch_trees.c.rank, tables.batch_trees.c.tree)
-        )
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
+        trees = tables.batch_trees.c
+        query = select(tables.batch_trees).where(trees.plan == plan).order_by(trees.rank, trees.tree)
         return [
-            PlannedTree(
-                tree=UserTree(path=row.tree, user=row.user),
-                batch=row.batch,
-                rank=row.rank,
-                size_bytes=row.size_bytes,
-                files=row.files,
-                directories=row.directories,
-                reaped_bytes=row.reaped_bytes,
-                reaped_files=row.reaped_files,
-            )
-            for row in rows
+            record_of(row, report.PlannedTree, tree=UserTree(path=row.tree, user=row.user)) for row in self._rows(query)
         ]
 
-    def chunk_sums(self, pass_id: int) -> Sequence[ChunkSum]:
+    def chunk_sums(self, pass_id: int) -> Sequence[report.ChunkSum]:
         """The chunks of a pass by tree, kind and state, including split ones. Answered from one index."""
-        keys = (tables.chunks.c.tree, tables.chunks.c.kind, tables.chunks.c.state)
+        keys = (_chunks.tree, _chunks.kind, _chunks.state)
+        sums = (func.count().label("chunks"), *_sums(_chunks.files, _chunks.size_bytes))
+        query = select(*keys, *sums).where(_chunks.pass_id == pass_id).group_by(*keys)
+        return self._all(report.ChunkSum, query)
+
+    def attention_counts(self, plan: str) -> Mapping[int, report.AttentionCount]:
+        """Files of a plan that did not arrive, by batch, from passes that no later one has settled."""
+        attention = tables.attention.c
+        keys = (_passes.batch, attention.kind)
         query = (
-            select(*keys, func.count(), func.sum(tables.chunks.c.files), func.sum(tables.chunks.c.size_bytes))
-            .where(tables.chunks.c.pass_id == pass_id)
+            select(*keys, func.count(attention.path.distinct()))
+            .join(tables.passes, _passes.id == attention.pass_id)
+            .where(_passes.plan == plan, unsettled(attention.path))
             .group_by(*keys)
         )
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        return [
-            ChunkSum(
-                tree=tree,
-                kind=ChunkKind(kind),
-                state=ChunkState(state),
-                chunks=chunks,
-                files=files,
-                size_bytes=size_bytes,
-            )
-            for tree, kind, state, chunks, files, size_bytes in rows
-        ]
-
-    def attention_counts(self, plan: str) -> Mapping[int, AttentionCount]:
-        """Files of a plan that did not arrive, by batch, from passes that no later one has settled."""
-        query = (
-            select(tables.passes.c.batch, tables.attention.c.kind, func.count(tables.attention.c.path.distinct()))
-            .join(tables.passes, tables.passes.c.id == tables.attention.c.pass_id)
-            .where(tables.passes.c.plan == plan, unsettled(tables.attention.c.path))
-            .group_by(tables.passes.c.batch, tables.attention.c.kind)
-        )
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        counts = {(batch, kind): count for batch, kind, count in rows}
+        counts = {(batch, kind): count for batch, kind, count in self._rows(query)}
         return {
-            batch: AttentionCount(
+            batch: report.AttentionCount(
                 bad=counts.get((batch, FileProblemKind.BAD.value), 0),
                 vanished=counts.get((batch, FileProblemKind.VANISHED.value), 0),
             )
             for batch in {batch for batch, _ in counts}
         }
 
-    def attention(self, plan: str, limit: int) -> Sequence[AttentionFile]:
+    def attention(self, plan: str, limit: int) -> Sequence[report.AttentionFile]:
         """The first files of a plan that need attention, from passes that no later one has settled, in order of batch and path."""
+        attention = tables.attention.c
         query = (
             # The row of the newest pass stands for a path: SQLite takes the other columns from the row with the maximum.
-            select(tables.passes.c.batch, tables.attention, func.max(tables.attention.c.pass_id))
-            .join(tables.passes, tables.passes.c.id == tables.attention.c.pass_id)
-            .where(
-                tables.passes.c.plan == plan,
-                tables.attention.c.kind == FileProblemKind.BAD.value,
-                unsettled(tables.attention.c.path),
-            )
-            .group_by(tables.passes.c.batch, tables.attention.c.path)
-            .order_by(tables.passes.c.batch, tables.attention.c.path)
+            select(_passes.batch, tables.attention, func.max(attention.pass_id))
+            .join(tables.passes, _passes.id == attention.pass_id)
+            .where(_passes.plan == plan, attention.kind == FileProblemKind.BAD.value, unsettled(attention.path))
+            .group_by(_passes.batch, attention.path)
+            .order_by(_passes.batch, attention.path)
             .limit(limit)
         )
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        return [AttentionFile(batch=row.batch, problem=file_problem(row)) for row in rows]
+        rows = self._rows(query)
+        return [report.AttentionFile(batch=row.batch, problem=record_of(row, FileProblem)) for row in rows]
 
     def sampled_span(self) -> tuple[float, float] | None:
         """When the first and the last sample of any pass were taken; None without samples."""
-        at_s = tables.samples.c.at_s
-        query = select(func.min(at_s), func.max(at_s)).where(
-            # Pass by pass: the samples of single streams, which are most of the table, are not read.
-            tables.samples.c.pass_id.in_(select(tables.passes.c.id)),
-            tables.samples.c.attempt_id == ALL_STREAMS,
-        )
-        with self._database.read() as connection:
-            first, last = connection.execute(query).one()
+        query = select(func.min(_samples.at_s), func.max(_samples.at_s)).where(*_of_all_streams())
+        ((first, last),) = self._rows(query)
         return None if first is None else (first, last)
 
-    def throughput(self, *, from_s: float, to_s: float, span_s: float) -> Sequence[ThroughputPoint]:
+    def throughput(self, *, from_s: float, to_s: float, span_s: float) -> Sequence[report.ThroughputPoint]:
         """The samples of all passes, summed by spans, in order of time; idle spans are left out."""
-        sample = tables.samples.c
-        span = cast((sample.at_s - from_s) / span_s, Integer).label("span")
-        query = (
-            select(
-                span,
-                func.sum(sample.interval_s).label("busy_s"),
-                func.sum(sample.streams * sample.interval_s).label("stream_s"),
-                func.sum(sample.files).label("files"),
-                func.sum(sample.size_bytes).label("size_bytes"),
-            )
-            .where(
-                sample.pass_id.in_(select(tables.passes.c.id)),
-                sample.attempt_id == ALL_STREAMS,
-                sample.at_s >= from_s,
-                sample.at_s <= to_s,
-            )
-            .group_by(span)
-            .order_by(span)
-        )
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        return [
-            ThroughputPoint(
-                at_s=from_s + (row.span + 1) * span_s,
-                span_s=span_s,
-                busy_s=row.busy_s,
-                streams=row.stream_s / row.busy_s if row.busy_s > 0 else 0.0,
-                files=row.files,
-                size_bytes=row.size_bytes,
-            )
-            for row in rows
-        ]
+        within = (_samples.at_s >= from_s, _samples.at_s <= to_s)
+        return self._all(report.ThroughputPoint, _throughput(from_s, span_s).where(*_of_all_streams(), *within))
 
-    def done(self, plan: str, *, span_s: float) -> Sequence[DonePoint]:
+    def done(self, plan: str, *, span_s: float) -> Sequence[report.DonePoint]:
         """How much of a plan was done at the end of every span in which a chunk was finished, in order of time. Only seed
         passes count: later passes copy changes.
         """
-        span = cast(tables.attempts.c.finished_at_s / span_s, Integer).label("span")
+        span = cast(_attempts.finished_at_s / span_s, Integer).label("span")
         query = (
-            select(span, func.sum(tables.chunks.c.files), func.sum(tables.chunks.c.size_bytes))
-            .select_from(
-                tables.attempts.join(tables.chunks, tables.chunks.c.id == tables.attempts.c.chunk_id).join(
-                    tables.passes, tables.passes.c.id == tables.chunks.c.pass_id
-                )
-            )
+            select(span, *_sums(_chunks.files, _chunks.size_bytes))
+            .join_from(tables.attempts, tables.chunks, _chunks.id == _attempts.chunk_id)
+            .join(tables.passes, _passes.id == _chunks.pass_id)
             .where(
-                tables.passes.c.plan == plan,
-                tables.passes.c.kind == PassKind.SEED.value,
-                tables.attempts.c.state == AttemptState.SUCCEEDED.value,
-                tables.chunks.c.state == ChunkState.DONE.value,
-                tables.chunks.c.kind.in_(CONTENT_KINDS),
+                _passes.plan == plan,
+                _passes.kind == PassKind.SEED.value,
+                _attempts.state == AttemptState.SUCCEEDED.value,
+                _chunks.state == ChunkState.DONE.value,
+                _chunks.kind.in_(CONTENT_KINDS),
             )
             .group_by(span)
             .order_by(span)
         )
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        files = accumulate(row[1] for row in rows)
-        size_bytes = accumulate(row[2] for row in rows)
+        rows = self._rows(query)
+        files = accumulate(row.files for row in rows)
+        size_bytes = accumulate(row.size_bytes for row in rows)
         return [
-            DonePoint(at_s=(row[0] + 1) * span_s, done_files=done_files, done_bytes=done_bytes)
+            report.DonePoint(at_s=(row.span + 1) * span_s, done_files=done_files, done_bytes=done_bytes)
             for row, done_files, done_bytes in zip(rows, files, size_bytes, strict=True)
         ]
 
     def runs(self, limit: int) -> Sequence[RunRecord]:
         """The newest runs, newest first."""
-        with self._database.read() as connection:
-            rows = connection.execute(select(tables.runs).order_by(tables.runs.c.id.desc()).limit(limit)).all()
-        return [run_record(row) for row in rows]
+        return self._all(RunRecord, select(tables.runs).order_by(tables.runs.c.id.desc()).limit(limit))
 
     def incidents(self, limit: int) -> Sequence[Event]:
         """The newest events that are warnings or errors, newest first."""
-        query = (
-            select(tables.events)
-            .where(tables.events.c.severity.in_([Severity.WARNING.value, Severity.ERROR.value]))
-            .order_by(tables.events.c.id.desc())
-            .limit(limit)
+        events = tables.events.c
+        query = select(tables.events).where(events.severity.in_(_WARNINGS)).order_by(events.id.desc())
+        return self._all(Event, query.limit(limit))
+
+
+def _sums(*columns: ColumnElement[Any]) -> list[ColumnElement[Any]]:
+    return [func.sum(column).label(column.key) for column in columns]
+
+
+def _of_all_streams() -> tuple[ColumnElement[bool], ...]:
+    # Pass by pass: the samples of single streams, which are most of the table, are not read.
+    return _samples.pass_id.in_(select(_passes.id)), _samples.attempt_id == ALL_STREAMS
+
+
+def _throughput(from_s: float, span_s: float) -> AnySelect:
+    """The samples by spans from a time on, in order of time."""
+    span = cast((_samples.at_s - from_s) / span_s, Integer)
+    busy_s, stream_s = func.sum(_samples.interval_s), func.sum(_samples.streams * _samples.interval_s)
+    return (
+        select(
+            (from_s + (span + 1) * span_s).label("at_s"),
+            cast(span_s, Float).label("span_s"),
+            busy_s.label("busy_s"),
+            func.coalesce(stream_s / func.nullif(busy_s, 0.0), 0.0).label("streams"),
+            *_sums(_samples.files, _samples.size_bytes),
         )
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        return [event_record(row) for row in rows]
+        .group_by(span)
+        .order_by(span)
+    )
 
 
 # For `report` alone.
@@ -267,145 +172,61 @@ COST_GROUPS = 20
 """Number of groups that attempts are divided into."""
 
 
-class ReportSums:
+class ReportSums(Records):
     """Sums over the ledger, each from one query."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def copied(self, plan: str, *, span_s: float) -> Sequence[ThroughputPoint]:
+    def copied(self, plan: str, *, span_s: float) -> Sequence[report.ThroughputPoint]:
         """What the seed passes of a plan have copied, by spans that begin at multiples of `span_s`, in order of time; idle spans
         are left out.
         """
-        sample = tables.samples.c
-        span = cast(sample.at_s / span_s, Integer).label("span")
-        seeds = select(tables.passes.c.id).where(
-            tables.passes.c.plan == plan, tables.passes.c.kind == PassKind.SEED.value
-        )
-        query = (
-            select(
-                span,
-                func.sum(sample.interval_s).label("busy_s"),
-                func.sum(sample.streams * sample.interval_s).label("stream_s"),
-                func.sum(sample.files).label("files"),
-                func.sum(sample.size_bytes).label("size_bytes"),
-            )
-            .where(sample.pass_id.in_(seeds), sample.attempt_id == ALL_STREAMS)
-            .group_by(span)
-            .order_by(span)
-        )
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        return [
-            ThroughputPoint(
-                at_s=(row.span + 1) * span_s,
-                span_s=span_s,
-                busy_s=row.busy_s,
-                streams=row.stream_s / row.busy_s if row.busy_s > 0 else 0.0,
-                files=row.files,
-                size_bytes=row.size_bytes,
-            )
-            for row in rows
-        ]
+        seeds = select(_passes.id).where(_passes.plan == plan, _passes.kind == PassKind.SEED.value)
+        of_seeds = (_samples.pass_id.in_(seeds), _samples.attempt_id == ALL_STREAMS)
+        return self._all(report.ThroughputPoint, _throughput(0.0, span_s).where(*of_seeds))
 
     def cost_groups(self, plan: str | None = None) -> Sequence[CostSums]:
         """Attempts that succeeded, in arbitrary groups, of one plan or of all."""
-        attempt = tables.attempts.c
-        files, size_bytes = cast(attempt.files, Float), cast(attempt.size_bytes, Float)
-        seconds = attempt.finished_at_s - attempt.started_at_s
-        terms = {
-            "files": files,
-            "size_bytes": size_bytes,
-            "seconds": seconds,
-            "files_files": files * files,
-            "files_bytes": files * size_bytes,
-            "bytes_bytes": size_bytes * size_bytes,
-            "files_seconds": files * seconds,
-            "bytes_seconds": size_bytes * seconds,
-        }
-        group = (attempt.chunk_id % COST_GROUPS).label("sample")
-        query = (
-            select(func.count().label("attempts"), *(func.sum(term).label(name) for name, term in terms.items()))
-            .join(tables.chunks, tables.chunks.c.id == attempt.chunk_id)
-            .where(
-                attempt.state == AttemptState.SUCCEEDED.value,
-                tables.chunks.c.kind.in_((ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.RANGED_FILES)),
-                seconds > 0,
-            )
-            .group_by(group)
-            .order_by(group)
-        )
+        group = _attempts.chunk_id % COST_GROUPS
+        query = cost_sums().group_by(group).order_by(group)
         if plan is not None:
-            passes = select(tables.passes.c.id).where(tables.passes.c.plan == plan)
-            query = query.where(tables.chunks.c.pass_id.in_(passes))
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        return [CostSums(**row._mapping) for row in rows]  # noqa: SLF001 - SQLAlchemy's public name of it
+            query = query.where(_chunks.pass_id.in_(select(_passes.id).where(_passes.plan == plan)))
+        return self._all(CostSums, query)
 
-    def stream_sums(self) -> Sequence[StreamSum]:
+    def stream_sums(self) -> Sequence[report.StreamSum]:
         """What streams of all plans copied, by host, brick, engine and size class."""
-        attempt, chunk = tables.attempts.c, tables.chunks.c
-        mean_bytes = cast(chunk.size_bytes, Float) / chunk.files
+        mean_bytes = cast(_chunks.size_bytes, Float) / _chunks.files
         size_class = case(
-            (chunk.kind == ChunkKind.RANGES.value, SizeClass.RANGES.value),
-            *((mean_bytes < upper_bytes, name.value) for name, upper_bytes in UPPER_BYTES),
-            else_=SizeClass.LARGE.value,
+            (_chunks.kind == ChunkKind.RANGES.value, report.SizeClass.RANGES.value),
+            *((mean_bytes < upper_bytes, name.value) for name, upper_bytes in report.UPPER_BYTES),
+            else_=report.SizeClass.LARGE.value,
         ).label("size_class")
-        seconds = attempt.finished_at_s - attempt.started_at_s
-        columns = (attempt.host, chunk.brick, attempt.engine, size_class)
+        seconds = _attempts.finished_at_s - _attempts.started_at_s
+        keys = (_attempts.host, _chunks.brick, _attempts.engine, size_class)
+        sums = (func.count().label("attempts"), *_sums(_attempts.files, _attempts.size_bytes))
         query = (
-            select(
-                *columns,
-                func.count().label("attempts"),
-                func.sum(attempt.files).label("files"),
-                func.sum(attempt.size_bytes).label("size_bytes"),
-                func.sum(seconds).label("stream_s"),
-            )
-            .join(tables.chunks, chunk.id == attempt.chunk_id)
+            select(*keys, *sums, func.sum(seconds).label("stream_s"))
+            .join(tables.chunks, _chunks.id == _attempts.chunk_id)
             .where(
-                attempt.state == AttemptState.SUCCEEDED.value,
-                chunk.kind.in_((ChunkKind.RANGES, ChunkKind.FILES)),
+                _attempts.state == AttemptState.SUCCEEDED.value,
+                _chunks.kind.in_((ChunkKind.RANGES, ChunkKind.FILES)),
                 seconds > 0,
             )
-            .group_by(*columns)
-            .order_by(*columns)
+            .group_by(*keys)
+            .order_by(*keys)
         )
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        return [
-            StreamSum(
-                host=row.host,
-                brick=row.brick,
-                engine=row.engine,
-                size_class=SizeClass(row.size_class),
-                attempts=row.attempts,
-                files=row.files,
-                size_bytes=row.size_bytes,
-                stream_s=row.stream_s,
-            )
-            for row in rows
-        ]
+        return self._all(report.StreamSum, query)
 
-    def event_groups(self, limit: int) -> Sequence[EventGroup]:
+    def event_groups(self, limit: int) -> Sequence[report.EventGroup]:
         """Warnings and errors by kind and subject, the latest first."""
-        event = tables.events.c
-        query = (
-            _grouped()
-            .where(event.severity.in_([Severity.WARNING.value, Severity.ERROR.value]))
-            .order_by(func.max(event.id).desc())
-            .limit(limit)
-        )
-        with self._database.read() as connection:
-            return [_group(row) for row in connection.execute(query).all()]
+        events = tables.events.c
+        query = _grouped().where(events.severity.in_(_WARNINGS)).order_by(func.max(events.id).desc())
+        return self._all(report.EventGroup, query.limit(limit))
 
-    def latest_events(self, kinds: Sequence[str]) -> Sequence[EventGroup]:
+    def latest_events(self, kinds: Sequence[str]) -> Sequence[report.EventGroup]:
         """Events of these kinds, of any severity, by kind and subject."""
-        query = _grouped().where(tables.events.c.kind.in_(list(kinds)))
-        with self._database.read() as connection:
-            return [_group(row) for row in connection.execute(query).all()]
+        return self._all(report.EventGroup, _grouped().where(tables.events.c.kind.in_(list(kinds))))
 
 
-def _grouped() -> Any:  # noqa: ANN401 - a query of eight columns
+def _grouped() -> AnySelect:
     event = tables.events.c
     # SQLite takes the columns without a function from the row with max(id): the newest event of the group.
     return select(
@@ -413,12 +234,8 @@ def _grouped() -> Any:  # noqa: ANN401 - a query of eight columns
         event.subject,
         event.severity,
         event.message,
-        func.count().label("times"),
+        func.count().label("count"),
         func.min(event.at_s).label("first_at_s"),
+        event.at_s.label("last_at_s"),
         func.max(event.id),
-        event.at_s,
     ).group_by(event.kind, event.subject)
-
-
-def _group(row: Row[Any]) -> EventGroup:
-    return record_of(row, EventGroup, count=row.times, last_at_s=row.at_s)

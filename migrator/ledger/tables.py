@@ -4,6 +4,7 @@ No table has a row per file, except for files that need attention: files are in 
 the schema. A change raises `SCHEMA_VERSION`, and a ledger of another version is refused.
 """
 
+import re
 from typing import Any
 
 from sqlalchemy import (
@@ -57,78 +58,69 @@ def storable(value: str) -> str:
     return value.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def required(kind: Any, *names: str) -> list[Column[Any]]:  # noqa: ANN401 - a column's type is SQLAlchemy's business
-    """Columns of one type that are never null."""
-    return [Column(name, kind, nullable=False) for name in names]
+_TYPES = {"int": Integer, "float": Float, "text": PlainText, "bytes": LargeBinary}
+_COLUMN = re.compile(r"(?P<name>\w+):(?P<type>\w+)(?P<mark>[!?]?)(>(?P<refers>[\w.]+))?")
 
 
-def optional(kind: Any, *names: str) -> list[Column[Any]]:  # noqa: ANN401 - as above
-    """Columns of one type that may be null."""
-    return [Column(name, kind) for name in names]
+def _table(name: str, columns: str, *more: Any, **options: Any) -> Table:  # noqa: ANN401 - as of SQLAlchemy's Table
+    """A table of columns `name:type`. `!` marks the primary key, `?` a column that may be null; `>` names the column that it
+    refers to.
+    """
+    made: list[Column[Any]] = []
+    for found in map(_COLUMN.fullmatch, columns.split()):
+        if found is None:
+            raise ValueError(columns)
+        refers = [ForeignKey(found["refers"])] if found["refers"] else []
+        made.append(
+            Column(
+                found["name"],
+                _TYPES[found["type"]],
+                *refers,
+                primary_key=found["mark"] == "!",
+                nullable=found["mark"] == "?",
+            )
+        )
+    return Table(name, metadata, *made, *more, **options)
 
 
 # The site, runs, events, hooks.
 
 
-site = Table(
+site = _table(
     "site",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    *required(PlainText, "site_id", "name"),
-    *required(Float, "created_at_s"),
-    *required(PlainText, "source", "target"),
-    *optional(PlainText, "capabilities"),
-    *optional(Float, "capabilities_probed_at_s"),
+    """
+    id:int! site_id:text name:text created_at_s:float source:text target:text capabilities:text?
+    capabilities_probed_at_s:float?
+    """,
     CheckConstraint("id = 1", name="one_row"),
 )
 
-runs = Table(
+runs = _table(
     "runs",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    *required(PlainText, "verb"),
-    *required(Integer, "pid"),
-    *required(Float, "started_at_s", "heartbeat_at_s"),
-    *optional(Float, "finished_at_s"),
-    *optional(Integer, "exit_code"),
-    *required(PlainText, "directory"),
+    """
+    id:int! verb:text pid:int started_at_s:float heartbeat_at_s:float finished_at_s:float? exit_code:int?
+    directory:text
+    """,
 )
 
-events = Table(
+events = _table(
     "events",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("run_id", Integer, ForeignKey("runs.id")),
-    *required(Float, "at_s"),
-    *required(PlainText, "kind", "severity", "subject", "message"),
+    "id:int! run_id:int?>runs.id at_s:float kind:text severity:text subject:text message:text",
     Index("ix_events_severity", "severity"),
 )
 
-hook_steps = Table(
+hook_steps = _table(
     "hook_steps",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("run_id", Integer, ForeignKey("runs.id"), nullable=False),
-    *required(PlainText, "step", "subject"),
-    *required(Float, "opened_at_s"),
-    *optional(Float, "closed_at_s"),
-    *optional(PlainText, "state"),
+    "id:int! run_id:int>runs.id step:text subject:text opened_at_s:float closed_at_s:float? state:text?",
     Index("ix_hook_steps_open", "step", "subject", sqlite_where=text("closed_at_s IS NULL")),
 )
 
-hook_calls = Table(
+hook_calls = _table(
     "hook_calls",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("step_id", Integer, ForeignKey("hook_steps.id"), nullable=False),
-    *required(PlainText, "stage"),
-    *required(LargeBinary, "name"),
-    *required(PlainText, "token"),
-    *required(Float, "started_at_s"),
-    *optional(Float, "finished_at_s"),
-    *optional(Integer, "exit_code"),
-    *optional(PlainText, "outcome"),
-    *required(LargeBinary, "output"),
+    """
+    id:int! step_id:int>hook_steps.id stage:text name:bytes token:text started_at_s:float
+    finished_at_s:float? exit_code:int? outcome:text? output:bytes
+    """,
     UniqueConstraint("token"),
     Index("ix_hook_calls_step_id", "step_id"),
     Index("ix_hook_calls_unfinished", "id", sqlite_where=text("finished_at_s IS NULL")),
@@ -138,60 +130,42 @@ hook_calls = Table(
 # Scans and plans.
 
 
-scans = Table(
+# `scope` has the paths of the covered user trees (none: the whole source), `strange` the files put on bricks without Gluster.
+scans = _table(
     "scans",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    *required(PlainText, "catalog", "via"),
-    # The paths of the user trees that it covers; empty for the whole source.
-    *required(PlainText, "scope"),
-    *required(Float, "started_at_s"),
-    *optional(Float, "finished_at_s"),
-    *required(PlainText, "trees", "parts"),
-    *required(Integer, "whole"),
-    *required(PlainText, "reasons"),
-    *required(Integer, "rows", "files", "directories", "size_bytes", "problems"),
-    *required(PlainText, "health_fingerprint"),
-    # Files that were put on bricks without Gluster, by brick.
-    *required(PlainText, "strange"),
+    """
+    id:int! catalog:text via:text scope:text started_at_s:float finished_at_s:float? trees:text parts:text
+    whole:int reasons:text rows:int files:int directories:int size_bytes:int problems:int
+    health_fingerprint:text strange:text
+    """,
     UniqueConstraint("catalog"),
 )
 
 # `scan_id` is no foreign key: a plan may be made from a catalog whose ledger was restored from an older backup.
-plans = Table(
+plans = _table(
     "plans",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    *required(PlainText, "name", "path", "checksum"),
-    *required(Float, "created_at_s"),
-    *required(Integer, "scan_id"),
-    *required(PlainText, "catalog"),
-    *required(Integer, "size_bytes", "files", "directories"),
-    *required(PlainText, "cost"),
-    *required(Float, "forecast_s"),
+    """
+    id:int! name:text path:text checksum:text created_at_s:float scan_id:int catalog:text size_bytes:int
+    files:int directories:int cost:text forecast_s:float
+    """,
     UniqueConstraint("name"),
 )
 
-batches = Table(
+batches = _table(
     "batches",
-    metadata,
-    Column("plan", PlainText, ForeignKey("plans.name"), primary_key=True),
-    Column("number", Integer, primary_key=True),
-    *required(PlainText, "state"),
-    *required(Integer, "size_bytes", "files", "directories", "chunks"),
-    *required(Float, "forecast_s"),
+    """
+    plan:text!>plans.name number:int! state:text size_bytes:int files:int directories:int chunks:int
+    forecast_s:float
+    """,
 )
 
-batch_trees = Table(
+# `reaped_*` is the part of these bytes and files that is archived or skipped instead of copied.
+batch_trees = _table(
     "batch_trees",
-    metadata,
-    Column("plan", PlainText, primary_key=True),
-    Column("batch", Integer, primary_key=True),
-    Column("tree", LargeBinary, primary_key=True),
-    *required(PlainText, "user"),
-    *required(Integer, "rank", "size_bytes", "files", "directories"),
-    # The part of these bytes and files that is archived or skipped instead of copied.
-    *required(Integer, "reaped_bytes", "reaped_files"),
+    """
+    plan:text! batch:int! tree:bytes! user:text rank:int size_bytes:int files:int directories:int
+    reaped_bytes:int reaped_files:int
+    """,
     ForeignKeyConstraint(["plan", "batch"], ["batches.plan", "batches.number"]),
 )
 
@@ -202,60 +176,37 @@ batch_trees = Table(
 UNFINISHED = text("state IN ('intended', 'running')")
 """Attempts that a crash may have left. A query has to repeat the condition of the index word for word to use that index."""
 
-passes = Table(
+passes = _table(
     "passes",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    *required(PlainText, "plan"),
-    *required(Integer, "batch"),
-    *required(PlainText, "kind"),
-    *required(Integer, "number"),
-    *required(PlainText, "state", "catalog"),
-    *optional(PlainText, "base_catalog"),
-    *required(PlainText, "chunk_list"),
-    *optional(PlainText, "move_list", "move_list_digest"),
-    *optional(Float, "moved_at_s", "scan_s"),
-    *required(Float, "started_at_s"),
-    *optional(Float, "finished_at_s"),
-    *required(Integer, "total_files", "total_bytes"),
+    """
+    id:int! plan:text batch:int kind:text number:int state:text catalog:text base_catalog:text?
+    chunk_list:text move_list:text? move_list_digest:text? moved_at_s:float? scan_s:float?
+    started_at_s:float finished_at_s:float? total_files:int total_bytes:int
+    """,
     UniqueConstraint("plan", "batch", "kind", "number"),
     CheckConstraint("(kind = 'seed') = (number = 0) AND number >= 0", name="number"),
 )
 
 # What changed before a pass after the seed: by tree, and by tree and kind of change.
-pass_trees = Table(
+pass_trees = _table(
     "pass_trees",
-    metadata,
-    Column("pass_id", Integer, ForeignKey("passes.id"), primary_key=True),
-    Column("tree", LargeBinary, primary_key=True),
-    *required(Integer, "names_before", "bytes_before"),
+    "pass_id:int!>passes.id tree:bytes! names_before:int bytes_before:int",
     sqlite_with_rowid=False,
 )
 
-pass_changes = Table(
+pass_changes = _table(
     "pass_changes",
-    metadata,
-    Column("pass_id", Integer, primary_key=True),
-    Column("tree", LargeBinary, primary_key=True),
-    Column("kind", PlainText, primary_key=True),
-    *required(Integer, "paths", "directories", "size_bytes"),
+    "pass_id:int! tree:bytes! kind:text! paths:int directories:int size_bytes:int",
     ForeignKeyConstraint(["pass_id", "tree"], ["pass_trees.pass_id", "pass_trees.tree"]),
     sqlite_with_rowid=False,
 )
 
-chunks = Table(
+chunks = _table(
     "chunks",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("pass_id", Integer, ForeignKey("passes.id"), nullable=False),
-    *required(Integer, "number"),
-    *required(PlainText, "kind"),
-    *required(LargeBinary, "tree"),
-    *required(Integer, "files", "size_bytes"),
-    *required(PlainText, "state"),
-    *required(Integer, "tries"),
-    *optional(PlainText, "list_path", "brick"),
-    Column("parent_id", Integer, ForeignKey("chunks.id")),
+    """
+    id:int! pass_id:int>passes.id number:int kind:text tree:bytes files:int size_bytes:int state:text
+    tries:int list_path:text? brick:text? parent_id:int?>chunks.id
+    """,
     UniqueConstraint("pass_id", "number"),
     # For pending chunks, the largest first, also of some bricks, and for the sums of a pass: no other row is read.
     Index("ix_chunks_pending", "pass_id", "kind", "state", "size_bytes", "number", "brick"),
@@ -263,21 +214,13 @@ chunks = Table(
     Index("ix_chunks_parent_id", "parent_id", sqlite_where=text("parent_id IS NOT NULL")),
 )
 
-attempts = Table(
+attempts = _table(
     "attempts",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("chunk_id", Integer, ForeignKey("chunks.id"), nullable=False),
-    *required(Integer, "number"),
-    *required(PlainText, "token", "host", "engine", "state"),
-    *optional(Integer, "pid", "start_ticks"),
-    *optional(PlainText, "boot_id"),
-    *required(PlainText, "argv"),
-    *required(Float, "started_at_s"),
-    *optional(Float, "finished_at_s"),
-    *optional(Integer, "exit_code"),
-    *required(Integer, "files", "size_bytes"),
-    *required(LargeBinary, "stderr_tail"),
+    """
+    id:int! chunk_id:int>chunks.id number:int token:text host:text engine:text state:text pid:int?
+    start_ticks:int? boot_id:text? argv:text started_at_s:float finished_at_s:float? exit_code:int?
+    files:int size_bytes:int stderr_tail:bytes
+    """,
     UniqueConstraint("token"),
     UniqueConstraint("chunk_id", "number"),
     Index("ix_attempts_unfinished", "state", sqlite_where=UNFINISHED),
@@ -286,32 +229,21 @@ attempts = Table(
     Index("ix_attempts_hosts", "host", "engine", "state", "files", "size_bytes"),
 )
 
-attention = Table(
+attention = _table(
     "attention",
-    metadata,
-    Column("pass_id", Integer, ForeignKey("passes.id"), primary_key=True),
-    Column("path", LargeBinary, primary_key=True),
-    Column("chunk_id", Integer, ForeignKey("chunks.id")),
-    *required(PlainText, "kind"),
-    *optional(Integer, "errno"),
-    *required(PlainText, "reason"),
-    *required(Float, "at_s"),
+    "pass_id:int!>passes.id path:bytes! chunk_id:int?>chunks.id kind:text errno:int? reason:text at_s:float",
     Index("ix_attention_chunk_id", "chunk_id"),
     Index("ix_attention_kind", "pass_id", "kind"),
     sqlite_with_rowid=False,
 )
 
 # The prediction after a pass. The churn by tree is JSON, because it is only read as a whole.
-predictions = Table(
+predictions = _table(
     "predictions",
-    metadata,
-    Column("pass_id", Integer, ForeignKey("passes.id"), primary_key=True),
-    *required(Float, "at_s"),
-    *required(PlainText, "decision"),
-    *required(
-        Float, "max_freeze_s", "next_pass_s", "freeze_s", "least_freeze_s", "churn_files_per_h", "churn_bytes_per_h"
-    ),
-    *required(PlainText, "churn_of_trees"),
+    """
+    pass_id:int!>passes.id at_s:float decision:text max_freeze_s:float next_pass_s:float freeze_s:float
+    least_freeze_s:float churn_files_per_h:float churn_bytes_per_h:float churn_of_trees:text
+    """,
 )
 
 
@@ -320,46 +252,33 @@ predictions = Table(
 
 # `attempt_id` 0 stands for all streams together. Clustered by time, without a second index: this table grows by one row per
 # stream every few seconds. Old rows of single streams are merged by the hour.
-samples = Table(
+samples = _table(
     "samples",
-    metadata,
-    Column("pass_id", Integer, ForeignKey("passes.id"), primary_key=True),
-    Column("attempt_id", Integer, primary_key=True),
-    Column("at_s", Float, primary_key=True),
-    *required(Float, "interval_s"),
-    *required(Integer, "streams", "files", "size_bytes"),
+    "pass_id:int!>passes.id attempt_id:int! at_s:float! interval_s:float streams:int files:int size_bytes:int",
     sqlite_with_rowid=False,
 )
 
 # One row: the samples of attempts up to this one have been merged by the hour.
-thinned_samples = Table(
+thinned_samples = _table(
     "thinned_samples",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    *required(Integer, "attempt_id"),
+    "id:int! attempt_id:int",
     CheckConstraint("id = 1", name="one_row"),
 )
 
 # Capacity of both sides: one row per side at the beginning and end of a run, and every hour between.
-capacity_samples = Table(
+capacity_samples = _table(
     "capacity_samples",
-    metadata,
-    Column("side", PlainText, primary_key=True),
-    Column("at_s", Float, primary_key=True),
-    *required(Integer, "total_bytes", "free_bytes"),
-    *optional(Integer, "total_inodes", "free_inodes"),
+    "side:text! at_s:float! total_bytes:int free_bytes:int total_inodes:int? free_inodes:int?",
     sqlite_with_rowid=False,
 )
 
 # One row per minute and side; old rows are thinned out. A row without times had no answer, or failed.
-probes = Table(
+probes = _table(
     "probes",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    *required(PlainText, "side"),
-    *required(Float, "at_s"),
-    *optional(Float, "create_s", "write_s", "sync_s", "stat_s", "unlink_s", "readdir_s", "waited_s"),
-    *required(PlainText, "failure"),
+    """
+    id:int! side:text at_s:float create_s:float? write_s:float? sync_s:float? stat_s:float? unlink_s:float?
+    readdir_s:float? waited_s:float? failure:text
+    """,
     Index("ix_probes_side_at_s", "side", "at_s"),
 )
 
@@ -368,67 +287,43 @@ probes = Table(
 
 
 # One row per command that pauses, resumes or tunes; the newest of each kind applies. `at_s` is the time of the command.
-controls = Table(
+controls = _table(
     "controls",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    *required(PlainText, "kind"),
-    *required(Float, "at_s"),
-    *required(PlainText, "by"),
-    *required(Integer, "paused"),
-    *required(PlainText, "reason"),
-    *optional(Integer, "jobs", "bwlimit_bytes_per_s"),
-    *optional(Float, "max_latency_s", "max_load"),
+    """
+    id:int! kind:text at_s:float by:text paused:int reason:text jobs:int? bwlimit_bytes_per_s:int?
+    max_latency_s:float? max_load:float?
+    """,
     Index("ix_controls_kind", "kind", "id"),
 )
 
 # What a run is allowed from `at_s` on: a row for every change. Old rows are removed. `hosts` is JSON.
-governor_records = Table(
+governor_records = _table(
     "governor_records",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("run_id", Integer, ForeignKey("runs.id"), nullable=False),
-    *required(Float, "at_s"),
-    *required(PlainText, "gate", "bound"),
-    *required(Integer, "streams", "most"),
-    *required(PlainText, "hosts"),
-    *optional(Integer, "bwlimit_bytes_per_s"),
-    *required(PlainText, "reason"),
-    *optional(Float, "until_s", "max_latency_s", "max_load"),
+    """
+    id:int! run_id:int>runs.id at_s:float gate:text bound:text streams:int most:int hosts:text
+    bwlimit_bytes_per_s:int? reason:text until_s:float? max_latency_s:float? max_load:float?
+    """,
     Index("ix_governor_records_run_id", "run_id"),
 )
 
 # The latest load of the hosts that have streams: all rows are replaced at once.
-host_loads = Table(
+host_loads = _table(
     "host_loads",
-    metadata,
-    Column("host", PlainText, primary_key=True),
-    *required(Float, "at_s", "load"),
+    "host:text! at_s:float load:float",
 )
 
 
 # Verifications.
 
 
-verifications = Table(
+verifications = _table(
     "verifications",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    *required(PlainText, "plan"),
-    *required(Integer, "batch"),
-    *required(Float, "started_at_s"),
-    *optional(Float, "finished_at_s"),
-    *required(PlainText, "algorithm"),
-    *required(Float, "share"),
-    *required(Integer, "seed", "paths", "size_bytes", "digested_files", "digested_bytes", "proven_gone"),
-    *required(PlainText, "differences", "expected"),
-    *required(Integer, "whole"),
-    *required(PlainText, "reasons"),
-    *optional(PlainText, "manifest", "manifest_digest"),
-    *required(Integer, "files", "equal_paths"),
-    *optional(PlainText, "differences_file"),
-    *required(PlainText, "trees"),
-    *required(Integer, "carried_files", "carried_bytes"),
+    """
+    id:int! plan:text batch:int started_at_s:float finished_at_s:float? algorithm:text share:float seed:int
+    paths:int size_bytes:int digested_files:int digested_bytes:int proven_gone:int differences:text
+    expected:text whole:int reasons:text manifest:text? manifest_digest:text? files:int equal_paths:int
+    differences_file:text? trees:text carried_files:int carried_bytes:int
+    """,
     Index("ix_verifications_plan", "plan", "batch"),
 )
 
@@ -437,28 +332,19 @@ verifications = Table(
 
 
 # Backups of the target, made by other software; `at_s` is when one began.
-target_backups = Table(
+target_backups = _table(
     "target_backups",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    *required(LargeBinary, "tree"),
-    *required(Float, "at_s"),
-    *required(PlainText, "note"),
+    "id:int! tree:bytes at_s:float note:text",
     Index("ix_target_backups_tree", "tree"),
 )
 
 # `cold` is null for tests that read nothing; `amount` is lines or bytes.
-tree_measurements = Table(
+tree_measurements = _table(
     "tree_measurements",
-    metadata,
-    Column("cutover_id", Integer, ForeignKey("operations.id"), primary_key=True),
-    Column("side", PlainText, primary_key=True),
-    Column("run", Integer, primary_key=True),
-    Column("test", PlainText, primary_key=True),
-    *required(Float, "at_s", "seconds"),
-    *required(Integer, "amount", "complete"),
-    *optional(Integer, "cold"),
-    *required(PlainText, "failure"),
+    """
+    cutover_id:int!>operations.id side:text! run:int! test:text! at_s:float seconds:float amount:int
+    complete:int cold:int? failure:text
+    """,
     sqlite_with_rowid=False,
 )
 
@@ -468,42 +354,29 @@ tree_measurements = Table(
 
 # One row per attempt. `subject` is a tree, or bricks of a volume. `times` and `facts` are JSON, because they are only read as a
 # whole.
-operations = Table(
+operations = _table(
     "operations",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    *required(PlainText, "kind"),
-    *required(LargeBinary, "subject"),
-    *required(Integer, "attempt"),
-    *required(PlainText, "state", "times", "failure", "facts"),
+    "id:int! kind:text subject:bytes attempt:int state:text times:text failure:text facts:text",
     UniqueConstraint("kind", "subject", "attempt"),
 )
 
 # The steps of operations, each with its intent and its result.
-operation_steps = Table(
+operation_steps = _table(
     "operation_steps",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("operation_id", Integer, ForeignKey("operations.id"), nullable=False),
-    *required(PlainText, "step"),
-    *required(Float, "intended_at_s"),
-    *optional(Float, "ended_at_s"),
-    *optional(PlainText, "result"),
-    *required(PlainText, "message"),
+    """
+    id:int! operation_id:int>operations.id step:text intended_at_s:float ended_at_s:float? result:text?
+    message:text
+    """,
     Index("ix_operation_steps_operation_id", "operation_id"),
 )
 
 # Gluster's counters over time. Clustered by time: one row per host and poll, for weeks.
-operation_samples = Table(
+operation_samples = _table(
     "operation_samples",
-    metadata,
-    Column("operation_id", Integer, ForeignKey("operations.id"), primary_key=True),
-    Column("at_s", Float, primary_key=True),
-    Column("task_id", PlainText, primary_key=True),
-    Column("host", PlainText, primary_key=True),
-    *required(Integer, "files", "size_bytes", "lookups", "failures", "skipped"),
-    *required(PlainText, "status"),
-    *required(Float, "runtime_s"),
+    """
+    operation_id:int!>operations.id at_s:float! task_id:text! host:text! files:int size_bytes:int
+    lookups:int failures:int skipped:int status:text runtime_s:float
+    """,
     sqlite_with_rowid=False,
 )
 
@@ -512,30 +385,20 @@ operation_samples = Table(
 
 
 # Archives of old and tiny files in user trees on the target. `number` is the name of an archive in its tree.
-archives = Table(
+archives = _table(
     "archives",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    *required(PlainText, "plan"),
-    *required(Integer, "batch"),
-    *required(LargeBinary, "tree"),
-    *required(Integer, "number", "members", "content_bytes", "archive_bytes", "index_bytes"),
-    *required(PlainText, "archive_digest", "index_digest", "state"),
-    *required(Float, "at_s"),
-    *required(PlainText, "reason"),
+    """
+    id:int! plan:text batch:int tree:bytes number:int members:int content_bytes:int archive_bytes:int
+    index_bytes:int archive_digest:text index_digest:text state:text at_s:float reason:text
+    """,
     UniqueConstraint("tree", "number"),
     Index("ix_archives_plan", "plan", "batch"),
 )
 
 # Skipped paths released for deletion with the source. `pattern` is a path below the tree, or a glob.
-reap_releases = Table(
+reap_releases = _table(
     "reap_releases",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    *required(LargeBinary, "tree", "pattern"),
-    *required(Integer, "is_glob"),
-    *required(PlainText, "by"),
-    *required(Float, "at_s"),
+    "id:int! tree:bytes pattern:bytes is_glob:int by:text at_s:float",
 )
 
 
@@ -543,28 +406,20 @@ reap_releases = Table(
 
 
 # One row per suite and call. `places`, `hosts` and `notes` are JSON, because they are only read as a whole.
-benchmarks = Table(
+benchmarks = _table(
     "benchmarks",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    *required(PlainText, "suite"),
-    *required(Float, "scale"),
-    *required(Integer, "seed", "runs"),
-    *required(PlainText, "places", "hosts", "token", "state"),
-    *required(Float, "started_at_s"),
-    *optional(Float, "ended_at_s"),
-    *required(PlainText, "notes"),
+    """
+    id:int! suite:text scale:float seed:int runs:int places:text hosts:text token:text state:text
+    started_at_s:float ended_at_s:float? notes:text
+    """,
 )
 
 # `document` is the whole measurement as JSON; value and unit are columns for queries by hand.
-benchmark_measurements = Table(
+benchmark_measurements = _table(
     "benchmark_measurements",
-    metadata,
-    Column("benchmark_id", Integer, ForeignKey("benchmarks.id"), primary_key=True),
-    Column("place", PlainText, primary_key=True),
-    Column("run", Integer, primary_key=True),
-    Column("step", PlainText, primary_key=True),
-    *required(Float, "at_s", "value"),
-    *required(PlainText, "unit", "document"),
+    """
+    benchmark_id:int!>benchmarks.id place:text! run:int! step:text! at_s:float value:float unit:text
+    document:text
+    """,
     sqlite_with_rowid=False,
 )
