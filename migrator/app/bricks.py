@@ -32,12 +32,13 @@ from migrator.gluster.looks import (
     HostLeftovers,
     blamed_in_set,
     gluster_versions,
+    look_at_disks,
     look_at_new_places,
     look_at_places,
     marks_on_bricks,
     still_strange_on,
 )
-from migrator.gluster.model import Brick
+from migrator.gluster.model import Brick, DiskFacts
 from migrator.gluster.volume import GlusterSource
 from migrator.ledger.call import backing_up
 from migrator.site.config import Site
@@ -104,6 +105,7 @@ async def addition_world(
             source_root=wiring.source_root,
             target_root=wiring.target_root,
             places=lambda bricks: look_at_new_places(hosts, bricks),
+            disks=lambda names: look_at_disks(hosts, names, full=False),
             versions=lambda names: gluster_versions(hosts, names),
             target_room=lambda: _room(wiring),
             back_up=backing_up(ledger, wiring.site.site.state_dir),
@@ -196,6 +198,9 @@ async def drain_world(
         async def places(some: Sequence[Brick], volume_id: str) -> Mapping[str, PlaceSeen]:
             return await look_at_places(hosts, some, volume_id=volume_id)
 
+        async def disks(names: Sequence[str]) -> Mapping[str, DiskFacts]:
+            return await look_at_disks(hosts, names, full=True)
+
         yield DrainWorld(
             volume=GlusterDrains(source.commands, volume=volume),
             source=source,
@@ -207,6 +212,7 @@ async def drain_world(
             versions=versions,
             open_files=open_files,
             places=places,
+            disks=disks,
             back_up=backing_up(ledger, site.site.state_dir),
             throttle=throttle_rules(site),
             probing=probe_world(wiring, ledger),

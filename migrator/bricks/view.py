@@ -332,6 +332,8 @@ def _result(summary: DrainSummary) -> Iterator[Block]:
         yield paragraph(f"Next: {summary.hint}.")
     if summary.confirm is not None and summary.dry_run:
         yield paragraph(f"The word that allows the pre-wipe hooks to wipe it after the commit: {summary.confirm}.")
+    for problem in summary.wipe_problems:
+        yield paragraph(f"It cannot be wiped by hooks: {problem}.", alert=True)
 
 
 def _check(check: DrainCheck) -> Iterator[Block]:

@@ -16,7 +16,7 @@ from migrator.bricks.recover.model import BrickLeftovers, Leftover
 from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.paths import show
-from migrator.gluster.model import Brick, DirectoryFacts, VolumeState
+from migrator.gluster.model import Brick, DirectoryFacts, DiskFacts, VolumeState
 from migrator.gluster.rules import subvolumes
 from migrator.hosts.far_source import far_argv, far_source
 from migrator.hosts.ports import Command, Hosts, OnOutput
@@ -439,6 +439,36 @@ async def _look_at_place(hosts: Hosts, brick: Brick, volume_id: str) -> PlaceSee
     if not said["own"]:
         return PlaceSeen.UNMOUNTED
     return PlaceSeen.EMPTY if said["empty"] and not said["volume_id"] else PlaceSeen.OTHER
+
+
+async def look_at_disks(hosts: Hosts, names: Sequence[str], *, full: bool) -> Mapping[str, DiskFacts]:
+    """The disk of each `HOST:/PATH`, by that name. The other paths may be on it too; if not `full`, they have to be empty."""
+    found = await asyncio.gather(*(_look_at_disk(hosts, name, names, full=full) for name in names))
+    return dict(zip(names, found, strict=True))
+
+
+async def _look_at_disk(hosts: Hosts, name: str, mine: Sequence[str], *, full: bool) -> DiskFacts:
+    address, _, path = name.partition(":")
+    own = [one.partition(":")[2] for one in mine if one.partition(":")[0] == address]
+    question = {"path": _latin(path), "mine": [_latin(one) for one in own], "full": full}
+    try:
+        host = await hosts.reach(address)
+        python = (await host.identity()).python
+        argv = far_argv(python, far_source(__package__, ("far_disk",)))
+        done = await host.processes.run(Command(argv=argv, stdin=json.dumps(question).encode(), timeout_s=_TIMEOUT_S))
+        if done.timed_out or done.exit_code != 0:
+            return DiskFacts(name=name, unread=show(done.stderr.strip()[-_SAID_BYTES:]) or "no answer")
+        told = json.loads(done.stdout)
+        unexplained = tuple(told["unexplained"])
+        return DiskFacts(name=name, mount=told["mount"], identity=told["identity"], unexplained=unexplained)
+    except MigratorError as error:
+        return DiskFacts(name=name, unread=error.message)
+    except (ValueError, KeyError, TypeError):
+        return DiskFacts(name=name, unread="the answer was not understood")
+
+
+def _latin(path: str) -> str:
+    return os.fsencode(path).decode("latin-1")
 
 
 async def gluster_versions(hosts: Hosts, names: Collection[str]) -> Mapping[str, str | None]:

@@ -17,6 +17,21 @@ class Brick:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DiskFacts:
+    """The disk that a brick lies on. `unread` says why it is not known.
+
+    `mount` is the mount point of its file system, empty if that is the root's. `identity` tells the disk and the partition or
+    logical volume from others, whatever is written there. `unexplained` are the first other things on the disk.
+    """
+
+    name: str
+    unread: str = ""
+    mount: str = ""
+    identity: str = ""
+    unexplained: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrickHeal:
     """The pending heals of a brick: `entries` is None if not known; `status` is Gluster's word."""
 

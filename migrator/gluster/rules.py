@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from migrator.bricks.drain.model import ChangedOption
 from migrator.bricks.model import GlusterFault
 from migrator.fs.model import MountIdentity
-from migrator.gluster.model import Brick, VolumeState
+from migrator.gluster.model import Brick, DiskFacts, VolumeState
 
 # Which bricks together hold every file of a volume once.
 
@@ -515,3 +515,21 @@ def are_few(failures: int, *, moved_files: int) -> bool:
     between Gluster's listing and its move also fails (seen on GlusterFS 10.3: `Migrate file failed: ... lookup failed`).
     """
     return failures <= FEW + _FEW_SHARE * moved_files
+
+
+# Disks of bricks.
+
+
+def disk_problems(disks: Mapping[str, DiskFacts]) -> tuple[str, ...]:
+    """Reasons why the disks of these bricks may not be wiped or given away: each may hold nothing else."""
+    return tuple(problem for one in disks.values() if (problem := _disk_problem(one)))
+
+
+def _disk_problem(disk: DiskFacts) -> str:
+    if disk.unread:
+        return f"which disk {disk.name} is on is not known: {disk.unread}"
+    if not disk.mount:
+        return f"{disk.name} is on the file system of the root directory: its own is not mounted, or it has none"
+    if disk.unexplained:
+        return f"the disk of {disk.name} holds more than that: {'; '.join(disk.unexplained)}"
+    return ""

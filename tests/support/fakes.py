@@ -11,6 +11,7 @@ from migrator.core.errors import LockHeld, Refused, UsageError
 from migrator.core.events import Event
 from migrator.core.progress import Snapshot
 from migrator.core.states import ChunkKind
+from migrator.gluster.model import DiskFacts
 from migrator.hosts.ports import Command
 from migrator.plan.model import Chunk, ListedPath, Plan
 from migrator.transfer.run_files import AttemptFiles, RunDirectory, RunFiles
@@ -164,3 +165,8 @@ class FakeRunFiles(RunFiles, RunDirectory, AttemptFiles):
     def digests(self, algorithm: str, found: Mapping[bytes, bytes]) -> None: ...
 
     def close(self, *, keep_list: bool) -> None: ...
+
+
+async def empty_disks(names: Sequence[str]) -> Mapping[str, DiskFacts]:
+    """Every brick has a disk of its own, with nothing else on it."""
+    return {name: DiskFacts(name=name, mount="/srv/b", identity=f"serial of {name}") for name in names}

@@ -1,14 +1,14 @@
 """The addition of bricks: states, steps, records, snapshots of the volume. Times in seconds since the epoch. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from migrator.bricks.drain.model import ChangedOption, DrainStanding, merged_options
 from migrator.bricks.model import BrickRoom
 from migrator.catalog.model import StrangeFiles
 from migrator.core.errors import ExitCode, LedgerCorrupt
-from migrator.gluster.model import ListedDirectory, TaskProgress, VolumeState, VolumeTask
+from migrator.gluster.model import DiskFacts, ListedDirectory, TaskProgress, VolumeState, VolumeTask
 from migrator.operations import model as operations
 from migrator.operations.model import Act, Kind, Operation, added
 
@@ -278,6 +278,7 @@ class AdditionSeen:
     progress: TaskProgress | None = None
     owners: Mapping[str, str] | None = None
     places: Mapping[str, NewPlace] | None = None
+    disks: Mapping[str, DiskFacts] = field(default_factory=dict)
     rooms: Mapping[str, BrickRoom] | None = None
     versions: Mapping[str, str | None] | None = None
     drains: tuple[str, ...] = ()

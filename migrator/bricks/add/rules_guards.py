@@ -8,7 +8,7 @@ from migrator.bricks.drain.rules_preflight import condition_problems
 from migrator.bricks.model import BrickRoom
 from migrator.core.units import format_size, several
 from migrator.gluster.model import Brick, VolumeState
-from migrator.gluster.rules import is_on, subvolumes, version_problems
+from migrator.gluster.rules import disk_problems, is_on, subvolumes, version_problems
 from migrator.operations.model import Halt
 from migrator.scan.rules import strange_problems
 
@@ -422,6 +422,9 @@ def _target(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
         place = (seen.places or {}).get(name)
         if place is not None and place.served_by:
             yield f"a brick process serves {name} still (pid {place.served_by[0]})"
+    if record.state is not AdditionState.HANDING:
+        # The hook may have unmounted it.
+        yield from disk_problems(seen.disks)
     yield from (f"{name} is being given to the target too: give that command again first" for name in seen.additions)
     before = record.notes.room_before or seen.target
     if before is None or (before.total_bytes is None and before.storage_targets is None):

@@ -37,7 +37,16 @@ from migrator.core.tasks import Blocking
 from migrator.core.units import HOUR_S, format_duration, several
 from migrator.fs.probing import ProbeWorld
 from migrator.gluster.looks import DirectoryMemory, DirectoryMender, DirectoryWalks
-from migrator.gluster.model import Brick, BrickHeal, DirectoryFacts, TaskKind, TaskProgress, VolumeState, VolumeTask
+from migrator.gluster.model import (
+    Brick,
+    BrickHeal,
+    DirectoryFacts,
+    DiskFacts,
+    TaskKind,
+    TaskProgress,
+    VolumeState,
+    VolumeTask,
+)
 from migrator.gluster.rules import is_on, subvolumes
 from migrator.gluster.volume import VolumeCommands
 from migrator.hooks.model import HookFacts, HookState, HookStep
@@ -102,7 +111,7 @@ Blamed = Callable[[VolumeState, str], Awaitable[Mapping[str, int] | None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdditionWorld:
-    """The ports. `places` looks at what lies where bricks are to be, on their hosts; `versions` tells
+    """The ports. `places` looks at what lies where bricks are to be, on their hosts, `disks` at what else is on the disks; `versions` tells
     GlusterFS by host, `target_room` asks how large the target is. None of them raises. `back_up` keeps a copy of the ledger under a name (blocking).
     `probing` None: nobody probes meanwhile. `directories` None:
     nobody gives directories back what they lose. `strange` tells which paths of a brick have no gfid still. `scan` reads all bricks
@@ -114,6 +123,7 @@ class AdditionWorld:
     source_root: bytes
     target_root: bytes
     places: Callable[[Sequence[str]], Awaitable[Mapping[str, NewPlace]]]
+    disks: Callable[[Sequence[str]], Awaitable[Mapping[str, DiskFacts]]]
     versions: Callable[[Collection[str]], Awaitable[Mapping[str, str | None]]]
     target_room: Callable[[], Awaitable[TargetRoom]]
     back_up: Callable[[str], None]
@@ -264,6 +274,7 @@ class AdditionLooker:
             tasks=tasks,
             owners=await told(world.volume.owners()),
             places=self.places,
+            disks=await world.disks(record.bricks) if record.side is AdditionSide.TARGET else {},
             rooms=await told(world.volume.rooms()) if state.started else {},
             versions=await world.versions(sorted({brick.host for brick in state.bricks} | _hosts_of(record)))
             if record.side is AdditionSide.SOURCE

@@ -17,9 +17,9 @@ from migrator.bricks.drain.model import (
     DrainStep,
     DrainSummary,
 )
-from migrator.bricks.drain.rules_progress import standing, wipe_word
+from migrator.bricks.drain.rules_progress import standing
 from migrator.bricks.drain.stage import DRAIN_STEPS, LOG, DrainCall, DrainLooker, DrainWorld, Guarding
-from migrator.bricks.drain.steps import DrainMachine, owes_hooks
+from migrator.bricks.drain.steps import DrainMachine, owes_hooks, wipe_permission
 from migrator.bricks.shared import OperationThrottle, left_changed
 from migrator.core.errors import Refused, UsageError
 from migrator.core.events import EventKind, Severity
@@ -57,11 +57,19 @@ async def drain_bricks(request: DrainRequest, world: DrainWorld) -> DrainSummary
             hint=f"bricks are named as in `migrator brick list`: {', '.join(sorted(_names(asked.state)))}",
         )
     site = _site(world)
-    word = wipe_word(site.site_id, asked.state.volume_id, asked.bricks)
+    word: str | None = None
+    problems: tuple[str, ...] = ()
+    if request.confirm is not None or request.dry_run:
+        word, problems = await wipe_permission(world, site, _record(asked, world.clock.now_s()))
+    if request.confirm is not None and problems:
+        raise Refused(
+            f"{', '.join(asked.bricks)} may not be wiped, and nothing was done: {'; '.join(problems)}",
+            hint="move what else is there to another disk, or drain without --confirm and wipe by hand",
+        )
     if request.confirm not in (None, word):
         raise Refused(
-            "the word to confirm does not belong to these bricks: nothing was done",
-            hint=f"to have them wiped after the commit, pass --confirm {word}",
+            "the word to confirm does not belong to these bricks and their disks: nothing was done",
+            hint="see the bricks and the word with --dry-run",
         )
     if asked.known is not None and _is_given_away(asked):
         words = f"there is nothing to do: {asked.known.shown_bricks} was drained and handed over before"
@@ -69,7 +77,7 @@ async def drain_bricks(request: DrainRequest, world: DrainWorld) -> DrainSummary
     if request.dry_run or _begins(asked):
         previewed = await _preview(DrainCall(world=world, request=request, site=site, run_id=None), asked)
         if request.dry_run or previewed.ending is DrainEnding.HALTED:
-            return replace(previewed, dry_run=request.dry_run, confirm=word if request.dry_run else None)
+            return replace(previewed, dry_run=request.dry_run, confirm=word, wipe_problems=problems)
 
     def planned() -> DrainRecord:
         return world.ledger.drains.plan(
@@ -169,19 +177,8 @@ def _begins_anew(asked: _Asked) -> bool:
 
 async def _preview(call: DrainCall, asked: _Asked, *, back: bool = False) -> DrainSummary:
     """What the call would begin with: neither Gluster nor the ledger is changed."""
-    known = asked.known
-    if known is None or known.state in DRAIN_ENDED_STATES or _begins_anew(asked):
-        known = None
     at_s = call.now_s()
-    record = known or DrainRecord(
-        id=0,
-        volume=asked.state.volume,
-        volume_id=asked.state.volume_id,
-        bricks=asked.bricks,
-        attempt=1,
-        state=DrainState.PREFLIGHT,
-        times={DrainState.PLANNED: at_s, DrainState.PREFLIGHT: at_s},
-    )
+    record = _record(asked, at_s)
     if record.state in UNTOUCHED_STATES and not back:
         # The hooks come first in the real run: the guards are asked here, before anything is written down.
         record = replace(record, state=DrainState.PREFLIGHT, times={**record.times, DrainState.PREFLIGHT: at_s})
@@ -193,6 +190,22 @@ async def _preview(call: DrainCall, asked: _Asked, *, back: bool = False) -> Dra
         return machine.summary(record, DrainEnding.DONE, step.words)
     words = f"it would begin with: {step.step.value}" + (f" ({step.reason})" if step.reason else "")
     return machine.summary(record, DrainEnding.PLANNED, words)
+
+
+def _record(asked: _Asked, at_s: float) -> DrainRecord:
+    """The drain that the call continues, or that it would begin."""
+    known = asked.known
+    if known is not None and known.state not in DRAIN_ENDED_STATES and not _begins_anew(asked):
+        return known
+    return DrainRecord(
+        id=0,
+        volume=asked.state.volume,
+        volume_id=asked.state.volume_id,
+        bricks=asked.bricks,
+        attempt=1,
+        state=DrainState.PREFLIGHT,
+        times={DrainState.PLANNED: at_s, DrainState.PREFLIGHT: at_s},
+    )
 
 
 def _machine(call: DrainCall, *, back: bool) -> DrainMachine:

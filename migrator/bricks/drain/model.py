@@ -126,7 +126,7 @@ class DrainNotes:
     have to be known before the drain starts, an empty tuple where it changes none. `task_id` is Gluster's id of the
     drain, `layout_task_id` that of the fix-layout after a stop. `task_before` is the drain of the same bricks that a new
     start ends. `files` and `size_bytes` are what was to be moved when it was begun (names, and bytes of content); they
-    stand once they are known.
+    stand once they are known. `wipe_word` confirmed a wipe that has begun.
     """
 
     options: tuple[ChangedOption, ...] | None = None
@@ -135,6 +135,7 @@ class DrainNotes:
     layout_task_id: str | None = None
     files: int | None = None
     size_bytes: int | None = None
+    wipe_word: str | None = None
 
 
 NO_DRAIN_NOTES = DrainNotes()
@@ -551,7 +552,8 @@ class DrainCheck:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainSummary:
     """The result. `back`: it was to be taken back. `reasons` speak against going on; `left_behind` are the first paths that
-    an audit found on the bricks, `left_file` the list of all. `confirm` is the word that allows wiping. `check` is set where the guards were looked at.
+    an audit found on the bricks, `left_file` the list of all. `confirm` is the word that allows wiping; `wipe_problems` are
+    the reasons why nothing may be wiped. `check` is set where the guards were looked at.
     """
 
     volume: str
@@ -565,6 +567,7 @@ class DrainSummary:
     left_behind: tuple[bytes, ...] = ()
     left_file: str | None = None
     confirm: str | None = None
+    wipe_problems: tuple[str, ...] = ()
     standing: DrainStanding | None = None
     check: DrainCheck | None = None
 

@@ -1,7 +1,9 @@
 """Preflight checks of a drain, and retained sources on its bricks. An unknown fact is a failed check. Pure."""
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import ceil
 
 from migrator.bricks.add.model import AdditionRecord, AdditionState
@@ -276,6 +278,7 @@ def _room(facts: DrainFacts, state: VolumeState) -> Iterator[str]:
     leaving = set(facts.bricks)
     staying = [members for members in subvolumes(state) if not leaving & {brick.name for brick in members}]
     sizes = [min((_total(rooms, brick) for brick in members if not brick.arbiter), default=0) for members in staying]
+    disks = Counter(_disk(rooms, brick) for members in staying for brick in members)
     for members, size_bytes in zip(staying, sizes, strict=True):
         # Layouts are weighted by size where the volume is set so, and even otherwise: the greater share counts.
         by_size = size_bytes / sum(sizes) if all(sizes) else 0.0
@@ -286,7 +289,17 @@ def _room(facts: DrainFacts, state: VolumeState) -> Iterator[str]:
             largest_bytes=load.largest_bytes,
         )
         for brick in members:
-            yield from _room_on(brick, rooms.get(brick.name), min_free_disk, need)
+            room = rooms.get(brick.name)
+            if room is not None and room.free_bytes is not None and (count := disks[_disk(rooms, brick)]) > 1:
+                # Bricks on one disk share its room.
+                room = replace(room, free_bytes=room.free_bytes // count)
+            yield from _room_on(brick, room, min_free_disk, need)
+
+
+def _disk(rooms: Mapping[str, BrickRoom], brick: Brick) -> tuple[str, str]:
+    """The file system of a brick: its host and device, or the brick's own name if that is not known."""
+    room = rooms.get(brick.name)
+    return brick.host, brick.name if room is None or room.device is None else room.device
 
 
 def _total(rooms: Mapping[str, BrickRoom], brick: Brick) -> int:

@@ -16,7 +16,7 @@ from migrator.bricks.drain.model import (
     last_counts,
 )
 from migrator.core.units import MINUTE_S, format_duration, several
-from migrator.gluster.model import TaskProgress, TaskStatus, VolumeState
+from migrator.gluster.model import DiskFacts, TaskProgress, TaskStatus, VolumeState
 from migrator.report.model import Blocker
 
 # Rate, end and stalls.
@@ -225,9 +225,9 @@ def quorum_problems(state: VolumeState | None) -> tuple[str, ...] | None:
     )
 
 
-def wipe_word(site_id: str, volume_id: str, bricks: Sequence[str]) -> str:
-    """The word that allows to wipe these bricks: it holds for them alone."""
-    text = "\0".join((site_id, volume_id, *sorted(bricks)))
+def wipe_word(site_id: str, volume_id: str, disks: Mapping[str, DiskFacts]) -> str:
+    """The word that allows wiping these bricks on these disks, and no others."""
+    text = "\0".join((site_id, volume_id, *(f"{name}\0{disks[name].identity}" for name in sorted(disks))))
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 

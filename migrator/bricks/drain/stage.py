@@ -47,7 +47,7 @@ from migrator.core.tasks import Blocking
 from migrator.core.units import HOUR_S
 from migrator.fs.ports import SourceFileSystem
 from migrator.fs.probing import ProbeWorld
-from migrator.gluster.model import Brick, TaskProgress, VolumeState, VolumeTask
+from migrator.gluster.model import Brick, DiskFacts, TaskProgress, VolumeState, VolumeTask
 from migrator.gluster.volume import BrickContents, DrainCommands
 from migrator.gluster.walks import BrickWalks
 from migrator.hooks.model import HookEvent, HookFacts, HookStage, HookStep
@@ -95,6 +95,7 @@ class DrainWorld:
     versions: Callable[[Collection[str]], Awaitable[Mapping[str, str | None]]]
     open_files: Callable[[Sequence[Brick], Sequence[bytes]], Awaitable[int | None]]
     places: Callable[[Sequence[Brick], str], Awaitable[Mapping[str, PlaceSeen]]]
+    disks: Callable[[Sequence[str]], Awaitable[Mapping[str, DiskFacts]]]
     back_up: Callable[[str], None]
     throttle: ThrottleRules
     probing: ProbeWorld | None = None

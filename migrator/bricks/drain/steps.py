@@ -59,9 +59,10 @@ from migrator.core.progress import DrainProgress
 from migrator.core.units import format_count, several
 from migrator.fs.probing import probing
 from migrator.gluster.model import Brick, TaskKind, TaskStatus, VolumeState, VolumeTask
-from migrator.gluster.rules import is_on
+from migrator.gluster.rules import disk_problems, is_on
 from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.hooks.stage import StepHooks
+from migrator.ledger.model import SiteRecord
 from migrator.operations import model as operations
 from migrator.operations.engine import LOOKS, Around, Done, Engine, Events
 from migrator.operations.model import Finished, Halt
@@ -183,6 +184,17 @@ def owes_hooks(world: DrainWorld, record: DrainRecord) -> bool:
 
 _Act = operations.Act[DrainStep, DrainState]
 _Done = Done[DrainState, DrainNotes]
+
+
+async def wipe_permission(
+    world: DrainWorld, site: SiteRecord, record: DrainRecord
+) -> tuple[str | None, tuple[str, ...]]:
+    """The word that allows hooks to wipe these bricks, or the problems that forbid it. A wipe that has begun keeps its word."""
+    if record.notes.wipe_word is not None:
+        return record.notes.wipe_word, ()
+    disks = await world.disks(record.bricks)
+    problems = disk_problems(disks)
+    return None if problems else wipe_word(site.site_id, record.volume_id, disks), problems
 
 
 @dataclass(slots=True, kw_only=True)
@@ -307,13 +319,9 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
 
     async def _hands_over(self, record: DrainRecord) -> bool:
         """Whether a brick that is out is wiped and given away: where that was allowed, and there are hooks for it."""
-        if self.back or record.state not in OUT_STATES or self.call.request.confirm != self.word(record):
+        if self.back or record.state not in OUT_STATES or self.call.request.confirm is None:
             return False
         return await self.looker.goes_on(record)
-
-    def word(self, record: DrainRecord) -> str:
-        """The word that allows it."""
-        return wipe_word(self.call.site.site_id, record.volume_id, record.bricks)
 
     def ends_before(self, record: DrainRecord, act: _Act) -> DrainSummary | None:
         if act.step is not DrainStep.COMMIT or act.seen_done or self.call.request.commit:
@@ -329,6 +337,8 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
         notes = await self._notes_before(record, act, seen)
         if act.step in (DrainStep.WIPE, DrainStep.HAND_OVER):
             await self._end_hooks(record)
+        if act.step is DrainStep.WIPE:
+            notes = replace(notes, wipe_word=self.call.request.confirm)
         if act.step is DrainStep.START and record.state is DrainState.PREFLIGHT:
             await self._ask(record)
         if act.step is DrainStep.STOP and self.back and not taken_back(record.state):
@@ -389,7 +399,9 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
         if not await self.looker.goes_on(record):
             step = "hand-over" if record.state in (DrainState.WIPED, DrainState.HANDING_OVER) else "wipe"
             return f"{words}; there is no pre-{step} hook, so do that by hand", "", None
-        word = self.word(record)
+        word, problems = await wipe_permission(self.call.world, self.call.site, record)
+        if word is None:
+            return f"{words}; hooks may not wipe it: {'; '.join(problems)}", "", None
         return words, f"to have your hooks do that: the same command with --confirm {word}", word
 
     async def halted(self, record: DrainRecord, step: Halt) -> DrainSummary:
@@ -489,6 +501,7 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
             if act.seen_done:
                 await hooking.catch_up(place, self.call.facts(record, brick=name, state=HookState.DONE))
             else:
+                await self._check_disk(record, name)
                 await hooking.around(place, partial(work, name), facts=facts, after=after)
 
     async def _tell_failure(self, record: DrainRecord, ended: Ended | None) -> None:
@@ -618,6 +631,22 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
     async def _hand_over_bricks(self, act: DrainAct, record: DrainRecord) -> _Done:
         await self._do(act, record, HookStep.HAND_OVER)
         return Done(words="handed over")
+
+    async def _check_disk(self, record: DrainRecord, name: str) -> None:
+        """Look at the disk of a brick again before a hook destroys what is on it. Raises Refused.
+
+        Where a killed call has unmounted the file system already, there is nothing to look at.
+        """
+        disks = await self.call.world.disks(record.bricks)
+        problems = disk_problems({name: disks[name]} if disks[name].mount or disks[name].unread else {})
+        if not problems and all(one.mount for one in disks.values()):
+            word = wipe_word(self.call.site.site_id, record.volume_id, disks)
+            problems = () if word == self.call.request.confirm else ("another disk is mounted there now",)
+        if problems:
+            raise Refused(
+                f"{name} may not be wiped: {'; '.join(problems)}",
+                hint="put it right, or wipe by hand; the drain itself is complete",
+            )
 
     async def _check_wiped(self, record: DrainRecord, name: str) -> None:
         bricks = tuple(brick for brick in bricks_of(record, ()) if brick.name == name)

@@ -29,7 +29,7 @@ from tests.bricks.add.addition_commands import NothingAsked
 from tests.bricks.add.addition_world import NEW, ROOM, World
 from tests.support.deaths import Killed
 from tests.support.fake_filesystem import IDENTITY
-from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
+from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, empty_disks, inline
 from tests.support.kills import DoingHooks
 
 LOOKS = 9
@@ -146,6 +146,7 @@ class Site:
             source_root=b"/mnt/gl",
             target_root=b"/mnt/beegfs",
             places=places,
+            disks=empty_disks,
             versions=versions,
             target_room=room,
             back_up=lambda _: None,

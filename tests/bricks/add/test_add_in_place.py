@@ -35,7 +35,7 @@ from migrator.render.text import to_markdown
 from migrator.report.status import read_status
 from tests.bricks.add.in_place_world import ALL, FILES, OWN, ROOM, SECOND, VOLUME_ID, ReplicaWorld
 from tests.support.deaths import Death, Killed, dying
-from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
+from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, empty_disks, inline
 from tests.support.kills import DoingHooks, copied, deaths, killed_everywhere, new_ledger, ticking
 
 S, E = AdditionState, AdditionEnding
@@ -136,6 +136,7 @@ class Site:
             source_root=b"/mnt/gl",
             target_root=b"/mnt/beegfs",
             places=ticking(places, death),
+            disks=empty_disks,
             versions=ticking(versions, death),
             target_room=room,
             back_up=ticking(lambda _: None, death),

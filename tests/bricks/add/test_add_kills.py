@@ -29,7 +29,7 @@ from migrator.ledger.ledger import Ledger
 from tests.bricks.add.addition_site import Glusterd
 from tests.bricks.add.addition_world import EMPTY, NEW, World
 from tests.support.deaths import Death, Killed, dying
-from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
+from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, empty_disks, inline
 from tests.support.kills import DoingHooks, copied, deaths, killed_everywhere, new_ledger, ticking
 
 pytestmark = pytest.mark.exhaustive
@@ -89,6 +89,7 @@ class Site:
             source_root=b"/mnt/gl",
             target_root=b"/mnt/beegfs",
             places=ticking(places, death),
+            disks=empty_disks,
             versions=ticking(versions, death),
             target_room=ticking(room, death),
             back_up=ticking(lambda _: None, death),

@@ -19,7 +19,7 @@ from migrator.bricks.add.rules import grown, next_step, problems_before
 from migrator.bricks.model import BrickRoom
 from migrator.catalog.model import StrangeFiles
 from migrator.core.units import GIB, TIB
-from migrator.gluster.model import Brick, BrickHeal, TaskKind, TaskStatus, VolumeState, VolumeTask
+from migrator.gluster.model import Brick, BrickHeal, DiskFacts, TaskKind, TaskStatus, VolumeState, VolumeTask
 from migrator.operations.model import Halt
 
 S = AdditionState
@@ -233,6 +233,8 @@ def test_the_target_gets_no_brick_of_a_volume_and_has_to_tell_its_size() -> None
     assert "is a brick of volume vol1" in only(one, seen(one, owners={one.bricks[0]: "vol1"}))
     assert "how large the target is" in only(one, seen(one, target=TargetRoom(total_bytes=None, storage_targets=None)))
     assert "pid 5" in only(one, seen(one, places={one.bricks[0]: place(one.bricks[0], served_by=(5,))}))
+    beside = DiskFacts(name=one.bricks[0], mount="/srv/b", unexplained=("/srv/b/live (a brick of volume 5e)",))
+    assert "/srv/b/live (a brick" in only(one, seen(one, disks={one.bricks[0]: beside}))
     first = next_step(one, seen(one), WISH)
     assert isinstance(first, AdditionAct)
     assert first.result is S.PREPARED

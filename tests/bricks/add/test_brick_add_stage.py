@@ -42,7 +42,7 @@ from tests.bricks.add.addition_world import NEW as ADDED
 from tests.bricks.add.addition_world import World
 from tests.support.catalogs import whole_catalog
 from tests.support.fake_filesystem import IDENTITY
-from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
+from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, empty_disks, inline
 
 NEW = "gl2:/srv/b2"
 CATALOG = whole_catalog(rows=8, files=7)
@@ -166,6 +166,7 @@ class Site:
             source_root=b"/mnt/gl",
             target_root=b"/mnt/beegfs",
             places=self._places,
+            disks=empty_disks,
             versions=self._versions,
             target_room=self._room,
             back_up=self.backups.append,

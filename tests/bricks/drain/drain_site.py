@@ -25,7 +25,7 @@ from migrator.core.errors import ToolFailed
 from migrator.core.units import GIB
 from migrator.core.windows import Window
 from migrator.fs.model import MountIdentity
-from migrator.gluster.model import Brick, TaskKind, TaskProgress, TaskStatus, VolumeState, VolumeTask
+from migrator.gluster.model import Brick, DiskFacts, TaskKind, TaskProgress, TaskStatus, VolumeState, VolumeTask
 from migrator.gluster.rules import LOOKUP_OPTION
 from migrator.gluster.walks import BrickHello, BrickListener, BrickTotals
 from migrator.ledger.ledger import Ledger, open_ledger
@@ -203,6 +203,8 @@ class Site:
     plans: PlanFiles | None = None
     marks: tuple[BrickMarks, ...] | None = ()
     begins_at_s: float = 1000.0
+    disk: str = "serial-1"
+    on_disk: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.glusterd = Glusterd(self.volume)
@@ -216,6 +218,10 @@ class Site:
 
         async def places(_: Sequence[Brick], __: str) -> Mapping[str, PlaceSeen]:
             return self.volume.places()
+
+        async def disks(names: Sequence[str]) -> Mapping[str, DiskFacts]:
+            facts = {name: DiskFacts(name=name, mount="/srv/b", identity=self.disk) for name in names}
+            return facts | {LEAVING: replace(facts[LEAVING], unexplained=self.on_disk)}
 
         async def marks(_: Sequence[Brick], volume_id: str) -> tuple[BrickMarks, ...] | None:
             assert volume_id == VOLUME_ID
@@ -234,6 +240,7 @@ class Site:
             versions=versions,
             open_files=open_files,
             places=places,
+            disks=disks,
             back_up=self.backups.append,
             throttle=ThrottleRules(
                 throttle=self.throttle,

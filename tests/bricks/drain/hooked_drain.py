@@ -8,6 +8,7 @@ from migrator.bricks.drain.rules_progress import wipe_word
 from migrator.bricks.drain.stage import DRAIN_STEPS, DrainWorld
 from migrator.core.events import EventKind
 from migrator.core.units import DAY_S
+from migrator.gluster.model import DiskFacts
 from migrator.hooks.model import HookStep
 from migrator.ledger.ledger import Ledger
 from tests.bricks.drain.drain_site import Site
@@ -17,7 +18,7 @@ from tests.support.kills import DoingHooks, ticking
 
 S = DrainState
 EVERYTHING = set(range(1, 10))
-WORD = wipe_word("s", "v", (LEAVING,))
+WORD = wipe_word("s", "v", {LEAVING: DiskFacts(name=LEAVING, identity="serial-1")})
 
 
 @dataclass

@@ -131,6 +131,20 @@ def test_a_dry_run_changes_nothing_and_says_the_word(site: Site) -> None:
     assert site.drain(confirm=done.confirm).ending is DrainEnding.DONE
 
 
+@pytest.mark.guarantee("wipe")
+def test_a_disk_with_anything_else_on_it_is_not_wiped(site: Site) -> None:
+    word = site.drain(dry_run=True).confirm
+    site.on_disk = ("/srv/b/IMPORTANT",)
+    shown = site.drain(dry_run=True)
+    assert (shown.ending, shown.confirm) == (DrainEnding.PLANNED, None)
+    assert "/srv/b/IMPORTANT" in shown.wipe_problems[0]
+    with pytest.raises(Refused, match="IMPORTANT"):
+        site.drain(confirm=word)
+    site.on_disk, site.disk = (), "serial-2"
+    with pytest.raises(Refused, match="word to confirm"):
+        site.drain(confirm=word)
+
+
 def test_unknown_bricks_and_drains_are_told(site: Site) -> None:
     with pytest.raises(UsageError, match="has no brick gl9:/x"):
         site.drain(bricks=("gl9:/x",))
