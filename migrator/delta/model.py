@@ -78,7 +78,7 @@ class Rename:
     """A path of one tree with a new name: same inode (and gfid, if both scans have one), type, size and mtime, and the old
     name is gone. A renamed directory is listed alone: its content moved with it.
 
-    `old` is the name of the path after all renames before it in order.
+    `old` is the name of the path before all renames. What lies in a directory comes before it in order.
     """
 
     tree: bytes

@@ -15,7 +15,6 @@ from migrator.core.tasks import Blocking
 from migrator.core.units import several
 from migrator.delta.model import Gone, Rename
 from migrator.delta.ports import MoveLists
-from migrator.delta.rules import FoundGone, RenameOrder
 from migrator.fs.model import STAGED_NAME, TRASH_NAME, TargetCapabilities, trash_place
 from migrator.fs.moving import Standing, TargetMoves
 from migrator.fs.ports import FileSystem
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
     from migrator.ledger.ledger import PassRecords
 
 # A move list is applied in three steps; each may be interrupted anywhere and repeated. First every renamed path leaves its
-# tree for a path of its own in the pass's place of the trash. Then vanished paths go to the trash. Then a mark is made, and
-# the renamed paths get their new names. Before the mark the trees only lose names, after it they only gain names, so the
-# state on disk always shows what is left to do.
+# tree for a path of its own in the pass's place of the trash, everything in a directory before the directory. Then vanished
+# paths go to the trash. Then a mark is made, and the renamed paths get their new names, each directory before what it holds.
+# Before the mark the trees only lose names, after it they only gain names, so the state on disk always shows what is left to do.
 
 
 _AT_ONCE = 256
@@ -110,13 +109,8 @@ class _StepStopped(Exception):
         self.detail = detail
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _StillThere:
-    """A vanished path, where the target has it, and the type that it has there now."""
-
-    gone: Gone
-    found: FoundGone
-    type: EntryType
+_StillThere = tuple[Gone, EntryType]
+"""A vanished path, and the type of what the target has there now."""
 
 
 class _Carrying:
@@ -127,29 +121,26 @@ class _Carrying:
         self._place = place
         self._staged = b"/".join((TRASH_NAME, place.encode("ascii"), STAGED_NAME))
         self._mark = self._staged + b"/all-taken-out"
-        self._order = RenameOrder(())
+        self._directories: dict[bytes, tuple[int, Rename]] = {}
         self._fresh = False
         self.moved = Moved()
 
     async def carry_out(self) -> None:
-        directories: list[tuple[int, Rename]] = []
-        renames = 0
-        for number, rename in self._renames():
-            renames += 1
-            if rename.type is EntryType.DIRECTORY:
-                directories.append((number, rename))
-        self._order = RenameOrder(directories)
+        directories = [(number, one) for number, one in self._renames() if one.type is EntryType.DIRECTORY]
+        self._directories = {one.old: (number, one) for number, one in directories}
         begun, marked = await self._call("making a place in the trash of the target", self._open)
         self._fresh = not begun
         if not marked:
             await self._each(self._renames(), self._take_out)
             await self._trash_gone()
-            if renames:
+            if next(self._renames(), None) is not None:
                 # Everything before the mark must be on the disks before the mark, and the mark before everything after it.
                 await self._sync()
                 await self._call("making a directory in the trash of the target", self._set_mark)
                 await self._sync()
-        await self._each(self._renames(), self._put)
+        await self._each(sorted(directories, key=lambda numbered: numbered[1].new), self._put)
+        files = ((number, one) for number, one in self._renames() if one.type is not EntryType.DIRECTORY)
+        await self._each(files, self._put)
         await self._sync()
 
     def _open(self) -> tuple[bool, bool]:
@@ -180,8 +171,14 @@ class _Carrying:
     def _missing_path(self, number: int) -> bytes:
         return b"%s/missing/%06d/%d" % (self._staged, number // _PER_DIRECTORY, number)
 
-    def _location(self, within: int | None, path: bytes) -> bytes:
-        return path if within is None else self._staged_path(within) + b"/" + path
+    def _location(self, gone: Gone) -> tuple[bytes, bytes]:
+        """Where a vanished path lies after all renames were taken out, and what it would be called on the source now."""
+        end = len(gone.path)
+        while (end := gone.path.rfind(b"/", 0, end)) > 0:
+            if (above := self._directories.get(gone.path[:end])) is not None:
+                number, rename = above
+                return self._staged_path(number) + gone.path[end:], rename.new + gone.path[end:]
+        return gone.path, gone.path
 
     def _take_out(self, numbered: tuple[int, Rename]) -> None:
         """Take one renamed path out of its tree; if that is impossible, record it durably."""
@@ -190,14 +187,11 @@ class _Carrying:
         with _saying(f"taking {show(rename.old)} out for its new name {show(rename.new)}"):
             if not self._fresh and (self._moves.look(staged) or self._moves.look(missing)):
                 return
-            found = self._order.find(number, rename.old)
-            location = self._location(found.within, found.path)
-            seen = self._moves.look(location)
-            if seen is not None:
-                if self._is_as_listed(seen, rename) and not self._order.is_out_of_order(number, rename.new):
-                    self._moves.move(location, staged)
-                    return
-                self._moves.trash(location, self._place, name=found.before)
+            seen = self._moves.look(rename.old)
+            if seen is not None and self._is_as_listed(seen, rename):
+                self._moves.move(rename.old, staged)
+                return
+            self._moves.trash(rename.old, self._place)
             self._moves.make_directory(missing)
 
     def _put(self, numbered: tuple[int, Rename]) -> None:
@@ -249,20 +243,13 @@ class _Carrying:
                 self._check(gone.tree, gone.path)
 
             def find(block: Sequence[Gone] = block) -> list[_StillThere]:
-                return [one for gone in block if (one := self._still_there(gone)) is not None]
+                found = ((gone, self._moves.look(self._location(gone)[0])) for gone in block)
+                return [(gone, standing.type) for gone, standing in found if standing is not None]
 
-            there = await self._call("looking at vanished paths on the target", find)
-            if there:
-                proven = await self._proven(there)
-                await self._each(proven, self._trash_one)
+            if there := await self._call("looking at vanished paths on the target", find):
+                await self._each(await self._proven(there), self._trash_one)
 
-    def _still_there(self, gone: Gone) -> _StillThere | None:
-        found = self._order.find_gone(gone.path)
-        with _saying(f"looking at {show(found.path)}"):
-            standing = self._moves.look(self._location(found.within, found.path))
-        return None if standing is None else _StillThere(gone=gone, found=found, type=standing.type)
-
-    async def _proven(self, there: Sequence[_StillThere]) -> Sequence[_StillThere]:
+    async def _proven(self, there: Sequence[_StillThere]) -> Sequence[Gone]:
         """Paths that are proven absent on a source that was healthy before the first and after the last look-up: their name
         is unused, or the source has a directory there and the target something else, or the reverse.
 
@@ -272,30 +259,28 @@ class _Carrying:
         source = self._world.source
         seen = await self._call(
             "looking at vanished paths on the source",
-            lambda: [look(source, one.found.after) for one in there],
+            lambda: [look(source, self._location(gone)[1]) for gone, _ in there],
             stuck=StopReason.DISCONNECTED,
         )
         await self._check_health()
-        proven: list[_StillThere] = []
-        for one, entry in zip(there, seen, strict=True):
+        proven: list[Gone] = []
+        for (gone, kind), entry in zip(there, seen, strict=True):
             if entry is None:
-                proven.append(one)
+                proven.append(gone)
             elif isinstance(entry, OSError):
                 if (reason := stop_reason(entry.errno)) is not None:
-                    raise _StepStopped(reason, f"looking at {show(one.found.after)} on the source: {_words(entry)}")
+                    raise _StepStopped(reason, f"looking at {show(gone.path)} on the source: {_words(entry)}")
                 self.moved.doubtful += 1
-            elif (entry.type is EntryType.DIRECTORY) is not (one.type is EntryType.DIRECTORY):
+            elif (entry.type is EntryType.DIRECTORY) is not (kind is EntryType.DIRECTORY):
                 # What has its name on the source cannot be created on the target before this one is gone.
-                proven.append(one)
+                proven.append(gone)
             else:
                 self.moved.reappeared += 1
         return proven
 
-    def _trash_one(self, one: _StillThere) -> None:
-        gone, found = one.gone, one.found
+    def _trash_one(self, gone: Gone) -> None:
         with _saying(f"moving {show(gone.path)}, which vanished, to the trash"):
-            location = self._location(found.within, found.path)
-            if self._moves.trash(location, self._place, name=gone.path) is not None:
+            if self._moves.trash(self._location(gone)[0], self._place, name=gone.path) is not None:
                 self.moved.trashed += 1
 
     async def _check_health(self) -> None:

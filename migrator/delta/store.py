@@ -3,18 +3,18 @@
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import islice
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from migrator.catalog.database import connect
-from migrator.catalog.files import ClosedCatalog, open_closed
+from migrator.catalog.files import open_closed
 from migrator.catalog.manifest import DIFFERENCES_FILE
 from migrator.catalog.model import SETTLED_BEFORE_SCAN_S, CatalogRecord
 from migrator.catalog.queries import ROWS_AT_ONCE, create_entries, listed
@@ -25,36 +25,21 @@ from migrator.core.errors import MigratorError, Refused, UsageError
 from migrator.core.units import NS_PER_S
 from migrator.delta.model import ChangeKind, Changes, ChangeTally, Gone, Rename, TreeChanges
 from migrator.delta.ports import ExtraOrigin, ExtrasOfTree, ExtrasTally, WrittenMoves
-from migrator.delta.rules import Relocation, in_order
 from migrator.plan.store import DUCKDB_MEMORY_BYTES
 from migrator.verify.model import DifferenceKind
 
 # The SQL of a comparison.
 #
-# `base_rows` and `now_rows` are views of the catalogs. One join of both leaves the differing rows in `differing`; all other
-# queries use it: `was` and `here` are its two sides. The `place` of a path in `was` is its name now if only the directories
-# above it were renamed. `place` is null if a directory above is gone and another directory has its name.
+# `base` and `now` are the rows of both catalogs. One join of both leaves the differing rows in `differing`; all other queries use
+# it: `was` and `here` are its two sides. The `place` of a path in `was` is its name now if only the directories above it were
+# renamed. `place` is null if a directory above is gone and another directory has its name.
 
 
 _COLUMNS = (
     *("path", "tree", "type", "size", "mtime_ns", "ctime_ns", "mode", "uid", "gid", "xattr_digest", "symlink_target"),
     *("rdev", "link_group", "nlink", "dev", "ino", "gfid"),
 )
-
-MACROS = """
-    CREATE TEMP MACRO above(path) AS
-        unhex(regexp_extract(hex(path), '^((?:..)*)2F(?:[013-9A-F].|2[0-9A-E])*$', 1));
-    CREATE TEMP MACRO from_byte(path, place) AS array_slice(path, place, octet_length(path));
-"""
-"""`above` is the directory that holds a path. DuckDB has few functions on BLOB; on `hex` it is exact."""
-
-SETTINGS_TABLES = """
-    CREATE TEMP TABLE wanted (tree BLOB, resend BOOLEAN, renames BOOLEAN);
-    CREATE TEMP TABLE unsettled (path BLOB);
-    CREATE TEMP TABLE excluded (path BLOB)
-"""
-"""`resend`: nothing of the tree is known to have arrived. `renames`: search for renames. `excluded` are paths of the base
-that count as vanished although they were renamed, because no order of their renames works."""
+_LISTED = ", ".join(_COLUMNS)
 
 _ATTRIBUTES = """(
     b.mode <> n.mode OR b.uid <> n.uid OR b.gid <> n.gid OR b.xattr_digest IS DISTINCT FROM n.xattr_digest
@@ -81,72 +66,28 @@ END)"""
 _SELECTED = "tree IN (SELECT tree FROM wanted) AND path <> tree"
 """The roots of trees stay closed until the cutover and are not sent."""
 
-_BASE = f"""(
-    SELECT {", ".join(_COLUMNS)},
+_SETTINGS = f"""
+    CREATE TEMP MACRO above(path) AS
+        unhex(regexp_extract(hex(path), '^((?:..)*)2F(?:[013-9A-F].|2[0-9A-E])*$', 1));
+    CREATE TEMP MACRO from_byte(path, place) AS array_slice(path, place, octet_length(path));
+    CREATE TEMP TABLE wanted (tree BLOB, resend BOOLEAN);
+    CREATE TEMP TABLE unsettled (path BLOB);
+    CREATE TEMP VIEW base AS
+    SELECT {_LISTED},
         (type <> 'directory' AND (ctime_ns > {{after_ns}} OR mtime_ns > {{after_ns}} AND mtime_ns <= {{until_ns}}))
             OR tree IN (SELECT tree FROM wanted WHERE resend) OR path IN (SELECT path FROM unsettled) AS unsettled
-    FROM base_rows WHERE {_SELECTED}
-)"""
-_NOW = f"(SELECT {', '.join(_COLUMNS)} FROM now_rows WHERE {_SELECTED})"
-_BOTH = ", ".join(f"b.{column} AS b_{column}, n.{column} AS n_{column}" for column in _COLUMNS)
-
-_EQUAL = f"b.path = n.path AND NOT b.unsettled AND NOT {_DIFFER}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Young:
-    """Times in the base after which another change may have left no trace."""
-
-    after_ns: int
-    until_ns: int
-
-    @property
-    def base(self) -> str:
-        return _BASE.format(after_ns=self.after_ns, until_ns=self.until_ns)
-
-
-def differing(young: Young) -> str:
-    """Make `differing`: the one query that reads both catalogs."""
-    return f"""
-        CREATE TEMP TABLE differing AS
-        SELECT {_BOTH}, b.unsettled AS b_unsettled
-        FROM {young.base} b FULL OUTER JOIN {_NOW} n ON b.path = n.path
-        WHERE b.path IS NULL OR n.path IS NULL OR b.unsettled OR {_DIFFER}
-    """
-
-
-def beneath(directories: int, young: Young) -> str:
-    """Add the equal paths beneath some directories to `differing`: `$start0`, `$end0` and so on."""
-    ranges = " OR ".join(f"(path > $start{index} AND path < $end{index})" for index in range(directories))
-    return f"""
-        INSERT INTO differing
-        SELECT {_BOTH}, b.unsettled AS b_unsettled
-        FROM (SELECT * FROM {young.base} WHERE {ranges}) b
-        JOIN (SELECT * FROM {_NOW} WHERE {ranges}) n ON {_EQUAL}
-    """
-
-
-_REAPED = "CREATE TEMP TABLE reaped (path BLOB)"
-_REAPED_OF = """
-    CREATE TEMP TABLE reaped AS
-    SELECT was.path FROM was SEMI JOIN read_parquet([{files}]) listed
-        ON listed.path = was.path AND listed.size = was.size
-        AND listed.mtime_ns = was.mtime_ns AND listed.ctime_ns = was.ctime_ns
-    ANTI JOIN unsettled ON unsettled.path = was.path
+    FROM base_rows WHERE {_SELECTED};
+    CREATE TEMP VIEW now AS SELECT {_LISTED} FROM now_rows WHERE {_SELECTED}
 """
+"""`above` is the directory that holds a path. DuckDB has few functions on BLOB; on `hex` it is exact. `resend`: nothing of the tree is
+known to have arrived. A change of the base between these times may have left no trace."""
 
-
-def reaped(reap_list: Path | None) -> str:
-    """Make `reaped`: paths of `was` that are unchanged on the reap list, and so were never sent. Paths that are unsettled by
-    name are sent all the same.
-    """
-    if reap_list is None:
-        return _REAPED
-    # Table functions take literals only, no parameters.
-    return _REAPED_OF.format(files="'" + str(reap_list).replace("'", "''") + "'")
-
-
-SIDES = f"""
+_BOTH = ", ".join(f"b.{column} AS b_{column}, n.{column} AS n_{column}" for column in _COLUMNS)
+_DIFFERING = f"""
+    CREATE TEMP TABLE differing AS
+    SELECT {_BOTH}, b.unsettled AS b_unsettled
+    FROM base b FULL OUTER JOIN now n ON b.path = n.path
+    WHERE b.path IS NULL OR n.path IS NULL OR b.unsettled OR {_DIFFER};
     CREATE TEMP VIEW was AS
     SELECT {", ".join(f"b_{column} AS {column}" for column in _COLUMNS)}, b_unsettled AS unsettled
     FROM differing WHERE b_path IS NOT NULL;
@@ -155,25 +96,37 @@ SIDES = f"""
     CREATE TEMP TABLE gluster AS SELECT count(b_gfid) + count(n_gfid) > 0 AS is_it FROM differing
 """
 
+_BENEATH = f"""
+    INSERT INTO differing
+    SELECT {_BOTH}, b.unsettled AS b_unsettled
+    FROM (SELECT * FROM base WHERE {{ranges}}) b JOIN (SELECT * FROM now WHERE {{ranges}}) n
+        ON b.path = n.path AND NOT b.unsettled AND NOT {_DIFFER}
+"""
+"""Add the equal paths beneath some directories."""
+
+_REAPED = """
+    CREATE TEMP TABLE reaped AS
+    SELECT was.path FROM was SEMI JOIN {listed} listed
+        ON listed.path = was.path AND listed.size = was.size
+        AND listed.mtime_ns = was.mtime_ns AND listed.ctime_ns = was.ctime_ns
+    ANTI JOIN unsettled ON unsettled.path = was.path
+"""
+"""Paths of `was` that are unchanged on the reap list, and so were never sent. Paths that are unsettled by name are sent all the
+same."""
+
 _SAME_INODE = """
     b.ino = n.ino AND b.tree = n.tree
     AND CASE WHEN b.gfid IS NOT NULL AND n.gfid IS NOT NULL THEN b.gfid = n.gfid
         ELSE b.dev = n.dev OR (SELECT is_it FROM gluster) END
 """
-_RENAMES_WANTED = """
-    b.tree IN (SELECT tree FROM wanted WHERE renames) AND b.path NOT IN (SELECT path FROM excluded)
-"""
+_RENAMES_WANTED = "b.tree IN (SELECT tree FROM wanted WHERE NOT resend)"
 
-PAIRED = f"""
+_PAIRED = f"""
     CREATE OR REPLACE TEMP TABLE paired AS
     SELECT b.path AS old, n.path AS new, b.tree
     FROM was b JOIN here n ON {_SAME_INODE}
     WHERE b.type = 'directory' AND n.type = 'directory' AND {_RENAMES_WANTED}
-    QUALIFY count(*) OVER (PARTITION BY b.path) = 1 AND count(*) OVER (PARTITION BY n.path) = 1
-"""
-"""Directories with the same inode in both catalogs, under whatever names."""
-
-HEADED = """
+    QUALIFY count(*) OVER (PARTITION BY b.path) = 1 AND count(*) OVER (PARTITION BY n.path) = 1;
     CREATE OR REPLACE TEMP TABLE headed AS
     WITH parents AS (SELECT *, above(old) AS holder FROM paired)
     SELECT parents.old, parents.new, parents.tree
@@ -181,39 +134,38 @@ HEADED = """
     LEFT JOIN (SELECT path FROM was WHERE type = 'directory') known ON known.path = parents.holder
     WHERE parents.new IS DISTINCT FROM CASE
         WHEN held.old IS NOT NULL THEN held.new WHEN known.path IS NULL THEN parents.holder
-    END || from_byte(parents.old, octet_length(parents.holder) + 1)
+    END || from_byte(parents.old, octet_length(parents.holder) + 1);
+    CREATE OR REPLACE TEMP TABLE blocked (path BLOB, tree BLOB)
 """
-"""Those that did not just move with the directory above. A directory that is not in `was` did not move."""
+"""`paired`: directories with the same inode in both catalogs, under whatever names. `headed`: those that did not just move with the
+directory above. A directory that is not in `was` did not move."""
 
-BLOCKED = """
-    CREATE OR REPLACE TEMP TABLE blocked AS
-    SELECT placed.path, placed.tree, placed.place
+_BLOCKED = """
+    INSERT INTO blocked
+    SELECT placed.path, placed.tree
     FROM placed ANTI JOIN paired ON paired.old = placed.path SEMI JOIN paired AS taken ON taken.new = placed.place
     WHERE placed.type = 'directory'
 """
 """Vanished directories whose name another directory has now, with content of its own."""
 
-SEGMENTS_TABLE = "CREATE OR REPLACE TEMP TABLE segments (tree BLOB, start BLOB, cut BIGINT, target BLOB, held_by BLOB)"
-"""From `start` to the next row's start, the nearest directory above the paths has a name of `cut` bytes and became `target`,
-or is gone from the place `held_by`; if both are null, the paths keep their names."""
-
-SEGMENT_SOURCES = """
-    SELECT old AS path, tree, new AS target, NULL::BLOB AS held_by FROM headed
-    UNION ALL SELECT path, tree, NULL, place FROM blocked
+_SEGMENT_SOURCES = """
+    SELECT old AS path, tree, new AS target FROM headed
+    UNION ALL SELECT path, tree, NULL FROM blocked
     ORDER BY path || '/'::BLOB
 """
 
-PLACED = """
+_SEGMENTS = "CREATE OR REPLACE TEMP TABLE segments (tree BLOB, start BLOB, cut BIGINT, target BLOB)"
+"""From `start` to the next row's start, the nearest directory above the paths has a name of `cut` bytes and became `target` (null: it
+is gone); without `cut`, the paths keep their names."""
+
+_PLACED = """
     CREATE OR REPLACE TEMP TABLE placed AS
-    SELECT was.path, was.tree, was.type, segments.held_by, CASE
-        WHEN held_by IS NOT NULL THEN NULL
-        WHEN target IS NOT NULL THEN target || from_byte(was.path, cut + 1)
-        ELSE was.path
-    END AS place
+    SELECT was.path, was.tree, was.type,
+        CASE WHEN cut IS NULL THEN was.path ELSE target || from_byte(was.path, cut + 1) END AS place
     FROM was ASOF LEFT JOIN segments ON was.tree = segments.tree AND was.path >= segments.start
 """
 
-OCCUPIED = """
+_OCCUPIED = """
     SELECT path FROM (
         SELECT old AS path FROM headed WHERE old <> new UNION ALL SELECT path FROM blocked
     ) SEMI JOIN (SELECT path FROM here WHERE type = 'directory') now USING (path)
@@ -221,21 +173,17 @@ OCCUPIED = """
 """
 """Directories that moved or vanished while another one got their name: equal paths beneath it are new there."""
 
-SLOTS = """
-    CREATE OR REPLACE TEMP TABLE slots AS
+_MATCHED = f"""
+    CREATE TEMP TABLE slots AS
     SELECT placed.path AS old, here.path AS new
     FROM placed LEFT JOIN paired ON paired.old = placed.path
     JOIN here ON here.path = coalesce(paired.new, placed.place)
         AND (here.type = 'directory') = (placed.type = 'directory')
     LEFT JOIN paired AS taken ON taken.new = here.path
-    WHERE placed.type <> 'directory' OR paired.old IS NOT NULL OR taken.new IS NULL
-"""
-"""Pairs of paths of the base and of now, before renames of files."""
-
-MOVED_FILES = f"""
-    CREATE OR REPLACE TEMP TABLE moved_files AS
-    SELECT old, new, tree, place, held_by FROM (
-        SELECT b.path AS old, n.path AS new, b.tree, placed.place, placed.held_by,
+    WHERE placed.type <> 'directory' OR paired.old IS NOT NULL OR taken.new IS NULL;
+    CREATE TEMP TABLE moved_files AS
+    SELECT old, new, tree, place FROM (
+        SELECT b.path AS old, n.path AS new, b.tree, placed.place,
             b.type = n.type AND b.size = n.size AND b.mtime_ns = n.mtime_ns
             AND b.symlink_target IS NOT DISTINCT FROM n.symlink_target AND NOT {_DEVICE}
             AND b.link_group IS NULL AND n.link_group IS NULL AND NOT b.unsettled
@@ -243,37 +191,27 @@ MOVED_FILES = f"""
             count(*) OVER (PARTITION BY b.path) AS news, count(*) OVER (PARTITION BY n.path) AS olds
         FROM was b JOIN here n ON {_SAME_INODE} JOIN placed ON placed.path = b.path
         WHERE b.type <> 'directory' AND n.type <> 'directory' AND {_RENAMES_WANTED}
-    ) WHERE fits AND news = 1 AND olds = 1 AND place IS DISTINCT FROM new
-"""
-
-RENAMED = """
-    CREATE OR REPLACE TEMP TABLE renamed AS
-    SELECT headed.old, headed.new, headed.tree, placed.place, placed.held_by, true AS directory
+    ) WHERE fits AND news = 1 AND olds = 1 AND place IS DISTINCT FROM new;
+    CREATE TEMP TABLE renamed AS
+    SELECT headed.old, headed.new, headed.tree, placed.place, true AS directory
     FROM headed JOIN placed ON placed.path = headed.old WHERE placed.place IS DISTINCT FROM headed.new
-    UNION ALL SELECT old, new, tree, place, held_by, false FROM moved_files
-"""
-
-TO_ORDER = "SELECT old, new, tree, place, held_by, directory FROM renamed WHERE directory OR place IS NULL"
-"""Renames whose order matters; the other ones are of files, whose place is fixed once the directories have moved."""
-
-ORDERED_TABLE = "CREATE OR REPLACE TEMP TABLE ordered (number BIGINT, old BLOB, called BLOB)"
-
-RENAMES = """
-    SELECT renamed.tree, coalesce(ordered.called, renamed.place), renamed.new, here.type, here.size, here.mtime_ns
-    FROM renamed LEFT JOIN ordered USING (old) JOIN here ON here.path = renamed.new
-    ORDER BY ordered.number NULLS LAST, renamed.new
-"""
-
-ORIGINS = """
-    CREATE OR REPLACE TEMP TABLE origins AS
+    UNION ALL SELECT old, new, tree, place, false FROM moved_files;
+    CREATE TEMP TABLE origins AS
     SELECT old, new, true AS by_rename FROM moved_files
     UNION ALL
     SELECT old, new, false FROM slots
     ANTI JOIN moved_files AS left_it ON left_it.old = slots.old ANTI JOIN moved_files AS came ON came.new = slots.new
 """
+"""`slots` are pairs of paths of the base and of now, before renames of files."""
 
-SENT = f"""
-    CREATE OR REPLACE TEMP TABLE sent AS
+_RENAMES = """
+    SELECT renamed.tree, old, new, here.type, here.size, here.mtime_ns
+    FROM renamed JOIN here ON here.path = renamed.new ORDER BY old DESC
+"""
+"""The content of a directory before it."""
+
+_SENT = f"""
+    CREATE TEMP TABLE sent AS
     SELECT * FROM (
         SELECT n.path, n.tree, n.type, n.link_group, CASE WHEN n.type = 'file' THEN n.size ELSE 0 END AS bytes,
             CASE
@@ -299,14 +237,14 @@ SENT = f"""
 """
 """A file is unchanged if only its inode number differs: some file systems assign new numbers. A gfid is stable."""
 
-VANISHED = """
-    CREATE OR REPLACE TEMP TABLE vanished AS
+_VANISHED = """
+    CREATE TEMP TABLE vanished AS
     SELECT was.path, was.tree, was.type, placed.place, CASE WHEN was.type = 'file' THEN was.size ELSE 0 END AS bytes
     FROM was JOIN placed ON placed.path = was.path
     ANTI JOIN slots ON slots.old = was.path ANTI JOIN moved_files ON moved_files.old = was.path
 """
 
-GONE = """
+_GONE_PATHS = """
     SELECT vanished.path, vanished.tree, vanished.type, holders.path IS NULL AS outermost
     FROM vanished LEFT JOIN (SELECT path FROM vanished WHERE type = 'directory') holders
         ON holders.path = above(vanished.path)
@@ -314,11 +252,11 @@ GONE = """
 """
 """The content of a directory follows it directly."""
 
-BEFORE = f"""
+_BEFORE = f"""
     SELECT tree, count(*), sum(bytes)::BIGINT FROM base_rows WHERE {_SELECTED} GROUP BY tree
 """
 
-TALLIES = """
+_TALLIES = """
     WITH found AS (
         SELECT tree, kind, type, bytes FROM sent
         UNION ALL SELECT tree, 'vanished', type, bytes FROM vanished
@@ -330,7 +268,7 @@ TALLIES = """
     FROM found GROUP BY tree, kind
 """
 
-ENTRIES = f"""
+_ENTRIES = f"""
     CREATE TEMP TABLE touched AS SELECT DISTINCT link_group FROM sent WHERE link_group IS NOT NULL;
     CREATE TEMP TABLE chosen AS
     SELECT path FROM sent
@@ -356,7 +294,6 @@ by renames or by deletions."""
 
 
 _RANGES_AT_ONCE = 100
-_ORDERING_ROUNDS = 4
 
 
 class Comparisons:
@@ -397,136 +334,84 @@ class Comparisons:
                 hint="run `migrator scan` when the source is healthy",
             )
         for catalog in (before.record, after.record):
-            _require_covered(catalog, trees)
+            if not catalog.covers(trees):
+                raise Refused(
+                    f"catalog {catalog.name!r} was made of other user trees than those that are compared",
+                    cause="everything in a tree that was not scanned would look as if it were new or had vanished",
+                )
+        resend = set(unsettled_trees)
         with connect(DUCKDB_MEMORY_BYTES, self._temp_dir, threads=self._threads) as connection:
-            compared = _Tables(connection, before, after, reap_list)
-            compared.fill(trees=trees, unsettled=unsettled, unsettled_trees=unsettled_trees)
-            yield Comparison(connection, before, after, sorted(set(trees)))
+            create_entries(connection, before.part_files, view="base_rows")
+            create_entries(connection, after.part_files, view="now_rows")
+            ended_at_s = before.record.finished_at_s or before.record.started_at_s
+            after_ns = int((before.record.started_at_s - SETTLED_BEFORE_SCAN_S) * NS_PER_S)
+            until_ns = int((ended_at_s + SETTLED_BEFORE_SCAN_S) * NS_PER_S)
+            connection.execute(_SETTINGS.format(after_ns=after_ns, until_ns=until_ns))
+            for tree in sorted(set(trees)):
+                connection.execute("INSERT INTO wanted VALUES (?, ?)", [tree, tree in resend])
+            _insert(connection, "unsettled", [(path,) for path in sorted(set(unsettled))])
+            _compare(connection, reap_list)
+            yield Comparison(connection, before.record, after.record, sorted(set(trees)))
 
 
-def _require_covered(catalog: CatalogRecord, trees: Collection[bytes]) -> None:
-    if not catalog.covers(trees):
-        raise Refused(
-            f"catalog {catalog.name!r} was made of other user trees than those that are compared",
-            cause="everything in a tree that was not scanned would look as if it were new or had vanished",
-        )
+def _compare(connection: duckdb.DuckDBPyConnection, reap_list: Path | None) -> None:
+    """Make all tables of a comparison."""
+    connection.execute(_DIFFERING)
+    _place_directories(connection)
+    if _add_occupied(connection):
+        _place_directories(connection)
+    # Table functions take literals only, no parameters.
+    literal = "" if reap_list is None else str(reap_list).replace("'", "''")
+    none = "(SELECT * FROM was WHERE false)"
+    connection.execute(_REAPED.format(listed=f"read_parquet(['{literal}'])" if reap_list is not None else none))
+    for query in (_MATCHED, _SENT, _VANISHED):
+        connection.execute(query)
 
 
-class _Tables:
-    """The tables of one comparison, made one after another."""
-
-    def __init__(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        base: ClosedCatalog,
-        now: ClosedCatalog,
-        reap_list: Path | None,
-    ) -> None:
-        self._connection = connection
-        self._reap_list = reap_list
-        ended_at_s = base.record.finished_at_s or base.record.started_at_s
-        self._young = Young(
-            after_ns=int((base.record.started_at_s - SETTLED_BEFORE_SCAN_S) * NS_PER_S),
-            until_ns=int((ended_at_s + SETTLED_BEFORE_SCAN_S) * NS_PER_S),
-        )
-        create_entries(connection, base.part_files, view="base_rows")
-        create_entries(connection, now.part_files, view="now_rows")
-        connection.execute(MACROS)
-        connection.execute(SETTINGS_TABLES)
-
-    def fill(
-        self, *, trees: Collection[bytes], unsettled: Collection[bytes], unsettled_trees: Collection[bytes]
-    ) -> None:
-        again = set(unsettled_trees)
-        for tree in sorted(set(trees)):
-            resend = tree in again
-            self._connection.execute("INSERT INTO wanted VALUES (?, ?, ?)", [tree, resend, not resend])
-        self._insert("unsettled", path=sorted(set(unsettled)))
-        self._connection.execute(differing(self._young))
-        self._connection.execute(SIDES)
-        self._place_directories()
-        if self._add_occupied():
-            self._place_directories()
-        self._connection.execute(reaped(self._reap_list))
-        self._match_in_order()
-        for query in (ORIGINS, SENT, VANISHED):
-            self._connection.execute(query)
-
-    def _insert(self, table: str, **columns: Sequence[object]) -> None:
-        if any(columns.values()):
-            arrays = [pa.array(values, type=_COLUMN_TYPES[name]) for name, values in columns.items()]
-            self._connection.from_arrow(pa.table(arrays, names=list(columns))).insert_into(table)
-
-    def _place_directories(self) -> None:
-        self._connection.execute(PAIRED)
-        self._connection.execute(HEADED)
-        self._connection.execute("CREATE OR REPLACE TEMP TABLE blocked (path BLOB, tree BLOB, place BLOB)")
-        if self._place():
-            self._connection.execute(BLOCKED)
-            self._place()
-
-    def _place(self) -> bool:
-        """Fill `placed`. Returns whether any directory moves paths."""
-        sources = self._connection.execute(SEGMENT_SOURCES).fetchall()
-        self._connection.execute(SEGMENTS_TABLE)
-        trees, starts, cuts, targets, holders = [], [], [], [], []
-        for tree, start, source in _segments(sources):
-            path, _, target, held_by = source or (None, None, None, None)
-            trees.append(tree)
-            starts.append(start)
-            cuts.append(None if path is None else len(path))
-            targets.append(target)
-            holders.append(held_by)
-        self._insert("segments", tree=trees, start=starts, cut=cuts, target=targets, held_by=holders)
-        self._connection.execute(PLACED)
-        return bool(sources)
-
-    def _add_occupied(self) -> bool:
-        found = [path for (path,) in self._connection.execute(OCCUPIED).fetchall()]
-        directories: list[bytes] = []
-        for path in found:
-            if not (directories and path.startswith(directories[-1] + b"/")):
-                directories.append(path)
-        for start in range(0, len(directories), _RANGES_AT_ONCE):
-            some = directories[start : start + _RANGES_AT_ONCE]
-            parameters = {f"start{index}": path + b"/" for index, path in enumerate(some)}
-            parameters |= {f"end{index}": path + b"0" for index, path in enumerate(some)}
-            self._connection.execute(beneath(len(some), self._young), parameters)
-        return bool(directories)
-
-    def _match_in_order(self) -> None:
-        for turn in range(_ORDERING_ROUNDS + 1):
-            for query in (SLOTS, MOVED_FILES, RENAMED):
-                self._connection.execute(query)
-            rows = self._connection.execute(TO_ORDER).fetchall()
-            relocations = [
-                Relocation(path=old, new=new, place=place, held_by=held_by, directory=directory)
-                for old, new, _, place, held_by, directory in rows
-            ]
-            ordered = in_order(relocations)
-            if not ordered.impossible:
-                break
-            if turn < _ORDERING_ROUNDS - 1:
-                self._insert("excluded", path=[relocations[index].path for index in ordered.impossible])
-            else:
-                for tree in {rows[index][2] for index in ordered.impossible}:
-                    self._connection.execute("UPDATE wanted SET renames = false WHERE tree = ?", [tree])
-            self._place_directories()
-        self._connection.execute(ORDERED_TABLE)
-        self._insert(
-            "ordered",
-            number=list(range(len(ordered.order))),
-            old=[relocations[index].path for index, _ in ordered.order],
-            called=[called for _, called in ordered.order],
-        )
+def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Sequence[tuple[object, ...]]) -> None:
+    if rows:
+        schema = connection.table(table).to_arrow_table().schema
+        arrays = [
+            pa.array(column, type=field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)
+        ]
+        connection.from_arrow(pa.Table.from_arrays(arrays, schema=schema)).insert_into(table)
 
 
-_COLUMN_TYPES: "dict[str, pa.DataType]" = {
-    **dict.fromkeys(("path", "tree", "start", "target", "held_by", "old", "called"), pa.binary()),
-    **dict.fromkeys(("cut", "number"), pa.int64()),
-}
+def _place_directories(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute(_PAIRED)
+    if _place(connection):
+        connection.execute(_BLOCKED)
+        _place(connection)
 
-_Source = tuple[bytes, bytes, bytes | None, bytes | None]
+
+def _place(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Fill `placed`. Returns whether any directory moves paths."""
+    sources = connection.execute(_SEGMENT_SOURCES).fetchall()
+    connection.execute(_SEGMENTS)
+    rows = [
+        (tree, start, None if source is None else len(source[0]), None if source is None else source[2])
+        for tree, start, source in _segments(sources)
+    ]
+    _insert(connection, "segments", rows)
+    connection.execute(_PLACED)
+    return bool(sources)
+
+
+def _add_occupied(connection: duckdb.DuckDBPyConnection) -> bool:
+    directories: list[bytes] = []
+    for (path,) in connection.execute(_OCCUPIED).fetchall():
+        if not (directories and path.startswith(directories[-1] + b"/")):
+            directories.append(path)
+    for start in range(0, len(directories), _RANGES_AT_ONCE):
+        some = directories[start : start + _RANGES_AT_ONCE]
+        ranges = " OR ".join(f"(path > $start{index} AND path < $end{index})" for index in range(len(some)))
+        parameters = {f"start{index}": path + b"/" for index, path in enumerate(some)}
+        parameters |= {f"end{index}": path + b"0" for index, path in enumerate(some)}
+        connection.execute(_BENEATH.format(ranges=ranges), parameters)
+    return bool(directories)
+
+
+_Source = tuple[bytes, bytes, bytes | None]
 
 
 def _segments(sources: Sequence[_Source]) -> Iterator[tuple[bytes, bytes, _Source | None]]:
@@ -552,46 +437,30 @@ class Comparison:
     """Two compared catalogs, for some trees. Queries are out of core, one at a time. Blocking."""
 
     def __init__(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        base: ClosedCatalog,
-        now: ClosedCatalog,
-        trees: Sequence[bytes],
+        self, connection: duckdb.DuckDBPyConnection, base: CatalogRecord, now: CatalogRecord, trees: Sequence[bytes]
     ) -> None:
         self._connection = connection
-        self._bricks = sorted(walk.brick for walk in now.record.bricks)
+        self._bricks = sorted(walk.brick for walk in now.bricks)
         self._chosen = False
-        self.changes = self._count(base.record.name, now.record.name, trees)
-
-    def _count(self, base: str, now: str, trees: Sequence[bytes]) -> Changes:
-        before = {tree: (names, size) for tree, names, size in self._connection.execute(BEFORE).fetchall()}
-        tallies: dict[bytes, dict[ChangeKind, ChangeTally]] = {}
-        for tree, kind, paths, directories, size in self._connection.execute(TALLIES).fetchall():
-            tally = ChangeTally(paths=paths, directories=directories, size_bytes=size)
-            tallies.setdefault(tree, {})[ChangeKind(kind)] = tally
-        return Changes(
-            base=base,
-            now=now,
-            trees=tuple(
-                TreeChanges(
-                    tree=tree,
-                    names_before=before.get(tree, (0, 0))[0],
-                    bytes_before=before.get(tree, (0, 0))[1],
-                    by_kind=tallies.get(tree, {}),
-                )
-                for tree in trees
-            ),
-        )
+        before = {tree: (names, size) for tree, names, size in connection.execute(_BEFORE).fetchall()}
+        tallies: defaultdict[bytes, dict[ChangeKind, ChangeTally]] = defaultdict(dict)
+        for tree, kind, paths, directories, size in connection.execute(_TALLIES).fetchall():
+            tallies[tree][ChangeKind(kind)] = ChangeTally(paths=paths, directories=directories, size_bytes=size)
+        changed = []
+        for tree in trees:
+            names, size = before.get(tree, (0, 0))
+            changed.append(TreeChanges(tree=tree, names_before=names, bytes_before=size, by_kind=tallies[tree]))
+        self.changes = Changes(base=base.name, now=now.name, trees=tuple(changed))
 
     def _rows(self, query: str) -> Iterator[tuple[Any, ...]]:
         for block in self._connection.sql(query).to_arrow_reader(ROWS_AT_ONCE):
             yield from zip(*(column.to_pylist() for column in block.columns), strict=True)
 
     def renames(self) -> Iterator[Rename]:
-        """Directories first, each after those that hold its new name. The caller takes all of them out of their old names
-        before the first one gets its new name: chains and cycles need no order.
+        """Under their names in the base, and everything in a directory before it. The caller takes all of them out of their old
+        names before the first one gets its new name: chains and cycles need no order.
         """
-        for tree, old, new, kind, size_bytes, mtime_ns in self._rows(RENAMES):
+        for tree, old, new, kind, size_bytes, mtime_ns in self._rows(_RENAMES):
             yield Rename(tree=tree, old=old, new=new, type=EntryType(kind), size_bytes=size_bytes, mtime_ns=mtime_ns)
 
     def gone(self) -> Iterator[Gone]:
@@ -603,7 +472,7 @@ class Comparison:
         # Positions in `counted` of the paths above the row: a directory that was renamed out of a vanished one may hold
         # vanished paths of its own.
         inside: list[int] = []
-        for path, tree, kind, outermost in self._rows(GONE):
+        for path, tree, kind, outermost in self._rows(_GONE_PATHS):
             while inside and not path.startswith(counted[inside[-1]].path + b"/"):
                 inside.pop()
             if not inside:
@@ -622,7 +491,7 @@ class Comparison:
         it, because their times change.
         """
         if not self._chosen:
-            self._connection.execute(ENTRIES)
+            self._connection.execute(_ENTRIES)
             self._chosen = True
         return listed(self._connection, batches, bricks=self._bricks)
 
@@ -646,7 +515,6 @@ MOVES_SCHEMA = pa.schema(_FIELDS)
 ROW_GROUP_ROWS = 20_000
 
 _RENAME, _GONE = "rename", "gone"
-T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}", re.ASCII)
 _SUFFIX = ".parquet"
 _BRING_BACK = "restore the state directory"
@@ -665,9 +533,25 @@ class MoveListFiles:
         move_list = name + _SUFFIX
         self._directory.mkdir(parents=True, exist_ok=True)
         sync(self._directory.parent)
-        with replacing(self._directory / move_list) as stream:
-            renamed, vanished = _write(stream, renames, gone)
-        return WrittenMoves(move_list=move_list, digest=self.digest(move_list), renames=renamed, gone=vanished)
+        counts = {_RENAME: 0, _GONE: 0}
+        with (
+            replacing(self._directory / move_list) as stream,
+            pq.ParquetWriter(
+                stream,
+                MOVES_SCHEMA,
+                compression="zstd",
+                write_statistics=["what"],
+                write_page_checksum=True,
+                use_dictionary=["what", "tree", "type"],  # type: ignore[arg-type] # a list of columns is documented
+            ) as writer,
+        ):
+            for block in chain(_blocks(map(_of_rename, renames)), _blocks(map(_of_gone, gone))):
+                columns = zip(*block, strict=True)
+                arrays = [pa.array(column, field.type) for column, field in zip(columns, MOVES_SCHEMA, strict=True)]
+                writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=MOVES_SCHEMA))
+                counts[block[0][0]] += len(block)
+        digest = self.digest(move_list)
+        return WrittenMoves(move_list=move_list, digest=digest, renames=counts[_RENAME], gone=counts[_GONE])
 
     def renames(self, move_list: str) -> Iterator[Rename]:
         for row in self._rows(move_list, _RENAME):
@@ -719,43 +603,22 @@ class MoveListFiles:
         return self._directory / move_list
 
 
-def _batched(items: Iterable[T]) -> Iterator[list[T]]:
-    """As many items as a row group holds at once."""
-    left = iter(items)
+_Row = tuple[Any, ...]
+
+
+def _of_rename(one: Rename) -> _Row:
+    return (_RENAME, one.tree, one.old, one.new, one.type.value, one.size_bytes, one.mtime_ns, None)
+
+
+def _of_gone(one: Gone) -> _Row:
+    return (_GONE, one.tree, one.path, None, one.type.value, None, None, one.names)
+
+
+def _blocks(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
+    """As many rows as a row group holds at once."""
+    left = iter(rows)
     while block := list(islice(left, ROW_GROUP_ROWS)):
         yield block
-
-
-def _write(stream: BinaryIO, renames: Iterable[Rename], gone: Iterable[Gone]) -> tuple[int, int]:
-    counts = [0, 0]
-    with pq.ParquetWriter(
-        stream,
-        MOVES_SCHEMA,
-        compression="zstd",
-        write_statistics=["what"],
-        write_page_checksum=True,
-        use_dictionary=["what", "tree", "type"],  # type: ignore[arg-type] # a list of columns is documented
-    ) as writer:
-        for block in _batched(renames):
-            writer.write_batch(
-                _rows(
-                    _RENAME,
-                    [(one.tree, one.old, one.new, one.type.value, one.size_bytes, one.mtime_ns, None) for one in block],
-                )
-            )
-            counts[0] += len(block)
-        for vanished in _batched(gone):
-            writer.write_batch(
-                _rows(_GONE, [(one.tree, one.path, None, one.type.value, None, None, one.names) for one in vanished])
-            )
-            counts[1] += len(vanished)
-    return counts[0], counts[1]
-
-
-def _rows(what: str, rows: Sequence[tuple[object, ...]]) -> pa.RecordBatch:
-    columns = ([what] * len(rows), *zip(*rows, strict=True))
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, MOVES_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=MOVES_SCHEMA)
 
 
 def _missing(move_list: str, file: Path) -> Refused:
@@ -778,7 +641,7 @@ _TABLES = """
 
 _BROUGHT = """
     SELECT path, any_value(tree) AS tree, max(CASE WHEN type = 'file' THEN size ELSE 0 END)::BIGINT AS bytes
-    FROM read_parquet($brought) WHERE tree IN (SELECT unnest($trees)) AND path <> tree GROUP BY path
+    FROM read_parquet($catalogs) WHERE tree IN (SELECT unnest($trees)) AND path <> tree GROUP BY path
 """
 
 _EARLIER = """
@@ -786,7 +649,7 @@ _EARLIER = """
     SELECT tree, path, type, bytes, $origin FROM (
         SELECT path, any_value(tree) AS tree, arg_max(type, ctime_ns) AS type,
             max(CASE WHEN type = 'file' THEN size ELSE 0 END)::BIGINT AS bytes
-        FROM read_parquet($earlier) WHERE tree IN (SELECT unnest($trees)) AND path <> tree GROUP BY path
+        FROM read_parquet($catalogs) WHERE tree IN (SELECT unnest($trees)) AND path <> tree GROUP BY path
     ) e
     LEFT JOIN (SELECT path, type AS base_type FROM base_rows) b USING (path)
     LEFT JOIN (SELECT path, type AS now_type FROM now_rows) n USING (path)
@@ -852,51 +715,38 @@ class Extras:
             create_entries(connection, open_closed(self._catalogs_dir / now).part_files, view="now_rows")
             connection.execute(_TABLES)
             for (brought, earlier, manifest), trees in groups.items():
-                self._add_earlier(connection, trees, earlier)
+                self._add(connection, _EARLIER, trees, earlier, ExtraOrigin.EARLIER_PLAN)
                 if manifest is not None:
-                    self._add_named(connection, trees, brought, manifest)
+                    _read_differences(connection, Path(manifest).parent / DIFFERENCES_FILE)
+                    self._add(connection, _NAMED, trees, brought, ExtraOrigin.VERIFICATION)
+                    connection.execute(_OF_OTHERS)
             yield FoundExtras(connection)
 
-    def _add_earlier(
-        self, connection: duckdb.DuckDBPyConnection, trees: Sequence[bytes], earlier: Sequence[str]
+    def _add(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        query: str,
+        trees: Sequence[bytes],
+        catalogs: Sequence[str],
+        origin: ExtraOrigin,
     ) -> None:
-        if files := self._parts(earlier):
-            connection.execute(
-                _EARLIER, {"earlier": files, "trees": list(trees), "origin": ExtraOrigin.EARLIER_PLAN.value}
-            )
-
-    def _add_named(
-        self, connection: duckdb.DuckDBPyConnection, trees: Sequence[bytes], brought: Sequence[str], manifest: str
-    ) -> None:
-        differences = Path(manifest).parent / DIFFERENCES_FILE
-        if not differences.is_file():
-            raise Refused(
-                f"what a verification found to differ is missing: {differences}",
-                cause="it was moved or removed since",
-                hint="verify the batch again",
-            )
-        connection.execute(
-            _FOUND,
-            {
-                "differences": str(differences),
-                "extra": DifferenceKind.EXTRA.value,
-                "type": DifferenceKind.TYPE.value,
-            },
-        )
-        if files := self._parts(brought):
-            connection.execute(
-                _NAMED, {"brought": files, "trees": list(trees), "origin": ExtraOrigin.VERIFICATION.value}
-            )
-        connection.execute(_OF_OTHERS)
-
-    def _parts(self, catalogs: Sequence[str]) -> list[str]:
         files: list[str] = []
         for name in catalogs:
-            try:
+            with suppress(MigratorError):
                 files += [str(file) for file in open_closed(self._catalogs_dir / name).part_files]
-            except MigratorError:
-                continue
-        return files
+        if files:
+            connection.execute(query, {"catalogs": files, "trees": list(trees), "origin": origin.value})
+
+
+def _read_differences(connection: duckdb.DuckDBPyConnection, differences: Path) -> None:
+    if not differences.is_file():
+        raise Refused(
+            f"what a verification found to differ is missing: {differences}",
+            cause="it was moved or removed since",
+            hint="verify the batch again",
+        )
+    kinds = {"extra": DifferenceKind.EXTRA.value, "type": DifferenceKind.TYPE.value}
+    connection.execute(_FOUND, {"differences": str(differences), **kinds})
 
 
 class FoundExtras:

@@ -10,7 +10,6 @@ from migrator.core.entry import Entry, EntryType
 from migrator.core.paths import is_beneath, parent
 from migrator.core.states import ChunkKind
 from migrator.delta.model import Gone, Rename
-from migrator.delta.rules import RenameOrder
 
 Path = bytes
 
@@ -211,25 +210,21 @@ class Target:
             self.names[parent(path)].mtime_ns = CHANGED_NOW
 
     def move(self, renames: Sequence[Rename], gone: Sequence[Gone]) -> None:
-        """Take out everything that is renamed, then what is gone, and put everything in at last."""
-        directories = [(number, one) for number, one in enumerate(renames) if one.type is EntryType.DIRECTORY]
-        order = RenameOrder(directories)
-        taken: list[dict[Path, Copy]] = []
-        for number, rename in enumerate(renames):
-            assert not order.is_out_of_order(number, rename.new)
-            found = order.find(number, rename.old)
-            taken.append(self._take_out(taken, found.within, found.path))
-            assert taken[-1][b""].type is rename.type
+        """Take out everything that is renamed, then what is gone, and put everything in at last, directories first."""
+        taken: dict[Path, dict[Path, Copy]] = {}
+        for rename in renames:
+            taken[rename.old] = self._take_out(self.names, rename.old)
+            assert taken[rename.old][b""].type is rename.type
         for one in gone:
-            place = order.find_gone(one.path)
-            removed = self._take_out(taken, place.within, place.path)
+            above = next((path for path in _above(one.path) if path in taken), None)
+            names, path = (self.names, one.path) if above is None else (taken[above], one.path[len(above) :])
+            removed = self._take_out(names, path)
             assert removed[b""].type is one.type
             assert len(removed) == one.names, f"{one.path!r} holds {len(removed)} names, not {one.names}"
-        for rename, held in zip(renames, taken, strict=True):
-            self._put(rename, held)
+        for rename in sorted(renames, key=lambda one: (one.type is not EntryType.DIRECTORY, one.new)):
+            self._put(rename, taken[rename.old])
 
-    def _take_out(self, taken: Sequence[dict[Path, Copy]], within: int | None, path: Path) -> dict[Path, Copy]:
-        names, path = (self.names, path) if within is None else (taken[within], b"/" + path)
+    def _take_out(self, names: dict[Path, Copy], path: Path) -> dict[Path, Copy]:
         if parent(path) in names:
             names[parent(path)].mtime_ns = CHANGED_NOW
         assert path in names, f"{path!r} is not there"

@@ -102,10 +102,10 @@ def test_what_lies_in_a_renamed_directory_moved_along(world: World) -> None:
     world.files(A + b"/e/s/new")
     seen = world.compare()
     assert seen.renames == [
+        (A + b"/d/s/t", A + b"/e/s/u"),
+        (A + b"/d/out", A + b"/out/f"),
+        (A + b"/d/deep", A + b"/e/s/u/deep"),
         (A + b"/d", A + b"/e"),
-        (A + b"/e/s/t", A + b"/e/s/u"),
-        (A + b"/e/deep", A + b"/e/s/u/deep"),
-        (A + b"/e/out", A + b"/out/f"),
     ]
     assert seen.gone == [(A + b"/d/gone", 1)]
     assert seen.files == {A + b"/e/s/u/3", A + b"/e/s/new"}
@@ -126,8 +126,8 @@ def test_a_rotation(world: World) -> None:
     assert seen.renames == [
         (A + b"/run.1", A + b"/run.2"),
         (A + b"/run.0", A + b"/run.1"),
-        (A + b"/log", A + b"/log.1"),
         (A + b"/log.1", A + b"/log.2"),
+        (A + b"/log", A + b"/log.1"),
     ]
     # `log.2` was replaced by rename(2), which takes nothing away for itself.
     assert not seen.gone

@@ -5,6 +5,7 @@ import random
 import shutil
 import tempfile
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -118,31 +119,38 @@ def a_case(seed: int, makes: int, steps: int, faults: int) -> Case:
         if source.there:
             chance.choice([source.make, *[source.rename] * 4, source.swap, source.remove])()
     after = {inode.path: inode for inode in source.there}
-    places = {inode: (inode.above, inode.name) for inode in source.there}
-    # Back to how it was scanned first, and then forward, one inode after another.
+    # Back to how it was scanned first: what lies in a renamed directory moves along, and is listed only if it went elsewhere.
+    new_paths = {inode: path for path, inode in after.items()}
     for inode, above, name in scanned.values():
         inode.above, inode.name = above, name
-    renames: list[Rename] = []
-    for path, inode in sorted(after.items(), key=lambda item: item[0].count(b"/")):
-        if inode not in before.values():
-            continue
-        if inode.path != path:
-            kind = EntryType.DIRECTORY if inode.directory else EntryType.FILE
-            renames.append(
-                Rename(
-                    tree=TREE,
-                    old=TREE + b"/" + inode.path,
-                    new=TREE + b"/" + path,
-                    type=kind,
-                    size_bytes=8,
-                    mtime_ns=MTIME_NS,
-                )
-            )
-            inode.above, inode.name = places[inode]
+
+    def moved_along(inode: Inode) -> bytes:
+        """What a path would be called now if only the directories above it had been renamed."""
+        above = inode.above
+        if above is None or above.above is None:
+            return inode.path
+        return (new_paths.get(above) or moved_along(above)) + b"/" + inode.name
+
+    def lost_above(inode: Inode) -> set[Inode]:
+        """The directories above that vanished, up to one that was renamed."""
+        return set(takewhile(lambda above: above not in new_paths, _ancestors(inode)[:-1]))
+
+    renames = [
+        Rename(
+            tree=TREE,
+            old=TREE + b"/" + inode.path,
+            new=TREE + b"/" + new_paths[inode],
+            type=EntryType.DIRECTORY if inode.directory else EntryType.FILE,
+            size_bytes=8,
+            mtime_ns=MTIME_NS,
+        )
+        for inode in sorted(before.values(), key=lambda inode: inode.path, reverse=True)
+        if inode in new_paths and (moved_along(inode) != new_paths[inode] or inode.above in lost_above(inode))
+    ]
     gone: list[Gone] = []
     listed: set[Inode] = set()
     for path, inode in sorted(before.items()):
-        if inode in after.values() or inode.path in after or listed & set(_ancestors(inode)):
+        if inode in new_paths or moved_along(inode) in after or listed & lost_above(inode):
             continue
         listed.add(inode)
         gone.append(Gone(tree=TREE, path=TREE + b"/" + path, type=EntryType.FILE, names=1))

@@ -73,10 +73,10 @@ def test_a_time_that_the_target_floors_is_as_listed(world: MoveWorld) -> None:
 
 
 def test_a_directory_that_never_arrived_is_sent_with_what_was_renamed_in_it(world: MoveWorld) -> None:
+    world.renamed((b"d/f", b"e/g"))
     world.renamed((b"d", b"e"), type=DIRECTORY)
-    world.renamed((b"e/f", b"e/g"))
     world.vanished(b"d/v")
-    assert world.apply().to_send == list(world.lists.kept_renames)
+    assert world.apply().to_send == list(reversed(world.lists.kept_renames))
     assert world.names() == {}
 
 
