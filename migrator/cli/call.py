@@ -1,6 +1,7 @@
 """What all verbs share: the site, options, errors, output."""
 
 import asyncio
+import errno
 import functools
 import getpass
 import json
@@ -100,6 +101,39 @@ def run_to_end(work: Coroutine[Any, Any, Result], *, when_interrupted: str) -> R
     return asyncio.run(supervised())
 
 
+_MACHINE_ERRORS = {
+    errno.EACCES: "migrator runs as another user than root, or the file system refuses it",
+    errno.EPERM: "migrator runs as another user than root, or the file system refuses it",
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "a quota is exhausted",
+    errno.EROFS: "the file system is read-only: see dmesg",
+    errno.EIO: "a disk or file system fails: see dmesg",
+    errno.EMFILE: "a limit of this process (ulimit -n)",
+    errno.ENOMEM: "the machine has too little memory",
+}
+
+
+def _of_the_machine(error: Exception) -> MigratorError | None:
+    """An error that the machine is the cause of, for people; None for a defect of the program."""
+    if isinstance(error, OSError) and error.errno in _MACHINE_ERRORS:
+        where = show(os.fsencode(error.filename)) if error.filename else "the output or a file of the state directory"
+        hint = "put it right, then run the same command again"
+        return MigratorError(f"{where}: {error.strerror}", cause=_MACHINE_ERRORS[error.errno], hint=hint)
+    if isinstance(error, RuntimeError) and "start new thread" in str(error):
+        return MigratorError(
+            "no more threads can be started", cause="a limit of this user or its control group (ulimit -u)"
+        )
+    return None
+
+
+def _defect(invocation: Invocation) -> MigratorError:
+    return MigratorError(
+        "a defect of migrator itself",
+        cause=f"the details are in {_crash_report(invocation.site_file)}",
+        hint="run the same command again; if it happens again, send that file to the maintainers",
+    )
+
+
 def _crash_report(site_file: Path) -> str:
     """Write the traceback of a defect to a file that can be sent to the maintainers. Returns its name."""
     with tempfile.NamedTemporaryFile(
@@ -132,16 +166,8 @@ def verb(function: Callable[..., ExitCode]) -> Callable[..., None]:
             code = ExitCode.FAILED
         except (click.exceptions.Exit, click.ClickException, click.Abort):
             raise
-        except Exception:  # noqa: BLE001 - the one place that reports a defect
-            report = _crash_report(invocation.site_file)
-            print_error(
-                MigratorError(
-                    "a defect of migrator itself; nothing that was recorded is lost",
-                    cause=f"the details are in {report}",
-                    hint="run the same command again; if it happens again, send that file to the maintainers",
-                ),
-                as_json=as_json,
-            )
+        except Exception as error:  # noqa: BLE001 - the one place that reports a defect
+            print_error(_of_the_machine(error) or _defect(invocation), as_json=as_json)
             code = ExitCode.FAILED
         raise click.exceptions.Exit(int(code))
 

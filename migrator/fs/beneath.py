@@ -26,6 +26,7 @@ _RESOLVE_NO_SYMLINKS = 0x04
 _RESOLVE_BENEATH = 0x08
 _PIECE_LIMIT_BYTES = 4000
 """Below PATH_MAX (4,096 with the terminating NUL): longer paths are opened in pieces."""
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -210,6 +211,36 @@ def walk(directory: bytes, way: Way) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
+
+
+def why_not_trusted(path: bytes) -> tuple[str, str] | None:
+    """How someone other than root and this user could change what a path leads to, and the remedy; None if nobody can.
+
+    A path that does not exist is as safe as the directories above it. Raises OSError if it cannot be looked at.
+    """
+    way, last = Way(), b""
+    try:
+        with walk(os.path.dirname(os.path.abspath(path)), way) as fd:
+            last = os.path.basename(os.path.abspath(path))
+            deeper = os.open(last, _PATH, dir_fd=fd)
+            way.real = os.path.join(way.real, last)
+            try:
+                _note(way, deeper)
+            finally:
+                os.close(deeper)
+    except FileNotFoundError:
+        last = b""
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+    for look in way.looks:
+        shown = show(look.path)
+        if look.uid not in (0, os.geteuid()):
+            return f"{shown} belongs to uid {look.uid}", f"chown -h root {shown}"
+        sticky = look.mode & stat.S_ISVTX and not (last and look is way.looks[-1])
+        if look.type is not EntryType.SYMLINK and look.mode & _WRITABLE_BY_OTHERS and not sticky:
+            return f"{shown} can be written by other users (mode {look.mode:04o})", f"chmod go-w {shown}"
+    return None
 
 
 def _refuse_to_follow(look: FileLook, symlinks: int) -> None:

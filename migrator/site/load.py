@@ -2,6 +2,8 @@
 
 import os
 import re
+import shutil
+import stat
 import threading
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from migrator.core.errors import UsageError
+from migrator.core.errors import Refused, UsageError
+from migrator.fs.beneath import why_not_trusted
 from migrator.reap.model import ReapAction
 from migrator.site.config import SECTIONS, Key, ReapSection, Section, Site
 
@@ -31,13 +34,35 @@ _TYPES = {
 _TYPE = re.compile("`((?:[| ]*(?:" + "|".join(_TYPES) + "))+)`")
 
 
+_LARGEST_FILE_BYTES = 1 << 20
+
+
 def load_site(file: Path) -> Site:
     """The site of a site.toml, with defaults filled in and absolute paths.
 
     Raises one UsageError that lists every mistake: unknown sections and keys, wrong types, units and choices, missing
     keys, and conflicting settings.
     """
-    return parse_site(_read(file), file)
+    site = parse_site(_read(file), file)
+    programs = [site.source.gluster if site.source.kind == "gluster" else None, site.target.beegfs]
+    found = [shutil.which(program) for program in programs if program]
+    for path in (file, site.site.state_dir, site.site.plans_dir, *map(Path, filter(None, found))):
+        _require_trust(path)
+    return site
+
+
+def _require_trust(path: Path | str) -> None:
+    """Refuse what other users could change: this program does as it says, mostly as root."""
+    try:
+        problem = why_not_trusted(os.fsencode(path))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be looked at: {error.strerror}") from None
+    if problem is not None:
+        raise Refused(
+            f"{path} is not used: {problem[0]}",
+            cause="whoever can change it could have this program do anything, as root",
+            hint=problem[1],
+        )
 
 
 def parse_site(text: str, file: Path) -> Site:
@@ -46,6 +71,8 @@ def parse_site(text: str, file: Path) -> Site:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _syntax_error(error, text, file) from None
+    except RecursionError:
+        raise UsageError(f"{file} is no valid TOML: its lists or tables are nested too deeply") from None
     file = Path(os.path.abspath(file))
     reading = _Reading(document, file.parent)
     if reading.mistakes:
@@ -230,7 +257,12 @@ def _line_of(lines: Mapping[Name, int], name: Name) -> int:
 
 def _read(file: Path) -> str:
     try:
-        return file.read_bytes().decode("utf-8")
+        # Opening a FIFO, or reading a device, has no end.
+        with open(file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as stream:
+            size_bytes = os.fstat(stream.fileno()).st_size
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode) or size_bytes > _LARGEST_FILE_BYTES:
+                raise UsageError(f"{file} is no site file: it is no regular file, or too large")
+            return stream.read(_LARGEST_FILE_BYTES).decode("utf-8")
     except FileNotFoundError:
         raise UsageError(
             f"there is no site file at {file}",

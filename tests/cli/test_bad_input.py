@@ -4,12 +4,14 @@ import json
 import os
 import sqlite3
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import MakeXfs
 from tests.support.cli_site import Site
+from tests.support.run_site import REPOSITORY
 
 pytestmark = pytest.mark.needs_root
 
@@ -196,3 +198,11 @@ def test_errors_are_json_where_json_is_asked_for(planned: Site) -> None:
     document = json.loads(done.stdout)
     assert document["exit_code"] == 2
     assert document["error"]["hint"]
+
+
+def test_an_output_that_is_full_is_no_defect(planned: Site) -> None:
+    argv = [sys.executable, "-m", "migrator", "--site", str(planned.file), "status"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(argv, cwd=REPOSITORY, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, "No space left" in done.stderr) == (1, True), done.stderr
+    assert "defect" not in done.stderr
