@@ -61,7 +61,7 @@ def test_a_run_is_watched_to_its_end_in_a_terminal_of_two_sizes_and_in_plain_lin
         shows_in_a_wide_terminal(seen)
         wait_for(lambda: b"copying" in file.read_bytes(), "a first look")
         run.send_signal(signal.SIGKILL)
-        seen.shows(f"run (process {run.pid}) was killed", "it is gone and recorded no end")
+        seen.shows(f"run (process {run.pid})", "was killed", "it is gone and recorded no end")
         seen.press("\x03")
         assert seen.exit_code() == 0
         assert seen.modes() == "0 1 1"
@@ -96,9 +96,9 @@ def shows_in_a_wide_terminal(seen: Terminal) -> None:
 
 
 def is_plain(whole: str, pid: int) -> None:
-    assert f"process {pid}): at work since" in whole
+    assert f"process {pid}): for " in whole
     assert f"process {pid}): was killed" in whole
-    assert "user ann, home/ann: " in whole
+    assert "users: ann, home/ann: " in whole
     assert SHOWN in whole
     assert all(character == "\n" or character.isprintable() for character in whole)
 

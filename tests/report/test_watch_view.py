@@ -1,4 +1,4 @@
-"""The live view: what stands in a window of which size, and that nothing ever leaves it."""
+"""The live view: what a window of which size shows, that nothing ever leaves it, and its lines without a terminal."""
 
 import io
 import unicodedata
@@ -11,16 +11,21 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.screen import Screen
 
+from migrator.core.probe import Probe, ProbeSide
 from migrator.core.states import BatchState, PassKind, PassState
 from migrator.cutover.model import CutoverState
 from migrator.render.document import Bar
 from migrator.report.model import Blocker, RunLife, StatusFacts, Tally, WatchFacts
 from migrator.report.view_status import bars
-from migrator.report.view_watch import screen
-from tests.render.test_hostile import HOSTILE
+from migrator.report.view_watch import change_lines, screen
+from tests.render.test_hostile import HOSTILE, assert_safe_text
 from tests.render.test_hostile import text_of as decoded
 from tests.support.facts import AT_S
-from tests.support.watch_facts import stream, watched
+from tests.support.watch_facts import DRAIN, stream, watched
+
+FACTS = watched()
+STATUS = FACTS.status
+RUN, BATCH = STATUS.runs[0], STATUS.batches[0]
 
 
 def drawn(facts: WatchFacts, width: int, height: int, problem: str = "") -> str:
@@ -31,8 +36,8 @@ def drawn(facts: WatchFacts, width: int, height: int, problem: str = "") -> str:
     return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().split("\n")[:height])
 
 
-def changed(facts: WatchFacts, **fields: object) -> WatchFacts:
-    return replace(facts, status=replace(facts.status, **fields))  # type: ignore[arg-type]
+def changed(**fields: object) -> WatchFacts:
+    return replace(FACTS, news=(), status=replace(STATUS, **fields))  # type: ignore[arg-type]
 
 
 @given(
@@ -50,9 +55,13 @@ def test_nothing_leaves_a_window_of_any_size(width: int, height: int, name: byte
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_are_text_and_nothing_else(name: bytes) -> None:
-    for line in drawn(watched(b"home/" + name, decoded(name)), 200, 50, decoded(name)).split("\n"):
+    facts = watched(b"home/" + name, decoded(name))
+    for line in drawn(facts, 200, 50, decoded(name)).split("\n"):
         for character in line:
             assert unicodedata.category(character)[0] != "C", hex(ord(character))
+    for line in change_lines(None, facts):
+        assert "\n" not in line
+        assert_safe_text(line)
 
 
 def test_wide_characters_are_measured_by_their_cells() -> None:
@@ -61,113 +70,166 @@ def test_wide_characters_are_measured_by_their_cells() -> None:
     assert any("漢" in line for line in lines)
 
 
-def test_a_run_that_gives_no_sign_of_life_is_told_in_red() -> None:
-    facts = watched()
-    run = replace(facts.status.runs[0], life=RunLife.SILENT, silent_s=200.0)
+def test_a_silent_run_is_red() -> None:
     stream = io.StringIO()
     console = Console(file=stream, width=80, height=24, force_terminal=True, color_system="standard")
-    console.print(screen(changed(facts, runs=(run,)), height=24))
+    console.print(screen(changed(runs=(replace(RUN, life=RunLife.SILENT, silent_s=200.0),)), height=24))
     line = stream.getvalue().splitlines()[1]
-    assert "\x1b[1;31mrun (process 4711): no heartbeat for 3 min 20 s" in line
+    assert "\x1b[1;31mno heartbeat for 3 min 20 s" in line
 
 
 def test_of_empty_files_alone_the_share_is_that_of_files_everywhere() -> None:
-    facts = watched()
     tally = Tally(total_files=4, done_files=3, total_users=1)
-    seen = changed(replace(facts, streams=()), overall=tally)
+    seen = replace(changed(overall=tally), streams=())
     (line,) = [line for line in drawn(seen, 80, 24).splitlines() if line.startswith("copied")]
     assert "75.0 %  0 B of 0 B, 3 of 4 files" in line
     assert line.count("█") == pytest.approx(3 * line.count("░"), abs=3)
-    (bar,) = [one for one in bars(seen.status) if isinstance(one, Bar) and one.label == "copied"]
+    bar = next(iter(bars(seen.status)))
+    assert isinstance(bar, Bar)
     assert (bar.share, bar.text) == (0.75, "75.0 % of the files copied, 3 of 4")
 
 
-def test_whoever_goes_back_stands_first_with_how_long_he_cannot_work() -> None:
-    facts = watched()
-    back = replace(facts.status.cutovers[0], state=CutoverState.CARRYING_BACK, frozen_since_s=facts.status.at_s - 90.0)
-    lines = drawn(changed(facts, cutovers=(back,)), 80, 40).splitlines()
-    assert any("carrying-back" in line and "frozen for 1 min 30 s" in line for line in lines)
+KILLED = replace(RUN, life=RunLife.KILLED, silent_s=7.0)
+ENDED = replace(RUN, life=RunLife.ENDED, finished_at_s=AT_S - 60, exit_code=3)
+STOPPED = replace(BATCH, passes=(replace(BATCH.passes[0], state=PassState.STOPPED),))
+BACK = replace(STATUS.cutovers[0], state=CutoverState.CARRYING_BACK, frozen_since_s=STATUS.at_s - 90.0)
+OLD = replace(STATUS.events[0], at_s=AT_S - 3 * 86400)
+VERBS = (replace(RUN, id=2, verb="brick-drain", pid=4712), RUN, replace(RUN, id=0, pid=4000, life=RunLife.KILLED))
 
 
-def test_the_streams_of_a_killed_run_are_what_it_left() -> None:
-    facts = watched()
-    killed = replace(facts.status.runs[0], life=RunLife.KILLED, silent_s=7.0)
-    said = drawn(changed(facts, runs=(killed,)), 80, 24)
-    assert "was killed 7.0 s ago" in said
-    assert "was 3.0 MiB/s" in said
+@pytest.mark.parametrize(
+    ("facts", "said", "not_said"),
+    [
+        pytest.param(changed(cutovers=(BACK,)), ("carrying-back  frozen for 1 min 30 s",), (), id="frozen"),
+        pytest.param(changed(runs=(KILLED,)), ("was killed 7.0 s ago", "was 3.0 MiB/s"), (), id="killed"),
+        pytest.param(
+            replace(changed(runs=(ENDED,)), streams=()),
+            ("run (process 4711)  ended 1 min ago with exit code 3",),
+            ("\nstreams",),
+            id="ended",
+        ),
+        pytest.param(
+            changed(batches=(STOPPED,)), ("users      2 stopped;", "alice, home/alice             stopped"), (), id="stopped"
+        ),
+        pytest.param(
+            changed(runs=VERBS), ("brick-drain (process 4712)", "run (process 4711)"), ("4000",), id="newest of each verb"
+        ),
+        pytest.param(
+            replace(FACTS, streams=(stream(1), stream(2, batch=2, pass_kind=PassKind.DELTA, pass_number=3))),
+            ("batch 2 delta 3",),
+            (),
+            id="streams of two passes",
+        ),
+        pytest.param(
+            changed(events=(STATUS.events[0], OLD)),
+            ("events     00:53:20 error", "           2025-11-17 00:53:20 error"),
+            (),
+            id="date of old events",
+        ),
+        pytest.param(
+            WatchFacts(status=StatusFacts(at_s=AT_S, site=None)), ("nothing was run yet", "there is no plan yet"), (), id="empty"
+        ),
+    ],
+)  # fmt: skip
+def test_what_the_screen_says(facts: WatchFacts, said: tuple[str, ...], not_said: tuple[str, ...]) -> None:
+    shown = drawn(facts, 120, 40)
+    assert all(words in shown for words in said), shown
+    assert not any(words in shown for words in not_said)
 
 
-def test_after_the_end_the_last_call_is_named() -> None:
-    facts = watched()
-    ended = replace(facts.status.runs[0], life=RunLife.ENDED, finished_at_s=AT_S - 60, exit_code=3)
-    said = drawn(replace(changed(facts, runs=(ended,)), streams=()), 80, 24)
-    assert "nothing; run (process 4711) ended 1 min ago with exit code 3" in said
-    assert "\nstreams" not in said
-
-
-def test_who_was_being_copied_when_a_pass_was_stopped_is_stopped() -> None:
-    facts = watched()
-    [batch] = facts.status.batches
-    stopped = replace(batch, passes=(replace(batch.passes[0], state=PassState.STOPPED),))
-    said = drawn(changed(facts, batches=(stopped,)), 80, 24)
-    assert "users      2 stopped;" in said
-    assert "alice   home/alice   stopped" in said
-
-
-def test_each_verb_at_work_has_a_line_of_its_own() -> None:
-    facts = watched()
-    first = facts.status.runs[0]
-    drain = replace(first, id=2, verb="brick-drain", pid=4712)
-    older = replace(first, id=0, pid=4000, life=RunLife.KILLED)
-    said = drawn(changed(facts, runs=(drain, first, older)), 80, 24)
-    assert "brick-drain (process 4712)" in said
-    assert "run (process 4711)" in said
-    assert "4000" not in said
-
-
-def test_many_streams_share_the_room_with_what_waits() -> None:
-    facts = replace(watched(), streams=tuple(stream(number) for number in range(1, 33)))
+def test_long_lists_leave_room_for_what_follows() -> None:
     blocked = tuple(Blocker(subject=f"batch {number}", on="differences", hint="h") for number in range(9))
-    said = drawn(changed(facts, blocked=blocked), 80, 24).splitlines()
+    facts = replace(changed(blocked=blocked), streams=tuple(stream(number) for number in range(1, 33)))
+    said = drawn(facts, 80, 24).splitlines()
     first = next(number for number, line in enumerate(said) if line.startswith("streams 32"))
     assert any(line.startswith("waits") for line in said)
     assert said[first + 4].split() == ["and", "28", "more"]
 
 
-def test_streams_of_several_passes_name_theirs() -> None:
-    facts = replace(watched(), streams=(stream(1), stream(2, batch=2, pass_kind=PassKind.DELTA, pass_number=3)))
-    assert "batch 2 delta 3" in drawn(facts, 120, 24)
-
-
-def test_of_old_events_the_date_is_said() -> None:
-    facts = watched()
-    old = replace(facts.status.events[0], at_s=AT_S - 3 * 86400)
-    said = drawn(changed(facts, events=(facts.status.events[0], old)), 80, 30)
-    assert "events     00:53:20 error" in said
-    assert "           2025-11-17 00:53:20 error" in said
-
-
-def test_batches_at_work_come_before_those_that_wait_and_those_that_are_over() -> None:
-    facts = watched()
-    [batch] = facts.status.batches
-    copied = replace(batch.passes[0], state=PassState.RUNNING)
+def test_batches_in_progress_come_before_waiting_and_finished_ones() -> None:
     states = (BatchState.VERIFIED, BatchState.PLANNED, BatchState.SEEDED)
-    others = [replace(batch, number=number, state=state) for number, state in enumerate(states, 1)]
-    others = [replace(one, passes=()) for one in others]
-    running = replace(batch, number=4, state=BatchState.SEEDING, passes=(copied,))
-    said = drawn(changed(facts, batches=(*others, running)), 80, 40).splitlines()
+    others = [replace(BATCH, number=number, state=state, passes=()) for number, state in enumerate(states, 1)]
+    said = drawn(changed(batches=(*others, replace(BATCH, number=4, state=BatchState.SEEDING))), 80, 40).splitlines()
     first = next(number for number, line in enumerate(said) if line.startswith("batches"))
     assert [line.split()[0] for line in said[first + 1 : first + 5]] == ["4", "3", "2", "1"]
 
 
-def test_a_look_that_failed_leaves_the_last_one_and_says_why() -> None:
-    said = drawn(watched(), 80, 24, problem="not read anew: the disk is full").splitlines()
-    assert said[1] == "not read anew: the disk is full"
+def test_a_failed_refresh_leaves_the_last_view_and_says_why() -> None:
+    said = drawn(FACTS, 80, 24, problem="cannot refresh: the disk is full").splitlines()
+    assert said[1] == "cannot refresh: the disk is full"
     assert said[2].startswith("at work")
     assert len(said) == 24
 
 
-def test_an_empty_ledger_has_a_view_too() -> None:
-    said = drawn(WatchFacts(status=StatusFacts(at_s=AT_S, site=None)), 80, 24)
-    assert "nothing, and nothing was yet" in said
-    assert "there is no plan yet" in said
+# --- Without a terminal
+
+
+FIRST = """\
+00:53:20 at work: run (process 4711): for 16 min 40 s, last heartbeat 2.0 s ago
+00:53:20 copied: 41.3 %: 620 B of 1.5 KiB, 4 of 15 files, about 1 h left
+00:53:20 waits: alice: on alice, migrator verify --user-batch 1
+00:53:20 allowed: 3 streams of 8 may be at work: more do not help alice.
+00:53:20 bricks: gl1:/alice: draining, 3,766 files left, 3 failures, about 2 h
+00:53:20 bricks: gl2:/srv/b9/data +1: balancing, 17 files moved, 2 skipped
+00:53:20 batches: 1: seeded, 7 bad files, 62.0 %, 380 B left, 1 chunk left
+00:53:20 users: alice, home/alice: copying, 62.0 %, 380 B left
+00:53:20 users: alice2, home/alice2: copying, 62.0 %, 380 B left
+00:53:20 users: cutover of alice, home/alice: reverted
+00:53:20 probes: source: create 12.3 ms, sync 3.1 ms, stat 0.2 ms, unlink 0.9 ms, readdir 1,500.0 ms, write 0.4 ms, 12 s ago
+00:53:20 probes: target: no answer for 10 s, 1 min 10 s ago
+00:53:20 error: alice: m alice"""
+
+
+def lines(before: WatchFacts | None, now: WatchFacts) -> list[str]:
+    return list(change_lines(before, now))
+
+
+def test_first_everything_is_printed_and_events_once() -> None:
+    assert "\n".join(lines(None, FACTS)) == FIRST
+    assert lines(FACTS, FACTS) == ["00:53:20 error: alice: m alice"]
+
+
+def test_passing_time_is_no_change() -> None:
+    assert STATUS.rate is not None
+    assert STATUS.governing.governor is not None
+    governor = replace(STATUS.governing.governor, at_s=AT_S + 1, streams=4)
+    now = changed(
+        at_s=AT_S + 2,
+        runs=(replace(RUN, silent_s=4.0),),
+        estimates=(replace(STATUS.estimates[0], left_s=3598.0),),
+        rate=replace(STATUS.rate, size_bytes=7),
+        governing=replace(STATUS.governing, governor=governor),
+    )
+    assert lines(FACTS, now) == []
+
+
+@pytest.mark.parametrize("life", [RunLife.SILENT, RunLife.KILLED, RunLife.ENDED])
+def test_a_run_that_is_no_longer_at_work_is_one_line(life: RunLife) -> None:
+    run = replace(RUN, life=life, exit_code=0 if life is RunLife.ENDED else None)
+    assert len(lines(FACTS, changed(runs=(run,)))) == 1
+
+
+def test_each_change_is_a_line() -> None:
+    now = changed(
+        batches=(replace(BATCH, state=BatchState.VERIFIED),),
+        drains=(replace(DRAIN, bricks=("gl1:/alice",), moved_files=4999),),
+        probes=(STATUS.probes[0], Probe(side=ProbeSide.TARGET, at_s=AT_S, failure="Permission denied")),
+        overall=replace(STATUS.overall, done_files=5),
+    )
+    assert [line.split(" ", 1)[1] for line in lines(FACTS, now)] == [
+        "copied: 41.3 %: 620 B of 1.5 KiB, 5 of 15 files, about 1 h left",
+        "bricks: gl1:/alice: draining, 1 file left, 3 failures, about 2 h",
+        "batches: 1: verified (content of 50.0 %), 7 bad files, 62.0 %, 380 B left, 1 chunk left",
+        "probes: target: failed: Permission denied, 0.0 s ago",
+    ]
+
+
+def test_what_begins_to_wait_and_what_no_longer_does() -> None:
+    silent = Blocker(subject="run", on="process 7 has given no heartbeat for 31 s", hint="h")
+    waits = changed(blocked=(silent,))
+    assert [line.split(" ", 1)[1] for line in lines(FACTS, waits)] == [
+        "waits: run: process 7 has given no heartbeat for 31 s, h",
+        "waits: alice: no longer",
+    ]
+    longer = replace(silent, on="process 7 has given no heartbeat for 33 s")
+    assert lines(waits, changed(blocked=(longer,))) == []
