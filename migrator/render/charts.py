@@ -1,13 +1,13 @@
 """Charts as a line of block characters, and as self-contained SVG with a text version."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
 from markupsafe import Markup
 
-from migrator.core.units import DAY_S, GIB, HOUR_S, KIB, MIB, MINUTE_S, PIB, TIB, format_count, format_rate, format_size
+from migrator.core.units import DAY_S, GIB, HOUR_S, KIB, MIB, MINUTE_S, PIB, TIB, format_size
 from migrator.render.document import BarChart, BarLine, Chart
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -29,7 +29,6 @@ _BAR, _GAP, _HEAD = 16, 4, 24
 _SHADES = (1.0, 0.55, 0.3, 0.15)
 """Shades of the bars of a group, so that they also differ on paper and for colour-blind readers."""
 
-_MILLION = 1_000_000
 _TIME_STEPS_S = (
     1,
     5,
@@ -72,13 +71,12 @@ def svg(chart: Chart, name: str) -> Markup:
     if to_s <= from_s:
         to_s = from_s + 1.0
     values = [value for points in lines for _, value in points] + [high for _, _, high in chart.band]
-    top, step = _axis(max(values + ([chart.limit[1]] if chart.limit else [])), counts=bool(chart.counts))
+    top, step = _axis(max(values + ([chart.limit[1]] if chart.limit else [])))
     plane = _Plane(from_s, to_s, top)
-    parts = _grid(plane, step, chart)
+    parts = _grid(plane, step)
     parts.extend(_band_area(chart, plane))
     if chart.limit is not None:
         label, value = chart.limit
-        shown = format_count(round(value)) if chart.counts else format_size(value)
         parts.append(
             Markup(
                 '<line class="limit" x1="{x1}" x2="{x2}" y1="{y}" y2="{y}"/><text class="limit-label" x="{x2}"'
@@ -89,7 +87,7 @@ def svg(chart: Chart, name: str) -> Markup:
                 y=plane.y(value),
                 ty=round(plane.y(value) + (13 if plane.y(value) < _TOP + 12 else -5), 1),
                 label=label,
-                size=shown,
+                size=format_size(value),
             )
         )
     parts.append(_steps(chart, plane) if chart.span_s is not None else _line(chart, plane))
@@ -119,16 +117,17 @@ class _Plane:
         return round(_HEIGHT - _BOTTOM - value / self.top * (_HEIGHT - _TOP - _BOTTOM), 1)
 
 
-def _grid(plane: _Plane, step: float, chart: Chart) -> list[Markup]:
+def _grid(plane: _Plane, step: float) -> list[Markup]:
     parts = []
-    show = _counted(step) if chart.counts else format_rate if chart.is_rate else format_size
     for index in range(round(plane.top / step) + 1):
         y = plane.y(index * step)
         parts.append(
             Markup(
                 '<line class="grid" x1="{x1}" x2="{x2}" y1="{y}" y2="{y}"/>'
                 '<text x="{tx}" y="{ty}" text-anchor="end">{label}</text>'
-            ).format(x1=_LEFT, x2=_WIDTH - _RIGHT, y=y, tx=_LEFT - 8, ty=round(y + 4, 1), label=show(index * step))
+            ).format(
+                x1=_LEFT, x2=_WIDTH - _RIGHT, y=y, tx=_LEFT - 8, ty=round(y + 4, 1), label=format_size(index * step)
+            )
         )
     span_s = plane.to_s - plane.from_s
     tick_s = next((step_s for step_s in _TIME_STEPS_S if span_s / step_s <= _TICKS), math.ceil(span_s / _TICKS))
@@ -150,12 +149,11 @@ def _grid(plane: _Plane, step: float, chart: Chart) -> list[Markup]:
     parts.append(
         Markup(
             '<text class="axis" x="{x}" y="{y}" text-anchor="middle">time (UTC)</text>'
-            '<text class="axis" x="{left}" y="14" text-anchor="start">{unit}</text>'
+            '<text class="axis" x="{left}" y="14" text-anchor="start">bytes</text>'
         ).format(
             x=(_LEFT + _WIDTH - _RIGHT) / 2,
             y=_HEIGHT - 6,
             left=8,
-            unit=chart.counts or ("bytes per second" if chart.is_rate else "bytes"),
         )
     )
     return parts
@@ -177,20 +175,11 @@ def _line(chart: Chart, plane: _Plane) -> Markup:
     )
 
 
-def _counted(step: float) -> Callable[[float], str]:
-    if step < _MILLION:
-        return lambda value: format_count(round(value))
-    return lambda value: f"{format_count(round(value / _MILLION))} million" if value else "0"
-
-
-def _axis(highest: float, *, counts: bool) -> tuple[float, float]:
-    """The end of the axis and the step of its lines: 1, 2 or 5 times a power of 10 of a unit. Units are KiB, MiB, ... for bytes;
-    counts have none.
-    """
+def _axis(highest: float) -> tuple[float, float]:
+    """The end of the axis and the step of its lines: 1, 2 or 5 times a power of 10 of B, KiB, MiB, ..."""
     if highest <= 0:
         return 4.0, 1.0
-    units = () if counts else (PIB, TIB, GIB, MIB, KIB)
-    unit = next((float(step) for step in units if highest >= step), 1.0)
+    unit = next((float(step) for step in (PIB, TIB, GIB, MIB, KIB) if highest >= step), 1.0)
     rough = highest / unit / 5
     power = 10.0 ** math.floor(math.log10(rough))
     step = unit * power * next(factor for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)

@@ -143,23 +143,21 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """Values over time. With `span_s`, points are spans that end at their time; otherwise lines join them.
+    """Bytes over time. With `span_s`, points are spans that end at their time; otherwise lines join them.
 
-    `limit` is a horizontal line, `series` are more lines, `band` is an area (time, low, high). The unit is bytes, bytes per
-    second (`is_rate`), or the name in `counts`. `summary` describes the chart in words.
+    `limit` is a horizontal line, `series` are more lines, `band` is an area (time, low, high). `summary` describes the chart in
+    words.
     """
 
     title: str
     summary: str
     points: tuple[tuple[float, float], ...]
-    is_rate: bool
     span_s: float | None = None
     limit: tuple[str, float] | None = None
     label: str = ""
     series: tuple[Series, ...] = ()
     band: tuple[tuple[float, float, float], ...] = ()
     band_label: str = ""
-    counts: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

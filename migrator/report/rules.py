@@ -1,11 +1,10 @@
 """From sums of the ledger to progress, blockers and incidents. Pure."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import assert_never
 
 from migrator.bricks.drain.model import OUT_STATES, UNDER_WAY_STATES, DrainStanding, DrainState
 from migrator.bricks.retire.model import RetirementRecord, RetirementState
@@ -25,7 +24,7 @@ from migrator.core.units import (
 )
 from migrator.fs.model import CapacityOutlook, CapacitySample, Side
 from migrator.plan.model import Plan, TransferCost
-from migrator.reap.model import ArchiveRecord, ArchiveState, PlanReap, ReapAction, ReapedTree
+from migrator.reap.model import ArchiveRecord, ArchiveState, PlanReap, ReapAction
 from migrator.report.model import (
     AttentionCount,
     BatchFacts,
@@ -56,7 +55,6 @@ from migrator.report.model import (
     TreeState,
 )
 from migrator.scan.rules import REMEDY, strange_words
-from migrator.transfer import rules as eta
 from migrator.transfer.model import ConvergenceRecord
 from migrator.verify.model import DifferenceKind, VerificationRecord
 
@@ -66,27 +64,12 @@ from migrator.verify.model import DifferenceKind, VerificationRecord
 PACE_WINDOW_S = 7 * DAY_S
 """The history behind the pace: a week contains the nights, weekends and pauses of a real migration."""
 
-_SPANS_S = (
-    5.0,
-    10.0,
-    30.0,
-    60.0,
-    5.0 * MINUTE_S,
-    15.0 * MINUTE_S,
-    HOUR_S,
-    3.0 * HOUR_S,
-    6.0 * HOUR_S,
-    DAY_S,
-    7.0 * DAY_S,
-)
+_SPANS_S = (5.0, 10.0, 30.0, 60.0, 5 * MINUTE_S, 15 * MINUTE_S, HOUR_S, 3 * HOUR_S, 6 * HOUR_S, DAY_S, 7.0 * DAY_S)
 
 
 def span_width(duration_s: float, points: int) -> float:
     """The shortest round span that divides a duration into at most `points` spans."""
-    for width_s in _SPANS_S:
-        if duration_s <= width_s * points:
-            return width_s
-    return duration_s / points
+    return next((width_s for width_s in _SPANS_S if duration_s <= width_s * points), duration_s / points)
 
 
 def with_rests(points: Sequence[DonePoint], span_s: float) -> tuple[DonePoint, ...]:
@@ -103,22 +86,44 @@ def with_rests(points: Sequence[DonePoint], span_s: float) -> tuple[DonePoint, .
 
 
 def tree_facts(
-    planned: Sequence[PlannedTree],
-    sums: Mapping[int, Sequence[ChunkSum]],
-    states: Mapping[int, BatchState],
-    passes: Mapping[int, PassFacts],
-) -> tuple[TreeFacts, ...]:
-    """Progress of every tree, in the order given. `sums` and `passes` are those of the seed pass, by batch.
+    planned: Sequence[PlannedTree], sums: Sequence[ChunkSum], state: BatchState, seed: PassFacts | None
+) -> list[TreeFacts]:
+    """Progress of the trees of one batch, in the order given. `sums` are those of its seed pass.
 
     Totals come from the plan (without reaped files) before the seed pass, and from its chunks afterwards.
     """
-    by_tree: dict[tuple[int, bytes], list[ChunkSum]] = defaultdict(list)
-    for batch, of_batch in sums.items():
-        for entry in of_batch:
-            if entry.state is not ChunkState.SPLIT:
-                by_tree[batch, entry.tree].append(entry)
-    return tuple(
-        _tree(tree, by_tree[tree.batch, tree.tree.path], states[tree.batch], passes.get(tree.batch)) for tree in planned
+    by_tree: dict[bytes, list[ChunkSum]] = defaultdict(list)
+    for entry in sums:
+        if entry.state is not ChunkState.SPLIT:
+            by_tree[entry.tree].append(entry)
+    return [
+        TreeFacts(tree=tree.tree, batch=tree.batch, rank=tree.rank, state=its_state, tally=tally)
+        for tree in planned
+        for its_state, tally in [_progress(tree, by_tree[tree.tree.path], state, seed)]
+    ]
+
+
+def _progress(
+    planned: PlannedTree, sums: Sequence[ChunkSum], batch: BatchState, seed: PassFacts | None
+) -> tuple[TreeState, Tally]:
+    if seed is None:
+        total_bytes = max(planned.size_bytes - planned.reaped_bytes, 0)
+        total_files = max(planned.files - planned.reaped_files, 0)
+        return TreeState.PLANNED, Tally(total_bytes=total_bytes, total_files=total_files, total_users=1)
+    state = TreeState.COPYING
+    if (sums or seed.state is PassState.DONE) and all(entry.state is ChunkState.DONE for entry in sums):
+        state = TreeState.VERIFIED if batch is BatchState.VERIFIED else TreeState.COPIED
+    elif {entry.state for entry in sums} - {ChunkState.DONE} == {ChunkState.FAILED}:
+        state = TreeState.ATTENTION
+    content = [entry for entry in sums if entry.kind in CONTENT_KINDS]
+    done = [entry for entry in content if entry.state is ChunkState.DONE]
+    return state, Tally(
+        total_bytes=sum(entry.size_bytes for entry in content),
+        done_bytes=sum(entry.size_bytes for entry in done),
+        total_files=sum(entry.files for entry in content),
+        done_files=sum(entry.files for entry in done),
+        total_users=1,
+        done_users=int(state in (TreeState.COPIED, TreeState.VERIFIED)),
     )
 
 
@@ -137,60 +142,22 @@ def settled(
     return (*arrived, *failed)
 
 
-def _tree(planned: PlannedTree, sums: Sequence[ChunkSum], state: BatchState, first: PassFacts | None) -> TreeFacts:
-    if first is None:
-        total_bytes = max(planned.size_bytes - planned.reaped_bytes, 0)
-        total_files = max(planned.files - planned.reaped_files, 0)
-        done_bytes = done_files = 0
-        tree_state = TreeState.PLANNED
-    else:
-        content = [entry for entry in sums if entry.kind in CONTENT_KINDS]
-        done = [entry for entry in content if entry.state is ChunkState.DONE]
-        total_bytes, total_files = _bytes(content), _files(content)
-        done_bytes, done_files = _bytes(done), _files(done)
-        finished = bool(sums) or first.state is PassState.DONE
-        copied = finished and all(entry.state is ChunkState.DONE for entry in sums)
-        tree_state = TreeState.COPIED if copied else TreeState.COPYING
-        if {entry.state for entry in sums} - {ChunkState.DONE} == {ChunkState.FAILED}:
-            tree_state = TreeState.ATTENTION
-        if copied and state is BatchState.VERIFIED:
-            tree_state = TreeState.VERIFIED
-    return TreeFacts(
-        tree=planned.tree,
-        batch=planned.batch,
-        rank=planned.rank,
-        state=tree_state,
-        tally=Tally(
-            total_bytes=total_bytes,
-            done_bytes=done_bytes,
-            total_files=total_files,
-            done_files=done_files,
-            total_users=1,
-            done_users=int(tree_state in (TreeState.COPIED, TreeState.VERIFIED)),
-        ),
-    )
-
-
 def add_up(trees: Sequence[TreeFacts], *, counts: frozenset[TreeState] | None = None) -> Tally:
     """The tally over several trees. A user with several trees counts once, and as done when all of them are done.
 
     With `counts`, only trees in these states count as done.
     """
-    users_left = {tree.tree.user for tree in trees if not _is_done(tree, counts)}
-    users = {tree.tree.user for tree in trees}
     done = [tree for tree in trees if counts is None or tree.state in counts]
+    users_done = {tree.tree.path for tree in done if tree.tally.done_users}
+    users = {tree.tree.user for tree in trees}
     return Tally(
         total_bytes=sum(tree.tally.total_bytes for tree in trees),
         done_bytes=sum(tree.tally.done_bytes for tree in done),
         total_files=sum(tree.tally.total_files for tree in trees),
         done_files=sum(tree.tally.done_files for tree in done),
         total_users=len(users),
-        done_users=len(users - users_left),
+        done_users=len(users - {tree.tree.user for tree in trees if tree.tree.path not in users_done}),
     )
-
-
-def _is_done(tree: TreeFacts, counts: frozenset[TreeState] | None) -> bool:
-    return bool(tree.tally.done_users) if counts is None else tree.state in counts
 
 
 def left_to_people(trees: Sequence[TreeFacts]) -> bool:
@@ -210,15 +177,17 @@ def batch_facts(
     convergence: ConvergenceRecord | None = None,
 ) -> BatchFacts:
     """Progress of one batch; `trees` are those of this batch, `sums` those of its newest pass."""
-    chunks: dict[ChunkState, int] = {}
+    chunks = Counter[ChunkState]()
     for entry in sums:
-        chunks[entry.state] = chunks.get(entry.state, 0) + entry.chunks
+        chunks[entry.state] += entry.chunks
+    if planned.chunks and not passes:
+        chunks[ChunkState.PENDING] = planned.chunks
     return BatchFacts(
         number=planned.number,
         state=planned.state,
         tally=add_up(trees),
         users=tuple(dict.fromkeys(tree.tree.user for tree in trees)),
-        chunks=chunks or ({ChunkState.PENDING: planned.chunks} if planned.chunks and not passes else {}),
+        chunks=dict(chunks),
         passes=tuple(passes),
         forecast_s=planned.forecast_s,
         attention=attention or AttentionCount(bad=0, vanished=0),
@@ -261,54 +230,38 @@ def estimates(
     """
     if tally.total_files <= 0 or (tally.left_files <= 0 and tally.left_bytes <= 0):
         return ()
-    found = []
-    now = _at_rate(tally, rate, "now")
-    if now is None and measured is None:
-        now = _at_rate(tally, last_rate, "when the last files were copied")
-    if now is not None:
-        left_s, basis = now
-        found.append(Estimate(left_s=left_s, finish_at_s=now_s + left_s, basis=basis))
-    cost = measured or (planned if now is None else None)
+    found = list(_at_rate(tally, rate, "now"))
+    if not found and measured is None:
+        found = list(_at_rate(tally, last_rate, "when the last files were copied"))
+    cost = measured or (None if found else planned)
     if cost is not None:
         left_s = (tally.left_files * cost.s_per_file + tally.left_bytes * cost.s_per_byte) / max(cost.streams, 1)
-        if left_s > 0:
-            streams = several(cost.streams, "stream")
-            basis = f"{streams} without a pause ({cost.basis})"
-            found.append(Estimate(left_s=left_s, finish_at_s=now_s + left_s, basis=basis))
-    pace = _pace(now_s, done, started_at_s, tally)
-    if pace is not None:
-        left_s, window_s = pace
-        basis = f"at the pace of the last {format_duration(window_s)}, pauses included"
-        found.append(Estimate(left_s=left_s, finish_at_s=now_s + left_s, basis=basis))
-    return tuple(found)
-
-
-def _at_rate(tally: Tally, rate: ThroughputPoint | None, when: str) -> tuple[float, str] | None:
-    """Seconds left and the basis, by what the streams wrote recently, finished chunks or not."""
-    if rate is None or rate.busy_s <= 0:
-        return None
-    measured = eta.Rate(
-        files_per_s=rate.rate_files_per_s, bytes_per_s=rate.rate_bytes_per_s, over_s=min(rate.busy_s, rate.span_s)
+        found.append((left_s, f"{several(cost.streams, 'stream')} without a pause ({cost.basis})"))
+    found.extend(_at_pace(now_s, done, started_at_s, tally))
+    return tuple(
+        Estimate(left_s=left_s, finish_at_s=now_s + left_s, basis=basis) for left_s, basis in found if left_s > 0
     )
-    left = eta.estimate(left_files=tally.left_files, left_bytes=tally.left_bytes, recent=measured, whole=None)
-    if left.left_s is not None:
-        return left.left_s, f"measured {when}: {left.basis}"
-    if tally.left_bytes > 0 and measured.bytes_per_s > 0:
-        # A large file in flight completes no file for a long time.
-        speed = f"{format_rate(measured.bytes_per_s)}; no file was completed in that time"
-        return (
-            tally.left_bytes / measured.bytes_per_s,
-            f"measured {when}: the last {format_duration(measured.over_s)}: {speed}",
-        )
-    return None
 
 
-def _pace(
+def _at_rate(tally: Tally, rate: ThroughputPoint | None, when: str) -> Iterator[tuple[float, str]]:
+    """Seconds left and the basis, by what the streams wrote recently. The slower of files and bytes counts; bytes alone while
+    no file was completed, because that takes long for a large one.
+    """
+    if rate is None or (rate.size_bytes if tally.left_bytes > 0 else rate.files) <= 0 or rate.busy_s <= 0:
+        return
+    by_bytes = tally.left_bytes / rate.rate_bytes_per_s if tally.left_bytes > 0 else 0.0
+    by_files = tally.left_files / rate.rate_files_per_s if rate.files > 0 else 0.0
+    speed = f"{format_rate(rate.rate_bytes_per_s)} and {rate.rate_files_per_s:.0f} files/s"
+    span = format_duration(min(rate.busy_s, rate.span_s))
+    yield max(by_bytes, by_files), f"measured {when}: the last {span}: {speed}; the slower of the two counts"
+
+
+def _at_pace(
     now_s: float, done: Sequence[DonePoint], started_at_s: float | None, tally: Tally
-) -> tuple[float, float] | None:
-    """Seconds left, and the time that the pace covers. The pace counts bytes, or files if only empty ones are left."""
+) -> Iterator[tuple[float, str]]:
+    """Seconds left and the basis. The pace counts bytes, or files if only empty ones are left."""
     if not done or started_at_s is None:
-        return None
+        return
     from_s = max(started_at_s, now_s - PACE_WINDOW_S)
     window_s = now_s - from_s
     earlier = [point for point in done if point.at_s <= from_s]
@@ -316,7 +269,8 @@ def _pace(
         left, copied = tally.left_bytes, done[-1].done_bytes - max((one.done_bytes for one in earlier), default=0)
     else:
         left, copied = tally.left_files, done[-1].done_files - max((one.done_files for one in earlier), default=0)
-    return (left * window_s / copied, window_s) if window_s >= MINUTE_S and copied > 0 else None
+    if window_s >= MINUTE_S and copied > 0:
+        yield left * window_s / copied, f"at the pace of the last {format_duration(window_s)}, pauses included"
 
 
 def together(points: Sequence[ThroughputPoint]) -> ThroughputPoint | None:
@@ -334,17 +288,10 @@ def together(points: Sequence[ThroughputPoint]) -> ThroughputPoint | None:
     )
 
 
-def _bytes(sums: Sequence[ChunkSum]) -> int:
-    return sum(entry.size_bytes for entry in sums)
-
-
-def _files(sums: Sequence[ChunkSum]) -> int:
-    return sum(entry.files for entry in sums)
-
-
 # --- Bricks, capacity and reaped files
 
 
+_OUT = {RetirementState.RETIRED.value, *(state.value for state in OUT_STATES)}
 _SCHEDULED = "by the schedule of the plan; bytes are the most that its drain has to move"
 _LATE = "late: the schedule of the plan has it free by now; a new plan gives a new date"
 
@@ -360,22 +307,17 @@ def brick_outlooks(
         known = found.get(outlook.brick)
         if known is None or known.state == DrainState.STOPPED:
             found[outlook.brick] = outlook
-    if retirement is None or retirement.state is not RetirementState.RETIRED:
-        return tuple(found.values())
-    out = {state.value for state in OUT_STATES}
-    return tuple(one if one.state in out else _retired(one, retirement) for one in found.values())
-
-
-def _retired(brick: BrickOutlook, retirement: RetirementRecord) -> BrickOutlook:
-    at_s = retirement.intended_at_s if retirement.ended_at_s is None else retirement.ended_at_s
-    return BrickOutlook(
-        brick=brick.brick,
-        state=retirement.state.value,
-        left_files=0,
-        left_bytes=0,
-        free_at_s=at_s,
-        basis="the volume is stopped for good; everything in it is proven to be on the target",
-    )
+    if retirement is not None and retirement.state is RetirementState.RETIRED:
+        gone = BrickOutlook(
+            brick="",
+            state=retirement.state.value,
+            left_files=0,
+            left_bytes=0,
+            free_at_s=retirement.intended_at_s if retirement.ended_at_s is None else retirement.ended_at_s,
+            basis="the volume is stopped for good; everything in it is proven to be on the target",
+        )
+        found = {brick: one if one.state in _OUT else replace(gone, brick=brick) for brick, one in found.items()}
+    return tuple(found.values())
 
 
 def _of_drain(drain: DrainStanding, now_s: float) -> Iterator[BrickOutlook]:
@@ -417,21 +359,22 @@ def server_outlooks(bricks: Sequence[BrickOutlook], plan: Plan | None) -> tuple[
     """Every server of these bricks, by name. Empty without a schedule: only the schedule has all bricks of a server."""
     if plan is None or plan.schedule is None or not plan.schedule.orders:
         return ()
-    found: dict[str, list[BrickOutlook]] = {}
+    found: dict[str, list[BrickOutlook]] = defaultdict(list)
     for one in bricks:
-        found.setdefault(one.brick.partition(":/")[0], []).append(one)
-    return tuple(_server(server, own) for server, own in sorted(found.items()))
-
-
-def _server(server: str, own: Sequence[BrickOutlook]) -> ServerOutlook:
-    last = max(own, key=lambda one: math.inf if one.free_at_s is None else one.free_at_s)
-    out = {RetirementState.RETIRED.value, *(state.value for state in OUT_STATES)}
-    return ServerOutlook(
-        server=server,
-        bricks=len(own),
-        free_bricks=sum(one.state in out for one in own),
-        free_at_s=last.free_at_s,
-        basis=last.basis,
+        found[one.brick.partition(":/")[0]].append(one)
+    last = {
+        server: max(own, key=lambda one: math.inf if one.free_at_s is None else one.free_at_s)
+        for server, own in found.items()
+    }
+    return tuple(
+        ServerOutlook(
+            server=server,
+            bricks=len(own),
+            free_bricks=sum(one.state in _OUT for one in own),
+            free_at_s=last[server].free_at_s,
+            basis=last[server].basis,
+        )
+        for server, own in sorted(found.items())
     )
 
 
@@ -458,7 +401,7 @@ def target_outlook(
 def reaped_facts(reap: PlanReap | None, archives: Iterable[ArchiveRecord], released: int) -> ReapedFacts | None:
     """What a plan archives or skips; None if it moves everything and nothing was archived."""
     proven = [one for one in archives if one.state is ArchiveState.PROVEN]
-    trees: Sequence[ReapedTree] = () if reap is None else reap.trees
+    trees = () if reap is None else reap.trees
     to_archive = [tree for tree in trees if tree.action is ReapAction.ARCHIVE]
     skipped = [tree for tree in trees if tree.action is ReapAction.SKIP]
     if not (to_archive or skipped or proven):
@@ -501,30 +444,26 @@ def since_report(
     if end_s is None and overall.total_files > 0 and overall.left_files <= 0:
         end_s = now_s
     moved_s = None if end_s is None or earlier.likely_at_s is None else end_s - earlier.likely_at_s
-    done_bytes = max(overall.done_bytes - earlier.done_bytes, 0) if same_plan else overall.done_bytes
-    expected = expected_bytes(earlier, now_s) if same_plan else None
-    more = overall.total_bytes - earlier.total_bytes
-    return SinceReport(
+    since = SinceReport(
         earlier=earlier,
         standing=_standing(earlier, moved_s) if now_s >= earlier.at_s else Standing.UNKNOWN,
-        done_bytes=done_bytes,
+        done_bytes=max(overall.done_bytes - earlier.done_bytes, 0) if same_plan else overall.done_bytes,
         done_files=max(overall.done_files - earlier.done_files, 0) if same_plan else overall.done_files,
-        expected_bytes=expected,
-        planned_more_bytes=more,
+        expected_bytes=expected_bytes(earlier, now_s) if same_plan else None,
+        planned_more_bytes=overall.total_bytes - earlier.total_bytes,
         end_moved_s=moved_s,
-        reasons=tuple(
-            _reasons(
-                earlier,
-                now_s=now_s,
-                plan=plan,
-                done_bytes=done_bytes,
-                expected=expected,
-                more=more,
-                before=before,
-                after=after,
-            )
-        ),
+        reasons=(),
     )
+    if now_s < earlier.at_s:
+        reasons = ["the report is later than the clock of this machine, so there is no comparison"]
+    elif not same_plan:
+        words = f"the plan changed from {earlier.plan or 'none'} to {plan or 'none'}, so amounts are not comparable"
+        reasons = [words, *_pace_reasons(before, after)]
+    elif since.planned_more_bytes <= 0 and 0 < earlier.total_bytes <= earlier.done_bytes:
+        reasons = ["everything in the plan had been copied by then; later passes copied what users changed"]
+    else:
+        reasons = [*_amounts(since, now_s), *_pace_reasons(before, after)]
+    return replace(since, reasons=tuple(reasons))
 
 
 def expected_bytes(earlier: EarlierReport, at_s: float) -> float | None:
@@ -550,40 +489,21 @@ def _standing(earlier: EarlierReport, moved_s: float | None) -> Standing:
     return Standing.BEHIND if moved_s > 0 else Standing.AHEAD
 
 
-def _reasons(
-    earlier: EarlierReport,
-    *,
-    now_s: float,
-    plan: str | None,
-    done_bytes: int,
-    expected: float | None,
-    more: int,
-    before: ThroughputPoint | None,
-    after: ThroughputPoint | None,
-) -> Iterator[str]:
-    if now_s < earlier.at_s:
-        yield "the report is later than the clock of this machine, so there is no comparison"
-        return
-    if plan == earlier.plan and more <= 0 and 0 < earlier.total_bytes <= earlier.done_bytes:
-        yield "everything in the plan had been copied by then; later passes copied what users changed"
-        return
-    span = format_duration(now_s - earlier.at_s)
-    if plan != earlier.plan:
-        yield f"the plan changed from {earlier.plan or 'none'} to {plan or 'none'}, so amounts are not comparable"
-    if expected is not None and expected > 0:
-        share = done_bytes / expected
-        yield (
-            f"in the {span} since then {format_size(done_bytes)} were copied, {share * 100:.0f} % of the "
-            f"expected {format_size(round(expected))}"
-        )
-    elif plan == earlier.plan:
-        yield f"in the {span} since then {format_size(done_bytes)} were copied"
-    if plan == earlier.plan and abs(more) > _NOTABLE / 10 * max(earlier.total_bytes, 1):
+def _amounts(since: SinceReport, now_s: float) -> Iterator[str]:
+    words = (
+        f"in the {format_duration(now_s - since.earlier.at_s)} since then {format_size(since.done_bytes)} were copied"
+    )
+    if since.expected_bytes is not None and since.expected_bytes > 0:
+        share = since.done_bytes / since.expected_bytes * 100
+        words += f", {share:.0f} % of the expected {format_size(round(since.expected_bytes))}"
+    yield words
+    more = since.planned_more_bytes
+    if abs(more) > _NOTABLE / 10 * max(since.earlier.total_bytes, 1):
         yield f"the plan {'grew' if more > 0 else 'shrank'} by {format_size(abs(more))}"
-    yield from _throughput_reasons(before, after)
 
 
-def _throughput_reasons(before: ThroughputPoint | None, after: ThroughputPoint | None) -> Iterator[str]:
+def _pace_reasons(before: ThroughputPoint | None, after: ThroughputPoint | None) -> Iterator[str]:
+    """How the share of the time in which streams ran, their rate, and the size of the files have changed."""
     if after is None:
         yield "no stream has run since then"
         return
@@ -597,23 +517,9 @@ def _throughput_reasons(before: ThroughputPoint | None, after: ThroughputPoint |
     if old > 0 and abs(rate - old) > _NOTABLE * old:
         word = "faster" if rate > old else "slower"
         yield f"while running they were {word}: {format_rate(rate)} instead of {format_rate(old)}"
-        small, were = _mean_size(after), _mean_size(before)
-        if small is not None and were is not None and small < were / 2 and rate < old:
-            yield f"the files are smaller: {format_size(small)} on average instead of {format_size(were)}"
-
-
-def _mean_size(point: ThroughputPoint) -> int | None:
-    return round(point.size_bytes / point.files) if point.files else None
-
-
-def best_and_worst(days: Sequence[ThroughputPoint]) -> tuple[ThroughputPoint, ThroughputPoint] | None:
-    """The whole days with the most and the least bytes; None without two of them. The first and the last day are not whole.
-    `days` has no day on which nothing was copied.
-    """
-    whole = days[1:-1]
-    if len(whole) < 2 or days[0].span_s < DAY_S:
-        return None
-    return max(whole, key=lambda day: day.size_bytes), min(whole, key=lambda day: day.size_bytes)
+        small, were = after.size_bytes / max(after.files, 1), before.size_bytes / max(before.files, 1)
+        if small < were / 2 and rate < old:
+            yield f"the files are smaller: {format_size(round(small))} on average instead of {format_size(round(were))}"
 
 
 # --- Blockers
@@ -623,6 +529,7 @@ _FINISHED = (ExitCode.DONE, ExitCode.ATTENTION)
 _UNDONE_BY = {"brick-drain": "brick-stop", "cutover": "rollback", "rollback": "cutover"}
 """A failed command does not have to be repeated if its opposite finished later."""
 _MAY_PASS = (DifferenceKind.CHANGED, DifferenceKind.UNREADABLE, DifferenceKind.UNPROVEN)
+_Found = Iterator[tuple[str, str, str]]
 
 
 def blockers(
@@ -638,83 +545,62 @@ def blockers(
     by the newest scan of the bricks.
     """
     if site is None:
-        return (Blocker(subject="everything", on="the site is not set up", hint="migrator init"),)
-    found = [*_scan(scan, plan), *_strange(strange)]
-    if plan is not None:
-        for batch in batches:
-            found.extend(_batch(batch))
-    found.extend(_runs(runs))
-    return tuple(found)
+        found = [("everything", "the site is not set up", "migrator init")]
+    else:
+        found = [*_scan(scan, plan), *_strange(strange)]
+        found += [one for batch in batches if plan is not None for one in _batch(batch)]
+        found += _runs(runs)
+    return tuple(Blocker(subject=subject, on=on, hint=hint) for subject, on, hint in found)
 
 
-def _scan(scan: ScanFacts | None, plan: PlanFacts | None) -> Iterator[Blocker]:
+def _scan(scan: ScanFacts | None, plan: PlanFacts | None) -> _Found:
     if scan is None:
-        yield Blocker(subject="plan", on="there is no catalog of the source", hint="migrator scan")
-        return
-    if scan.finished_at_s is None:
-        yield Blocker(subject="plan", on=f"the scan {scan.name} has not ended", hint="migrator scan (it resumes)")
-    elif not scan.whole:
-        reasons = "; ".join(scan.reasons[:3]) or "no reason was recorded"
-        more = f"; and {len(scan.reasons) - 3} more" if len(scan.reasons) > 3 else ""
-        yield Blocker(
-            subject="everything that deletes or switches",
-            on=f"the scan {scan.name} is not whole: {reasons}{more}",
-            hint="fix this, then migrator scan",
-        )
-    if plan is None and scan.finished_at_s is not None:
-        yield Blocker(subject="run", on="there is no plan", hint="migrator plan")
+        yield "plan", "there is no catalog of the source", "migrator scan"
+    elif scan.finished_at_s is None:
+        yield "plan", f"the scan {scan.name} has not ended", "migrator scan (it resumes)"
+    else:
+        if not scan.whole:
+            on = f"the scan {scan.name} is not whole: {_shown(scan.reasons)}"
+            yield "everything that deletes or switches", on, "fix this, then migrator scan"
+        if plan is None:
+            yield "run", "there is no plan", "migrator plan"
 
 
-def _strange(found: Sequence[StrangeFiles]) -> Iterator[Blocker]:
+def _shown(reasons: Sequence[str]) -> str:
+    more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
+    return f"{'; '.join(reasons[:3]) or 'no reason was recorded'}{more}"
+
+
+def _strange(found: Sequence[StrangeFiles]) -> _Found:
     for one in found:
-        yield Blocker(
-            subject=f"drains and additions: {one.brick}",
-            on=f"{strange_words(one)}, and clients that ask for such a name can hang",
-            hint=f"{REMEDY}; then migrator scan --via bricks",
-        )
+        on = f"{strange_words(one)}, and clients that ask for such a name can hang"
+        yield f"drains and additions: {one.brick}", on, f"{REMEDY}; then migrator scan --via bricks"
 
 
-def _batch(batch: BatchFacts) -> Iterator[Blocker]:
-    subject = f"batch {batch.number}"
-    failed = batch.chunks.get(ChunkState.FAILED, 0)
+def _batch(batch: BatchFacts) -> _Found:
+    subject, again = f"batch {batch.number}", f"migrator run --user-batch {batch.number}"
+    failed, bad = batch.chunks.get(ChunkState.FAILED, 0), batch.attention.bad
     if failed:
-        yield Blocker(
-            subject=subject,
-            on=f"{several(failed, 'chunk')} failed at every attempt",
-            hint=f"see the files that need attention, then migrator run --user-batch {batch.number}",
-        )
-    if batch.attention.bad:
-        yield Blocker(
-            subject=subject,
-            on=f"{several(batch.attention.bad, 'file')} could not be copied",
-            hint=f"fix the reasons, then migrator run --user-batch {batch.number}",
-        )
-    match batch.state:
-        case BatchState.PLANNED | BatchState.SEEDING | BatchState.VERIFIED:
-            pass
-        case BatchState.SEEDED | BatchState.CONVERGING:
-            yield from _verification(batch, subject)
-        case _:
-            assert_never(batch.state)
+        on = f"{several(failed, 'chunk')} failed at every attempt"
+        yield subject, on, f"see the files that need attention, then {again}"
+    if bad:
+        yield subject, f"{several(bad, 'file')} could not be copied", f"fix the reasons, then {again}"
+    if batch.state in (BatchState.SEEDED, BatchState.CONVERGING):
+        for on, hint in _verification(batch):
+            yield f"{subject}: cutover", on, hint
 
 
-def _verification(batch: BatchFacts, subject: str) -> Iterator[Blocker]:
-    hint = f"migrator verify --user-batch {batch.number}"
-    verification = batch.verification
+def _verification(batch: BatchFacts) -> Iterator[tuple[str, str]]:
+    again, verification = f"migrator verify --user-batch {batch.number}", batch.verification
     if verification is None:
-        yield Blocker(subject=f"{subject}: cutover", on="it is copied and not verified", hint=hint)
+        yield "it is copied and not verified", again
         return
-    differences = sum(verification.differences.values())
-    if differences:
+    if differences := sum(verification.differences.values()):
         kinds = ", ".join(f"{format_count(count)} {kind}" for kind, count in verification.differences.items() if count)
-        yield Blocker(
-            subject=f"{subject}: cutover",
-            on=f"the verification found {several(differences, 'difference')} ({kinds})",
-            hint=after_differences(verification),
-        )
+        on = f"the verification found {several(differences, 'difference')} ({kinds})"
+        yield on, after_differences(verification)
     if not verification.whole:
-        reasons = "; ".join(verification.reasons[:3]) or "no reason was recorded"
-        yield Blocker(subject=f"{subject}: cutover", on=f"the verification is not whole: {reasons}", hint=hint)
+        yield f"the verification is not whole: {_shown(verification.reasons)}", again
 
 
 def after_differences(verification: VerificationRecord) -> str:
@@ -751,7 +637,7 @@ def after_differences(verification: VerificationRecord) -> str:
     return "; ".join(steps)
 
 
-def _runs(runs: Sequence[RunFacts]) -> Iterator[Blocker]:
+def _runs(runs: Sequence[RunFacts]) -> _Found:
     newest: dict[str, RunFacts] = {}
     for run in runs:
         newest.setdefault(run.verb, run)
@@ -759,27 +645,20 @@ def _runs(runs: Sequence[RunFacts]) -> Iterator[Blocker]:
         undone = newest.get(_UNDONE_BY.get(run.verb, ""))
         if undone is not None and undone.started_at_s > run.started_at_s and undone.exit_code in _FINISHED:
             continue
-        verb = run.verb.split()[0] if run.verb.split() else run.verb
+        hint = f"run the same command again: it resumes; the log is in {run.directory}"
         if run.life is RunLife.KILLED:
-            yield Blocker(
-                subject=verb,
-                on=f"process {run.pid} was killed: it is gone and recorded no end",
-                hint=f"run the same command again: it resumes; the log is in {run.directory}",
-            )
+            on = f"process {run.pid} was killed: it is gone and recorded no end"
         elif run.life is RunLife.SILENT:
-            yield Blocker(
-                subject=verb,
-                on=f"process {run.pid} has had no heartbeat for {format_duration(run.silent_s)}: it was killed, or it hangs",
-                hint=f"make sure that it ended, then run the same command again; the log is in {run.directory}",
-            )
+            on = f"process {run.pid} has had no heartbeat for {format_duration(run.silent_s)}: it was killed, or it hangs"
+            hint = f"make sure that it ended, then {hint}"
         elif run.life is RunLife.ENDED and run.exit_code is not None and run.exit_code not in _FINISHED:
             known = run.exit_code in set(ExitCode)
             meaning = EXIT_CODE_MEANINGS[ExitCode(run.exit_code)] if known else "unknown"
-            yield Blocker(
-                subject=verb,
-                on=f"it ended with exit code {run.exit_code} ({meaning})",
-                hint=f"see the events and the log in {run.directory}, then run the same command again",
-            )
+            on = f"it ended with exit code {run.exit_code} ({meaning})"
+            hint = f"see the events and the log in {run.directory}, then run the same command again"
+        else:
+            continue
+        yield run.verb.partition(" ")[0], on, hint
 
 
 # --- Incidents, and the events that end them
@@ -787,45 +666,29 @@ def _runs(runs: Sequence[RunFacts]) -> Iterator[Blocker]:
 
 _K = EventKind
 
-ENDED_BY: Mapping[EventKind, tuple[EventKind, ...]] = {
-    _K.HOST_LOST: (_K.HOST_FOUND,),
-    _K.STORAGE_LOST: (_K.STORAGE_BACK,),
-    _K.CUTOVER_FAILED: (_K.CUTOVER_FINISHED,),
-    _K.CUTOVER_REVERTING: (_K.CUTOVER_FINISHED,),
-    _K.CUTOVER_GIVEN_UP: (_K.CUTOVER_FINISHED,),
-    _K.CUTOVER_HALTED: (_K.CUTOVER_FINISHED,),
-    _K.DRAIN_FAILED: (_K.DRAIN_FINISHED,),
-    _K.DRAIN_HALTED: (_K.DRAIN_FINISHED,),
-    _K.DRAIN_DOUBTED: (_K.DRAIN_FINISHED,),
-    _K.ADDITION_FAILED: (_K.ADDITION_FINISHED,),
-    _K.ADDITION_HALTED: (_K.ADDITION_FINISHED,),
-    _K.CHUNK_RETRIED: (_K.PASS_FINISHED,),
-    _K.CHUNK_FAILED: (_K.PASS_FINISHED,),
+_ENDS: Mapping[EventKind, tuple[str, tuple[EventKind, ...], tuple[EventKind, ...]]] = {
+    _K.HOST_FOUND: ("the host is back", (_K.HOST_LOST,), ()),
+    _K.STORAGE_BACK: ("the storage is back", (_K.STORAGE_LOST,), ()),
+    _K.CUTOVER_FINISHED: (
+        "a later attempt finished",
+        (_K.CUTOVER_FAILED, _K.CUTOVER_REVERTING, _K.CUTOVER_GIVEN_UP, _K.CUTOVER_HALTED),
+        (),
+    ),
+    _K.DRAIN_FINISHED: ("the drain finished", (_K.DRAIN_FAILED, _K.DRAIN_HALTED, _K.DRAIN_DOUBTED), ()),
+    _K.ADDITION_FINISHED: ("the addition finished", (_K.ADDITION_FAILED, _K.ADDITION_HALTED), ()),
+    _K.PASS_FINISHED: ("the pass finished", (_K.CHUNK_RETRIED, _K.CHUNK_FAILED), ()),
+    _K.RUN_FINISHED: (
+        "a later run finished",
+        (),
+        (_K.RUN_INTERRUPTED, _K.POOL_STOPPED, _K.BATCH_REFUSED, _K.BRICKS_UNFIT),
+    ),
+    _K.SCAN_FINISHED: ("a later scan finished", (), (_K.SCAN_INTERRUPTED, _K.SOURCE_UNHEALTHY)),
 }
-"""The events that end an incident if they have the same subject. A pass has its batch as the subject."""
+"""How each event ends an incident, the incidents that it ends if they have the same subject, and those about any subject. A pass
+has its batch as the subject.
+"""
 
-ENDED_BY_ANY: Mapping[EventKind, tuple[EventKind, ...]] = {
-    _K.RUN_INTERRUPTED: (_K.RUN_FINISHED,),
-    _K.POOL_STOPPED: (_K.RUN_FINISHED,),
-    _K.BATCH_REFUSED: (_K.RUN_FINISHED,),
-    _K.BRICKS_UNFIT: (_K.RUN_FINISHED,),
-    _K.SCAN_INTERRUPTED: (_K.SCAN_FINISHED,),
-    _K.SOURCE_UNHEALTHY: (_K.SCAN_FINISHED,),
-}
-"""The events that end an incident about any subject."""
-
-_WORDS: Mapping[EventKind, str] = {
-    _K.HOST_FOUND: "the host is back",
-    _K.STORAGE_BACK: "the storage is back",
-    _K.CUTOVER_FINISHED: "a later attempt finished",
-    _K.DRAIN_FINISHED: "the drain finished",
-    _K.ADDITION_FINISHED: "the addition finished",
-    _K.PASS_FINISHED: "the pass finished",
-    _K.RUN_FINISHED: "a later run finished",
-    _K.SCAN_FINISHED: "a later scan finished",
-}
-
-ENDING_KINDS = tuple(dict.fromkeys(kind for kinds in (*ENDED_BY.values(), *ENDED_BY_ANY.values()) for kind in kinds))
+ENDING_KINDS = tuple(_ENDS)
 """All events that can end an incident."""
 
 
@@ -836,14 +699,9 @@ def incidents(groups: Sequence[EventGroup], endings: Sequence[EventGroup]) -> tu
 
 
 def _incident(group: EventGroup, endings: Sequence[EventGroup]) -> Incident:
-    same, any_subject = ENDED_BY.get(group.kind, ()), ENDED_BY_ANY.get(group.kind, ())
-    ended = [
-        ending
-        for ending in endings
-        if ending.last_at_s > group.last_at_s
-        and (ending.kind in any_subject or (ending.kind in same and _is_about(group.subject, ending.subject)))
-    ]
-    first = min(ended, key=lambda ending: ending.last_at_s, default=None)
+    first = min(
+        (ending for ending in endings if _ends(ending, group)), key=lambda ending: ending.last_at_s, default=None
+    )
     return Incident(
         kind=group.kind,
         severity=group.severity,
@@ -853,10 +711,13 @@ def _incident(group: EventGroup, endings: Sequence[EventGroup]) -> Incident:
         last_at_s=group.last_at_s,
         message=group.message,
         resolved_at_s=None if first is None else first.last_at_s,
-        resolution="" if first is None else _WORDS[first.kind],
+        resolution="" if first is None else _ENDS[first.kind][0],
     )
 
 
-def _is_about(subject: str, ending: str) -> bool:
-    """Whether two subjects are the same, or the ending's contains the incident's (`batch 1` contains `batch 1: chunk 7`)."""
-    return subject == ending or subject.startswith((f"{ending}:", f"{ending},", f"{ending} "))
+def _ends(ending: EventGroup, group: EventGroup) -> bool:
+    """Subjects are the same, or the ending's contains the incident's (`batch 1` contains `batch 1: chunk 7`)."""
+    _, same, of_any = _ENDS[ending.kind]
+    within = tuple(f"{ending.subject}{mark}" for mark in ":, ")
+    is_same = group.subject == ending.subject or group.subject.startswith(within)
+    return ending.last_at_s > group.last_at_s and (group.kind in of_any or (group.kind in same and is_same))

@@ -22,6 +22,7 @@ from migrator.report.model import (
     DonePoint,
     PassFacts,
     PlanFacts,
+    PlannedTree,
     RunFacts,
     RunLife,
     ScanFacts,
@@ -46,7 +47,6 @@ from migrator.report.rules import (
 )
 from migrator.transfer.governor import read_governing
 from migrator.transfer.rules_governor import governing_blockers
-from migrator.verify.model import VerificationRecord
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -83,57 +83,43 @@ def read_batches(
     ledger: "Ledger", plan: str, passes: Sequence[PassFacts]
 ) -> tuple[tuple[BatchFacts, ...], tuple[TreeFacts, ...]]:
     """The batches of a plan in their order, and its user trees by rank. `passes` are all passes of the plan, oldest first."""
-    planned = ledger.facts.batches(plan)
-    # The progress of a batch is that of its seed pass. Later passes carry changes.
-    seeds = {entry.batch: entry for entry in passes if entry.kind is PassKind.SEED}
-    newest = {entry.batch: entry for entry in passes}
-    of_pass: dict[int, Sequence[ChunkSum]] = {
-        number: ledger.facts.chunk_sums(number)
-        for number in {entry.id for entry in (*seeds.values(), *newest.values())}
-    }
-    planned_trees = ledger.facts.trees(plan)
-    own_trees: dict[int, set[bytes]] = defaultdict(set)
-    for planned_tree in planned_trees:
-        own_trees[planned_tree.batch].add(planned_tree.tree.path)
-    own_passes: dict[int, list[PassFacts]] = defaultdict(list)
-    for entry in passes:
-        own_passes[entry.batch].append(entry)
-    sums: dict[int, Sequence[ChunkSum]] = {}
-    for batch, entry in seeds.items():
-        followed = [one for one in own_passes[batch] if one.id != entry.id]
-        sums[batch] = _settled(ledger, of_pass[entry.id], followed, own_trees[batch])
-    states = {batch.number: batch.state for batch in planned}
-    trees = tree_facts(planned_trees, sums, states, seeds)
-    of_batch: dict[int, list[TreeFacts]] = defaultdict(list)
-    for tree in trees:
-        of_batch[tree.batch].append(tree)
+    trees_of: dict[int, list[PlannedTree]] = defaultdict(list)
+    for tree in ledger.facts.trees(plan):
+        trees_of[tree.batch].append(tree)
     attention = ledger.facts.attention_counts(plan)
-    verified: dict[int, VerificationRecord] = {
-        record.batch: record for record in ledger.verifications.of_plan(plan) if not record.trees
-    }
+    verified = {record.batch: record for record in ledger.verifications.of_plan(plan) if not record.trees}
     predicted = {record.batch: record for record in ledger.predictions.of_plan(plan)}
-    batches = tuple(
-        batch_facts(
-            batch,
-            trees=of_batch[batch.number],
-            sums=of_pass[newest[batch.number].id] if batch.number in newest else (),
-            passes=own_passes[batch.number],
-            attention=attention.get(batch.number),
-            verification=verified.get(batch.number),
-            convergence=predicted.get(batch.number),
+    batches, trees = [], []
+    for planned in ledger.facts.batches(plan):
+        number = planned.number
+        own = [one for one in passes if one.batch == number]
+        sums = {one.id: ledger.facts.chunk_sums(one.id) for one in own if one.kind is PassKind.SEED or one is own[-1]}
+        # The progress of a batch is that of its seed pass. Later passes carry changes.
+        seed = next((one for one in reversed(own) if one.kind is PassKind.SEED), None)
+        settled_sums = () if seed is None else _settled(ledger, sums[seed.id], own, trees_of[number])
+        found = tree_facts(trees_of[number], settled_sums, planned.state, seed)
+        trees += found
+        batches.append(
+            batch_facts(
+                planned,
+                trees=found,
+                sums=sums[own[-1].id] if own else (),
+                passes=own,
+                attention=attention.get(number),
+                verification=verified.get(number),
+                convergence=predicted.get(number),
+            )
         )
-        for batch in planned
-    )
-    return batches, trees
+    return tuple(batches), tuple(sorted(trees, key=lambda tree: tree.rank))
 
 
 def _settled(
-    ledger: "Ledger", sums: Sequence[ChunkSum], passes: Sequence[PassFacts], trees: set[bytes]
+    ledger: "Ledger", sums: Sequence[ChunkSum], passes: Sequence[PassFacts], trees: Sequence[PlannedTree]
 ) -> Sequence[ChunkSum]:
-    """The sums of a seed pass after `passes`: the newest finished pass over a tree settles it."""
-    left = set(trees)
+    """The sums of a seed pass after the passes that followed: the newest finished one over a tree settles it."""
+    left = {tree.tree.path for tree in trees}
     for one in reversed(passes):
-        if one.state is not PassState.DONE or not left:
+        if one.kind is PassKind.SEED or one.state is not PassState.DONE or not left:
             continue
         changes = ledger.passes.changes(one.id)
         its_own = left if changes is None else left & {tree.tree for tree in changes.trees}
@@ -153,9 +139,6 @@ DONE_POINTS = 400
 
 _RUNS = 5
 _COPYING_VERB = "run"
-_DRAIN_VERBS = frozenset({"brick-drain", "brick-stop"})
-_ADDITION_VERBS = frozenset({"brick-add"})
-_CUTOVER_VERBS = frozenset({"cutover", "rollback"})
 
 IsGone = Callable[[int, float], bool]
 """Whether a process (pid, time of its last heartbeat) is known to be gone from this machine."""
@@ -194,6 +177,7 @@ def read_status(
     rate = _rate(ledger, now_s, newest) if copying else None
     last_rate = rate or _last_rate(ledger, runs)
     bricks = read_bricks(ledger)
+    at_work = {run.verb for run in runs if run.life is RunLife.AT_WORK}
     governing = read_governing(ledger, now_s=now_s, is_gone=is_gone)
     name = None if site is None else site.name
     plan_facts = None if chosen is None else chosen[0]
@@ -228,19 +212,9 @@ def read_status(
         events=tuple(ledger.facts.incidents(events_limit)),
         blocked=(
             *governing_blockers(governing),
-            *cutover_blockers(
-                cutovers, at_work=any(run.life is RunLife.AT_WORK and run.verb in _CUTOVER_VERBS for run in runs)
-            ),
-            *drain_blockers(
-                bricks.drains,
-                at_work=any(run.life is RunLife.AT_WORK and run.verb in _DRAIN_VERBS for run in runs),
-                now_s=now_s,
-            ),
-            *addition_blockers(
-                bricks.additions,
-                at_work=any(run.life is RunLife.AT_WORK and run.verb in _ADDITION_VERBS for run in runs),
-                now_s=now_s,
-            ),
+            *cutover_blockers(cutovers, at_work=bool(at_work & {"cutover", "rollback"})),
+            *drain_blockers(bricks.drains, at_work=bool(at_work & {"brick-drain", "brick-stop"}), now_s=now_s),
+            *addition_blockers(bricks.additions, at_work="brick-add" in at_work, now_s=now_s),
             *blockers(site=name, scan=scan, plan=plan_facts, batches=batches, runs=runs, strange=_strange(ledger)),
         ),
         cutovers=tuple(cutover_facts(record) for record in cutovers),

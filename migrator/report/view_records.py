@@ -5,24 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from migrator.catalog.model import BrickWalk, CatalogRecord, ScanTimes
 from migrator.core.paths import show
 from migrator.core.units import format_count, format_duration, format_rate, format_size, several
-from migrator.render.document import (
-    NONE,
-    Block,
-    Document,
-    Section,
-    clean,
-    facts,
-    figure,
-    paragraph,
-    paths,
-    percent,
-    table,
-    text,
-    verified_words,
-    when,
-    wide,
-    yes,
-)
+from migrator.render import document as doc
 from migrator.report.rules import after_differences
 from migrator.transfer.model import BatchSummary, RunSummary
 from migrator.transfer.rules import AFTERWARDS, advice
@@ -32,32 +15,34 @@ from migrator.verify.model import VerificationRecord
 BAD_ROWS = 50
 
 
-def catalog_document(record: CatalogRecord) -> Document:
+def catalog_document(record: CatalogRecord) -> doc.Document:
     """The result of a scan."""
-    blocks: list[Block] = [
-        facts(
+    blocks: list[doc.Block] = [
+        doc.facts(
             [
                 ("catalog", record.name),
                 ("via", record.via),
-                ("began", when(record.started_at_s)),
+                ("began", doc.when(record.started_at_s)),
                 ("took", _scan_took(record)),
                 ("user trees", format_count(len(record.trees))),
                 ("files", format_count(record.files)),
                 ("directories", format_count(record.directories)),
                 ("bytes, every name counted", format_size(record.size_bytes)),
                 ("could not be read", format_count(record.problems)),
-                ("whole", "under way" if record.finished_at_s is None else yes(record.whole)),
+                ("whole", "under way" if record.finished_at_s is None else doc.yes(record.whole)),
                 *_times(record.times),
             ]
         )
     ]
-    blocks.extend(paragraph(f"Not whole: {reason}", alert=True) for reason in record.reasons)
-    blocks.extend(paragraph(f"Found on the bricks: {finding}") for finding in record.findings)
-    blocks.extend(paragraph(f"The bricks were not read: {reason}") for reason in record.way_reasons)
-    sections = [Section(title="What the scan read", blocks=tuple(blocks))]
+    blocks.extend(doc.paragraph(f"Not whole: {reason}", alert=True) for reason in record.reasons)
+    blocks.extend(doc.paragraph(f"Found on the bricks: {finding}") for finding in record.findings)
+    blocks.extend(doc.paragraph(f"The bricks were not read: {reason}") for reason in record.way_reasons)
+    sections = [doc.Section(title="What the scan read", blocks=tuple(blocks))]
     if record.bricks:
-        sections.append(Section(title="The bricks", blocks=(_bricks(record.bricks),)))
-    return Document(title=clean(f"Scan {record.name}"), subtitle=when(record.finished_at_s), sections=tuple(sections))
+        sections.append(doc.Section(title="The bricks", blocks=(_bricks(record.bricks),)))
+    return doc.Document(
+        title=doc.clean(f"Scan {record.name}"), subtitle=doc.when(record.finished_at_s), sections=tuple(sections)
+    )
 
 
 def _times(times: ScanTimes) -> list[tuple[str, str]]:
@@ -71,21 +56,21 @@ def _times(times: ScanTimes) -> list[tuple[str, str]]:
     ]
 
 
-def _bricks(walks: Sequence[BrickWalk]) -> Block:
+def _bricks(walks: Sequence[BrickWalk]) -> doc.Block:
     """Every brick has the directories, so the table adds up to more than the volume has."""
-    return table(
+    return doc.table(
         "",
         [
-            text("brick"),
-            figure("entries"),
-            figure("directories"),
-            figure("seconds"),
-            figure("entries/s"),
-            text("whole"),
+            doc.text("brick"),
+            doc.figure("entries"),
+            doc.figure("directories"),
+            doc.figure("seconds"),
+            doc.figure("entries/s"),
+            doc.text("whole"),
         ],
         [
             (
-                clean(walk.brick),
+                doc.clean(walk.brick),
                 format_count(walk.rows + walk.directories),
                 format_count(walk.directories),
                 f"{walk.elapsed_s:.2f}",
@@ -101,28 +86,28 @@ def _seconds(duration_s: float) -> str:
     return f"{duration_s:.2f} s" if duration_s < 60.0 else format_duration(duration_s)
 
 
-def verification_document(record: VerificationRecord) -> Document:
+def verification_document(record: VerificationRecord) -> doc.Document:
     """The result of a verification."""
-    return Document(
-        title=clean(f"Verification of batch {record.batch} of {record.plan}"),
-        subtitle=when(record.finished_at_s),
-        sections=(Section(title="What was compared, and how", blocks=tuple(verification_blocks(record))),),
+    return doc.Document(
+        title=doc.clean(f"Verification of batch {record.batch} of {record.plan}"),
+        subtitle=doc.when(record.finished_at_s),
+        sections=(doc.Section(title="What was compared, and how", blocks=tuple(verification_blocks(record))),),
     )
 
 
-def verification_blocks(record: VerificationRecord) -> Iterator[Block]:
+def verification_blocks(record: VerificationRecord) -> Iterator[doc.Block]:
     """The facts of one verification, its differences and its expected losses by kind."""
     policy = record.policy
     digests = f"all files, {policy.algorithm}"
     if policy.share <= 0.0:
         digests = "no file: attributes only (type, size, times, owner, mode, ACLs)"
     elif policy.share < 1.0:
-        digests = f"a sample of {percent(policy.share * 100)} of the files, {policy.algorithm}, seed {policy.seed}"
-    yield facts(
+        digests = f"a sample of {doc.percent(policy.share * 100)} of the files, {policy.algorithm}, seed {policy.seed}"
+    yield doc.facts(
         [
             ("batch", str(record.batch)),
             *([("user trees of it", ", ".join(map(show, record.trees)))] if record.trees else []),
-            ("ended", when(record.finished_at_s)),
+            ("ended", doc.when(record.finished_at_s)),
             ("took", _took(record.started_at_s, record.finished_at_s)),
             ("paths compared", f"{format_count(record.paths)}, {format_size(record.size_bytes)}"),
             ("paths equal", f"{format_count(record.equal_paths)} of {format_count(record.paths)}"),
@@ -131,34 +116,37 @@ def verification_blocks(record: VerificationRecord) -> Iterator[Block]:
                 "content read on both sides and equal",
                 f"{format_count(record.digested_files)} of {several(record.files, 'file')}, "
                 f"{format_size(record.digested_bytes)} of {format_size(record.size_bytes)}"
-                + ("" if record.carried_files else f" ({percent(record.percent_content)})"),
+                + ("" if record.carried_files else f" ({doc.percent(record.percent_content)})"),
             ),
             *_carried(record),
             ("result", _result(record)),
             ("proven gone from the source", format_count(record.proven_gone)),
             ("differences", format_count(sum(record.differences.values()))),
             ("expected losses", format_count(sum(record.expected.values()))),
-            ("whole", yes(record.whole)),
-            ("manifest", record.manifest or NONE),
-            ("digest of the manifest", record.manifest_digest or NONE),
-            ("list of all differences", record.differences_file or NONE if any(record.differences.values()) else NONE),
+            ("whole", doc.yes(record.whole)),
+            ("manifest", record.manifest or doc.NONE),
+            ("digest of the manifest", record.manifest_digest or doc.NONE),
+            (
+                "list of all differences",
+                record.differences_file or doc.NONE if any(record.differences.values()) else doc.NONE,
+            ),
         ]
     )
     for reason in record.reasons:
-        yield paragraph(f"Not whole: {reason}", alert=True)
+        yield doc.paragraph(f"Not whole: {reason}", alert=True)
     if any(record.differences.values()):
         yield _counts("Differences by kind", record.differences)
         if record.examples:
-            yield table(
+            yield doc.table(
                 "The first differences of each kind",
-                [text("kind"), paths("path"), paths("source"), paths("target")],
+                [doc.text("kind"), doc.paths("path"), doc.paths("source"), doc.paths("target")],
                 ((one.kind.value, show(one.path), one.source, one.target) for one in record.examples),
             )
-        yield paragraph(
+        yield doc.paragraph(
             "As long as users work on the source, every change after the copy is a difference. That is expected until the "
             "cutover."
         )
-        yield paragraph(f"What next: {after_differences(record)}.")
+        yield doc.paragraph(f"What next: {after_differences(record)}.")
     if any(record.expected.values()):
         yield _counts("Expected: what the target is known not to keep", record.expected)
 
@@ -171,7 +159,7 @@ def _carried(record: VerificationRecord) -> Iterator[tuple[str, str]]:
             f"{carried}, {format_size(record.carried_bytes)} of {format_size(record.size_bytes)}",
         )
         proven = f"{format_size(record.proven_bytes)} of {format_size(record.size_bytes)}"
-        yield "content proven equal", f"{proven} ({percent(record.percent_content)})"
+        yield "content proven equal", f"{proven} ({doc.percent(record.percent_content)})"
 
 
 def _result(record: VerificationRecord) -> str:
@@ -179,52 +167,52 @@ def _result(record: VerificationRecord) -> str:
         return "not whole: it proves nothing"
     if any(record.differences.values()):
         return "not verified: there are differences"
-    return verified_words(record.percent_content)
+    return doc.verified_words(record.percent_content)
 
 
-def run_document(summary: RunSummary) -> Document:
+def run_document(summary: RunSummary) -> doc.Document:
     """The result of a run, batch by batch."""
     directory = f"its log is in {summary.directory}" if summary.directory else ""
     subtitle = "nothing was changed" if summary.dry_run else directory
-    return Document(
+    return doc.Document(
         title="Dry run" if summary.dry_run else f"Run {summary.run_id}",
-        subtitle=clean(subtitle),
+        subtitle=doc.clean(subtitle),
         sections=tuple(
-            Section(title=f"Batch {batch.batch}", blocks=tuple(_batch(batch, dry_run=summary.dry_run)))
+            doc.Section(title=f"Batch {batch.batch}", blocks=tuple(_batch(batch, dry_run=summary.dry_run)))
             for batch in summary.batches
         ),
     )
 
 
-def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[Block]:
+def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[doc.Block]:
     if batch.stopped is not None:
-        yield paragraph(f"Stopped: {batch.stopped.message}", alert=True)
+        yield doc.paragraph(f"Stopped: {batch.stopped.message}", alert=True)
         if batch.stopped.unended:
-            yield paragraph(f"Could not be ended: {', '.join(batch.stopped.unended)}", alert=True)
+            yield doc.paragraph(f"Could not be ended: {', '.join(batch.stopped.unended)}", alert=True)
     for finding in batch.guards:
         for problem in finding.problems:
-            yield paragraph(f"Refused by the guard {finding.guard}: {problem}", alert=True)
+            yield doc.paragraph(f"Refused by the guard {finding.guard}: {problem}", alert=True)
     if batch.refusal is not None:
-        yield paragraph(f"Refused: {batch.refusal.message}", alert=True)
-        yield paragraph(f"What next: {batch.refusal.hint}.")
+        yield doc.paragraph(f"Refused: {batch.refusal.message}", alert=True)
+        yield doc.paragraph(f"What next: {batch.refusal.hint}.")
     if batch.left_alone:
         trees = ", ".join(map(show, batch.left_alone))
-        yield paragraph(f"Omitted, because the users work on the target or are being cut over: {trees}")
+        yield doc.paragraph(f"Omitted, because the users work on the target or are being cut over: {trees}")
     if batch.skipped:
-        yield paragraph(f"Skipped: {batch.skipped}", alert=True)
+        yield doc.paragraph(f"Skipped: {batch.skipped}", alert=True)
     if batch.hooks:
-        yield paragraph(f"Hooks that would be called: {', '.join(batch.hooks)}")
+        yield doc.paragraph(f"Hooks that would be called: {', '.join(batch.hooks)}")
     if batch.refusal is not None:
         return
     if batch.nothing_to_do and batch.left_alone and not batch.deltas:
-        yield paragraph("Nothing to do.")
+        yield doc.paragraph("Nothing to do.")
     elif batch.nothing_to_do and batch.deltas:
-        yield paragraph("Nothing to do: this batch was copied before, and nothing has changed since.")
+        yield doc.paragraph("Nothing to do: this batch was copied before, and nothing has changed since.")
     elif batch.nothing_to_do:
-        yield paragraph("Nothing to do: this batch was copied before.")
+        yield doc.paragraph("Nothing to do: this batch was copied before.")
     elif not (dry_run or batch.skipped):
-        rate = format_rate(batch.written_bytes / batch.elapsed_s) if batch.elapsed_s > 0 else NONE
-        yield facts(
+        rate = format_rate(batch.written_bytes / batch.elapsed_s) if batch.elapsed_s > 0 else doc.NONE
+        yield doc.facts(
             [
                 ("chunks done", format_count(batch.chunks)),
                 ("files", format_count(batch.files)),
@@ -238,31 +226,33 @@ def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[Block]:
         )
     yield from delta_blocks(batch.deltas)
     if batch.deltas_to_follow:
-        yield paragraph(follow_words(batch.deltas_to_follow))
+        yield doc.paragraph(follow_words(batch.deltas_to_follow))
     for tree in batch.trees_gone:
-        yield paragraph(f"Deleted from the source since the scan: {show(tree)}", alert=True)
+        yield doc.paragraph(f"Deleted from the source since the scan: {show(tree)}", alert=True)
     if batch.left:
-        yield table(
+        yield doc.table(
             "Would be done" if dry_run else "Left to do",
-            [paths("tree"), figure("chunks"), figure("files"), figure("bytes")],
+            [doc.paths("tree"), doc.figure("chunks"), doc.figure("files"), doc.figure("bytes")],
             (
                 (show(work.tree), format_count(work.chunks), format_count(work.files), format_size(work.size_bytes))
                 for work in batch.left
             ),
         )
     if batch.bad:
-        yield table(
+        yield doc.table(
             "Files that need attention",
-            [paths("path"), paths("reason"), wide("next step")],
+            [doc.paths("path"), doc.paths("reason"), doc.wide("next step")],
             ((show(problem.path), problem.reason, advice(problem)) for problem in batch.bad),
             limit=BAD_ROWS,
             note=AFTERWARDS,
         )
 
 
-def _counts(title: str, counts: Mapping[str, int]) -> Block:
+def _counts(title: str, counts: Mapping[str, int]) -> doc.Block:
     rows = sorted(((str(kind), count) for kind, count in counts.items() if count), key=lambda row: (-row[1], row[0]))
-    return table(title, [text("kind"), figure("paths")], ((kind, format_count(count)) for kind, count in rows))
+    return doc.table(
+        title, [doc.text("kind"), doc.figure("paths")], ((kind, format_count(count)) for kind, count in rows)
+    )
 
 
 def _scan_took(record: CatalogRecord) -> str:
@@ -270,11 +260,11 @@ def _scan_took(record: CatalogRecord) -> str:
     resumed scan of the mount counts from its first start.
     """
     if record.finished_at_s is None:
-        return NONE
+        return doc.NONE
     times = record.times
     whole_s = times.checks_s + times.walk_s + times.finish_s
     return format_duration(max(record.finished_at_s - record.started_at_s, whole_s))
 
 
 def _took(started_at_s: float, finished_at_s: float | None) -> str:
-    return NONE if finished_at_s is None else format_duration(max(finished_at_s - started_at_s, 0.0))
+    return doc.NONE if finished_at_s is None else format_duration(max(finished_at_s - started_at_s, 0.0))

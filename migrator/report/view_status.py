@@ -9,25 +9,7 @@ from migrator.core.probe import Probe
 from migrator.core.units import format_count, format_duration, format_rate, format_size, several
 from migrator.cutover.model import SETTLED_STATES
 from migrator.cutover.view import cutover_blocks
-from migrator.render.document import (
-    NONE,
-    Bar,
-    Block,
-    Document,
-    Section,
-    clean,
-    facts,
-    figure,
-    paragraph,
-    paths,
-    percent,
-    table,
-    text,
-    verified_words,
-    when,
-    wide,
-    yes,
-)
+from migrator.render import document as doc
 from migrator.report.model import (
     AttentionFile,
     Blocker,
@@ -53,26 +35,26 @@ _MOSTLY = 0.9
 _BLOCKED_ROWS = 6
 
 
-def first_sections(status: StatusFacts, short: Iterable[Block]) -> Iterator[Section]:
+def first_sections(status: StatusFacts, short: Iterable[doc.Block]) -> Iterator[doc.Section]:
     """The first page: `short` under the bars, and the first blockers."""
-    yield Section(title="In short", blocks=(*bars(status), *short), first_page=True)
+    yield doc.Section(title="In short", blocks=(*bars(status), *short), first_page=True)
     if status.blocked:
-        yield Section(title="Blocked", blocks=(blocker_table(status.blocked[:_BLOCKED_ROWS]),), first_page=True)
+        yield doc.Section(title="Blocked", blocks=(blocker_table(status.blocked[:_BLOCKED_ROWS]),), first_page=True)
     if len(status.blocked) > _BLOCKED_ROWS:
-        yield Section(title="Also blocked", blocks=(blocker_table(status.blocked[_BLOCKED_ROWS:]),))
+        yield doc.Section(title="Also blocked", blocks=(blocker_table(status.blocked[_BLOCKED_ROWS:]),))
 
 
-def bars(status: StatusFacts) -> Iterator[Block]:
+def bars(status: StatusFacts) -> Iterator[doc.Block]:
     """How much of the plan is copied, and how much is verified."""
     if status.plan is not None:
         yield _bar("copied", status.overall, "copied")
         content = percent_of(status.verified_content_bytes, status.verified.done_bytes)
-        yield _bar("verified", status.verified, verified_words(content))
+        yield _bar("verified", status.verified, doc.verified_words(content))
 
 
-def _short(status: StatusFacts) -> Iterator[Block]:
+def _short(status: StatusFacts) -> Iterator[doc.Block]:
     if status.plan is None:
-        yield paragraph("There is no plan yet: nothing is counted as done or left.")
+        yield doc.paragraph("There is no plan yet: nothing is counted as done or left.")
         return
     tally = status.overall
     at_work = [run.verb for run in status.runs if run.life is RunLife.AT_WORK]
@@ -85,10 +67,10 @@ def _short(status: StatusFacts) -> Iterator[Block]:
         pairs.append(("rate", _rate(status.rate)))
     if status.estimates:
         first = status.estimates[0]
-        pairs.append(("expected end", f"{when(first.finish_at_s)}, in {format_duration(first.left_s)}"))
+        pairs.append(("expected end", f"{doc.when(first.finish_at_s)}, in {format_duration(first.left_s)}"))
     if status.attention_total:
         pairs.append(("need attention", several(status.attention_total, "file")))
-    yield facts(pairs)
+    yield doc.facts(pairs)
 
 
 def on_target(status: StatusFacts) -> str:
@@ -102,57 +84,64 @@ def on_target(status: StatusFacts) -> str:
     return f"{words}, {format_count(before)} of them by earlier plans: they are not in these figures"
 
 
-def progress_section(status: StatusFacts) -> Section:
+def progress_section(status: StatusFacts) -> doc.Section:
     """Totals, rate and estimates."""
-    return Section(title="Progress", blocks=tuple(_progress(status)))
+    return doc.Section(title="Progress", blocks=tuple(_progress(status)))
 
 
-def _progress(status: StatusFacts) -> Iterator[Block]:
+def _progress(status: StatusFacts) -> Iterator[doc.Block]:
     if status.plan is None:
-        yield paragraph("There is no plan yet: nothing is counted as done or left.")
+        yield doc.paragraph("There is no plan yet: nothing is counted as done or left.")
         return
     tally = status.overall
     content = percent_of(status.verified_content_bytes, status.verified.done_bytes)
     if status.verified.done_bytes > status.verified_content_bytes:
-        yield paragraph(
+        yield doc.paragraph(
             f"Of the verified bytes the content of {format_size(status.verified_content_bytes)} "
-            f"({percent(content)}) was compared on both sides; of the rest only the attributes (type, size, times, owner, "
+            f"({doc.percent(content)}) was compared on both sides; of the rest only the attributes (type, size, times, owner, "
             "mode, ACLs)."
         )
     sizes = map(format_size, (tally.total_bytes, tally.done_bytes, tally.left_bytes))
     files = map(format_count, (tally.total_files, tally.done_files, tally.left_files))
     users = map(format_count, (tally.total_users, tally.done_users, tally.left_users))
-    yield table(
+    yield doc.table(
         "Done and left",
-        [text("what"), figure("total"), figure("done"), figure("left"), figure("done, %"), figure("verified")],
         [
-            ("bytes", *sizes, percent(tally.percent_bytes), format_size(status.verified.done_bytes)),
-            ("files", *files, percent(tally.percent_files), format_count(status.verified.done_files)),
-            ("users", *users, percent(tally.percent_users), format_count(status.verified.done_users)),
+            doc.text("what"),
+            doc.figure("total"),
+            doc.figure("done"),
+            doc.figure("left"),
+            doc.figure("done, %"),
+            doc.figure("verified"),
         ],
-        note=f"Counted by plan {status.plan.name} of {when(status.plan.created_at_s)}, in whole chunks: a file counts "
+        [
+            ("bytes", *sizes, doc.percent(tally.percent_bytes), format_size(status.verified.done_bytes)),
+            ("files", *files, doc.percent(tally.percent_files), format_count(status.verified.done_files)),
+            ("users", *users, doc.percent(tally.percent_users), format_count(status.verified.done_users)),
+        ],
+        note=f"Counted by plan {status.plan.name} of {doc.when(status.plan.created_at_s)}, in whole chunks: a file counts "
         "as done when its chunk is done.",
     )
     if status.rate is not None:
-        yield paragraph(f"Now: {_rate(status.rate)}.")
+        yield doc.paragraph(f"Now: {_rate(status.rate)}.")
     elif status.last_rate is not None:
-        yield paragraph(
-            f"Nothing is being copied now. Last, until {when(status.last_rate.at_s)}: {_rate(status.last_rate)}."
+        yield doc.paragraph(
+            f"Nothing is being copied now. Last, until {doc.when(status.last_rate.at_s)}: {_rate(status.last_rate)}."
         )
     if status.estimates:
-        yield table(
+        yield doc.table(
             "When it will be copied",
-            [text("about"), figure("left"), wide("on the basis of")],
-            [(when(one.finish_at_s), format_duration(one.left_s), one.basis) for one in status.estimates],
+            [doc.text("about"), doc.figure("left"), doc.wide("on the basis of")],
+            [(doc.when(one.finish_at_s), format_duration(one.left_s), one.basis) for one in status.estimates],
         )
     elif tally.total_files and not tally.left_files and not tally.left_bytes:
-        yield paragraph("Everything that is planned has been copied.")
+        yield doc.paragraph("Everything that is planned has been copied.")
     elif left_to_people(status.trees):
-        yield paragraph(f"Everything that is planned has been copied, apart from {attention_words(tally)}.")
+        yield doc.paragraph(f"Everything that is planned has been copied, apart from {attention_words(tally)}.")
     else:
-        yield paragraph("There is no basis for an estimate yet.")
+        yield doc.paragraph("There is no basis for an estimate yet.")
     if status.vanished_total:
-        yield paragraph(
+        yield doc.paragraph(
             f"Users deleted {several(status.vanished_total, 'listed file')} before they were copied: that is normal."
         )
 
@@ -175,17 +164,19 @@ def with_streams(point: ThroughputPoint) -> str:
     return f" with {point.streams:.1f} streams" if point.streams >= _COUNTED_STREAMS else ""
 
 
-def _bar(label: str, tally: Tally, done: str) -> Bar:
+def _bar(label: str, tally: Tally, done: str) -> doc.Bar:
     if not tally.total_bytes and tally.total_files:
         # Empty files are files too.
         share = tally.done_files / tally.total_files
         counts = f"{format_count(tally.done_files)} of {format_count(tally.total_files)}"
-        return Bar(label=label, share=share, text=f"{percent(tally.percent_files)} of the files {done}, {counts}")
+        return doc.Bar(
+            label=label, share=share, text=f"{doc.percent(tally.percent_files)} of the files {done}, {counts}"
+        )
     share = tally.done_bytes / tally.total_bytes if tally.total_bytes else 0.0
-    return Bar(
+    return doc.Bar(
         label=label,
         share=share,
-        text=f"{percent(tally.percent_bytes)} of the bytes {done}, {format_size(tally.done_bytes)} of "
+        text=f"{doc.percent(tally.percent_bytes)} of the bytes {done}, {format_size(tally.done_bytes)} of "
         f"{format_size(tally.total_bytes)}",
     )
 
@@ -196,7 +187,7 @@ def _bar(label: str, tally: Tally, done: str) -> Bar:
 _WORDS = {FindingStatus.FAILURE: "FAILURE", FindingStatus.WARNING: "warning", FindingStatus.OK: "ok"}
 
 
-def finding_document(findings: Sequence[Finding], *, title: str = "Preflight") -> Document:
+def finding_document(findings: Sequence[Finding], *, title: str = "Preflight") -> doc.Document:
     """All findings, the worst first, otherwise in the order of the checks."""
     counts = {status: sum(finding.status is status for finding in findings) for status in _WORDS}
     rows = [
@@ -205,20 +196,20 @@ def finding_document(findings: Sequence[Finding], *, title: str = "Preflight") -
         for finding in findings
         if finding.status is status
     ]
-    found = table("", [text(""), wide("check"), wide("what was found"), wide("what to do")], rows)
+    found = doc.table("", [doc.text(""), doc.wide("check"), doc.wide("what was found"), doc.wide("what to do")], rows)
     verdict = (
         f"{several(counts[FindingStatus.FAILURE], 'failure')}, {several(counts[FindingStatus.WARNING], 'warning')}, "
         f"{counts[FindingStatus.OK]:,} ok."
     )
-    return Document(
-        title=clean(title),
+    return doc.Document(
+        title=doc.clean(title),
         subtitle=verdict,
         sections=(
-            Section(
+            doc.Section(
                 title="Findings",
                 blocks=(found,)
                 if not counts[FindingStatus.FAILURE]
-                else (found, paragraph("Fix the failures before you begin.", alert=True)),
+                else (found, doc.paragraph("Fix the failures before you begin.", alert=True)),
             ),
         ),
     )
@@ -227,19 +218,19 @@ def finding_document(findings: Sequence[Finding], *, title: str = "Preflight") -
 # --- Probes
 
 
-def probe_table(probes: Sequence[Probe]) -> Block:
+def probe_table(probes: Sequence[Probe]) -> doc.Block:
     """Latency of each operation, one row for each probe."""
     operations = ("create", "write", "sync", "stat", "unlink", "readdir")
-    columns = [text("side"), text("probed"), *(figure(name) for name in operations), paths("otherwise")]
-    return table("", columns, [_row(probe) for probe in probes])
+    columns = [doc.text("side"), doc.text("probed"), *(doc.figure(name) for name in operations), doc.paths("otherwise")]
+    return doc.table("", columns, [_row(probe) for probe in probes])
 
 
 def _row(probe: Probe) -> tuple[str, ...]:
-    shown = [NONE] * 6
+    shown = [doc.NONE] * 6
     if (times := probe.times) is not None:
         took = (times.create_s, times.write_s, times.sync_s, times.stat_s, times.unlink_s, times.readdir_s)
         shown = [f"{1000.0 * took_s:,.1f} ms" for took_s in took]
-    return (probe.side.value, when(probe.at_s), *shown, _otherwise(probe))
+    return (probe.side.value, doc.when(probe.at_s), *shown, _otherwise(probe))
 
 
 def _otherwise(probe: Probe) -> str:
@@ -254,79 +245,79 @@ def _otherwise(probe: Probe) -> str:
 TREE_ROWS = 40
 
 
-def status_document(status: StatusFacts, *, tree_rows: int | None = TREE_ROWS) -> Document:
+def status_document(status: StatusFacts, *, tree_rows: int | None = TREE_ROWS) -> doc.Document:
     """The current status: a first page, then the details."""
-    return Document(
-        title=clean(f"Migration of {status.site}" if status.site is not None else "Migration"),
-        subtitle=f"as of {when(status.at_s)}",
+    return doc.Document(
+        title=doc.clean(f"Migration of {status.site}" if status.site is not None else "Migration"),
+        subtitle=f"as of {doc.when(status.at_s)}",
         sections=tuple(_sections(status, tree_rows)),
     )
 
 
-def _sections(status: StatusFacts, tree_rows: int | None) -> Iterator[Section]:
+def _sections(status: StatusFacts, tree_rows: int | None) -> Iterator[doc.Section]:
     yield from first_sections(status, _short(status))
     yield progress_section(status)
     if status.batches:
-        yield Section(title="Batches", blocks=tuple(batch_blocks(status.batches)))
-        yield Section(
+        yield doc.Section(title="Batches", blocks=tuple(batch_blocks(status.batches)))
+        yield doc.Section(
             title="Users", blocks=(tree_table(status.trees, status.batches, status.cutovers, limit=tree_rows),)
         )
     if is_told(status.governing):
-        yield Section(title="Limits and streams", blocks=tuple(governing_blocks(status.governing)))
+        yield doc.Section(title="Limits and streams", blocks=tuple(governing_blocks(status.governing)))
     if status.probes:
-        yield Section(title="Latency of small operations", blocks=(probe_table(status.probes),))
+        yield doc.Section(title="Latency of small operations", blocks=(probe_table(status.probes),))
     if status.drains:
-        yield Section(title="Drains of bricks", blocks=(drain_table(status.drains),))
+        yield doc.Section(title="Drains of bricks", blocks=(drain_table(status.drains),))
     if status.additions:
-        yield Section(title="Additions of bricks", blocks=(addition_table(status.additions),))
+        yield doc.Section(title="Additions of bricks", blocks=(addition_table(status.additions),))
     if status.retirement is not None:
-        yield Section(title="The source volume", blocks=(retirement_facts(status.retirement),))
+        yield doc.Section(title="The source volume", blocks=(retirement_facts(status.retirement),))
     if status.cutovers:
-        yield Section(
+        yield doc.Section(
             title="Cutovers", blocks=tuple(cutover_blocks(status.cutovers, now_s=status.at_s, limit=tree_rows))
         )
     if status.attention_total:
-        yield Section(
+        yield doc.Section(
             title="Files that need attention", blocks=(attention_table(status.attention, status.attention_total),)
         )
     if status.scan is not None:
-        yield Section(title="The newest scan", blocks=tuple(scan_blocks(status.scan)))
+        yield doc.Section(title="The newest scan", blocks=tuple(scan_blocks(status.scan)))
     if status.runs:
-        yield Section(title="Latest runs", blocks=(run_table(status.runs),))
+        yield doc.Section(title="Latest runs", blocks=(run_table(status.runs),))
     if status.events:
-        yield Section(title="Warnings and errors, newest first", blocks=(event_table(status.events),))
+        yield doc.Section(title="Warnings and errors, newest first", blocks=(event_table(status.events),))
 
 
-def blocker_table(blocked: Sequence[Blocker]) -> Block:
+def blocker_table(blocked: Sequence[Blocker]) -> doc.Block:
     """What is blocked, why, and the next step."""
-    return table(
+    return doc.table(
         "",
-        [paths("blocked"), paths("waits for"), wide("next step")],
+        [doc.paths("blocked"), doc.paths("waits for"), doc.wide("next step")],
         [(one.subject, one.on, one.hint) for one in blocked],
     )
 
 
-def attention_table(files: Sequence[AttentionFile], total: int) -> Block:
+def attention_table(files: Sequence[AttentionFile], total: int) -> doc.Block:
     """Files that were not copied, with the reason and the next step."""
     note = f"{several(total, 'file')} in all"
     note += f", the first {len(files):,} are shown." if total > len(files) else "."
-    return table(
+    return doc.table(
         "",
-        [figure("batch"), paths("path"), paths("reason"), wide("next step")],
+        [doc.figure("batch"), doc.paths("path"), doc.paths("reason"), doc.wide("next step")],
         [(str(one.batch), show(one.problem.path), one.problem.reason, advice(one.problem)) for one in files],
         note=f"{note} {AFTERWARDS}",
     )
 
 
-def scan_blocks(scan: ScanFacts) -> Iterator[Block]:
+def scan_blocks(scan: ScanFacts) -> Iterator[doc.Block]:
     """Figures of a scan, and why it is not whole."""
-    whole = "under way" if scan.finished_at_s is None else yes(scan.whole)
-    yield facts(
+    whole = "under way" if scan.finished_at_s is None else doc.yes(scan.whole)
+    yield doc.facts(
         [
             ("catalog", scan.name),
             ("via", scan.via),
-            ("began", when(scan.started_at_s)),
-            ("ended", when(scan.finished_at_s)),
+            ("began", doc.when(scan.started_at_s)),
+            ("ended", doc.when(scan.finished_at_s)),
             ("whole", whole),
             ("files", format_count(scan.files)),
             ("directories", format_count(scan.directories)),
@@ -335,37 +326,37 @@ def scan_blocks(scan: ScanFacts) -> Iterator[Block]:
         ]
     )
     for reason in scan.reasons[:20]:
-        yield paragraph(f"Not whole: {reason}", alert=True)
+        yield doc.paragraph(f"Not whole: {reason}", alert=True)
     if len(scan.reasons) > 20:
-        yield paragraph(f"And {len(scan.reasons) - 20:,} more reasons.", alert=True)
+        yield doc.paragraph(f"And {len(scan.reasons) - 20:,} more reasons.", alert=True)
 
 
-def run_table(runs: Sequence[RunFacts]) -> Block:
+def run_table(runs: Sequence[RunFacts]) -> doc.Block:
     """The last invocations of verbs that write."""
     columns = [
-        figure("run"),
-        wide("verb"),
-        figure("process"),
-        text("began"),
-        text("state"),
-        text("last heartbeat"),
-        figure("exit code"),
-        wide("directory"),
+        doc.figure("run"),
+        doc.wide("verb"),
+        doc.figure("process"),
+        doc.text("began"),
+        doc.text("state"),
+        doc.text("last heartbeat"),
+        doc.figure("exit code"),
+        doc.wide("directory"),
     ]
     rows = (
         (
             str(run.id),
             run.verb,
             str(run.pid),
-            when(run.started_at_s),
+            doc.when(run.started_at_s),
             _LIFE[run.life],
             f"{format_duration(run.silent_s)} ago" + (" (old)" if run.life is RunLife.SILENT else ""),
-            NONE if run.exit_code is None else str(run.exit_code),
+            doc.NONE if run.exit_code is None else str(run.exit_code),
             run.directory,
         )
         for run in runs
     )
-    return table("", columns, rows)
+    return doc.table("", columns, rows)
 
 
 _LIFE = {
@@ -376,10 +367,10 @@ _LIFE = {
 }
 
 
-def event_table(events: Sequence[Event]) -> Block:
+def event_table(events: Sequence[Event]) -> doc.Block:
     """Warnings and errors, newest first."""
-    return table(
+    return doc.table(
         "",
-        [text("when"), text("severity"), text("kind"), paths("subject"), paths("message")],
-        [(when(one.at_s), one.severity.value, one.kind.value, one.subject, one.message) for one in events],
+        [doc.text("when"), doc.text("severity"), doc.text("kind"), doc.paths("subject"), doc.paths("message")],
+        [(doc.when(one.at_s), one.severity.value, one.kind.value, one.subject, one.message) for one in events],
     )

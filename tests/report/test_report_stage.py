@@ -74,8 +74,7 @@ def test_room_incidents_and_freezes(ledger: Ledger) -> None:
     assert len(freezes) == 5
     text = to_markdown(report_document(found))
     for words in (
-        "Freezes, predicted and real",
-        "are in progress, and",
+        "users were frozen, for at most",
         "Bytes left, and the forecast",
         "the host is back",
     ):

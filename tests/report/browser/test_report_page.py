@@ -87,12 +87,8 @@ def test_charts_have_data_axes_a_legend_and_words(browser: Browser, page_file: P
         assert titles == [
             "Bytes left, and the forecast",
             "Written per day",
-            "Throughput of all streams together",
-            "Freezes, predicted and real",
-            "Room on both file systems, in bytes",
-            "Room on both file systems, in inodes",
+            "Room on both file systems",
             "recursive at scale 0.01 (1 % of the published sizes)",
-            "Age of the data, by user",
         ]
         for index, title in enumerate(titles):
             chart = charts.nth(index)

@@ -1,0 +1,604 @@
+"""Decisions behind status and report: progress, estimates, blockers, incidents, bricks, room, and the report before."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.bricks.drain.model import DrainStanding, DrainState
+from migrator.bricks.retire.model import RetirementRecord, RetirementState
+from migrator.catalog.model import StrangeFiles
+from migrator.core.entry import UserTree
+from migrator.core.errors import ExitCode
+from migrator.core.events import EventKind, Severity
+from migrator.core.states import BatchState, ChunkKind, ChunkState, PassState
+from migrator.core.units import DAY_S, GIB
+from migrator.fs.model import CapacitySample, Side
+from migrator.plan.model import Plan, TransferCost
+from migrator.reap.model import ArchiveRecord, ArchiveState, PlanReap, ReapAction, ReapedTree, Savings, WrittenArchive
+from migrator.report import rules
+from migrator.report.model import (
+    AttentionCount,
+    BrickOutlook,
+    ChunkSum,
+    ConePoint,
+    DonePoint,
+    EarlierReport,
+    EventGroup,
+    PlannedTree,
+    RunFacts,
+    RunLife,
+    ServerOutlook,
+    SinceReport,
+    Standing,
+    Tally,
+    ThroughputPoint,
+    TreeFacts,
+    TreeState,
+)
+from migrator.schedule.model import OrderSchedule, Outcome, Schedule, ScheduleOrder, SubvolumeStep
+from tests.support.facts import report, verification
+from tests.support.plans import small_plan
+
+DONE, FAILED, PENDING, SPLIT = ChunkState.DONE, ChunkState.FAILED, ChunkState.PENDING, ChunkState.SPLIT
+REPORT = report()
+[BATCH] = REPORT.status.batches
+SEED = replace(BATCH.passes[0], state=PassState.RUNNING)
+ENDED = replace(SEED, state=PassState.DONE)
+
+
+def planned(path: bytes = b"t", user: str = "u", **reaped: int) -> PlannedTree:
+    tree = UserTree(path=path, user=user)
+    return PlannedTree(tree=tree, batch=1, rank=1, size_bytes=1000, files=10, directories=1, **reaped)
+
+
+def chunk(state: ChunkState, size_bytes: int = 500, kind: ChunkKind = ChunkKind.FILES, tree: bytes = b"t") -> ChunkSum:
+    return ChunkSum(tree=tree, kind=kind, state=state, chunks=1, files=5, size_bytes=size_bytes)
+
+
+def tree_of(*sums: ChunkSum, state: BatchState = BatchState.SEEDING, over: bool = False) -> TreeFacts:
+    [facts] = rules.tree_facts([planned()], sums, state, ENDED if over else SEED)
+    return facts
+
+
+# --- Progress
+
+
+TIMES = chunk(PENDING, 0, ChunkKind.DIRECTORY_TIMES)
+
+
+@pytest.mark.parametrize(
+    ("sums", "batch", "over", "state"),
+    [
+        ([chunk(DONE), TIMES], BatchState.SEEDING, False, TreeState.COPYING),
+        ([chunk(DONE)], BatchState.SEEDING, False, TreeState.COPIED),
+        ([chunk(DONE)], BatchState.VERIFIED, False, TreeState.VERIFIED),
+        ([chunk(FAILED)], BatchState.VERIFIED, True, TreeState.ATTENTION),
+        ([chunk(FAILED), chunk(DONE)], BatchState.SEEDED, True, TreeState.ATTENTION),
+        ([chunk(FAILED), chunk(PENDING)], BatchState.SEEDING, False, TreeState.COPYING),
+        ([], BatchState.SEEDING, False, TreeState.COPYING),
+        ([], BatchState.SEEDED, True, TreeState.COPIED),
+    ],
+)
+def test_the_state_of_a_tree(sums: list[ChunkSum], batch: BatchState, over: bool, state: TreeState) -> None:
+    found = tree_of(*sums, state=batch, over=over)
+    assert found.state is state
+    assert found.tally.done_users == (state in (TreeState.COPIED, TreeState.VERIFIED))
+
+
+def test_reaped_files_split_chunks_and_directories_are_not_counted() -> None:
+    [facts] = rules.tree_facts([planned(reaped_bytes=700, reaped_files=9)], (), BatchState.PLANNED, None)
+    assert facts.tally == Tally(total_bytes=300, total_files=1, total_users=1)
+    directories = chunk(DONE, 7, ChunkKind.DIRECTORIES)
+    found = tree_of(chunk(SPLIT, 800), chunk(DONE, 300), chunk(PENDING), directories, chunk(DONE, 9, tree=b"other"))
+    assert found.tally == Tally(total_bytes=800, done_bytes=300, total_files=10, done_files=5, total_users=1)
+
+
+def test_a_later_pass_settles_its_own_trees_only() -> None:
+    seed = [chunk(FAILED, 7), chunk(FAILED, 7, tree=b"u")]
+    sums = rules.settled(seed, [chunk(DONE, 7, tree=b"u")], {b"u"})
+    assert [(one.tree, one.state) for one in sums] == [(b"t", FAILED), (b"u", DONE)]
+    assert list(rules.settled(seed, [chunk(FAILED)], {b"u"}))[2:] == []
+
+
+def test_failed_files_alone_are_left_to_people() -> None:
+    whole, bad = tree_of(chunk(DONE)), tree_of(chunk(DONE), chunk(FAILED, 7))
+    going_on = tree_of(chunk(FAILED, 7), chunk(PENDING, 7))
+    found = [rules.left_to_people(trees) for trees in ([whole, bad], [whole, bad, going_on], [whole], [])]
+    assert found == [True, False, False, False]
+
+
+def test_a_user_is_done_when_all_their_trees_are() -> None:
+    trees = rules.tree_facts(
+        [planned(b"a", "ann"), planned(b"b", "ann"), planned(b"c", "cem")],
+        [chunk(DONE, tree=b"a"), chunk(ChunkState.RUNNING, tree=b"b"), chunk(DONE, tree=b"c")],
+        BatchState.SEEDING,
+        SEED,
+    )
+    tally = rules.add_up(trees)
+    assert (tally.total_users, tally.done_users) == (2, 1)
+    assert (tally.total_bytes, tally.done_bytes, tally.left_bytes) == (1500, 1000, 500)
+    none = rules.add_up(trees, counts=frozenset({TreeState.VERIFIED}))
+    assert (none.done_bytes, none.done_users) == (0, 0)
+
+
+@given(st.integers(0, 10**15), st.integers(0, 10**15))
+def test_only_everything_is_a_hundred_percent(one: int, other: int) -> None:
+    done, total = sorted((one, other))
+    share = Tally(total_bytes=total, done_bytes=done).percent_bytes
+    assert (share is None) == (total == 0)
+    assert share is None or (0 <= share <= 100 and (share == 100) == (done == total))
+
+
+def test_content_counts_of_verified_trees_only() -> None:
+    record = replace(verification(), digested_bytes=400, size_bytes=1000, differences={}, whole=True)
+    facts = replace(BATCH, state=BatchState.VERIFIED, verification=record)
+    more = replace(facts, verification=replace(record, digested_bytes=1500))
+    whole = replace(tree_of(chunk(DONE, 1000)), state=TreeState.VERIFIED)
+    # A file of the other tree never arrived, and is gone from the source: the batch is verified, and that tree is not.
+    part, rest = replace(whole, tally=Tally(done_bytes=300)), replace(whole, state=TreeState.ATTENTION)
+    for batch, trees, content in (
+        (facts, [whole], 400),
+        (facts, [replace(whole, state=TreeState.COPIED)], 0),
+        (more, [whole], 1000),
+        (more, [part, rest], 300),
+        (more, [part, replace(rest, batch=2)], 300),
+    ):
+        assert rules.verified_content_bytes([batch], trees) == content
+
+
+@pytest.mark.parametrize(
+    ("digested", "size", "share"), [(0, 10, 0.0), (9_999, 10_000, 99.9), (10, 10, 100.0), (11, 10, 100.0), (0, 0, None)]
+)
+def test_percent_of_the_content_is_rounded_down(digested: int, size: int, share: float | None) -> None:
+    assert replace(verification(), digested_bytes=digested, size_bytes=size).percent_content == share
+
+
+def test_the_course_of_progress_is_level_while_nothing_ran() -> None:
+    first, second, third = (DonePoint(at_s=at_s, done_files=1, done_bytes=int(at_s)) for at_s in (10.0, 20.0, 70.0))
+    assert rules.with_rests((), 10.0) == ()
+    assert rules.with_rests((first, second, third), 10.0) == (first, second, replace(second, at_s=60.0), third)
+
+
+def test_spans_together_are_weighed_by_work() -> None:
+    point = ThroughputPoint(at_s=1.0, span_s=60.0, busy_s=10.0, streams=4.0, files=1, size_bytes=100)
+    assert rules.together([]) is None
+    assert rules.together([replace(point, busy_s=0.0)]) is None
+    whole = rules.together([point, replace(point, at_s=2.0, busy_s=30.0, streams=8.0)])
+    assert whole is not None
+    assert (whole.at_s, whole.busy_s, whole.streams, whole.size_bytes) == (2.0, 40.0, 7.0, 200)
+    assert whole.rate_bytes_per_s == 5.0
+
+
+# --- Estimates
+
+
+COST = TransferCost(s_per_file=0.01, s_per_byte=1e-6, streams=2, basis="assumed")
+MEASURED = replace(COST, basis="measured here")
+TALLY = Tally(total_bytes=9_000, total_files=30)
+RATE = ThroughputPoint(at_s=0.0, span_s=300.0, busy_s=10.0, streams=1.0, files=10, size_bytes=1_000)
+
+
+def asked(tally: Tally = TALLY, now_s: float = 10_000.0, **changed: Any) -> list[tuple[float, str]]:
+    facts: dict[str, Any] = {"planned": COST, "measured": None, "done": (), "started_at_s": None}
+    found = rules.estimates(now_s=now_s, tally=tally, **(facts | changed))
+    assert all(one.finish_at_s == pytest.approx(now_s + one.left_s) for one in found)
+    return [(one.left_s, one.basis) for one in found]
+
+
+def done(*points: tuple[float, int, int]) -> tuple[DonePoint, ...]:
+    return tuple(DonePoint(at_s=at_s, done_files=files, done_bytes=size) for at_s, files, size in points)
+
+
+@pytest.mark.parametrize(
+    ("tally", "points", "started_s", "now_s", "left_s"),
+    [
+        (Tally(total_bytes=3000, done_bytes=1000, total_files=3, done_files=1), done((8500, 1, 400), (9000, 1, 1000)), 8000, 10_000, 4000),
+        # Only the last week counts.
+        (Tally(total_bytes=3000, done_bytes=1700, total_files=3, done_files=1), done((2 * DAY_S, 1, 1000), (29 * DAY_S, 1, 1700)), 0, 30 * DAY_S, 13 * DAY_S),
+        # Only empty files are left.
+        (Tally(total_bytes=1000, done_bytes=1000, total_files=300, done_files=100), done((9000, 100, 1000)), 8000, 10_000, 4000),
+        (Tally(total_bytes=1000, done_bytes=1000, total_files=300, done_files=100), done((9000, 0, 1000)), 8000, 10_000, None),
+    ],
+)  # fmt: skip
+def test_the_pace_includes_pauses(
+    tally: Tally, points: tuple[DonePoint, ...], started_s: float, now_s: float, left_s: float | None
+) -> None:
+    found = asked(tally, now_s, planned=None, done=points, started_at_s=started_s)
+    assert [one for one, _ in found] == ([] if left_s is None else [pytest.approx(left_s)])
+    assert all("pauses included" in basis for _, basis in found)
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"rate": RATE}, [(90, "measured now: the last 10 s: 100 B/s and 1 files/s")]),
+        ({"rate": replace(RATE, files=1)}, [(300, "measured now")]),
+        # A large file completes none for a long time.
+        ({"rate": replace(RATE, files=0), "measured": MEASURED}, [(90, "measured now"), (0.1545, "2 streams without a pause (measured")]),
+        ({"last_rate": RATE}, [(90, "measured when the last files were copied: ")]),
+        ({"last_rate": RATE, "measured": MEASURED}, [(0.1545, "2 streams without a pause (measured here)")]),
+        ({"rate": replace(RATE, size_bytes=0)}, [(0.1545, "2 streams without a pause (assumed)")]),
+        ({"planned": None}, []),
+    ],
+)  # fmt: skip
+def test_a_rate_counts_before_costs_and_an_assumption_only_alone(
+    changed: dict[str, Any], expected: list[tuple[float, str]]
+) -> None:
+    found = asked(**changed)
+    assert [left_s for left_s, _ in found] == [pytest.approx(left_s) for left_s, _ in expected]
+    assert all(basis.startswith(words) for (_, basis), (_, words) in zip(found, expected, strict=True))
+
+
+def test_there_is_no_estimate_of_nothing() -> None:
+    assert asked(Tally()) == asked(Tally(total_bytes=5, done_bytes=5, total_files=1, done_files=1)) == []
+
+
+# --- Blockers
+
+
+SCAN, PLAN = REPORT.status.scan, REPORT.status.plan
+RUN = replace(REPORT.status.runs[0], pid=4, silent_s=90.0, life=RunLife.ENDED, started_at_s=0.0)
+
+
+def blocked(**facts: Any) -> list[tuple[str, str, str]]:
+    assert SCAN is not None
+    given: dict[str, Any] = {"site": "s", "scan": replace(SCAN, finished_at_s=1.0, whole=True), "plan": PLAN}
+    found = rules.blockers(**(given | {"batches": [], "runs": []} | facts))
+    return [(one.subject, one.on, one.hint) for one in found]
+
+
+def test_files_that_were_put_on_bricks_past_gluster() -> None:
+    [(subject, on, hint)] = blocked(strange=(StrangeFiles(brick="gl1:/b", files=2, paths=(b"home/placed",)),))
+    assert subject == "drains and additions: gl1:/b"
+    assert "2 files without a gfid" in on
+    assert "migrator scan --via bricks" in hint
+
+
+def test_batches_wait_for_failed_files_and_verifications() -> None:
+    batch = replace(
+        BATCH,
+        number=3,
+        state=BatchState.SEEDED,
+        chunks={},
+        attention=AttentionCount(bad=0, vanished=0),
+        verification=None,
+    )
+    hint = "migrator verify --user-batch 3"
+    assert blocked(batches=[batch]) == [("batch 3: cutover", "it is copied and not verified", hint)]
+    bad = replace(
+        batch, chunks={FAILED: 2}, attention=AttentionCount(bad=5, vanished=0), verification=verification("brick down")
+    )
+    assert [on for _, on, _ in blocked(batches=[bad])] == [
+        "2 chunks failed at every attempt",
+        "5 files could not be copied",
+        "the verification found 3 differences (2 content, 1 missing)",
+        "the verification is not whole: brick down",
+    ]
+
+
+DELTA = "migrator run --user-batch 1` makes a delta pass"
+
+
+@pytest.mark.parametrize(
+    ("differences", "said", "not_said"),
+    [
+        ({"missing": 1, "mode": 0}, (DELTA, "migrator scan", "by the new plan"), ("--recopy", "target only")),
+        ({"content": 2}, (DELTA, "--recopy (2 files differ in content", "by the new plan"), ("target only",)),
+        ({"extra": 3}, (DELTA, "3 paths are on the target only"), ("migrator scan", "--recopy")),
+        ({"changed-while-read": 1}, ("migrator verify --user-batch 1",), ("migrator scan", "delta pass")),
+        ({}, (), ("migrator",)),
+    ],
+)
+def test_advice_after_differences_copies_them(
+    differences: dict[str, int], said: tuple[str, ...], not_said: tuple[str, ...]
+) -> None:
+    hint = rules.after_differences(replace(verification(), differences=differences))
+    assert all(words in hint for words in said)
+    assert not any(words in hint for words in not_said)
+
+
+def run(life: RunLife, exit_code: int | None = None, verb: str = "run", **changed: Any) -> RunFacts:
+    return replace(RUN, life=life, exit_code=exit_code, verb=verb, **changed)
+
+
+@pytest.mark.parametrize(("verb", "undoing"), [("brick-drain", "brick-stop"), ("cutover", "rollback")])
+def test_an_undone_command_does_not_have_to_be_repeated(verb: str, undoing: str) -> None:
+    failed = run(RunLife.ENDED, int(ExitCode.INTERRUPTED), verb)
+    undone = run(RunLife.ENDED, 0, undoing, started_at_s=5.0)
+    assert blocked(runs=[undone, failed]) == []
+    assert len(blocked(runs=[replace(undone, exit_code=4), failed])) == 2
+    assert len(blocked(runs=[replace(failed, started_at_s=9.0), undone])) == 1
+
+
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        ([run(RunLife.ENDED, 0), run(RunLife.ENDED, 1)], []),
+        ([run(RunLife.ENDED, 3), run(RunLife.AT_WORK, verb="scan")], []),
+        ([run(RunLife.KILLED)], ["process 4 was killed: it is gone and recorded no end"]),
+        ([run(RunLife.SILENT)], ["process 4 has had no heartbeat for 1 min 30 s: it was killed, or it hangs"]),
+        ([run(RunLife.ENDED, 130)], ["it ended with exit code 130 (interrupted, resumable)"]),
+        ([run(RunLife.ENDED, 77)], ["it ended with exit code 77 (unknown)"]),
+    ],
+)
+def test_the_newest_run_of_each_verb_counts(runs: list[RunFacts], said: list[str]) -> None:
+    assert [on for _, on, _ in blocked(runs=runs)] == said
+
+
+# --- Incidents
+
+
+def group(kind: EventKind, subject: str, at_s: float) -> EventGroup:
+    return EventGroup(
+        kind=kind, severity=Severity.WARNING, subject=subject, count=1, first_at_s=1.0, last_at_s=at_s, message="m"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lost", "found", "resolution"),
+    [
+        (group(EventKind.HOST_LOST, "host a", 10.0), group(EventKind.HOST_FOUND, "host a", 20.0), "the host is back"),
+        (group(EventKind.HOST_LOST, "host b", 10.0), group(EventKind.HOST_FOUND, "host a", 20.0), ""),
+        (group(EventKind.HOST_LOST, "host a", 10.0), group(EventKind.HOST_FOUND, "host a", 9.0), ""),
+        (
+            group(EventKind.RUN_INTERRUPTED, "run of batch 1", 10.0),
+            group(EventKind.RUN_FINISHED, "plan p", 20.0),
+            "a later run finished",
+        ),
+        (
+            group(EventKind.CHUNK_FAILED, "batch 1: chunk 7", 10.0),
+            group(EventKind.PASS_FINISHED, "batch 1", 20.0),
+            "the pass finished",
+        ),
+        (group(EventKind.CHUNK_FAILED, "batch 11", 10.0), group(EventKind.PASS_FINISHED, "batch 1", 20.0), ""),
+    ],
+)
+def test_what_ends_an_incident(lost: EventGroup, found: EventGroup, resolution: str) -> None:
+    never = group(EventKind.HOST_LOST, "host z", 5.0)
+    said = rules.incidents([lost, never], [found])
+    [one] = [one for one in said if one.subject == lost.subject]
+    assert (one.resolution, one.resolved_at_s) == (resolution, found.last_at_s if resolution else None)
+    assert said[-1 if resolution else 0] is one
+
+
+# --- Bricks, servers, room, reaped files
+
+
+def drain(state: DrainState, *, left_s: float | None = None) -> DrainStanding:
+    return DrainStanding(
+        id=1,
+        volume="v",
+        bricks=("a:/1", "b:/1"),
+        attempt=1,
+        state=state,
+        since_s=500.0,
+        started_at_s=1.0,
+        files=10,
+        size_bytes=100,
+        moved_files=4,
+        moved_bytes=30,
+        failures=0,
+        skipped=0,
+        files_per_s=None,
+        bytes_per_s=None,
+        left_s=left_s,
+        looked_at_s=None,
+        failure="",
+        changed_options=(),
+    )
+
+
+def scheduled() -> Plan:
+    step = SubvolumeStep(
+        subvolume=0, bricks=("a:/1", "c:/1"), drain_begins_day=1.0, cleared_day=2.0, moved_bytes=70, retired=False
+    )
+    outcome = Outcome(done_day=3.0, obstacle=None, batches=(), subvolumes=(step,), hosts=())
+    schedule = Schedule(problem=None, orders=(OrderSchedule(order=ScheduleOrder.PLANNED, outcome=outcome),))
+    return replace(small_plan(), created_at_s=1000.0, schedule=schedule)
+
+
+SCHEDULED = scheduled()
+CLEARED_S = 1000.0 + 2 * DAY_S
+RETIRED = RetirementRecord(
+    id=1,
+    volume="v",
+    volume_id="i",
+    state=RetirementState.RETIRED,
+    intended_at_s=600.0,
+    ended_at_s=700.0,
+    catalog="c",
+    files=1,
+    size_bytes=2,
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "retirement", "now_s", "expected"),
+    [
+        # A drain in progress precedes the schedule.
+        (DrainState.DRAINING, None, 9.0, {"a:/1": ("draining", 70, 69.0), "b:/1": ("draining", 70, 69.0), "c:/1": ("in the volume", 70, CLEARED_S)}),
+        (DrainState.COMMITTED, None, 9.0, {"a:/1": ("committed", 0, 500.0), "b:/1": ("committed", 0, 500.0), "c:/1": ("in the volume", 70, CLEARED_S)}),
+        (DrainState.STOPPED, None, 9.0, {"a:/1": ("in the volume", 70, CLEARED_S), "b:/1": ("stopped", 70, None), "c:/1": ("in the volume", 70, CLEARED_S)}),
+        # A date that has passed is none.
+        (DrainState.WIPED, None, CLEARED_S + 1, {"a:/1": ("wiped", 0, 500.0), "b:/1": ("wiped", 0, 500.0), "c:/1": ("in the volume", 70, None)}),
+        # The last brick leaves with the volume.
+        (DrainState.WIPED, RETIRED, 9.0, {"a:/1": ("wiped", 0, 500.0), "b:/1": ("wiped", 0, 500.0), "c:/1": ("retired", 0, 700.0)}),
+        (DrainState.WIPED, replace(RETIRED, state=RetirementState.GIVEN_UP), 9.0, {"a:/1": ("wiped", 0, 500.0), "b:/1": ("wiped", 0, 500.0), "c:/1": ("in the volume", 70, CLEARED_S)}),
+    ],
+)  # fmt: skip
+def test_bricks_are_free_by_their_drain_the_schedule_or_the_end_of_the_volume(
+    state: DrainState,
+    retirement: RetirementRecord | None,
+    now_s: float,
+    expected: dict[str, tuple[str, int | None, float | None]],
+) -> None:
+    found = rules.brick_outlooks((drain(state, left_s=60.0),), SCHEDULED, now_s=now_s, retirement=retirement)
+    assert {one.brick: (one.state, one.left_bytes, one.free_at_s) for one in found} == expected
+    late = [one for one in found if one.state == "in the volume" and one.free_at_s is None]
+    assert all(one.basis.startswith("late: ") for one in late)
+
+
+def servers(*bricks: BrickOutlook, plan: Plan = SCHEDULED) -> dict[str, ServerOutlook]:
+    return {one.server: one for one in rules.server_outlooks(bricks, plan)}
+
+
+def test_a_server_is_free_with_the_last_of_its_bricks() -> None:
+    bricks = rules.brick_outlooks((drain(DrainState.COMMITTED),), SCHEDULED, now_s=9.0, retirement=RETIRED)
+    more = replace(bricks[0], brick="a:/2", state="in the volume", free_at_s=9000.0, basis="the schedule")
+    never = replace(more, brick="b:/2", free_at_s=None, basis="nothing")
+    found = servers(*bricks, more, never)
+    assert [(one.bricks, one.free_bricks, one.free_at_s) for one in found.values()] == [
+        (2, 1, 9000.0),
+        (2, 1, None),
+        (1, 1, 700.0),
+    ]
+    assert (found["a"].basis, found["b"].basis) == ("the schedule", "nothing")
+    # Without a schedule other bricks of a server are not known.
+    assert servers(*bricks, plan=small_plan()) == {}
+
+
+def test_what_is_left_comes_on_top_of_the_newest_sample() -> None:
+    samples = [
+        CapacitySample(side=side, at_s=at_s, total_bytes=100, free_bytes=free, total_inodes=50, free_inodes=40)
+        for side, at_s, free in ((Side.TARGET, 1.0, 90), (Side.TARGET, 2.0, 60), (Side.SOURCE, 3.0, 5))
+    ]
+    left = Tally(total_bytes=80, done_bytes=30, total_files=9, done_files=4)
+    found = rules.target_outlook(samples, left, None, now_s=7.0)
+    more = rules.target_outlook(samples, replace(left, total_bytes=100), None, now_s=7.0)
+    assert found is not None
+    assert more is not None
+    assert (found.at_s, found.used_bytes, found.used_inodes, found.full, more.full) == (7.0, 90, 15, False, True)
+
+
+def test_only_proven_archives_count() -> None:
+    written = WrittenArchive(
+        members=3, content_bytes=30, archive_bytes=10, index_bytes=1, archive_digest="", index_digest=""
+    )
+    archives = [
+        ArchiveRecord(id=turn, plan="p", batch=1, tree=b"t", number=turn, written=written, state=state, at_s=1.0)
+        for turn, state in enumerate((ArchiveState.PROVEN, ArchiveState.VOID, ArchiveState.WRITTEN))
+    ]
+    trees = tuple(
+        ReapedTree(
+            tree=UserTree(path=b"t", user="u"),
+            action=action,
+            rule="r",
+            files=2,
+            inodes=2,
+            size_bytes=size,
+            allocated_bytes=size,
+            oldest_ns=0,
+        )
+        for action, size in ((ReapAction.ARCHIVE, 100), (ReapAction.SKIP, 7), (ReapAction.LIST, 9000))
+    )
+    reap = PlanReap(reap_list="l", digest="d", trees=trees, saved=Savings(), listed=Savings())
+    found = rules.reaped_facts(reap, archives, 2)
+    assert found is not None
+    assert (found.to_archive_bytes, found.skipped_bytes, found.archives, found.archived_files) == (100, 7, 1, 3)
+
+
+# --- Since the report before
+
+
+THEN_S, NOW_S = 1e9, 1e9 + 7 * DAY_S
+EARLIER = EarlierReport(
+    at_s=THEN_S,
+    plan="p",
+    total_bytes=1000 * GIB,
+    done_bytes=200 * GIB,
+    total_files=100,
+    done_files=20,
+    likely_at_s=THEN_S + 20 * DAY_S,
+    earliest_at_s=None,
+    latest_at_s=None,
+    cone=tuple(
+        ConePoint(at_s=THEN_S + day * DAY_S, left_bytes=(800 - 40 * day) * GIB, least_bytes=0, most_bytes=0)
+        for day in range(21)
+    ),
+)
+NO_FORECAST = replace(EARLIER, likely_at_s=None, cone=())
+
+
+def work(days: float, *, busy: float = 0.9, gib_per_day: float = 40, files: int = 1000) -> ThroughputPoint:
+    size = round(gib_per_day * days * GIB)
+    return ThroughputPoint(
+        at_s=0.0, span_s=days * DAY_S, busy_s=busy * days * DAY_S, streams=4.0, files=files, size_bytes=size
+    )
+
+
+def compared(
+    earlier: EarlierReport = EARLIER,
+    *,
+    done_gib: int = 480,
+    total_gib: int = 1000,
+    likely_s: float | None = THEN_S + 20 * DAY_S,
+    since: ThroughputPoint | None = work(7),  # noqa: B008 - frozen
+) -> SinceReport:
+    assert REPORT.forecast is not None
+    left = 0 if likely_s is None else 50
+    return rules.since_report(
+        earlier,
+        now_s=NOW_S,
+        plan="p",
+        overall=Tally(total_bytes=total_gib * GIB, done_bytes=done_gib * GIB, total_files=100, done_files=100 - left),
+        forecast=None if likely_s is None else replace(REPORT.forecast, likely_at_s=likely_s),
+        before=work(5),
+        after=since,
+    )
+
+
+@pytest.mark.parametrize(
+    ("earlier", "likely_days", "standing", "moved_days"),
+    [
+        (EARLIER, 20.0, Standing.AS_EXPECTED, 0.0),
+        (EARLIER, 20.9, Standing.AS_EXPECTED, 0.9),
+        (EARLIER, 21.5, Standing.BEHIND, 1.5),
+        (EARLIER, 18.5, Standing.AHEAD, -1.5),
+        # Everything is copied: the end is now.
+        (EARLIER, None, Standing.AHEAD, -13.0),
+        (NO_FORECAST, 20.0, Standing.UNKNOWN, None),
+    ],
+)
+def test_the_standing_is_how_far_the_end_has_moved(
+    earlier: EarlierReport, likely_days: float | None, standing: Standing, moved_days: float | None
+) -> None:
+    found = compared(earlier, likely_s=None if likely_days is None else THEN_S + likely_days * DAY_S)
+    assert found.standing is standing
+    assert found.end_moved_s == (None if moved_days is None else pytest.approx(moved_days * DAY_S))
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (compared(NO_FORECAST), "in the 7 d since then 280.0 GiB were copied"),
+        (compared(done_gib=340), "in the 7 d since then 140.0 GiB were copied, 50 % of the expected 280.0 GiB"),
+        (compared(since=None), "no stream has run since then"),
+        (compared(total_gib=1200), "the plan grew by 200.0 GiB"),
+        (compared(replace(EARLIER, plan="other")), "the plan changed from other to p, so amounts are not comparable"),
+        (compared(since=work(7, busy=0.3, gib_per_day=13.3)), "streams ran for less of the time: 30 % instead of 90 %"),
+        (
+            compared(since=work(7, gib_per_day=10, files=1_000_000)),
+            "the files are smaller: 73.4 KiB on average instead of 204.8 MiB",
+        ),
+    ],
+)
+def test_reasons(found: SinceReport, reason: str) -> None:
+    assert reason in found.reasons
+
+
+def test_what_is_not_compared() -> None:
+    later = compared(replace(EARLIER, at_s=NOW_S + 60.0))
+    assert later.standing is Standing.UNKNOWN
+    assert later.reasons == ("the report is later than the clock of this machine, so there is no comparison",)
+    assert compared(replace(EARLIER, plan="other")).expected_bytes is None
+    # Passes after everything was copied are neither progress nor a delay.
+    over = compared(replace(NO_FORECAST, done_bytes=1000 * GIB, done_files=100), done_gib=1000, since=work(7, busy=0.1))
+    assert over.reasons == ("everything in the plan had been copied by then; later passes copied what users changed",)
+
+
+def test_what_a_forecast_expected_by_then() -> None:
+    assert rules.expected_bytes(EARLIER, THEN_S + 2.5 * DAY_S) == pytest.approx(100 * GIB)
+    assert rules.expected_bytes(EARLIER, THEN_S + 90 * DAY_S) == pytest.approx(800 * GIB)
