@@ -182,15 +182,22 @@ def _makes_node(fd: int, kind: int, number: int) -> int | None:
 
 
 def _keeps_hard_links(fd: int) -> bool:
+    """Also across directories, which BeeGFS refuses before 7.4."""
     kept = False
     with _file(fd) as name:
+        os.mkdir(b"beside", dir_fd=fd)
+        beside = os.open(b"beside", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
         try:
             with _trial():
-                os.link(name, b"second", src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
-                first, second = os.stat(name, dir_fd=fd), os.stat(b"second", dir_fd=fd)
-                kept = first.st_ino == second.st_ino and first.st_nlink == 2
+                for directory in (fd, beside):
+                    os.link(name, b"second", src_dir_fd=fd, dst_dir_fd=directory, follow_symlinks=False)
+                seen = [os.stat(one, dir_fd=at) for one, at in ((name, fd), (b"second", fd), (b"second", beside))]
+                kept = {(one.st_ino, one.st_nlink) for one in seen} == {(seen[0].st_ino, 3)}
         finally:
+            _remove(beside, b"second")
             _remove(fd, b"second")
+            os.close(beside)
+            os.rmdir(b"beside", dir_fd=fd)
     return kept
 
 
