@@ -77,8 +77,7 @@ class WayMaker:
         compiled = _compiled(host, own=places.own)
         facts = await host.identity()
         privileged = facts.effective_uid == 0
-        digest = self._site.transfer.digest != "none"
-        direct = DirectEngine(program=await compiled(), privileged=privileged, digest=digest)
+        direct = DirectEngine(program=await compiled(), privileged=privileged)
         engines: dict[str, Engine] = {direct.name: direct}
         if (found := await self._rsync_of(host, facts)) is not None and found[1].problem() is None:
             rsync = RsyncEngine(program=found[0], features=found[1], privileged=privileged)

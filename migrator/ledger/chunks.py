@@ -305,6 +305,9 @@ class AttemptTable(Records):
             keeps_state = new is AttemptState.INTERRUPTED and chunk.state == ChunkState.SPLIT.value
             if not keeps_state and _enter_chunk(connection, chunk.id, chunk_state) and chunk_state is ChunkState.SPLIT:
                 raise LedgerCorrupt(f"chunk {chunk.id} cannot be split without its halves")
+            # `watch` alone reads the samples of a single stream, while it runs.
+            sampled = (tables.samples.c.pass_id == chunk.pass_id, tables.samples.c.attempt_id == attempt_id)
+            connection.execute(delete(tables.samples).where(*sampled))
             if chunk_state is ChunkState.DONE:
                 connection.execute(delete(tables.attention).where(_attention.chunk_id == chunk.id))
             _record_problems(connection, chunk.pass_id, chunk.id, problems, at_s)

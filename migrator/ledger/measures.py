@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Float, Integer, cast, delete, func, insert, select, update
+from sqlalchemy import Connection, Float, Integer, cast, delete, func, select, update
 
 from migrator.bench.model import BenchmarkRecord, BenchmarkState, Measurement
 from migrator.core.errors import UsageError
@@ -17,7 +17,7 @@ from migrator.ledger.database import decode, encode, encode_words
 from migrator.ledger.rows import AnyRow, AnySelect, Records, add, columns_of, put, record_of
 from migrator.plan.model import CostSums, TransferCost, fit_cost
 from migrator.transfer import model as transfer
-from migrator.transfer.model import Controls, GovernorRecord, HostLoad, Limits, Sample, SampledAttempt
+from migrator.transfer.model import Controls, GovernorRecord, HostLoad, Limits, Sample
 
 # Throughput, and the measured cost of transfers.
 
@@ -49,17 +49,6 @@ class SampleRecords(Records):
         (sums,) = self._all(CostSums, cost_sums())
         return fit_cost(sums, round(self._value(busy)))
 
-    def thin(self, *, now_s: float) -> bool:
-        """Merge old samples of single streams by the hour, for a few attempts; return whether there may be more."""
-        with self._database.write() as connection:
-            mark = connection.execute(select(tables.thinned_samples.c.attempt_id)).scalar_one_or_none()
-            ended = transfer.due(_attempts_after(connection, mark or 0), now_s=now_s)
-            for attempt in ended:
-                _thin(connection, attempt)
-            if ended:
-                put(connection, tables.thinned_samples, [{"id": 1, "attempt_id": ended[-1].attempt_id}])
-        return len(ended) == transfer.ATTEMPTS_AT_ONCE
-
 
 def cost_sums() -> AnySelect:
     """The sums of a fit over all attempts that succeeded."""
@@ -85,30 +74,6 @@ def cost_sums() -> AnySelect:
             seconds > 0,
         )
     )
-
-
-def _attempts_after(connection: Connection, attempt_id: int) -> list[SampledAttempt]:
-    attempt, chunk = tables.attempts.c, tables.chunks.c
-    of_attempt = (_samples.pass_id == chunk.pass_id, _samples.attempt_id == attempt.id)
-    last_sample = select(func.max(_samples.at_s)).where(*of_attempt).scalar_subquery()
-    last_s = func.coalesce(attempt.finished_at_s, last_sample, attempt.started_at_s).label("last_s")
-    query = (
-        select(attempt.id.label("attempt_id"), chunk.pass_id, last_s)
-        .join(tables.chunks, chunk.id == attempt.chunk_id)
-        .where(attempt.id > attempt_id)
-        .order_by(attempt.id)
-        .limit(transfer.ATTEMPTS_AT_ONCE)
-    )
-    return [record_of(row, SampledAttempt) for row in connection.execute(query)]
-
-
-def _thin(connection: Connection, attempt: SampledAttempt) -> None:
-    of_attempt = (_samples.pass_id == attempt.pass_id, _samples.attempt_id == attempt.attempt_id)
-    rows = connection.execute(select(tables.samples).where(*of_attempt).order_by(_samples.at_s)).all()
-    kept = transfer.thinned([_sample(row) for row in rows])
-    if len(kept) < len(rows):
-        connection.execute(delete(tables.samples).where(*of_attempt))
-        connection.execute(insert(tables.samples), _sample_rows(attempt.pass_id, kept))
 
 
 def _sample_rows(pass_id: int, samples: Sequence[Sample]) -> list[dict[str, Any]]:

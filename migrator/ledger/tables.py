@@ -251,18 +251,11 @@ predictions = _table(
 
 
 # `attempt_id` 0 stands for all streams together. Clustered by time, without a second index: this table grows by one row per
-# stream every few seconds. Old rows of single streams are merged by the hour.
+# stream every few seconds. Rows of a single stream are deleted when its attempt ends.
 samples = _table(
     "samples",
     "pass_id:int!>passes.id attempt_id:int! at_s:float! interval_s:float streams:int files:int size_bytes:int",
     sqlite_with_rowid=False,
-)
-
-# One row: the samples of attempts up to this one have been merged by the hour.
-thinned_samples = _table(
-    "thinned_samples",
-    "id:int! attempt_id:int",
-    CheckConstraint("id = 1", name="one_row"),
 )
 
 # Capacity of both sides: one row per side at the beginning and end of a run, and every hour between.

@@ -287,8 +287,6 @@ class TransferSection(_Section, frozen=True, kw_only=True):
     """Paths of one chunk."""
     range_size_bytes: Annotated[Size, Meta(ge=MIB)] = GIB
     """A file larger than two such ranges is copied in ranges, by several streams at once."""
-    digest: Literal["none", "blake2b"] = "none"
-    """A digest that `direct` computes while copying and keeps in the run's directory."""
     lease_s: Annotated[Duration, Meta(ge=2)] = 30.0
     """A host that has lost contact with this program for this long ends its streams by itself."""
     sample_interval_s: Annotated[Duration, Meta(ge=0.1)] = 5.0

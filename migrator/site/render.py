@@ -34,7 +34,7 @@ _ADVANCED: Mapping[str, tuple[str, ...]] = {
     "site": ("plans_dir",),
     "source.hosts": ("options", "python"),
     "target": ("inodes_free",),
-    "transfer": ("chunk_size", "chunk_files", "range_size", "digest", "lease", "sample_interval", "stall_timeout"),
+    "transfer": ("chunk_size", "chunk_files", "range_size", "lease", "sample_interval", "stall_timeout"),
     "slurm": ("source", "target", "python"),
     "reap": ("hidden", "executables", "linked", "archive_size", "archive_files"),
     "verify": ("workers",),

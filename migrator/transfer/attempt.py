@@ -39,10 +39,6 @@ from migrator.transfer.run_files import AttemptFiles
 # Following one stream to its end, or ending it.
 
 
-DIGEST_ALGORITHM = "blake2b"
-"""The algorithm of streams that compute digests; `verify` uses the same name."""
-
-
 class Start(Protocol):
     """Runs a program to its end on some host."""
 
@@ -122,8 +118,6 @@ class Stream:
             completed = await asyncio.shield(stream)
             outcome = self._outcome(reader, completed)
             arrived = outcome.verdict is Verdict.DONE and not outcome.suspects
-            if files is not None and (digests := reader.digests):
-                files.digests(DIGEST_ALGORITHM, digests)
         except asyncio.CancelledError:
             ended = await self._end(stream)
             self.counters, self.stderr_tail = reader.counters, reader.stderr_tail

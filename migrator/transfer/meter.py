@@ -12,7 +12,7 @@ from migrator.core.units import HOUR_S
 from migrator.fs.model import CapacitySample, Side
 from migrator.ledger.model import PassTotals
 from migrator.transfer.context import QUIET_S, PassUnderWay, World
-from migrator.transfer.model import BLOCKS_AT_ONCE, ChunkRecord, Sample, StreamCounters
+from migrator.transfer.model import ChunkRecord, Sample, StreamCounters
 from migrator.transfer.rules import Point, estimate, rate_over
 
 # Samples for the ledger, snapshots for the screen, and stalled streams.
@@ -265,41 +265,9 @@ async def cancel_and_wait(task: asyncio.Task[None]) -> None:
         raise error
 
 
-# Thinning old samples of single streams during a run, so that they do not grow the ledger without limit.
-
-
-EVERY_S = 1.0 * HOUR_S
-
-
-@asynccontextmanager
-async def sample_thinning(world: World) -> AsyncIterator[None]:
-    """When the block begins, every hour, and when it has ended in order."""
-
-    async def every_hour() -> None:
-        while True:
-            await _thin(world)
-            await world.clock.sleep(EVERY_S)
-
-    task = asyncio.create_task(every_hour())
-    try:
-        yield
-    finally:
-        task.cancel()
-    await _thin(world)
-
-
-async def _thin(world: World) -> None:
-    """A bounded part: what is left comes an hour later."""
-    for _ in range(BLOCKS_AT_ONCE):
-        if not world.ledger.samples.thin(now_s=world.clock.now_s()):
-            return
-        # Between two transactions streams are watched and given out.
-        await asyncio.sleep(0)
-
-
 # Measuring the room of both sides during a run, for reports.
 
-
+EVERY_S = 1.0 * HOUR_S
 """Frequent enough for a migration of weeks."""
 
 _TIMEOUT_S = 20.0

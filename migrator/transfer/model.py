@@ -1,14 +1,12 @@
 """Values of runs: passes, chunks, attempts, problems of files, predictions, limits; and the choice of an engine."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import takewhile
 
 from migrator.beegfs.model import StripeSettings
 from migrator.core.errors import ExitCode, MigratorError
 from migrator.core.states import AttemptState, ChunkKind, ChunkState, PassKind
-from migrator.core.units import DAY_S, HOUR_S
 from migrator.core.windows import WindowStanding
 from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.hosts.model import ProcessIdentity
@@ -581,55 +579,6 @@ class GoverningFacts:
     given: Limits | None = None
     windows: tuple[WindowStanding, ...] | None = None
     loads: tuple[HostLoad, ...] = ()
-
-
-# Thinning of old samples of single streams.
-#
-# A stream is sampled every few seconds; these rows matter while it runs and soon after. Later one row an hour suffices: sums
-# of files, bytes and time stay the same. Samples of all streams together are kept, and the sums by size, host, brick and
-# engine come from attempts.
-
-
-FINE_S = 7.0 * DAY_S
-"""How long every sample of a stream is kept."""
-SPAN_S = 1.0 * HOUR_S
-"""Older samples are merged into one for each span; spans start at multiples of it."""
-ATTEMPTS_AT_ONCE = 64
-"""Attempts in one transaction: other writers wait for some tens of milliseconds."""
-BLOCKS_AT_ONCE = 256
-"""Transactions in a row, every hour of a run and at its end: more attempts than end in a day."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampledAttempt:
-    """An attempt whose samples are not merged yet. `last_s` is its end; if unfinished, its last sample or its start."""
-
-    attempt_id: int
-    pass_id: int
-    last_s: float
-
-
-def due(attempts: Iterable[SampledAttempt], *, now_s: float) -> Sequence[SampledAttempt]:
-    """The attempts to merge now, out of attempts in the order of their numbers: all before the first recent one, so one number
-    records the progress. An unfinished attempt of that age does not hold up the others.
-    """
-    return list(takewhile(lambda attempt: attempt.last_s < now_s - FINE_S, attempts))
-
-
-def thinned(samples: Sequence[Sample]) -> Sequence[Sample]:
-    """The samples of one attempt, given in order of time, merged by the hour. Idempotent."""
-    found: list[Sample] = []
-    for sample in samples:
-        if found and found[-1].at_s // SPAN_S == sample.at_s // SPAN_S:
-            found[-1] = replace(
-                sample,
-                interval_s=found[-1].interval_s + sample.interval_s,
-                files=found[-1].files + sample.files,
-                size_bytes=found[-1].size_bytes + sample.size_bytes,
-            )
-        else:
-            found.append(sample)
-    return found
 
 
 # Which engine copies a chunk.

@@ -179,10 +179,6 @@ class StreamReader(Protocol):
     def stderr_tail(self) -> bytes:
         """The last few KiB of standard error."""
 
-    @property
-    def digests(self) -> Mapping[bytes, bytes]:
-        """Digests of the copied files, by path relative to the source root; empty if none were requested."""
-
     def outcome(self, completed: Completed) -> Outcome:
         """Judge the attempt, once the process has ended."""
 

@@ -44,7 +44,7 @@ from migrator.transfer.governor import Governing, Governor
 from migrator.transfer.guards import find_problems, look_at_limits, quota_finding, read_plan, site_problems
 from migrator.transfer.hooks import Hooking, is_seeded, preview_hooks
 from migrator.transfer.lanes import Lanes
-from migrator.transfer.meter import cancel_and_wait, capacity_watch, sample_thinning
+from migrator.transfer.meter import cancel_and_wait, capacity_watch
 from migrator.transfer.model import (
     BatchSummary,
     Decision,
@@ -388,7 +388,6 @@ async def run_batches(
             try:
                 async with (
                     capacity_watch(world),
-                    sample_thinning(world),
                     probing(probes),
                     governed(invocation, governing),
                 ):

@@ -4,7 +4,7 @@ import json
 import logging
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -81,16 +81,6 @@ class AttemptFiles:
     def stderr(self, piece: bytes) -> None:
         """Append. Raises MigratorError."""
         self._write(self._stderr, piece)
-
-    def digests(self, algorithm: str, found: Mapping[bytes, bytes]) -> None:
-        """`ALGORITHM HEXADECIMAL PATH`, each ended by NUL: paths may hold newlines. Raises MigratorError."""
-        file = self._stem.with_suffix(".digests")
-        try:
-            with open(file, "wb") as stream:
-                for path, digest in found.items():
-                    stream.write(b"%s %s %s\0" % (algorithm.encode("ascii"), digest.hex().encode("ascii"), path))
-        except OSError as error:
-            raise _unwritable(file, error) from error
 
     def close(self, *, keep_list: bool) -> None:
         """Close; the list is removed unless it is to be kept. May be called again."""

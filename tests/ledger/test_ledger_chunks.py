@@ -12,16 +12,8 @@ from migrator.fs.model import Need
 from migrator.hosts.model import ProcessIdentity
 from migrator.ledger.ledger import Ledger
 from migrator.plan.model import Chunk
-from migrator.transfer.model import FINE_S, FileProblem, FileProblemKind, Sample, StreamCounters
+from migrator.transfer.model import FileProblem, FileProblemKind, Sample, StreamCounters
 from tests.support.records import HOSTILE, attempt, begin, end, files, waiting
-
-
-def rows_of(ledger: Ledger, attempt_id: int) -> list[tuple[float, float, int, int]]:
-    """The samples of one stream, as they are kept: no port gives them out one by one."""
-    assert isinstance(ledger, Ledger)
-    with closing(sqlite3.connect(ledger.file)) as database:
-        query = "select at_s, interval_s, files, size_bytes from samples where attempt_id = ? order by at_s"
-        return database.execute(query, (attempt_id,)).fetchall()
 
 
 def bad(path: bytes, reason: str = "Permission denied") -> FileProblem:
@@ -291,40 +283,16 @@ class TestSamples:
         assert list(ledger.samples.whole(made)) == [sample(10.0, None, 2**50), sample(20.0, None, 9)]
         assert list(ledger.samples.whole(made + 1)) == []
 
-    def test_of_streams_that_ended_long_ago_are_put_together_by_the_hour(self, ledger: Ledger) -> None:
-        made = begin(ledger, [files(number, 100) for number in range(1, 101)])
-        numbers = [attempt(ledger, chunk.id, f"t{chunk.number}") for chunk in waiting(ledger, made)]
-        # The first was never ended, the last ends late.
-        for number in numbers[1:]:
-            end(ledger, number, at_s=9_000.0 + (FINE_S if number == numbers[-1] else 0.0))
-        kept = {number: [(at_s, at_s // 5) for at_s in (3590.0, 3595.0, 3600.0, 3605.0)] for number in numbers}
-        whole = [
-            Sample(at_s=at_s, interval_s=5.0, attempt_id=None, streams=1, files=9, size_bytes=9) for at_s in (1.0, 2.0)
-        ]
-        ledger.samples.add(made, whole)
-        for number, of_stream in kept.items():
-            ledger.samples.add(
-                made,
-                [
-                    Sample(at_s=at_s, interval_s=5.0, attempt_id=number, streams=1, files=1, size_bytes=int(size))
-                    for at_s, size in of_stream
-                ],
-            )
-
-        assert not ledger.samples.thin(now_s=3605.0 + FINE_S), (
-            "the first is too young to be put together, and bars others"
-        )
-        assert rows_of(ledger, numbers[0]) == [(at_s, 5.0, 1, size) for at_s, size in kept[numbers[0]]]
-
-        now_s = 9_001.0 + FINE_S
-        assert ledger.samples.thin(now_s=now_s), "there are more of them than one call takes"
-        assert not ledger.samples.thin(now_s=now_s)
-        for number in numbers[:-1]:
-            assert rows_of(ledger, number) == [(3595.0, 10.0, 2, 718 + 719), (3605.0, 10.0, 2, 720 + 721)]
-        assert len(rows_of(ledger, numbers[-1])) == 4
-        assert list(ledger.samples.whole(made)) == whole
-        assert not ledger.samples.thin(now_s=now_s + 2 * FINE_S)
-        assert len(rows_of(ledger, numbers[-1])) == 2
+    def test_of_a_stream_are_kept_until_its_attempt_ends(self, ledger: Ledger) -> None:
+        made = begin(ledger, [files(1, 100), files(2, 100)])
+        first, second = [attempt(ledger, chunk.id, f"t{chunk.number}") for chunk in waiting(ledger, made)]
+        one = Sample(at_s=1.0, interval_s=5.0, attempt_id=None, streams=1, files=1, size_bytes=1)
+        ledger.samples.add(made, [one, replace(one, attempt_id=first), replace(one, attempt_id=second)])
+        end(ledger, first)
+        with closing(sqlite3.connect(ledger.file)) as database:
+            kept = database.execute("select attempt_id from samples order by attempt_id").fetchall()
+        assert kept == [(0,), (second,)]
+        assert list(ledger.samples.whole(made)) == [one]
 
     def test_give_the_cost_of_streams(self, ledger: Ledger) -> None:
         assert ledger.samples.measured_cost() is None

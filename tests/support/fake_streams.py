@@ -151,7 +151,6 @@ class FakeReader:
         self._streams = streams
         self.counters = StreamCounters()
         self.stderr_tail = b""
-        self.digests: Mapping[bytes, bytes] = {}
         self._suspects: list[FileProblem] = []
         self._stop: StopReason | None = None
 

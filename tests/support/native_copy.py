@@ -8,9 +8,9 @@ from migrator.transfer.engines.direct import DirectEngine
 from tests.support.native_builds import built
 
 
-def direct_engine(*, privileged: bool = True, digest: bool = False) -> DirectEngine:
+def direct_engine(*, privileged: bool = True) -> DirectEngine:
     """The engine with a program that was built now."""
-    return DirectEngine(program=str(built()).encode(), privileged=privileged, digest=digest)
+    return DirectEngine(program=str(built()).encode(), privileged=privileged)
 
 
 def listed(*names: bytes) -> bytes:

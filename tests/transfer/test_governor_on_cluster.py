@@ -5,11 +5,9 @@ import re
 import shutil
 import sqlite3
 import subprocess
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +145,6 @@ def test_streams_of_all_hosts_go_while_the_target_is_slow_and_come_back(governed
     # Nothing was ended for it.
     assert governed.rows("select distinct state from attempts") == [("succeeded",)]
     assert governed.rows("select max(number) from attempts") == [(1,)]
-    assert_none_begun_beyond(governed, records)
     (verified,) = governed.site.json("verify", "--all")
     assert verified["whole"]
     assert verified["differences"] == {}
@@ -172,23 +169,3 @@ def recovered(run: "subprocess.Popen[bytes]", governed: Governed) -> bool:
     assert run.poll() is None, f"it has ended, with {run.returncode}: {[one.hosts for one in governed.records]}"
     newest = governed.newest()
     return newest is not None and newest.bound is Bound.JOBS
-
-
-def assert_none_begun_beyond(governed: Governed, records: Sequence[GovernorRecord]) -> None:
-    """From sample to sample a host has no more streams than it may have, or than it had before: those were begun earlier."""
-    found = governed.rows(
-        "select at_s, host, count(*) from samples join attempts on attempts.id = attempt_id group by at_s, host order by at_s"
-    )
-    counts: dict[float, Counter[str]] = {}
-    for at_s, host, count in found:
-        counts.setdefault(at_s, Counter())[host] = count
-    seen: set[int] = set()
-    times = sorted(counts)
-    for before_s, at_s in pairwise(times):
-        newest = max((one.at_s for one in records if one.at_s <= before_s), default=0.0)
-        in_force = [dict(one.hosts) for one in records if newest <= one.at_s <= at_s]
-        for host in governed.hosts:
-            most = max(hosts[host] for hosts in in_force)
-            assert counts[at_s][host] <= max(most, counts[before_s][host])
-            seen.add(counts[at_s][host])
-    assert {1, JOBS} <= seen

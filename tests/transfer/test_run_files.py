@@ -72,13 +72,3 @@ def test_a_state_directory_that_cannot_be_written_is_one_clear_error(tmp_path: P
     (tmp_path / "runs").write_text("a file is in the way")
     with pytest.raises(MigratorError, match="cannot be written"), RunFiles(tmp_path / "runs").open("run", 0.0):
         pass
-
-
-def test_digests_are_kept_by_path_whatever_it_holds(tmp_path: Path) -> None:
-    with RunFiles(tmp_path / "runs").open("run", 0.0) as directory:
-        output = directory.attempt(1, 1, Command(argv=(b"true",)))
-        output.digests("blake2b", {name: bytes([number] * 64) for number, name in enumerate(HOSTILE)})
-        output.close(keep_list=False)
-    content = (Path(directory.path) / "attempts" / "chunk-000001-attempt-000001.digests").read_bytes()
-    rows = [row.split(b" ", 2) for row in content.split(b"\0")[:-1]]
-    assert rows == [[b"blake2b", bytes([number] * 64).hex().encode(), name] for number, name in enumerate(HOSTILE)]

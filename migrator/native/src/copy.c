@@ -102,8 +102,6 @@ static bool take_options(int argc, char **argv, struct options *options) {
             taken = (options->target = value) != NULL;
         else if (strcmp(word, "--kind") == 0)
             taken = kind_seen = take_kind(value, &options->kind);
-        else if (strcmp(word, "--digest") == 0)
-            taken = (options->digest = strcmp(value, "blake2b") == 0) || strcmp(value, "none") == 0;
         else if (strcmp(word, "--times") == 0)
             taken = times_seen = (options->times_from_mdata = strcmp(value, "mdata") == 0) || strcmp(value, "file") == 0;
         for (size_t number = 0; number < sizeof numbers / sizeof *numbers && !taken; number++)

@@ -37,7 +37,6 @@ struct options {
     bool privileged;
     bool recopy; /* size and time that fit prove nothing */
     bool fsync;  /* each file: a syncfs of the target does not reach its disks */
-    bool digest;
     bool sparse;
     bool hard_links;
     bool acls;
@@ -153,7 +152,6 @@ void start_events(const struct options *options);
 void tick(const struct copier *copier);
 void pace(struct copier *copier, size_t bytes);
 void tell_problem(struct copier *copier, size_t index, enum problem problem);
-void tell_digest(const struct copier *copier, size_t index, const unsigned char *digest, size_t length);
 void end_events(const struct copier *copier);
 int failed(struct copier *copier, enum side side, const char *operation);
 
@@ -179,8 +177,7 @@ bool same_time(const struct copier *copier, const struct stat *existing, int64_t
 int64_t time_ns(const struct timespec *time);
 
 /* copy_content.c */
-struct blake2b_state;
-int copy_content(struct copier *copier, int in, int out, const struct stat *facts, struct blake2b_state *hasher);
+int copy_content(struct copier *copier, int in, int out, const struct stat *facts);
 /* 0, -1 on an error that is told, or RANGE_CUT where the source gave less than the range. */
 enum { RANGE_CUT = 1 };
 int copy_range(struct copier *copier, int in, int out, uint64_t offset, uint64_t end);

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "blake2b.h"
 #include "copy.h"
 
 #define BLOCK_BYTES 4096
@@ -66,7 +65,7 @@ static int write_back(struct copier *copier, int out, off_t from, off_t end) {
 }
 
 /* Copy [from, end) as far as there is something; `*reached` is where it ended. */
-static int copy_span(struct copier *copier, int in, int out, off_t from, off_t end, bool sparse, struct blake2b_state *hasher, off_t *reached) {
+static int copy_span(struct copier *copier, int in, int out, off_t from, off_t end, bool sparse, off_t *reached) {
     off_t written_back = from;
     *reached = from;
     while (*reached < end) {
@@ -78,8 +77,6 @@ static int copy_span(struct copier *copier, int in, int out, off_t from, off_t e
             return failed(copier, SIDE_SOURCE, "read");
         if (got == 0)
             return 0;
-        if (hasher != NULL)
-            blake2b_update(hasher, copier->buffer, (size_t)got);
         if ((sparse ? write_sparse : write_at)(copier, out, copier->buffer, (size_t)got, *reached) < 0)
             return -1;
         *reached += got;
@@ -90,15 +87,6 @@ static int copy_span(struct copier *copier, int in, int out, off_t from, off_t e
         }
     }
     return 0;
-}
-
-static void hash_zeros(struct blake2b_state *hasher, off_t length) {
-    static const unsigned char zeros[1 << 16];
-    while (hasher != NULL && length > 0) {
-        size_t some = length < (off_t)sizeof zeros ? (size_t)length : sizeof zeros;
-        blake2b_update(hasher, zeros, some);
-        length -= (off_t)some;
-    }
 }
 
 static bool may_have_holes(int in, const struct stat *facts) {
@@ -126,22 +114,20 @@ static bool next_data(int in, off_t from, off_t end, off_t *data, off_t *data_en
 }
 
 /* The whole content, as far as `facts` says that it goes, into an empty file. Shorter where the file has become so. */
-int copy_content(struct copier *copier, int in, int out, const struct stat *facts, struct blake2b_state *hasher) {
+int copy_content(struct copier *copier, int in, int out, const struct stat *facts) {
     off_t end = facts->st_size;
     off_t at = 0;
     if (!copier->options->sparse || !may_have_holes(in, facts))
-        return copy_span(copier, in, out, 0, end, false, hasher, &at);
+        return copy_span(copier, in, out, 0, end, false, &at);
     off_t data, data_end;
     while (at < end && next_data(in, at, end, &data, &data_end)) {
-        hash_zeros(hasher, data - at);
-        if (copy_span(copier, in, out, data, data_end, true, hasher, &at) < 0)
+        if (copy_span(copier, in, out, data, data_end, true, &at) < 0)
             return -1;
         if (at < data_end) {
             end = at; /* truncated meanwhile */
             break;
         }
     }
-    hash_zeros(hasher, end - at);
     if (ftruncate(out, end) < 0)
         return failed(copier, SIDE_TARGET, "truncate");
     return 0;

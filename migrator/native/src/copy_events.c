@@ -2,7 +2,6 @@
  *
  *     P FILES BYTES                            so far, a few times a second and at the end
  *     F INDEX PROBLEM SIDE ERRNO OPERATION     of the path at INDEX of the list: vanished, moved, changed or bad
- *     D INDEX HEX                              the BLAKE2b digest of the content that was copied
  */
 
 #define _GNU_SOURCE
@@ -153,14 +152,6 @@ void tell_problem(struct copier *copier, size_t index, enum problem problem) {
                 copier->failed_side == SIDE_TARGET ? "target" : "source", strerror(copier->failed_errno));
         _exit(EXIT_STOPPED);
     }
-}
-
-void tell_digest(const struct copier *copier, size_t index, const unsigned char *digest, size_t length) {
-    char hex[2 * 64 + 1];
-    (void)copier;
-    for (size_t at = 0; at < length; at++)
-        snprintf(hex + 2 * at, 3, "%02x", digest[at]);
-    tell("D %zu %s\n", index, hex);
 }
 
 void end_events(const struct copier *copier) { tell_progress(copier); }

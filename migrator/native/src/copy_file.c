@@ -6,10 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "blake2b.h"
 #include "copy.h"
 
-#define DIGEST_BYTES 64
 #define PERMISSIONS 0777
 
 /* What a failed call on the source means: what is not there is told apart, and looked for by others. */
@@ -74,14 +72,13 @@ void remove_leftover(const struct copier *copier, const char *name) {
 }
 
 /* Content and attributes into an open, empty file. */
-static enum result fill(struct copier *copier, int in, int out, bool *has_digest, unsigned char *digest) {
+static enum result fill(struct copier *copier, int in, int out) {
     struct handle source = {.fd = in, .name = NULL};
     struct handle target = {.fd = out, .name = NULL};
     struct attributes after;
     bool changed = false;
     bool same = false;
     for (int tried = 0; tried < TRIES && !same; tried++) {
-        struct blake2b_state hasher;
         if (tried > 0) {
             if (fstat(in, &copier->attributes.facts) < 0 || read_attributes(copier, source, &copier->attributes) < 0)
                 return source_failed(copier, "stat");
@@ -90,12 +87,8 @@ static enum result fill(struct copier *copier, int in, int out, bool *has_digest
             if (ftruncate(out, 0) < 0)
                 return failed(copier, SIDE_TARGET, "truncate"), RESULT_FAILED;
         }
-        blake2b_begin(&hasher, DIGEST_BYTES);
-        if (copy_content(copier, in, out, &copier->attributes.facts, copier->options->digest ? &hasher : NULL) < 0 ||
-            read_again(copier, in, &after) < 0)
+        if (copy_content(copier, in, out, &copier->attributes.facts) < 0 || read_again(copier, in, &after) < 0)
             return RESULT_FAILED;
-        blake2b_end(&hasher, digest);
-        *has_digest = copier->options->digest;
         same = is_same_moment(&copier->attributes, &after);
         struct stat written;
         if (fstat(out, &written) < 0)
@@ -142,8 +135,6 @@ static enum result copy_open_file(struct copier *copier, const struct record *re
         copier->files += touched > 0;
         return touched < 0 ? RESULT_FAILED : RESULT_FINE;
     }
-    unsigned char digest[DIGEST_BYTES];
-    bool has_digest = false;
     enum result result;
     int out = -1;
     bool from_ranges = record->in_ranges && (out = open_part(copier, record, name, temporary)) >= 0;
@@ -156,7 +147,7 @@ static enum result copy_open_file(struct copier *copier, const struct record *re
         out = create(copier, name, temporary);
         if (out < 0)
             return RESULT_FAILED;
-        result = fill(copier, in, out, &has_digest, digest);
+        result = fill(copier, in, out);
     }
     /* By the descriptor that has written: BeeGFS syncs what its session has open on the servers, and nothing else. */
     if (copier->options->fsync && (result == RESULT_FINE || result == RESULT_CHANGED) && fsync(out) < 0)
@@ -175,8 +166,6 @@ static enum result copy_open_file(struct copier *copier, const struct record *re
     if (put_in_place(copier, temporary, name) < 0)
         return RESULT_FAILED;
     copier->files++;
-    if (has_digest)
-        tell_digest(copier, index, digest, sizeof digest);
     return result;
 }
 

@@ -18,7 +18,6 @@ from migrator.transfer.ports import BrickRules, ChunkWork, StreamReader, StreamV
 
 
 _PROGRESS = re.compile(rb"P ([0-9]{1,18}) ([0-9]{1,18})")
-_DIGEST = re.compile(rb"D ([0-9]{1,18}) ([0-9a-f]{128})")
 _LONGEST_LINE_BYTES = 4096
 
 
@@ -30,7 +29,6 @@ class DirectProgress:
         self._rest = b""
         self._counters = StreamCounters()
         self._events: dict[int, PathEvent] = {}
-        self._digests: dict[int, bytes] = {}
         self._garbled = False
 
     @property
@@ -42,11 +40,6 @@ class DirectProgress:
     def events(self) -> Sequence[PathEvent]:
         """Events of paths in order of arrival; the first event of a path counts."""
         return tuple(self._events.values())
-
-    @property
-    def digests(self) -> Mapping[int, bytes]:
-        """By the path's place in the list."""
-        return self._digests
 
     @property
     def garbled(self) -> bool:
@@ -70,8 +63,6 @@ class DirectProgress:
             )
         elif (event := parse_event(line, os.strerror)) is not None and event.index < self._paths:
             self._events.setdefault(event.index, event)
-        elif (match := _DIGEST.fullmatch(line)) and int(match[1]) < self._paths:
-            self._digests[int(match[1])] = bytes.fromhex(match[2].decode("ascii"))
         else:
             self._garbled = True
 
@@ -87,22 +78,20 @@ _KINDS: Mapping[ChunkKind, bytes] = {
     ChunkKind.RANGES: b"ranges",
     ChunkKind.DIRECTORY_TIMES: b"directory-times",
 }
-_WHOLE = (ChunkKind.FILES, ChunkKind.RANGED_FILES)
 _SETTLE = b"settle"
 
 
 class DirectEngine:
     """Turns chunks into runs of the helper. `program` is its path on the host that it runs on.
 
-    `privileged`: the streams run as root. `digest`: compute a BLAKE2b digest of each file's content while copying.
+    `privileged`: the streams run as root.
     """
 
     name = "direct"
 
-    def __init__(self, *, program: bytes, privileged: bool, digest: bool = False) -> None:
+    def __init__(self, *, program: bytes, privileged: bool) -> None:
         self.program = program
         self._privileged = privileged
-        self._digest = digest
 
     def fits(self, tree: bytes, path: bytes) -> bool:
         """Every path of a tree: for long paths, directories are opened component by component."""
@@ -116,7 +105,7 @@ class DirectEngine:
         """
         if work.kind is ChunkKind.LINKS:
             raise ValueError("links across trees are made by link(2), not by a stream")
-        return self._command(work, view, _KINDS[work.kind], digest=self._digest and work.kind in _WHOLE)
+        return self._command(work, view, _KINDS[work.kind])
 
     def settle_command(self, work: ChunkWork, view: StreamView) -> Command | None:
         """After another engine has copied this chunk from a brick: set the times that the volume shows, and report the names
@@ -124,13 +113,13 @@ class DirectEngine:
         """
         if work.brick is None or work.kind in (ChunkKind.LINKS, ChunkKind.RANGES, ChunkKind.DIRECTORIES):
             return None
-        return self._command(work, view, _SETTLE, digest=False)
+        return self._command(work, view, _SETTLE)
 
     def reader(self, work: ChunkWork, view: StreamView) -> StreamReader:  # noqa: ARG002 (the port's)
         """A new reader for one attempt; of `settle_command` as well."""
         return DirectReader(work)
 
-    def _command(self, work: ChunkWork, view: StreamView, kind: bytes, *, digest: bool) -> Command:
+    def _command(self, work: ChunkWork, view: StreamView, kind: bytes) -> Command:
         return Command(
             argv=(
                 self.program,
@@ -140,7 +129,6 @@ class DirectEngine:
                 *((b"--privileged",) if self._privileged else ()),
                 *((b"--recopy",) if work.recopy else ()),
                 *(() if work.capabilities.syncfs_reaches_disks else (b"--fsync",)),
-                *((b"--digest", b"blake2b") if digest else ()),
                 *_attributes(work.capabilities),
                 *_bandwidth(work.bwlimit_bytes_per_s),
             ),
@@ -176,11 +164,6 @@ class DirectReader:
     def stderr_tail(self) -> bytes:
         """The last few KiB of standard error."""
         return self._tail
-
-    @property
-    def digests(self) -> Mapping[bytes, bytes]:
-        """BLAKE2b digests (64 bytes) of the content of files that were copied, by path relative to the source root."""
-        return {self._paths[index]: digest for index, digest in self._progress.digests.items()}
 
     def outcome(self, completed: Completed) -> Outcome:
         """Judge the attempt."""

@@ -1,7 +1,7 @@
 """rsync as an engine: one process tree per chunk, its list on standard input."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, is_beneath, show
@@ -182,11 +182,6 @@ class RsyncReader:
     def stderr_tail(self) -> bytes:
         """The last few KiB of standard error."""
         return self._tail
-
-    @property
-    def digests(self) -> Mapping[bytes, bytes]:
-        """None from rsync."""
-        return {}
 
     def outcome(self, completed: Completed) -> Outcome:
         """Judge the attempt."""
