@@ -31,6 +31,7 @@ from migrator.core.errors import ExitCode
 from migrator.core.progress import Progress
 from migrator.render.progress import open_progress
 from migrator.transfer.bases import choose_plan
+from migrator.transfer.context import World
 from migrator.transfer.governor import Tuning, read_governing
 from migrator.transfer.model import GoverningFacts, Limits, RetryPolicy, RunRequest, RunStopped, RunSummary
 from migrator.transfer.run import run_batches
@@ -120,8 +121,7 @@ def run_command(
                         site, source, known, jobs=jobs, engine=request.engine, ahead=not dry_run, hosts=hosts
                     ) as lanes,
                 ):
-                    return await run_batches(
-                        request,
+                    world = World(
                         source=source,
                         target=target,
                         lanes=lanes,
@@ -130,15 +130,19 @@ def run_command(
                         chunk_lists=wiring.chunk_lists(),
                         documents=documents,
                         ledger=ledger,
-                        locks=wiring.locks(),
                         progress=shown,
                         clock=wiring.clock,
                         tokens=app.new_token,
-                        files=wiring.run_files(),
                         activity=wiring.activity(),
                         blocking=wiring.blocking(),
-                        hooks=wiring.hooks(),
                         storage=wiring.storage_targets(),
+                    )
+                    return await run_batches(
+                        request,
+                        world,
+                        locks=wiring.locks(),
+                        files=wiring.run_files(),
+                        hooks=wiring.hooks(),
                         probes=probe_world(wiring, ledger),
                         governing=governing_of(wiring, ledger, hosts),
                         deltas=deltas_of(

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -166,19 +166,15 @@ class DeltaPass:
             record = await self._begin()
         left = remaining_of(self.invocation.world, self.plan, self.batch, record)
         copying.expect(left.bricks)
-        findings, health = await copying.guard(_room(left.need, self.invocation.world.ledger.passes.changes(record.id)))
-        capabilities = await copying.capabilities()
+        ready = await copying.ready(_room(left.need, self.invocation.world.ledger.passes.changes(record.id)))
         await copying.make_trees()
         record = self._go_on(record)
-        summary = await copying.carry_out(
+        return await copying.carry_out(
             record,
-            capabilities=capabilities,
-            health_before=health,
+            ready,
             title=_title(record),
-            before=lambda under_way: self._move(record, under_way, capabilities),
-            advance=lambda: None,
+            before=lambda under_way: self._move(record, under_way, ready.capabilities),
         )
-        return replace(summary, guards=findings)
 
     @property
     def _copying(self) -> Copying:
@@ -209,11 +205,10 @@ class DeltaPass:
 
     async def _end_moves(self, record: PassRecord) -> None:
         copying = self._copying
-        _, health = await copying.guard(Need())
-        capabilities = await copying.capabilities()
-        under_way = copying.under_way(record, capabilities, health)
+        ready = await copying.ready(Need())
+        under_way = copying.under_way(record, ready)
         try:
-            await self._move(record, under_way, capabilities)
+            await self._move(record, under_way, ready.capabilities)
         finally:
             await under_way.confirmations.end()
             under_way.abandon_calls()

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,15 +15,47 @@ from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, Host, HostLost, OnOutput, Processes
 from migrator.transfer.ports import DriverView, StreamView
 
-# On any host, confined to one tree.
-
-
 PlaceCompiled = Callable[[], Awaitable[bytes]]
 """Returns the path of the compiled program on a host, and places it again after a new connection. Raises HostLost and
 ToolFailed."""
 
 _PROBE_TIMEOUT_S = 30.0
-_CONFINED_VIEW = StreamView(source_tree=b"/source", target_tree=b"/target")
+
+# What executors share: the jail, and the end of a process tree.
+
+
+def _beneath(root: bytes, tree: bytes) -> bytes:
+    return root.rstrip(b"/") + b"/" + tree if tree else root
+
+
+def _is_confined(confined: bool | None) -> bool:
+    """`confined` None: if this is root, whose streams are always confined."""
+    if confined is False and os.geteuid() == 0:
+        raise Refused("streams of root are confined to their trees, always")
+    return os.geteuid() == 0 if confined is None else confined
+
+
+def _jail(compiled: bytes, parent: int, *, roots: tuple[bytes, bytes], tree: bytes) -> tuple[bytes, ...]:
+    """The beginning of a confined command; files to show and `--` follow."""
+    source_root, target_root = roots
+    return (
+        *(compiled, b"confine", b"--parent", b"%d" % parent),
+        *(b"--source-root", source_root, b"--target-root", target_root, b"--tree", tree),
+    )
+
+
+def _shown(files: Sequence[bytes]) -> tuple[bytes, ...]:
+    return (*(word for file in files for word in (b"--file", file)), b"--")
+
+
+async def _end(processes: Processes, tokens: Sequence[str], grace_s: float) -> Sequence[str]:
+    """End all processes with these tokens; returns the tokens of those that could not be ended. Raises HostLost."""
+    alive = await processes.survivors(tokens) if tokens else ()
+    ended = await asyncio.gather(*(processes.end(token, grace_s=grace_s) for token in alive))
+    return [token for token, gone in zip(alive, ended, strict=True) if not gone]
+
+
+# On any host, confined to one tree.
 
 
 class HostExecutor:
@@ -45,30 +78,18 @@ class HostExecutor:
     ) -> None:
         """`compiled` places the program that confines streams. `confined` False is for a host without root."""
         self._host = host
+        self.host = host.name
+        self.confined = confined
         self._grace_s = grace_s
-        self._confined = confined
-        self._source_root = source_root
-        self._target_root = target_root
+        self._roots = source_root, target_root
         self._compiled = compiled
-
-    @property
-    def host(self) -> str:
-        """The host's name."""
-        return self._host.name
-
-    @property
-    def confined(self) -> bool:
-        """Whether streams run in a namespace of their own."""
-        return self._confined
 
     def view(self, tree: bytes) -> StreamView:
         """Where a stream sees a tree."""
-        if self._confined:
-            return _CONFINED_VIEW
-        return StreamView(
-            source_tree=_beneath(self._source_root, tree),
-            target_tree=_beneath(self._target_root, tree),
-        )
+        if self.confined:
+            return StreamView(source_tree=b"/source", target_tree=b"/target")
+        source_root, target_root = self._roots
+        return StreamView(source_tree=_beneath(source_root, tree), target_tree=_beneath(target_root, tree))
 
     async def execute(
         self,
@@ -85,19 +106,17 @@ class HostExecutor:
         Raises ToolFailed if the program, or a library of it, cannot be found; HostLost, with `in_doubt` if a part of it may
         still run.
         """
-        processes = self._host.processes
+        processes, (_, target_root) = self._host.processes, self._roots
         started = command
-        if self._confined:
-            prefix = await self._jailed(
-                program, source_root=self._source_root, target_root=self._target_root, tree=tree
-            )
-            started = replace(command, argv=(*prefix, *command.argv))
-        if self._target_root:
-            await self._watch_target()
+        if self.confined:
+            started = replace(command, argv=(*await self._jailed(program, self._roots, tree), *command.argv))
+        if target_root:
+            # The confinement says what is wrong with the target, and `sync` raises it.
+            with suppress(OSError):
+                await self._host.watch_sync(target_root)
         completed = await processes.stream(started, on_start=on_start, on_stdout=on_stdout, on_stderr=on_stderr)
         try:
-            if command.token is not None and await processes.survivors((command.token,)):
-                await processes.end(command.token, grace_s=self._grace_s)
+            await _end(processes, [command.token] if command.token is not None else (), self._grace_s)
         except HostLost as error:
             raise HostLost(error.message, cause=error.cause, hint=error.hint, in_doubt=True) from error
         return completed
@@ -106,20 +125,18 @@ class HostExecutor:
         """End orphaned processes of earlier attempts; returns the tokens of those that could not be ended. Raises HostLost:
         then they are in doubt.
         """
-        alive = await self._host.processes.survivors(tokens)
-        ended = await asyncio.gather(*(self._host.processes.end(token, grace_s=self._grace_s) for token in alive))
-        return [token for token, gone in zip(alive, ended, strict=True) if not gone]
+        return await _end(self._host.processes, tokens, self._grace_s)
 
     async def sync(self) -> None:
         """Sync the target's file system on that host. Raises OSError, HostLost."""
-        await self._host.sync(self._target_root)
+        await self._host.sync(self._roots[1])
 
     async def problem(self, program: bytes) -> str | None:
         """Why no stream of this program can be confined there; None if it can. Raises HostLost."""
-        if not self._confined:
+        if not self.confined:
             return None
         try:
-            prefix = await self._jailed(program, source_root=b"", target_root=b"", tree=b"")
+            prefix = await self._jailed(program, (b"", b""), b"")
             completed = await self._host.processes.run(
                 Command(argv=(*prefix, program, b"--version"), timeout_s=_PROBE_TIMEOUT_S)
             )
@@ -129,45 +146,17 @@ class HostExecutor:
             return show(completed.stderr.strip()) or f"exit code {completed.exit_code}"
         return None
 
-    async def _watch_target(self) -> None:
-        try:
-            await self._host.watch_sync(self._target_root)
-        except OSError:
-            return  # the confinement says what is wrong with the target, and `sync` raises it
-
-    async def _jailed(
-        self, program: bytes, *, source_root: bytes, target_root: bytes, tree: bytes
-    ) -> tuple[bytes, ...]:
+    async def _jailed(self, program: bytes, roots: tuple[bytes, bytes], tree: bytes) -> tuple[bytes, ...]:
         # Asked for every stream: the process that starts programs there is another one after a loss.
         facts = await self._host.identity()
         if facts.effective_uid != 0:
             raise Refused(
-                f"streams on {self._host.name} would not run as root",
+                f"streams on {self.host} would not run as root",
                 cause="root alone can read every user's files, and confine a stream to its tree",
-                hint=f'let ssh log in as root: [source.hosts."{self._host.name}"] ssh = "root@{self._host.name}"',
+                hint=f'let ssh log in as root: [source.hosts."{self.host}"] ssh = "root@{self.host}"',
             )
         files = await self._host.files_of(program)
-        return (
-            await self._compiled(),
-            b"confine",
-            b"--parent",
-            b"%d" % facts.process_id,
-            b"--source-root",
-            source_root,
-            b"--target-root",
-            target_root,
-            b"--tree",
-            tree,
-            *(word for file in files for word in (b"--file", file)),
-            b"--",
-        )
-
-
-def _beneath(root: bytes, tree: bytes) -> bytes:
-    return root.rstrip(b"/") + b"/" + tree if tree else root
-
-
-# On this machine, confined to one tree.
+        return (*_jail(await self._compiled(), facts.process_id, roots=roots, tree=tree), *_shown(files))
 
 
 class LocalExecutor(HostExecutor):
@@ -186,10 +175,7 @@ class LocalExecutor(HostExecutor):
         grace_s: float = 5.0,
         confined: bool | None = None,
     ) -> None:
-        """`confined` None: if this is root, whose streams are always confined."""
-        if confined is False and os.geteuid() == 0:
-            raise Refused("streams of root are confined to their trees, always")
-        confining = os.geteuid() == 0 if confined is None else confined
+        confining = _is_confined(confined)
         super().__init__(
             LocalHost(processes, name=host),
             # An rsync that confines itself compares resolved paths; the confinement resolves nothing below the roots.
@@ -208,7 +194,6 @@ class LocalExecutor(HostExecutor):
 # Drivers on this machine: scripts with their own streams, confined to one tree and one work directory.
 
 
-_SYSTEM_CONFINED_VIEW = DriverView(source_tree=b"/source", target_tree=b"/target", work=b"/work")
 _VISIBLE = (b"/usr/", b"/bin/", b"/sbin/")
 _STREAMS = (b"rsync", b"fpart")
 
@@ -229,41 +214,26 @@ class SystemExecutor:
         grace_s: float = 5.0,
         confined: bool | None = None,
     ) -> None:
-        """`compiled` is the program that confines. `confined` None: if this is root, whose drivers are always confined."""
-        if confined is False and os.geteuid() == 0:
-            raise Refused("drivers of root are confined to their trees, always")
+        """`compiled` is the program that confines."""
         self._processes = processes
-        self._host = host
+        self.host = host
         self._grace_s = grace_s
-        self._confined = os.geteuid() == 0 if confined is None else confined
-        self._source_root = source_root
-        self._target_root = target_root
+        self._confined = _is_confined(confined)
+        self._roots = source_root, target_root
         self._compiled = compiled
-
-    @property
-    def host(self) -> str:
-        """The host's name."""
-        return self._host
+        self.activity = StreamActivity()
 
     @property
     def boot_id(self) -> str:
         """Which boot of the machine this is."""
         return proc.boot_id()
 
-    @property
-    def activity(self) -> "StreamActivity":
-        """Whether the streams of a driver still do something."""
-        return StreamActivity()
-
     def view(self, tree: bytes, directory: Path) -> DriverView:
         """Where a driver sees a tree, and its directory."""
         if self._confined:
-            return _SYSTEM_CONFINED_VIEW
-        return DriverView(
-            source_tree=self._source_root.rstrip(b"/") + b"/" + tree,
-            target_tree=self._target_root.rstrip(b"/") + b"/" + tree,
-            work=os.fsencode(directory),
-        )
+            return DriverView(source_tree=b"/source", target_tree=b"/target", work=b"/work")
+        source_tree, target_tree = (_beneath(root, tree) for root in self._roots)
+        return DriverView(source_tree=source_tree, target_tree=target_tree, work=os.fsencode(directory))
 
     async def execute(
         self,
@@ -273,42 +243,23 @@ class SystemExecutor:
         tree: bytes,
         directory: Path,
         on_start: Callable[[ProcessIdentity], None],
-        on_stdout: Callable[[bytes], None],
-        on_stderr: Callable[[bytes], None],
+        on_stdout: OnOutput,
+        on_stderr: OnOutput,
     ) -> Completed:
         """Run a driver to its end. Nothing of it is left when this returns, unless it hangs in the kernel."""
         started = command
         if self._confined:
-            started = replace(command, argv=(*self._jailed(files, tree, directory), *command.argv))
+            elsewhere = [path for path in files if not path.startswith(_VISIBLE)]
+            jail = _jail(self._compiled, os.getpid(), roots=self._roots, tree=tree)
+            prefix = (*jail, b"--system", os.fsencode(directory), *_shown(elsewhere))
+            started = replace(command, argv=(*prefix, *command.argv))
         completed = await self._processes.stream(started, on_start=on_start, on_stdout=on_stdout, on_stderr=on_stderr)
-        if command.token is not None and await self._processes.survivors((command.token,)):
-            await self._processes.end(command.token, grace_s=self._grace_s)
+        await self.end_orphans([command.token] if command.token is not None else ())
         return completed
 
     async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
         """End what is left of earlier attempts; returns the tokens of those that could not be ended."""
-        alive: Mapping[str, Sequence[ProcessIdentity]] = await self._processes.survivors(tokens)
-        ended = await asyncio.gather(*(self._processes.end(token, grace_s=self._grace_s) for token in alive))
-        return [token for token, gone in zip(alive, ended, strict=True) if not gone]
-
-    def _jailed(self, files: Sequence[bytes], tree: bytes, directory: Path) -> tuple[bytes, ...]:
-        elsewhere = [path for path in files if not path.startswith(_VISIBLE)]
-        return (
-            self._compiled,
-            b"confine",
-            b"--parent",
-            b"%d" % os.getpid(),
-            b"--source-root",
-            self._source_root,
-            b"--target-root",
-            self._target_root,
-            b"--tree",
-            tree,
-            b"--system",
-            os.fsencode(directory),
-            *(word for path in elsewhere for word in (b"--file", path)),
-            b"--",
-        )
+        return await _end(self._processes, tokens, self._grace_s)
 
 
 class StreamActivity:

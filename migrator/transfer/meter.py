@@ -10,10 +10,11 @@ from migrator.core.progress import RunProgress, StreamProgress
 from migrator.core.states import CONTENT_KINDS, ChunkKind
 from migrator.core.units import HOUR_S
 from migrator.fs.model import CapacitySample, Side
+from migrator.hosts.ports import Activity
 from migrator.ledger.model import PassTotals
 from migrator.transfer.context import QUIET_S, PassUnderWay, World
 from migrator.transfer.model import ChunkRecord, Sample, StreamCounters
-from migrator.transfer.rules import Point, estimate, rate_over
+from migrator.transfer.rules import Point, rate_over, seconds_left
 
 # Samples for the ledger, snapshots for the screen, and stalled streams.
 
@@ -45,9 +46,18 @@ class LiveStream:
 class Meter:
     """Counts what all streams of one step, over chunks of these kinds, have done. `watch` runs concurrently."""
 
-    def __init__(self, under_way: PassUnderWay, kinds: Sequence[ChunkKind], totals: PassTotals) -> None:
+    def __init__(
+        self,
+        under_way: PassUnderWay,
+        kinds: Sequence[ChunkKind],
+        totals: PassTotals,
+        *,
+        activity: Activity | None = None,
+    ) -> None:
+        """`activity` None: that of the world."""
         self._pass = under_way
         self._clock = under_way.world.clock
+        self._activity = activity or under_way.world.activity
         self._storage = under_way.storage
         self._step = " and ".join(kind.value for kind in kinds)
         self._totals = totals
@@ -126,6 +136,12 @@ class Meter:
                 if (governor := self._pass.governor) is not None:
                     governor.flowed(_minus(self._sampled, before), now_s - before_s)
 
+    def finish(self) -> None:
+        """The last sample, and the last snapshot."""
+        now_s = self._clock.monotonic_s()
+        self.sample(now_s)
+        self.show(now_s)
+
     def sample(self, now_s: float) -> None:
         """Record the throughput since the last sample, of all streams and of each."""
         whole = self._all_counters()
@@ -172,12 +188,8 @@ class Meter:
         self._points.append(Point(at_s=now_s, files=files, size_bytes=size_bytes))
         points = tuple(self._points)
         recent, whole = rate_over(points, _RECENT_S), rate_over(points, float("inf"))
-        left = estimate(
-            left_files=self._totals.files - files,
-            left_bytes=self._totals.size_bytes - size_bytes,
-            recent=recent,
-            whole=whole,
-        )
+        left = self._totals.files - files, self._totals.size_bytes - size_bytes
+        recent_s = seconds_left(*left, recent)
         self._pass.world.progress.show(
             RunProgress(
                 batch=self._pass.batch.number,
@@ -189,7 +201,7 @@ class Meter:
                 total_bytes=self._totals.size_bytes,
                 rate_bytes_per_s=recent.bytes_per_s if recent else 0.0,
                 rate_files_per_s=recent.files_per_s if recent else 0.0,
-                eta_s=left.left_s,
+                eta_s=seconds_left(*left, whole) if recent_s is None else recent_s,
                 bad_files=self._bad,
                 streams=tuple(self._stream_progress(stream, now_s) for stream in self._live),
             )
@@ -229,7 +241,7 @@ class Meter:
             return
         try:
             found = await self._pass.world.blocking(
-                lambda: self._pass.world.activity.of([stream.token for stream in quiet]), timeout_s=timeout_s
+                lambda: self._activity.of([stream.token for stream in quiet]), timeout_s=timeout_s
             )
         except TimeoutError:
             found = {}

@@ -2,7 +2,7 @@
 
 import errno
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from migrator.catalog.model import CatalogRecord
@@ -10,7 +10,16 @@ from migrator.core.entry import Entry
 from migrator.core.errors import Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
-from migrator.core.states import CHUNK_ORDER, CHUNK_STEPS, BatchState, ChunkKind, ChunkState, PassKind, PassState
+from migrator.core.states import (
+    CHUNK_ORDER,
+    CHUNK_STEPS,
+    CONTENT_KINDS,
+    BatchState,
+    ChunkKind,
+    ChunkState,
+    PassKind,
+    PassState,
+)
 from migrator.core.tasks import SharedCall
 from migrator.core.units import several
 from migrator.delta.model import SENT, ChangeKind
@@ -48,7 +57,6 @@ from migrator.transfer.model import (
     TreeWork,
 )
 from migrator.transfer.pool import run_step
-from migrator.transfer.ports import DriverResult
 from migrator.transfer.rules import stop_reason
 from migrator.transfer.rules_convergence import TreeToCheck, decide, freeze_check
 from migrator.verify.model import DigestPolicy, VerificationRecord, earlier_verifications
@@ -209,6 +217,7 @@ def _changed_bytes(ledger: "Ledger", plan: str, batch: int, tree: bytes, *, sinc
 
 
 _ALL = 2**31 - 1
+_COPIED = (ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.RANGED_FILES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,15 +236,6 @@ class Remaining:
         return sum(self.chunks_by_kind.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Piece:
-    kind: ChunkKind
-    tree: bytes
-    files: int
-    size_bytes: int
-    brick: str | None
-
-
 def remaining(world: World, plan: Plan, batch: Batch, *, left_alone: Collection[bytes] = ()) -> Remaining:
     """What a seed pass over the batch would copy. Failed chunks, and those in flight when a run was killed, count: both are
     tried again.
@@ -252,23 +252,22 @@ def remaining_of(
     by_kind: dict[ChunkKind, int] = {}
     needs: dict[bytes, Need] = {}
     bricks: set[str] = set()
-    for piece in _of_pass(world, record, left_alone) if record else _of_list(world, batch, left_alone):
-        sums = trees.setdefault(piece.tree, [0, 0, 0])
+    for chunk in _of_pass(world, record) if record else _of_list(world, batch):
+        if chunk.tree in left_alone:
+            continue
+        sums = trees.setdefault(chunk.tree, [0, 0, 0])
         sums[0] += 1
-        by_kind[piece.kind] = by_kind.get(piece.kind, 0) + 1
-        if piece.brick is not None:
-            bricks.add(piece.brick)
-        match piece.kind:
-            case ChunkKind.FILES | ChunkKind.RANGES | ChunkKind.RANGED_FILES:
-                needs[piece.tree] = _plus(needs.get(piece.tree), piece)
-                sums[1] += piece.files
-                sums[2] += piece.size_bytes
-            case ChunkKind.LINKS:
-                sums[1] += piece.files
-            case ChunkKind.DIRECTORIES:
-                needs[piece.tree] = _plus(needs.get(piece.tree), piece)
-            case ChunkKind.DIRECTORY_TIMES | ChunkKind.TREE:
-                pass
+        by_kind[chunk.kind] = by_kind.get(chunk.kind, 0) + 1
+        if chunk.brick is not None:
+            bricks.add(chunk.brick)
+        if chunk.kind in (*_COPIED, ChunkKind.DIRECTORIES):
+            so_far = needs.get(chunk.tree, Need())
+            needs[chunk.tree] = Need(
+                size_bytes=so_far.size_bytes + chunk.size_bytes, inodes=so_far.inodes + chunk.files
+            )
+        if chunk.kind in CONTENT_KINDS:
+            sums[1] += chunk.files
+            sums[2] += chunk.size_bytes if chunk.kind is not ChunkKind.LINKS else 0
     return Remaining(
         record=record,
         trees=tuple(
@@ -283,49 +282,34 @@ def remaining_of(
     )
 
 
-def _piece(chunk: Chunk | ChunkRecord) -> _Piece:
-    return _Piece(kind=chunk.kind, tree=chunk.tree, files=chunk.files, size_bytes=chunk.size_bytes, brick=chunk.brick)
-
-
-def _plus(need: Need | None, piece: _Piece) -> Need:
-    so_far = need or Need()
-    return Need(size_bytes=so_far.size_bytes + piece.size_bytes, inodes=so_far.inodes + piece.files)
-
-
-def _of_list(world: World, batch: Batch, left_alone: Collection[bytes]) -> Iterable[_Piece]:
+def _of_list(world: World, batch: Batch) -> Iterable[Chunk]:
     # Before anything is read from it: a list that was replaced need not be one.
     refuse(batch, (GuardFinding(guard="chunk lists", problems=list_problems(world, batch)),))
-    for chunk in world.chunk_lists.chunks(batch.chunk_list):
-        if chunk.tree not in left_alone:
-            yield _piece(chunk)
+    return world.chunk_lists.chunks(batch.chunk_list)
 
 
-def _of_pass(world: World, record: PassRecord, left_alone: Collection[bytes]) -> Iterable[_Piece]:
+def _of_pass(world: World, record: PassRecord) -> Iterable[ChunkRecord]:
     passes = world.ledger.passes
     failed = passes.totals(record.id).chunks.get(ChunkState.FAILED, 0)
     if record.state is PassState.DONE and not failed:
         return
-    records = [chunk for kind in CHUNK_ORDER for chunk in passes.pending(record.id, kind.value, _ALL)]
+    for kind in CHUNK_ORDER:
+        yield from passes.pending(record.id, kind.value, _ALL)
     under_way = {attempt.chunk_id for attempt in passes.unfinished_attempts(record.id)}
-    records.extend(chunk for chunk in map(passes.chunk, sorted(under_way)) if chunk.state is ChunkState.RUNNING)
-    records.extend(passes.to_retry(record.id))
-    for chunk in records:
-        if chunk.tree not in left_alone:
-            yield _piece(chunk)
+    yield from (chunk for chunk in map(passes.chunk, sorted(under_way)) if chunk.state is ChunkState.RUNNING)
+    yield from passes.to_retry(record.id)
 
 
 # What all passes over a batch share: guards, steps in order, the closing check, and the summary.
 
 
-Before = Callable[[PassUnderWay], Awaitable[None]]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """What a pass knows before it starts: no guard tripped."""
 
-
-async def nothing_before(_: PassUnderWay) -> None:
-    """A pass that consists of its chunks."""
-
-
-def nothing_after(_: PassUnderWay) -> None:
-    """A pass that has nothing else to say."""
+    findings: tuple[GuardFinding, ...]
+    health: SourceHealth
+    capabilities: TargetCapabilities
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,22 +328,19 @@ class Copying:
             for lane in self.invocation.world.lanes.all:
                 lane.expect(bricks)
 
-    async def guard(self, need: Need, left: Sequence[TreeWork] = ()) -> tuple[tuple[GuardFinding, ...], SourceHealth]:
-        """Evaluate all guards of a pass. Returns the findings, and the source's health before the pass. Raises Refused with
-        every reason.
-        """
-        findings, health = await find_problems(
-            self.invocation.world, self.invocation.request, self.site, self.batch, need
-        )
+    async def ready(self, need: Need, left: Sequence[TreeWork] = ()) -> Ready:
+        """Evaluate all guards of a pass. Raises Refused with every reason."""
+        invocation, subject = self.invocation, f"batch {self.batch.number}"
+        findings, health = await find_problems(invocation.world, invocation.request, self.site, self.batch, need)
         if not any(found.problems for found in findings):
-            words = await look_at_limits(self.invocation.world, self.plan, left)
+            words = await look_at_limits(invocation.world, self.plan, left)
             findings = (*findings, *quota_finding(words))
             for warning in words.warnings:
-                self.invocation.say(EventKind.QUOTA_NEAR, Severity.WARNING, f"batch {self.batch.number}", warning)
+                invocation.say(EventKind.QUOTA_NEAR, Severity.WARNING, subject, warning)
         for problem in (problem for found in findings for problem in found.problems):
-            self.invocation.say(EventKind.GUARD_REFUSED, Severity.ERROR, f"batch {self.batch.number}", problem)
+            invocation.say(EventKind.GUARD_REFUSED, Severity.ERROR, subject, problem)
         refuse(self.batch, findings)
-        return findings, health
+        return Ready(findings=findings, health=health, capabilities=await self.capabilities())
 
     async def capabilities(self) -> TargetCapabilities:
         """The recorded capabilities of the target; probed now if there is no record."""
@@ -398,19 +379,18 @@ class Copying:
     async def carry_out(
         self,
         record: PassRecord,
+        ready: Ready,
         *,
-        capabilities: TargetCapabilities,
-        health_before: SourceHealth,
         title: str,
-        before: Before = nothing_before,
-        after: Callable[[PassUnderWay], None] = nothing_after,
-        advance: Callable[[], None],
+        before: Callable[[PassUnderWay], Awaitable[None]],
+        after: Callable[[PassUnderWay], None] = lambda _: None,
+        advance: Callable[[], None] = lambda: None,
     ) -> BatchSummary:
         """Run a pass to its end, or to a stop that is in the summary. `before` runs before its chunks, `after` after them;
         `advance` sets the next state of the batch when the pass is done.
         """
         world = self.invocation.world
-        under_way = self.under_way(record, capabilities, health_before)
+        under_way = self.under_way(record, ready)
         routes = self._routes(record)
         started_s = world.clock.monotonic_s()
         whole = False
@@ -431,7 +411,23 @@ class Copying:
             self._close(under_way, title, whole=whole)
             if whole:
                 advance()
-        return self._summary(under_way, world.clock.monotonic_s() - started_s)
+        tally, passes = under_way.tally, world.ledger.passes
+        record = passes.read(record.id)
+        return BatchSummary(
+            batch=self.batch.number,
+            chunks=tally.chunks,
+            files=tally.files,
+            size_bytes=tally.size_bytes,
+            written_bytes=tally.written_bytes,
+            elapsed_s=world.clock.monotonic_s() - started_s,
+            chunks_by_kind=dict(tally.by_kind),
+            vanished=passes.vanished_count(record.id),
+            bad=tuple(passes.attention(record.id)),
+            trees_gone=tuple(sorted(under_way.trees_gone)),
+            left=remaining_of(world, self.plan, self.batch, record, left_alone=self.left_alone).trees,
+            stopped=under_way.explain_stop(),
+            guards=ready.findings,
+        )
 
     def set_batch_states(self, states: Sequence[BatchState]) -> None:
         """Move the batch on, step by step."""
@@ -444,9 +440,7 @@ class Copying:
         record = self.invocation.world.ledger.plans.read(self.plan.name)
         return record.batches.get(self.batch.number) if record else None
 
-    def under_way(
-        self, record: PassRecord, capabilities: TargetCapabilities, health_before: SourceHealth
-    ) -> PassUnderWay:
+    def under_way(self, record: PassRecord, ready: Ready) -> PassUnderWay:
         """The pass in this run, before it starts."""
         world, timeout_s = self.invocation.world, self.invocation.request.stall_timeout_s
 
@@ -456,8 +450,8 @@ class Copying:
         async def health() -> HealthNow:
             now = await world.source.health()
             return HealthNow(
-                problems=health_problems(health_before, now, tasks_count=False),
-                doubts=health_problems(health_before, now),
+                problems=health_problems(ready.health, now, tasks_count=False),
+                doubts=health_problems(ready.health, now),
             )
 
         known = {
@@ -469,8 +463,8 @@ class Copying:
             pass_id=record.id,
             kind=record.kind,
             chunk_list=record.chunk_list,
-            capabilities=capabilities,
-            health_before=health_before,
+            capabilities=ready.capabilities,
+            health_before=ready.health,
             sync=SharedCall(sync),
             health=SharedCall(health),
             known_io_errors=known,
@@ -558,24 +552,6 @@ class Copying:
         severity = Severity.INFO if whole and not bad else Severity.WARNING
         self.invocation.say(EventKind.PASS_FINISHED, severity, f"batch {number}", message)
 
-    def _summary(self, under_way: PassUnderWay, elapsed_s: float) -> BatchSummary:
-        world, tally = self.invocation.world, under_way.tally
-        record = world.ledger.passes.read(under_way.pass_id)
-        return BatchSummary(
-            batch=self.batch.number,
-            chunks=tally.chunks,
-            files=tally.files,
-            size_bytes=tally.size_bytes,
-            written_bytes=tally.written_bytes,
-            elapsed_s=elapsed_s,
-            chunks_by_kind=dict(tally.by_kind),
-            vanished=world.ledger.passes.vanished_count(under_way.pass_id),
-            bad=tuple(world.ledger.passes.attention(under_way.pass_id)),
-            trees_gone=tuple(sorted(under_way.trees_gone)),
-            left=remaining_of(world, self.plan, self.batch, record, left_alone=self.left_alone).trees,
-            stopped=under_way.explain_stop(),
-        )
-
 
 def _unwritable(detail: str, code: int | None = None) -> Refused:
     full = stop_reason(code) in (StopReason.TARGET_FULL, StopReason.TARGET_QUOTA)
@@ -595,103 +571,78 @@ class SeedPass:
     arrived. `run` may be called again: it resumes the pass.
     """
 
-    invocation: Invocation
-    plan: Plan
-    site: SiteRecord
-    batch: Batch
-    left_alone: frozenset[bytes] = frozenset()
-    _driven: DriverResult | None = None
+    copying: Copying
+    _last_driven: int | None = None
 
     async def run(self) -> BatchSummary:
         """Raises Refused if a guard trips before anything is copied; a later stop is in the summary."""
-        left = remaining(self.invocation.world, self.plan, self.batch, left_alone=self.left_alone)
-        if self._is_finished(left):
-            return self._nothing_to_do(left)
-        copying = self._copying
+        copying, world = self.copying, self.copying.invocation.world
+        left = remaining(world, copying.plan, copying.batch, left_alone=copying.left_alone)
+        if left.record is not None and left.record.state is PassState.DONE and not left.chunks:
+            # Also repairs the state of the batch after a crash between the two records.
+            self._advance(BatchState.SEEDED)
+            return BatchSummary(
+                batch=copying.batch.number,
+                nothing_to_do=True,
+                vanished=world.ledger.passes.vanished_count(left.record.id),
+                bad=tuple(world.ledger.passes.attention(left.record.id)),
+            )
         copying.expect(left.bricks)
-        findings, health = await copying.guard(left.need, left.trees)
-        capabilities = await copying.capabilities()
+        ready = await copying.ready(left.need, left.trees)
         await copying.make_trees()
-        summary = await copying.carry_out(
+        return await copying.carry_out(
             self._start(left),
-            capabilities=capabilities,
-            health_before=health,
+            ready,
             title="seed pass",
             before=self._drive,
             after=self._say_second_look,
             advance=lambda: self._advance(BatchState.SEEDED),
         )
-        return replace(summary, guards=findings)
-
-    @property
-    def _copying(self) -> Copying:
-        return Copying(
-            invocation=self.invocation,
-            plan=self.plan,
-            site=self.site,
-            batch=self.batch,
-            left_alone=self.left_alone,
-        )
-
-    def _is_finished(self, left: Remaining) -> bool:
-        return left.record is not None and left.record.state is PassState.DONE and not left.chunks
-
-    def _nothing_to_do(self, left: Remaining) -> BatchSummary:
-        """The pass was already done. Also repairs the state of the batch after a crash between the two records."""
-        self._advance(BatchState.SEEDED)
-        passes = self.invocation.world.ledger.passes
-        pass_id = left.record.id if left.record else 0
-        return BatchSummary(
-            batch=self.batch.number,
-            nothing_to_do=True,
-            vanished=passes.vanished_count(pass_id),
-            bad=tuple(passes.attention(pass_id)),
-        )
 
     def _start(self, left: Remaining) -> PassRecord:
         """Record the pass, or resume it; every run retries failed chunks."""
-        world, number = self.invocation.world, self.batch.number
-        passes, now_s = world.ledger.passes, world.clock.now_s()
+        copying, world = self.copying, self.copying.invocation.world
+        batch, passes, now_s = copying.batch, world.ledger.passes, world.clock.now_s()
         record = left.record
         if record is None:
-            chunks = world.chunk_lists.chunks(self.batch.chunk_list)
             record = passes.start(
-                plan=self.plan.name,
-                batch=number,
+                plan=copying.plan.name,
+                batch=batch.number,
                 kind=PassKind.SEED,
-                catalog=self.plan.catalog,
-                chunk_list=self.batch.chunk_list,
-                chunks=chunks,
+                catalog=copying.plan.catalog,
+                chunk_list=batch.chunk_list,
+                chunks=world.chunk_lists.chunks(batch.chunk_list),
                 at_s=now_s,
             )
         elif record.state is not PassState.RUNNING:
             passes.set_state(record.id, PassState.RUNNING, now_s)
         self._advance(BatchState.SEEDING)
-        again = passes.retry_failed(record.id, but_trees=self.left_alone)
-        message = f"seed pass over batch {number}: {several(left.chunks, 'chunk')} to do"
+        again = passes.retry_failed(record.id, but_trees=copying.left_alone)
+        message = f"seed pass over batch {batch.number}: {several(left.chunks, 'chunk')} to do"
         if again:
             message += f", {again} of them failed before"
-        self.invocation.say(EventKind.PASS_STARTED, Severity.INFO, f"batch {number}", message)
+        copying.invocation.say(EventKind.PASS_STARTED, Severity.INFO, f"batch {batch.number}", message)
         return record
 
     async def _drive(self, under_way: PassUnderWay) -> None:
         """If a driver was requested, let it copy whole trees first."""
         driving = under_way.world.driving
-        self._driven = None if driving is None else await run_driver_step(under_way, driving)
+        self._last_driven = None if driving is None else await run_driver_step(under_way, driving)
         under_way.doubtful_trees = doubtful_trees(under_way)
 
     def _say_second_look(self, under_way: PassUnderWay) -> None:
-        if self._driven is not None and under_way.world.driving is not None:
-            say_second_look(under_way, under_way.world.driving, self._driven)
+        if self._last_driven is not None and under_way.world.driving is not None:
+            say_second_look(under_way, under_way.world.driving, self._last_driven)
 
     def _advance(self, state: BatchState) -> None:
         """A batch in a later state stays there, except that a verified one with new files has to be verified again."""
-        passes = self.invocation.world.ledger.passes.of_batch(self.plan.name, self.batch.number)
+        copying = self.copying
+        passes = copying.invocation.world.ledger.passes.of_batch(copying.plan.name, copying.batch.number)
         steps = {
             (BatchState.PLANNED, BatchState.SEEDING): (BatchState.SEEDING,),
             (BatchState.PLANNED, BatchState.SEEDED): (BatchState.SEEDING, BatchState.SEEDED),
             (BatchState.SEEDING, BatchState.SEEDED): (BatchState.SEEDED,),
             (BatchState.VERIFIED, BatchState.SEEDING): (unverified(one.kind for one in passes),),
         }
-        now = self._copying.batch_state
-        self._copying.set_batch_states(steps.get((now, state), ()) if now else ())
+        now = copying.batch_state
+        copying.set_batch_states(steps.get((now, state), ()) if now else ())

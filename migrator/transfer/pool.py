@@ -3,8 +3,8 @@
 import asyncio
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from migrator.transfer.model import ChunkRecord, FileProblem, FileProblemKind, S
 from migrator.transfer.ports import BrickRefused, Engine, Lane, Way
 from migrator.transfer.recovery import LEASE_MARGIN_S
 from migrator.transfer.rules import LONGEST_S, delay_s, expected_s
-from migrator.transfer.settlement import Settlement, because_of_storage
+from migrator.transfer.settlement import Settlement
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import PassRecords
@@ -103,6 +103,11 @@ class ChunkQueue:
         if delay_s:
             self._delayed.append((self._clock.monotonic_s() + delay_s, chunk.id, chunk))
         self.wake()
+
+    def release(self, chunk: ChunkRecord, delay_s: float | None) -> None:
+        """As `give_back`, unless the chunk waits for its confirmation."""
+        if chunk.id in self._taken:
+            self.give_back(chunk, delay_s)
 
     async def pause(self, duration_s: float) -> None:
         """Sleep, at most until the queue is finished."""
@@ -191,13 +196,6 @@ _FIRST_PAUSE_S = 2.0
 _LONGEST_PAUSE_S = 60.0
 
 
-class _Later:
-    """The chunk is given back when its attempt is confirmed."""
-
-
-_LATER = _Later()
-
-
 class Worker:
     """Copies one chunk after the other, until none is left or the pool stops. Call `work` once."""
 
@@ -228,21 +226,15 @@ class Worker:
             if chunk is None:
                 continue
             again_after_s: float | None = None
-            confirmed_later = False
             try:
-                handled = await self._handle(chunk)
-                confirmed_later = handled is _LATER
-                again_after_s = handled if isinstance(handled, float) else None
+                again_after_s = await self._handle(chunk)
             finally:
-                if not confirmed_later:
-                    self._queue.give_back(chunk, again_after_s)
+                self._queue.release(chunk, again_after_s)
 
-    async def _handle(self, chunk: ChunkRecord) -> "float | _Later | None":
-        """Try a chunk once. Returns its delay if it has to wait again, or _LATER if its confirmation gives it back."""
+    async def _handle(self, chunk: ChunkRecord) -> float | None:
+        """Try a chunk once. Returns its delay if it has to wait again. One that is to be confirmed is given back then."""
         paths = tuple(self._world.chunk_lists.paths(chunk.list_path or self._pass.chunk_list, chunk.number))
-        if not await self._tree_is_there(chunk):
-            return None
-        if self._divided(chunk, paths):
+        if not await self._tree_is_there(chunk) or self._divided(chunk, paths):
             return None
         from_brick = not self._lane.reads_mount
         if from_brick and not await self._routes.quiet_before():
@@ -250,9 +242,10 @@ class Worker:
             self._stop_in_dead_end()
             return None
         finds = self._routes.finds.get(self._lane.host, 0)
+        self._brick = chunk.brick if from_brick else None
         try:
-            self._brick = chunk.brick if from_brick else None
             way = await self._lane.way(self._brick)
+            engine = self._engine(way, chunk)
         except HostLost as error:
             self._routes.lose(self._lane, error)
             return None
@@ -261,19 +254,19 @@ class Worker:
             self._stop_in_dead_end()
             return None
         except (Refused, ToolFailed) as error:
-            return self._cannot_start(error)
-        try:
-            engine = self._engine(way, chunk)
-        except ToolFailed as error:
-            return self._cannot_start(error)
+            # The host answers but cannot run streams: another way is used, if there is one.
+            if self._lane.reads_mount:
+                self._pass.stop(StopReason.TOOL_MISSING, error.message)
+            else:
+                self._routes.lose(self._lane, HostLost(error.message, cause=error.cause, hint=error.hint), unfit=True)
+            return None
         if engine is None:
-            attempt_id = self._settle.intend_without_stream(chunk)
-            self._settle.finish(attempt_id, AttemptState.SUCCEEDED, ChunkState.DONE, None)
+            self._settle.finish(self._settle.without_stream(chunk), AttemptState.SUCCEEDED, ChunkState.DONE)
             return None
         attempt = Attempt(self._pass, self._routes, self._meter, chunk, paths, slot=self._slot, way=way, engine=engine)
         try:
             result = await attempt.copy()
-            held_s, result = await because_of_storage(self._pass, self._settle, chunk, attempt, result)
+            held_s = await self._settle.held(chunk, attempt, result)
         except asyncio.CancelledError:
             self._settle.interrupted(attempt)
             raise
@@ -294,7 +287,7 @@ class Worker:
 
         confirmation = partial(self._confirm, chunk, paths, attempt, result, finds)
         await self._pass.confirmations.begin(confirmation, abandoned)
-        return _LATER
+        return None
 
     def _divided(self, chunk: ChunkRecord, paths: Sequence[ListedPath]) -> bool:
         """Divide a chunk if needed: files that an earlier run could not read are set apart, and a chunk that would take too
@@ -307,9 +300,9 @@ class Worker:
             if not self._is_too_long(chunk, paths):
                 return False
             known, parts = (), halves(paths)
-        attempt_id = self._settle.intend_without_stream(chunk)
         with_brick = [(part, chunk.brick) for part in parts]
-        self._settle.divide(chunk, attempt_id, AttemptState.INTERRUPTED, None, with_brick, problems=known)
+        unused = self._settle.without_stream(chunk)
+        self._settle.divide(chunk, unused, AttemptState.INTERRUPTED, with_brick, problems=known)
         return True
 
     def _is_too_long(self, chunk: ChunkRecord, paths: Sequence[ListedPath]) -> bool:
@@ -328,7 +321,7 @@ class Worker:
         """Confirm an attempt whose stream has ended, and give its chunk back."""
         try:
             confirmed = await attempt.confirm(result)
-            again_after_s, confirmed = await because_of_storage(self._pass, self._settle, chunk, attempt, confirmed)
+            again_after_s = await self._settle.held(chunk, attempt, confirmed)
             if again_after_s is None:
                 again_after_s = self._settle.follow(chunk, paths, attempt, confirmed)
         except HostLost as error:
@@ -359,14 +352,6 @@ class Worker:
             cause="it is not installed there, or too old, and no other engine was allowed",
             hint="install it, or run with `--engine auto`; `migrator doctor` lists what is needed",
         )
-
-    def _cannot_start(self, error: MigratorError) -> float | None:
-        """The host answers but cannot run streams: use another way, if there is one."""
-        if self._lane.reads_mount:
-            self._pass.stop(StopReason.TOOL_MISSING, error.message)
-        else:
-            self._routes.lose(self._lane, HostLost(error.message, cause=error.cause, hint=error.hint), unfit=True)
-        return None
 
     async def _in_doubt(self, attempt: Attempt, error: HostLost, finds: int) -> float | None:
         """The host was lost while a stream was in flight there. Its chunk is reissued only when the stream is known to be
@@ -449,17 +434,17 @@ class Worker:
             detail = f"{show(chunk.tree)} is not there, and may be all the same: {'; '.join(doubts)}"
             self._pass.stop(StopReason.SOURCE_UNHEALTHY, detail)
             return False
-        attempt_id = self._settle.intend_without_stream(chunk)
+        attempt = self._settle.without_stream(chunk)
         if seen is None:
             problem = FileProblem(
                 path=chunk.tree, kind=FileProblemKind.VANISHED, errno=None, reason="the whole user tree is gone"
             )
-            self._settle.finish(attempt_id, AttemptState.SUCCEEDED, ChunkState.DONE, None, (problem,))
+            self._settle.finish(attempt, AttemptState.SUCCEEDED, ChunkState.DONE, (problem,))
             self._settle.tree_gone(chunk)
         else:
             reason = f"the user tree is no directory any more but a {seen.type.value}"
             problem = FileProblem(path=chunk.tree, kind=FileProblemKind.BAD, errno=None, reason=reason)
-            self._settle.finish(attempt_id, AttemptState.FAILED, ChunkState.FAILED, None, (problem,))
+            self._settle.finish(attempt, AttemptState.FAILED, ChunkState.FAILED, (problem,))
             self._settle.bad((problem,))
         return False
 
@@ -495,7 +480,8 @@ async def run_step(under_way: PassUnderWay, routes: Routes, step: Sequence[Chunk
             def employ() -> None:
                 """As many workers for each lane as it may have streams; surplus ones wait."""
                 for lane in routes.lanes:
-                    while counts[lane.host] < _streams(lane, governor):
+                    ceilings = {} if governor is None else governor.ceilings
+                    while counts[lane.host] < ceilings.get(lane.host, lane.jobs):
                         counts[lane.host] += 1
                         worker = Worker(under_way, routes, queue, meter, lane=lane, slot=counts.total())
                         under_way.workers.add(group.create_task(worker.work()))
@@ -505,42 +491,24 @@ async def run_step(under_way: PassUnderWay, routes: Routes, step: Sequence[Chunk
                 queue.wake()
 
             employ()
-            with _following(governor, allowed_anew):
+            unfollow = governor.on_change(allowed_anew) if governor is not None else None
+            try:
                 while at_work := [worker for worker in under_way.workers if not worker.done()]:
                     await asyncio.wait(at_work)
+            finally:
+                if unfollow is not None:
+                    unfollow()
             await cancel_and_wait(watching)
     except BaseExceptionGroup as group_error:
         raise _first(group_error) from group_error
     finally:
         under_way.workers.clear()
-        now_s = under_way.world.clock.monotonic_s()
-        meter.sample(now_s)
-    meter.show(now_s)
+        meter.finish()
 
 
-def _streams(lane: Lane, governor: Governor | None) -> int:
-    """How many streams a lane may have by the present limits."""
-    return lane.jobs if governor is None else governor.ceilings.get(lane.host, lane.jobs)
-
-
-@contextmanager
-def _following(governor: Governor | None, call: Callable[[], None]) -> Iterator[None]:
-    """Call it on every decision of the governor, until the end of the block."""
-    end = governor.on_change(call) if governor is not None else (lambda: None)
-    try:
-        yield
-    finally:
-        end()
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def _first(error: BaseException) -> BaseException:
     """The error to report: one of the program's own if there is one."""
-    leaves: list[BaseException] = []
-    waiting: list[BaseException] = [group]
-    while waiting:
-        error = waiting.pop(0)
-        if isinstance(error, BaseExceptionGroup):
-            waiting.extend(error.exceptions)
-        else:
-            leaves.append(error)
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    leaves = [_first(one) for one in error.exceptions]
     return next((leaf for leaf in leaves if isinstance(leaf, MigratorError)), leaves[0])

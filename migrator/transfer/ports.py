@@ -17,113 +17,6 @@ if TYPE_CHECKING:
     from migrator.transfer.engines.drivers import DriverDirectories
     from migrator.transfer.executors import SystemExecutor
 
-# Drivers: programs that copy whole trees, with their own streams, queues and run state.
-#
-# One driver runs at a time, over one tree after the other, through the mounts. The ordinary chunks that follow copy what it
-# leaves out, so nothing depends on its own report.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverView:
-    """Where a driver sees things: absolute paths of the tree on both sides, and of its own directory."""
-
-    source_tree: bytes
-    target_tree: bytes
-    work: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverWork:
-    """One tree for a driver, of about `size_bytes`. `jobs` streams at once share `bwlimit_bytes_per_s` (None: no limit); a
-    part holds up to `part_files` files and `part_bytes` bytes. `recopy`: send everything, whatever is on the target.
-    """
-
-    size_bytes: int
-    jobs: int
-    part_files: int
-    part_bytes: int
-    capabilities: TargetCapabilities
-    bwlimit_bytes_per_s: int | None = None
-    recopy: bool = False
-
-
-class DriverReader(Protocol):
-    """Follows one run of a driver: its output, and the logs in its directory."""
-
-    def stdout(self, piece: bytes) -> None:
-        """Take a piece of standard output, cut anywhere."""
-
-    def stderr(self, piece: bytes) -> None:
-        """Take a piece of standard error, cut anywhere."""
-
-    @property
-    def counters(self) -> StreamCounters:
-        """What all of its streams have copied so far. Reads their logs."""
-
-    @property
-    def stderr_tail(self) -> bytes:
-        """The last few KiB of standard error, and the last messages of its streams."""
-
-    @property
-    def exit_code(self) -> int | None:
-        """Of a run that was judged; None before."""
-
-    @property
-    def trouble(self) -> tuple[StopReason, str] | None:
-        """An error that no file is to blame for, as soon as a stream reports it: the driver itself would continue through
-        its whole queue.
-        """
-
-    def outcome(self, completed: Completed) -> Outcome:
-        """Judge the run, once all of its processes have ended. DONE with a message: it left something out."""
-
-
-class Driver(Protocol):
-    """A program that copies whole trees. It starts nothing itself."""
-
-    @property
-    def name(self) -> str:
-        """As in `--engine`."""
-
-    @property
-    def files(self) -> Sequence[bytes]:
-        """Absolute paths of the programs that it consists of: the confinement makes them visible."""
-
-    def refusal(self, view: DriverView) -> str | None:
-        """Why it cannot take a tree at these paths; None if it can."""
-
-    def command(self, work: DriverWork, view: DriverView, directory: Path) -> Command:
-        """The argv. `directory` is its own as this program sees it: a resumable run in it is resumed, any other is cleared
-        away.
-        """
-
-    def reader(self, view: DriverView, directory: Path) -> DriverReader:
-        """A new reader for one run."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Driving:
-    """The parts of the driver step."""
-
-    driver: Driver
-    executor: "SystemExecutor"
-    states: "DriverDirectories"
-    part_files: int
-    part_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverResult:
-    """The result of the step: how many trees were driven, what their streams copied, and which were left out and why.
-    Attempts after `last_attempt_id` belong to the ordinary chunks that follow.
-    """
-
-    trees: int
-    counters: StreamCounters
-    left_out: Mapping[bytes, str]
-    last_attempt_id: int
-
-
 # Engines turn a chunk into a command, and its output into an outcome; executors run that command on a host, confined.
 
 
@@ -247,6 +140,78 @@ class Executor(Protocol):
 
     async def sync(self) -> None:
         """Return when all that streams here wrote has reached the target's disks (syncfs). Raises OSError, HostLost."""
+
+
+# Drivers: programs that copy whole trees, with their own streams, queues and run state.
+#
+# One driver runs at a time, over one tree after the other, through the mounts. The ordinary chunks that follow copy what it
+# leaves out, so nothing depends on its own report.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverView:
+    """Where a driver sees things: absolute paths of the tree on both sides, and of its own directory."""
+
+    source_tree: bytes
+    target_tree: bytes
+    work: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverWork:
+    """One tree for a driver, of about `size_bytes`. `jobs` streams at once share `bwlimit_bytes_per_s` (None: no limit); a
+    part holds up to `part_files` files and `part_bytes` bytes. `recopy`: send everything, whatever is on the target.
+    """
+
+    size_bytes: int
+    jobs: int
+    part_files: int
+    part_bytes: int
+    capabilities: TargetCapabilities
+    bwlimit_bytes_per_s: int | None = None
+    recopy: bool = False
+
+
+class DriverReader(StreamReader, Protocol):
+    """Follows one run of a driver: its output, and the logs in its directory. DONE with a message: it left something out."""
+
+    @property
+    def trouble(self) -> tuple[StopReason, str] | None:
+        """An error that no file is to blame for, as soon as a stream reports it: the driver itself would continue through
+        its whole queue.
+        """
+
+
+class Driver(Protocol):
+    """A program that copies whole trees. It starts nothing itself."""
+
+    @property
+    def name(self) -> str:
+        """As in `--engine`."""
+
+    @property
+    def files(self) -> Sequence[bytes]:
+        """Absolute paths of the programs that it consists of: the confinement makes them visible."""
+
+    def refusal(self, view: DriverView) -> str | None:
+        """Why it cannot take a tree at these paths; None if it can."""
+
+    def command(self, work: DriverWork, view: DriverView) -> Command:
+        """The argv of a new run; nothing of an earlier one is in its directory."""
+
+    def reader(self, view: DriverView, directory: Path) -> DriverReader:
+        """A new reader for one run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driving:
+    """The parts of the driver step."""
+
+    driver: Driver
+    executor: "SystemExecutor"
+    states: "DriverDirectories"
+    part_files: int
+    part_bytes: int
 
 
 # Where streams run and what they read: this machine the mounts; brick servers and nodes of a batch system their bricks.

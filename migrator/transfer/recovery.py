@@ -10,7 +10,7 @@ from migrator.core.units import several
 from migrator.hosts.ports import HostLost
 from migrator.ledger.model import SiteRecord
 from migrator.site.rules_guards import health_problems
-from migrator.transfer.attempt import remove_after_crash
+from migrator.transfer.attempt import OpenAttempt, finish_attempt, remove_after_crash
 from migrator.transfer.context import Invocation, World
 from migrator.transfer.guards import mount_findings
 from migrator.transfer.model import AttemptRecord
@@ -40,16 +40,8 @@ async def recover(invocation: Invocation, site: SiteRecord, *, heard_at_s: float
         if attempt.token in stuck:
             continue
         await remove_after_crash(invocation, attempt)
-        world.ledger.passes.finish(
-            attempt.id,
-            at_s=world.clock.now_s(),
-            state=AttemptState.INTERRUPTED.value,
-            exit_code=None,
-            counters=attempt.counters,
-            stderr_tail=attempt.stderr_tail,
-            chunk_state=ChunkState.PENDING,
-            problems=(),
-        )
+        left = OpenAttempt(id=attempt.id, counters=attempt.counters, stderr_tail=attempt.stderr_tail)
+        finish_attempt(world, left, AttemptState.INTERRUPTED, ChunkState.PENDING)
         message = f"attempt {attempt.id} of an earlier run had not ended: its chunk is given out again"
         invocation.say(EventKind.ORPHAN_ENDED, Severity.INFO, f"attempt {attempt.id}", message)
     if stuck:

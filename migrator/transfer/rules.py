@@ -5,9 +5,8 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
-from migrator.core.units import format_duration, format_rate, several
+from migrator.core.units import several
 from migrator.fs.rules import TEMPORARY_PREFIX
 from migrator.plan.model import TransferCost
 from migrator.report.model import SizeClass, StreamSum
@@ -34,25 +33,6 @@ _LASTING = frozenset(
 )
 
 
-class NextStep(StrEnum):
-    """What comes after a failed attempt."""
-
-    RETRY = "retry"
-    SPLIT = "split"
-    GIVE_UP = "give-up"
-
-
-def after_failure(failures: int, policy: RetryPolicy, *, divisible: bool, is_part: bool) -> NextStep:
-    """Decide after the attempt that made it `failures` in this run, and that blamed no file.
-
-    A part of a chunk that was split already is split on at once: only what stands alone gets all its tries, so that
-    finding one bad file among n costs about 2 log2(n) attempts.
-    """
-    if divisible:
-        return NextStep.SPLIT if is_part or failures >= policy.tries else NextStep.RETRY
-    return NextStep.GIVE_UP if failures >= policy.tries else NextStep.RETRY
-
-
 def delay_s(failures: int, policy: RetryPolicy) -> float:
     """How long a chunk waits after so many failures (1: the first): exponential, bounded."""
     if failures < 1:
@@ -74,13 +54,8 @@ _BY_ERRNO: Mapping[int, StopReason] = {
     errno.EDQUOT: StopReason.TARGET_QUOTA,
     errno.EROFS: StopReason.TARGET_READ_ONLY,
     errno.EIO: StopReason.IO_ERROR,
-    errno.ENOTCONN: StopReason.DISCONNECTED,
-    errno.ECONNABORTED: StopReason.DISCONNECTED,
-    errno.EHOSTDOWN: StopReason.DISCONNECTED,
-    errno.EHOSTUNREACH: StopReason.DISCONNECTED,
-    errno.ENETDOWN: StopReason.DISCONNECTED,
-    errno.ENODEV: StopReason.DISCONNECTED,
-    errno.ESHUTDOWN: StopReason.DISCONNECTED,
+    **dict.fromkeys((errno.ENOTCONN, errno.ECONNABORTED, errno.ENODEV, errno.ESHUTDOWN), StopReason.DISCONNECTED),
+    **dict.fromkeys((errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN), StopReason.DISCONNECTED),
     errno.ETIMEDOUT: StopReason.TARGET_STUCK,
 }
 
@@ -302,14 +277,6 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """Seconds left (None: unknown), and the basis of the figure, for people."""
-
-    left_s: float | None
-    basis: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
     """The rate over a span of time."""
 
@@ -334,32 +301,16 @@ def rate_over(points: Sequence[Point], window_s: float) -> Rate | None:
     )
 
 
-def estimate(*, left_files: int, left_bytes: int, recent: Rate | None, whole: Rate | None) -> Estimate:
-    """Seconds left: the slower of files and bytes counts, since many small files are bound by files per second.
-
-    The recent rate is used if it is above zero for what is left, otherwise the rate of the whole run.
+def seconds_left(files: int, size_bytes: int, rate: Rate | None) -> float | None:
+    """At this rate; None if it says nothing of what is left. The slower of files and bytes counts, since many small files are
+    bound by files per second.
     """
-    if left_files <= 0 and left_bytes <= 0:
-        return Estimate(left_s=0.0, basis="nothing is left")
-    for rate, words in ((recent, "the last"), (whole, "the whole run,")):
-        if rate is None:
-            continue
-        left_s = _left_s(left_files, left_bytes, rate)
-        if left_s is not None:
-            span = format_duration(rate.over_s)
-            speed = f"{format_rate(rate.bytes_per_s)} and {rate.files_per_s:.0f} files/s"
-            return Estimate(left_s=left_s, basis=f"{words} {span}: {speed}; the slower of the two counts")
-    return Estimate(left_s=None, basis="nothing has been copied yet")
-
-
-def _left_s(left_files: int, left_bytes: int, rate: Rate) -> float | None:
-    needed: list[float] = []
-    for left, per_s in ((left_files, rate.files_per_s), (left_bytes, rate.bytes_per_s)):
-        if left <= 0:
-            continue
-        if per_s <= 0:
+    needed = [0.0]
+    for left, per_s in ((files, rate.files_per_s if rate else 0.0), (size_bytes, rate.bytes_per_s if rate else 0.0)):
+        if left > 0 and per_s <= 0:
             return None
-        needed.append(left / per_s)
+        if left > 0:
+            needed.append(left / per_s)
     return max(needed)
 
 

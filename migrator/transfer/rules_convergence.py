@@ -390,9 +390,8 @@ FIXED_S = 5.0
 """Guards before and after, two syncs, earlier catalogs, the manifest: whatever there is to compare."""
 
 _LAST = 10
-_FREEZE_CHECK_SPREAD = 0.25
 _PART = 0.05
-_FREEZE_CHECK_FACTORS = (0.01, 100.0)
+_CHECK_FACTORS = (0.01, 100.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -433,54 +432,20 @@ def _to_read_bytes(tree: TreeToCheck, share: float) -> int:
 
 
 def _cost(verifications: Sequence[VerificationRecord]) -> tuple[float, float]:
-    """Seconds per path and per byte read: those assumed, each with a factor by which the last verifications took longer.
-
-    Every verification gives what it took of what was assumed, and which part of that was paths and which bytes. Where
-    these parts differ enough the two factors are those of least squares; otherwise both are the same one, but a part that
-    was hardly there tells nothing, and stays as assumed.
+    """Seconds per path and per byte read: those assumed, with the factor by which the last verifications took longer. What
+    they hardly had (paths or bytes) they tell nothing about: it stays as assumed.
     """
     assumed_s_per_byte = 1.0 / ASSUMED_RATE_BYTES_PER_S
-    rows: list[tuple[float, float, float]] = []
-    for record in verifications:
-        if record.finished_at_s is None or record.paths <= 0:
-            continue
-        elapsed_s = record.finished_at_s - record.started_at_s
-        if elapsed_s > 0:
-            # Where hardly anything was compared the fixed part may be less than it is said to be.
-            took_s = max(elapsed_s - FIXED_S, elapsed_s / 2)
-            rows.append((record.paths * ASSUMED_S_PER_PATH, record.digested_bytes * assumed_s_per_byte, took_s))
-    by_paths, by_bytes = _factors(rows[-_LAST:])
+    paths_s = bytes_s = took_s = 0.0
+    ended = [one for one in verifications if one.paths > 0 and (one.finished_at_s or 0.0) > one.started_at_s]
+    for record in ended[-_LAST:]:
+        elapsed_s = (record.finished_at_s or 0.0) - record.started_at_s
+        paths_s += record.paths * ASSUMED_S_PER_PATH
+        bytes_s += record.digested_bytes * assumed_s_per_byte
+        # Where hardly anything was compared the fixed part may be less than it is said to be.
+        took_s += max(elapsed_s - FIXED_S, elapsed_s / 2)
+    if not ended:
+        return ASSUMED_S_PER_PATH, assumed_s_per_byte
+    factor = min(max(took_s / (paths_s + bytes_s), _CHECK_FACTORS[0]), _CHECK_FACTORS[1])
+    by_paths, by_bytes = (factor if part >= _PART * (paths_s + bytes_s) else 1.0 for part in (paths_s, bytes_s))
     return ASSUMED_S_PER_PATH * by_paths, assumed_s_per_byte * by_bytes
-
-
-def _factors(rows: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
-    if not rows:
-        return 1.0, 1.0
-    parts = [(paths_s / (paths_s + bytes_s), took_s / (paths_s + bytes_s)) for paths_s, bytes_s, took_s in rows]
-    if max(part for part, _ in parts) - min(part for part, _ in parts) >= _FREEZE_CHECK_SPREAD:
-        found = _least_squares(parts)
-        if min(found) > 0.0:
-            return _bounded(found[0]), _bounded(found[1])
-    all_paths_s, all_bytes_s, all_took_s = (sum(column) for column in zip(*rows, strict=True))
-    all_s = all_paths_s + all_bytes_s
-    factor = _bounded(all_took_s / all_s)
-    return (
-        factor if all_paths_s >= _PART * all_s else 1.0,
-        factor if all_bytes_s >= _PART * all_s else 1.0,
-    )
-
-
-def _least_squares(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Factors a and b with `took = a * part + b * (1 - part)`, a line over the part of the paths."""
-    count = len(parts)
-    mean_part = sum(part for part, _ in parts) / count
-    mean_took = sum(took for _, took in parts) / count
-    slope = sum((part - mean_part) * (took - mean_took) for part, took in parts) / sum(
-        (part - mean_part) ** 2 for part, _ in parts
-    )
-    by_bytes = mean_took - slope * mean_part
-    return by_bytes + slope, by_bytes
-
-
-def _bounded(factor: float) -> float:
-    return min(max(factor, _FREEZE_CHECK_FACTORS[0]), _FREEZE_CHECK_FACTORS[1])

@@ -5,45 +5,26 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from migrator.beegfs.tool import StorageTargets
 from migrator.catalog.model import CatalogRecord
-from migrator.catalog.ports import ChunkLists
-from migrator.core.clock import Clock
 from migrator.core.errors import Interrupted, Refused
 from migrator.core.events import EventKind, Severity
-from migrator.core.progress import Progress
 from migrator.core.states import PassKind, PassState
-from migrator.core.tasks import Blocking
 from migrator.core.units import by_numbers, several
 from migrator.delta.delta import DeltaPass, Deltas, Scan, expire_trash
-from migrator.fs.ports import SourceFileSystem, TargetFileSystem
 from migrator.fs.probing import ProbeWorld, probing
 from migrator.hooks.stage import Hooks
-from migrator.hosts.ports import Activity
 from migrator.ledger.call import recorded_run
 from migrator.ledger.locks import Locks
 from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.plan.model import Batch, Plan
-from migrator.plan.ports import PlanDocuments
-from migrator.transfer.bases import (
-    BatchRefused,
-    Chosen,
-    choose_trees,
-    covered,
-    part_of,
-    pass_number,
-    problem_of_part,
-    require_part,
-    same_base,
-    unfinished_delta,
-)
+from migrator.transfer import bases
+from migrator.transfer.bases import BatchRefused, Chosen
 from migrator.transfer.context import LOG, Invocation, World
 from migrator.transfer.governor import Governing, Governor
 from migrator.transfer.guards import find_problems, look_at_limits, quota_finding, read_plan, site_problems
 from migrator.transfer.hooks import Hooking, is_seeded, preview_hooks
-from migrator.transfer.lanes import Lanes
 from migrator.transfer.meter import cancel_and_wait, capacity_watch
 from migrator.transfer.model import (
     BatchSummary,
@@ -55,31 +36,35 @@ from migrator.transfer.model import (
     RunStopped,
     RunSummary,
 )
-from migrator.transfer.passes import Remaining, SeedPass, check_of_trees, judge_passes, remaining, remaining_of
-from migrator.transfer.ports import BrickGuard, Driving
+from migrator.transfer.passes import (
+    Copying,
+    Remaining,
+    SeedPass,
+    check_of_trees,
+    judge_passes,
+    remaining,
+    remaining_of,
+)
 from migrator.transfer.recovery import recover
-from migrator.transfer.run_files import RunDirectory, RunFiles
+from migrator.transfer.run_files import RunFiles
 
-if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger, PassRecords
-
-# The outcome of a run, in one sentence.
+VERB = "run"
+T = TypeVar("T")
 
 
 def run_words(run: RunSummary) -> tuple[str, Severity]:
-    """For people, with its severity."""
+    """The outcome of a run for people, in one sentence, with its severity."""
     words = "had been finished before: nothing was copied" if run.nothing_to_do else "copied"
     if run.nothing_to_do and any(batch.left_alone for batch in run.batches):
         words = "nothing to do"
-    if skipped := [str(batch.batch) for batch in run.batches if batch.skipped]:
-        all_skipped = len(skipped) == len(run.batches)
-        words = (
-            "skipped by hooks: nothing was copied" if all_skipped else f"{words}, but for {', '.join(skipped)} (hooks)"
-        )
-    if refused := [str(batch.batch) for batch in run.batches if batch.refusal]:
-        words = f"{words}, but for {', '.join(refused)} (refused)"
-        if len(refused) == len(run.batches):
-            words = "refused: nothing was copied"
+    skipped = [str(batch.batch) for batch in run.batches if batch.skipped]
+    refused = [str(batch.batch) for batch in run.batches if batch.refusal]
+    for which, why, all_words in (
+        (skipped, "hooks", "skipped by hooks: nothing was copied"),
+        (refused, "refused", "refused: nothing was copied"),
+    ):
+        if which:
+            words = all_words if len(which) == len(run.batches) else f"{words}, but for {', '.join(which)} ({why})"
     bad = sum(len(batch.bad) for batch in run.batches)
     if bad:
         words += f"; {several(bad, 'file needs', 'files need')} attention"
@@ -89,28 +74,22 @@ def run_words(run: RunSummary) -> tuple[str, Severity]:
 # One batch of a run: its seed pass, and delta passes until another one is not worth while.
 
 
-T = TypeVar("T")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRun:
     """All passes of one batch in this run. Without `deltas` there is only the seed pass.
 
-    `batch` has the trees to copy; `whole`: these are all except `left_alone`, whose users work on the target. If not whole,
-    the seed pass of the batch is already done.
+    If not all trees of the batch are copied (`chosen.whole`), its seed pass is already done.
     """
 
     hooking: Hooking
-    batch: Batch
+    chosen: Chosen
     deltas: Deltas | None
-    whole: bool = True
-    left_alone: frozenset[bytes] = frozenset()
 
     async def run(self) -> BatchSummary:
         """All passes, with the hooks of the batch around them. A stop on the way is in the summary. Raises Refused."""
         follows = self.deltas is not None and self.deltas.limits.max_delta_passes > 0
         idle = not follows and (self._is_seeded or self._is_followed)
-        return await self.hooking.around_batch(self.batch, self._passes, idle=idle)
+        return await self.hooking.around_batch(self.chosen.batch, self._passes, idle=idle)
 
     async def _passes(self) -> BatchSummary:
         summary = await self._seed()
@@ -125,138 +104,124 @@ class BatchRun:
 
     async def _seed(self) -> BatchSummary:
         """Later passes also send what failed in the seed pass."""
-        if self._is_followed or not self.whole:
-            await self._catch_up()
-            return BatchSummary(batch=self.batch.number, nothing_to_do=True)
-        seed = SeedPass(
-            invocation=self._invocation,
-            plan=self._plan,
-            site=self._site,
-            batch=self.batch,
-            left_alone=self.left_alone,
-        )
+        batch, hooking = self.chosen.batch, self.hooking
+        if self._is_followed or not self.chosen.whole:
+            # The hooks after passes that a killed run had finished.
+            await hooking.catch_up(batch, PassKind.SEED)
+            latest = self._latest_delta
+            if latest is not None and latest.state is PassState.DONE:
+                await hooking.catch_up(batch, PassKind.DELTA, number=latest.number)
+            return BatchSummary(batch=batch.number, nothing_to_do=True)
+        seed = SeedPass(copying=self._copying(batch, self.chosen.left_alone))
         if not self._is_seeded:
             await self._until_open()
-        return await self.hooking.around_pass(
-            self.batch, PassKind.SEED, partial(_guarded, seed.run), idle=self._is_seeded
-        )
-
-    async def _catch_up(self) -> None:
-        """The hooks after passes that a killed run had finished."""
-        await self.hooking.catch_up(self.batch, PassKind.SEED)
-        latest = self._records.find(self._plan.name, self.batch.number, PassKind.DELTA)
-        if latest is not None and latest.state is PassState.DONE:
-            await self.hooking.catch_up(self.batch, PassKind.DELTA, number=latest.number)
+        return await hooking.around_pass(batch, PassKind.SEED, partial(_guarded, seed.run), idle=self._is_seeded)
 
     async def _round(self, deltas: Deltas, made: int, so_far: BatchSummary) -> tuple[BatchSummary, bool]:
         """One more delta pass over all trees. If different passes scanned them last, one pass for each group, from one scan,
         so that the next pass has them together again. Returns the sum so far, and whether another pass follows.
         """
-        groups = await self._groups(deltas)
+        batch, plan = self.chosen.batch, self.hooking.plan
+        every = frozenset(tree.path for tree in batch.trees)
+        passes = self._world.ledger.passes
+        begun = bases.unfinished_delta(passes, plan, batch)
+        if begun is None:
+            await _guarded(self._pass_over(batch, deltas).end_earlier)
+            groups = [frozenset(tree.path for tree in group) for group in bases.same_base(passes, plan, batch)]
+        else:
+            its_own = bases.covered(passes, begun)
+            groups = [every if its_own is None else its_own]
         if len(groups) > 1:
-            deltas = replace(deltas, scan=_once(deltas.scan, [tree.path for tree in self.batch.trees]))
+            deltas = replace(deltas, scan=_once(deltas.scan, [tree.path for tree in batch.trees]))
         go_on = False
         for group in groups:
-            part = self.batch if len(group) == len(self.batch.trees) else part_of(self._plan, self.batch, group)
+            part = batch if len(group) == len(every) else bases.part_of(plan, batch, group)
             so_far, go_on = await self._delta(deltas, part, made, so_far)
             if so_far.stopped is not None or so_far.skipped:
                 return so_far, False
         return so_far, go_on
-
-    async def _groups(self, deltas: Deltas) -> Sequence[frozenset[bytes]]:
-        """The trees of each next pass: of the one to resume, or of new ones."""
-        begun = unfinished_delta(self._records, self._plan, self.batch)
-        if begun is None:
-            await _guarded(self._pass_over(self.batch, deltas).end_earlier)
-            return [
-                frozenset(tree.path for tree in group) for group in same_base(self._records, self._plan, self.batch)
-            ]
-        its_own = covered(self._records, begun)
-        return [frozenset(tree.path for tree in self.batch.trees) if its_own is None else its_own]
 
     async def _delta(self, deltas: Deltas, part: Batch, made: int, so_far: BatchSummary) -> tuple[BatchSummary, bool]:
         """One pass over these trees of the batch. A pass over only some trees predicts no freeze: then another one follows
         if anything had changed, or if the next one has all trees together again.
         """
         await self._until_open()
-        number = pass_number(self._records, self._plan, part, PassKind.DELTA)
+        passes, batch = self._world.ledger.passes, self.chosen.batch
+        number = bases.pass_number(passes, self.hooking.plan, part, PassKind.DELTA)
         work = partial(_guarded, self._pass_over(part, deltas).run)
         summary = await self.hooking.around_pass(part, PassKind.DELTA, work, idle=False, number=number)
         if summary.skipped:
             return replace(so_far, skipped=summary.skipped), False
-        record = self._records.find(self._plan.name, self.batch.number, PassKind.DELTA)
+        record = self._latest_delta
         decision = None
-        if self.whole and part is self.batch and summary.stopped is None and record is not None:
+        if self.chosen.whole and part is batch and summary.stopped is None and record is not None:
             decision = self._judge(deltas, made)
-        told = self._of(record, summary, decision)
-        changed = told.changes is not None and not told.changes.nothing
-        go_on = decision.go_on if decision is not None else changed or part is not self.batch
-        return _together(so_far, summary, told), go_on
-
-    async def _until_open(self) -> None:
-        """A pass reads and renames before its first chunk, so it waits for the governor too."""
-        if self._invocation.governor is not None:
-            await self._invocation.governor.until_open()
-
-    def _pass_over(self, part: Batch, deltas: Deltas) -> DeltaPass:
-        return DeltaPass(invocation=self._invocation, plan=self._plan, site=self._site, batch=part, deltas=deltas)
-
-    def _judge(self, deltas: Deltas, made: int) -> Decision:
-        world = self._invocation.world
-        decision = judge_passes(
-            world.ledger,
-            plan=self._plan.name,
-            batch=self.batch.number,
-            trees=[tree.path for tree in self.batch.trees],
-            at_s=world.clock.now_s(),
-            streams=max(sum(lane.jobs for lane in world.lanes.all), 1),
-            check=check_of_trees(world.ledger, self._plan, self.batch.number, [tree.path for tree in self.batch.trees]),
-            limits=deltas.limits,
-            made=made,
-            moves_of=partial(moves_of, deltas),
-        )
-        self._invocation.say(EventKind.PASS_JUDGED, Severity.INFO, f"batch {self.batch.number}", decision.sentence)
-        return decision
-
-    def _of(self, record: PassRecord | None, summary: BatchSummary, decision: Decision | None) -> DeltaSummary:
-        ledger = self._invocation.world.ledger
-        return DeltaSummary(
+        changes = passes.changes(record.id) if record else None
+        delta = DeltaSummary(
             number=record.number if record else 0,
             files=summary.files,
             size_bytes=summary.size_bytes,
             elapsed_s=summary.elapsed_s,
             scan_s=(record.scan_s if record else None) or 0.0,
-            changes=ledger.passes.changes(record.id) if record else None,
+            changes=changes,
             outcome=decision.outcome if decision else None,
             freeze_s=decision.prediction.freeze_s if decision and decision.prediction else None,
             sentence=decision.sentence if decision else "",
         )
+        changed = changes is not None and not changes.nothing
+        go_on = decision.go_on if decision is not None else changed or part is not batch
+        return _together(so_far, summary, delta), go_on
+
+    async def _until_open(self) -> None:
+        """A pass reads and renames before its first chunk, so it waits for the governor too."""
+        if (governor := self.hooking.invocation.governor) is not None:
+            await governor.until_open()
+
+    def _copying(self, batch: Batch, left_alone: frozenset[bytes] = frozenset()) -> Copying:
+        hooking = self.hooking
+        return Copying(
+            invocation=hooking.invocation, plan=hooking.plan, site=hooking.site, batch=batch, left_alone=left_alone
+        )
+
+    def _pass_over(self, part: Batch, deltas: Deltas) -> DeltaPass:
+        hooking = self.hooking
+        return DeltaPass(invocation=hooking.invocation, plan=hooking.plan, site=hooking.site, batch=part, deltas=deltas)
+
+    def _judge(self, deltas: Deltas, made: int) -> Decision:
+        world, plan, batch = self._world, self.hooking.plan, self.chosen.batch
+        trees = [tree.path for tree in batch.trees]
+        decision = judge_passes(
+            world.ledger,
+            plan=plan.name,
+            batch=batch.number,
+            trees=trees,
+            at_s=world.clock.now_s(),
+            streams=max(sum(lane.jobs for lane in world.lanes.all), 1),
+            check=check_of_trees(world.ledger, plan, batch.number, trees),
+            limits=deltas.limits,
+            made=made,
+            moves_of=partial(moves_of, deltas),
+        )
+        self.hooking.invocation.say(EventKind.PASS_JUDGED, Severity.INFO, f"batch {batch.number}", decision.sentence)
+        return decision
 
     @property
-    def _invocation(self) -> Invocation:
-        return self.hooking.invocation
-
-    @property
-    def _plan(self) -> Plan:
-        return self.hooking.plan
-
-    @property
-    def _site(self) -> SiteRecord:
-        return self.hooking.site
+    def _world(self) -> World:
+        return self.hooking.invocation.world
 
     @property
     def _is_seeded(self) -> bool:
-        return is_seeded(self._invocation.world, self._plan, self.batch)
+        return is_seeded(self._world, self.hooking.plan, self.chosen.batch)
+
+    @property
+    def _latest_delta(self) -> PassRecord | None:
+        return self._world.ledger.passes.find(self.hooking.plan.name, self.chosen.batch.number, PassKind.DELTA)
 
     @property
     def _is_followed(self) -> bool:
         """Whether passes after the seed were made."""
-        kinds = (PassKind.DELTA, PassKind.FINAL)
-        return any(self._records.find(self._plan.name, self.batch.number, kind) is not None for kind in kinds)
-
-    @property
-    def _records(self) -> "PassRecords":
-        return self._invocation.world.ledger.passes
+        of_batch = self._world.ledger.passes.of_batch(self.hooking.plan.name, self.chosen.batch.number)
+        return any(one.kind is not PassKind.SEED for one in of_batch)
 
 
 async def _guarded(work: Callable[[], Awaitable[T]]) -> T:
@@ -310,68 +275,43 @@ def _together(so_far: BatchSummary, summary: BatchSummary, delta: DeltaSummary) 
 # One run over one or more batches.
 
 
-VERB = "run"
-
-
 async def run_batches(
     request: RunRequest,
+    world: World,
     *,
-    source: SourceFileSystem,
-    target: TargetFileSystem,
-    lanes: Lanes,
-    bricks: BrickGuard | None,
-    driving: Driving | None,
-    chunk_lists: ChunkLists,
-    documents: PlanDocuments,
-    ledger: "Ledger",
     locks: Locks,
-    progress: Progress,
-    clock: Clock,
-    tokens: Callable[[], str],
     files: RunFiles,
-    activity: Activity,
-    blocking: Blocking,
     hooks: Hooks | None = None,
     deltas: Deltas | None = None,
-    storage: StorageTargets | None = None,
     probes: ProbeWorld | None = None,
     governing: Governing | None = None,
 ) -> RunSummary:
     """Copy batches, one after the other, each from its present state. The same call resumes after any crash.
 
-    `tokens` returns a random token for every attempt and every call of a hook. Without `hooks` none is called; without
-    `deltas` there are only seed passes; `storage` None: the target has no storage targets to poll; `probes` None: no probes
-    run; `governing` None: no governor limits the streams. Cancelling the task ends every stream, then raises Interrupted;
-    cancelling again meanwhile changes nothing.
+    Without `hooks` none is called; without `deltas` there are only seed passes; `probes` None: no probes run; `governing`
+    None: no governor limits the streams. Cancelling the task ends every stream, then raises Interrupted; cancelling again
+    meanwhile changes nothing.
 
     Raises UsageError (no such batch), Refused (a guard, with every reason), LockHeld, RunStopped (the pool stopped: a
     full target, an input/output error, ...; the summary is in it), Interrupted, LedgerCorrupt.
     """
-    world = World(
-        source=source,
-        target=target,
-        lanes=lanes,
-        bricks=bricks,
-        driving=driving,
-        chunk_lists=chunk_lists,
-        documents=documents,
-        ledger=ledger,
-        progress=progress,
-        clock=clock,
-        activity=activity,
-        blocking=blocking,
-        tokens=tokens,
-        storage=storage,
-    )
     plan, site = read_plan(world, request)
+    ledger, clock = world.ledger, world.clock
     numbered = [batch for number in dict.fromkeys(request.batches) for batch in plan.batches if batch.number == number]
+    which = by_numbers([batch.number for batch in numbered], "batch", "batches")
+
+    def choose() -> list[Chosen]:
+        return [bases.choose_trees(ledger, plan, batch, request.trees) for batch in numbered]
+
     if request.dry_run:
-        batches = [choose_trees(ledger, plan, batch, request.trees) for batch in numbered]
-        return await _preview(world, request, plan, site, batches, hooks=hooks, deltas=deltas)
-    purpose = f"run of {_which(numbered)} of plan {plan.name}"
+        previewed = [
+            await _preview(world, request, plan, site, chosen, hooks=hooks, deltas=deltas) for chosen in choose()
+        ]
+        return RunSummary(run_id=None, directory=None, dry_run=True, batches=tuple(previewed))
+    purpose = f"run of {which} of plan {plan.name}"
     with locks.hold(VERB, purpose), files.open(VERB, clock.now_s()) as directory:
         # A cutover holds the same lock: nobody is moved from here on.
-        batches = [choose_trees(ledger, plan, batch, request.trees) for batch in numbered]
+        batches = choose()
         earlier = ledger.runs.latest(VERB)
         async with recorded_run(
             ledger.runs,
@@ -384,59 +324,41 @@ async def run_batches(
         ) as recorded:
             invocation = Invocation(world=world, request=request, run_id=recorded.id, directory=directory)
             hooking = Hooking(invocation=invocation, hooks=hooks, plan=plan, site=site)
-            heard_at_s = earlier.heartbeat_at_s if earlier else 0.0
             try:
-                async with (
-                    capacity_watch(world),
-                    probing(probes),
-                    governed(invocation, governing),
-                ):
-                    summary = await _copy(hooking, batches, directory, heard_at_s=heard_at_s, deltas=deltas)
+                async with capacity_watch(world), probing(probes), governed(invocation, governing):
+                    invocation.say(EventKind.RUN_STARTED, Severity.INFO, f"plan {plan.name}", purpose)
+                    await hooking.begin()
+                    await recover(invocation, site, heard_at_s=earlier.heartbeat_at_s if earlier else 0.0)
+                    if deltas is not None:
+                        await expire_trash(invocation, deltas, site)
+                    summary = await _copy(hooking, batches, deltas)
             except asyncio.CancelledError:
                 invocation.say(EventKind.RUN_INTERRUPTED, Severity.WARNING, purpose, "interrupted: every stream ended")
                 raise Interrupted(
                     f"{purpose} was interrupted: every stream has been ended",
                     hint="run the same command again to resume",
                 ) from None
+            words, severity = run_words(summary)
+            invocation.say(EventKind.RUN_FINISHED, severity, f"plan {plan.name}", f"{which}: {words}")
             recorded.exit_code = summary.exit_code
     return summary
 
 
-def _which(batches: Sequence[Batch]) -> str:
-    return by_numbers([batch.number for batch in batches], "batch", "batches")
-
-
-async def _copy(
-    hooking: Hooking,
-    batches: Sequence[Chosen],
-    directory: RunDirectory,
-    *,
-    heard_at_s: float,
-    deltas: Deltas | None,
-) -> RunSummary:
-    invocation, plan, site = hooking.invocation, hooking.plan, hooking.site
-    which = _which([chosen.batch for chosen in batches])
-    subject = f"plan {plan.name}"
-    invocation.say(EventKind.RUN_STARTED, Severity.INFO, subject, f"run of {which} of plan {plan.name}")
-    await hooking.begin()
-    await recover(invocation, site, heard_at_s=heard_at_s)
-    if deltas is not None:
-        await expire_trash(invocation, deltas, site)
+async def _copy(hooking: Hooking, batches: Sequence[Chosen], deltas: Deltas | None) -> RunSummary:
+    invocation = hooking.invocation
     done: list[BatchSummary] = []
+    whole = RunSummary(run_id=invocation.run_id, directory=invocation.directory.path, dry_run=False, batches=())
     for chosen in batches:
         try:
             summary = await _run_one(hooking, chosen, deltas)
         except BatchRefused as refused:
-            if len(batches) == 1 or await site_problems(invocation.world, invocation.request, site):
+            if len(batches) == 1 or await site_problems(invocation.world, invocation.request, hooking.site):
                 raise
             summary = _refused(invocation, chosen, refused)
         done.append(summary)
+        whole = replace(whole, batches=tuple(done))
         if summary.stopped is not None:
-            so_far = RunSummary(run_id=invocation.run_id, directory=directory.path, dry_run=False, batches=tuple(done))
-            raise RunStopped(summary.stopped, so_far)
-    whole = RunSummary(run_id=invocation.run_id, directory=directory.path, dry_run=False, batches=tuple(done))
-    words, severity = run_words(whole)
-    invocation.say(EventKind.RUN_FINISHED, severity, subject, f"{which}: {words}")
+            raise RunStopped(summary.stopped, whole)
     return whole
 
 
@@ -447,9 +369,8 @@ async def _run_one(hooking: Hooking, chosen: Chosen, deltas: Deltas | None) -> B
         invocation.say(EventKind.TREES_LEFT_ALONE, Severity.INFO, f"batch {batch.number}", chosen.words)
     if not batch.trees and left_alone:
         return BatchSummary(batch=batch.number, nothing_to_do=True, left_alone=left_alone)
-    require_part(invocation.world.ledger, hooking.plan, chosen, deltas=deltas is not None)
-    running = BatchRun(hooking=hooking, batch=batch, deltas=deltas, whole=chosen.whole, left_alone=chosen.left_alone)
-    return replace(await running.run(), left_alone=left_alone)
+    bases.require_part(invocation.world.ledger, hooking.plan, chosen, deltas=deltas is not None)
+    return replace(await BatchRun(hooking=hooking, chosen=chosen, deltas=deltas).run(), left_alone=left_alone)
 
 
 def _refused(invocation: Invocation, chosen: Chosen, refused: BatchRefused) -> BatchSummary:
@@ -470,50 +391,46 @@ async def _preview(
     request: RunRequest,
     plan: Plan,
     site: SiteRecord,
-    batches: Sequence[Chosen],
+    chosen: Chosen,
     *,
     hooks: Hooks | None,
     deltas: Deltas | None,
-) -> RunSummary:
-    """The decisions of a run without any change of target, ledger, lock or run directory.
+) -> BatchSummary:
+    """The decisions of a run over one batch without any change of target, ledger, lock or run directory.
 
     Delta passes that would follow are not examined, except an unfinished one: they would need a scan first.
     """
     at_most = deltas.limits.max_delta_passes if deltas else 0
-    found: list[BatchSummary] = []
-    for chosen in batches:
-        batch, alone = chosen.batch, chosen.left_alone
-        if not batch.trees and alone:
-            found.append(BatchSummary(batch=batch.number, nothing_to_do=True, left_alone=tuple(sorted(alone))))
-            continue
-        begun = unfinished_delta(world.ledger.passes, plan, batch) if deltas else None
-        if begun is not None or not chosen.whole:
-            left = remaining_of(world, plan, batch, begun) if begun is not None else Remaining(record=None)
-        else:
-            left = remaining(world, plan, batch, left_alone=alone)
-        findings, _ = await find_problems(world, request, site, batch, left.need)
-        if begun is None and not any(found.problems for found in findings):
-            findings = (*findings, *quota_finding(await look_at_limits(world, plan, left.trees)))
-        if problem := problem_of_part(world.ledger, plan, chosen):
-            findings = (*findings, GuardFinding(guard="seed pass", problems=(problem,)))
-        finished = left.record is not None and not left.chunks and not at_most
-        to_call, hook_finding = await preview_hooks(world, hooks, plan, batch, idle=finished)
-        found.append(
-            BatchSummary(
-                batch=batch.number,
-                chunks=left.chunks,
-                files=sum(work.files for work in left.trees),
-                size_bytes=sum(work.size_bytes for work in left.trees),
-                chunks_by_kind=left.chunks_by_kind,
-                left=left.trees,
-                guards=(hook_finding,) if finished else (*findings, hook_finding),
-                nothing_to_do=finished,
-                hooks=to_call,
-                deltas_to_follow=at_most,
-                left_alone=tuple(sorted(alone)),
-            )
-        )
-    return RunSummary(run_id=None, directory=None, dry_run=True, batches=tuple(found))
+    batch, left_alone = chosen.batch, tuple(sorted(chosen.left_alone))
+    if not batch.trees and left_alone:
+        return BatchSummary(batch=batch.number, nothing_to_do=True, left_alone=left_alone)
+    begun = bases.unfinished_delta(world.ledger.passes, plan, batch) if deltas else None
+    if begun is not None:
+        left = remaining_of(world, plan, batch, begun)
+    elif chosen.whole:
+        left = remaining(world, plan, batch, left_alone=chosen.left_alone)
+    else:
+        left = Remaining(record=None)
+    findings, _ = await find_problems(world, request, site, batch, left.need)
+    if begun is None and not any(found.problems for found in findings):
+        findings = (*findings, *quota_finding(await look_at_limits(world, plan, left.trees)))
+    if problem := bases.problem_of_part(world.ledger, plan, chosen):
+        findings = (*findings, GuardFinding(guard="seed pass", problems=(problem,)))
+    finished = left.record is not None and not left.chunks and not at_most
+    to_call, hook_finding = await preview_hooks(world, hooks, plan, batch, idle=finished)
+    return BatchSummary(
+        batch=batch.number,
+        chunks=left.chunks,
+        files=sum(work.files for work in left.trees),
+        size_bytes=sum(work.size_bytes for work in left.trees),
+        chunks_by_kind=left.chunks_by_kind,
+        left=left.trees,
+        guards=(hook_finding,) if finished else (*findings, hook_finding),
+        nothing_to_do=finished,
+        hooks=to_call,
+        deltas_to_follow=at_most,
+        left_alone=left_alone,
+    )
 
 
 @asynccontextmanager
@@ -528,15 +445,14 @@ async def governed(invocation: Invocation, governing: Governing | None) -> Async
         severity = Severity.WARNING if warning else Severity.INFO
         invocation.say(EventKind.STREAMS_SET, severity, "governor", message)
 
-    governor = Governor(
+    invocation.governor = Governor(
         governing=replace(governing, limits=replace(governing.limits, bwlimit_bytes_per_s=request.bwlimit_bytes_per_s)),
         hosts={lane.host: lane.jobs for lane in world.lanes.all},
         run_id=invocation.run_id,
         clock=world.clock,
         say=say,
     )
-    invocation.governor = governor
-    task = asyncio.create_task(governor.watch())
+    task = asyncio.create_task(invocation.governor.watch())
     try:
         yield
     finally:

@@ -1,7 +1,6 @@
 """What follows from an attempt: done, retried, split, given up, or a stop of the pool."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from migrator.catalog.rules_packing import Paths, divisible, halves, set_apart, total_bytes
 from migrator.core.events import EventKind, Severity
@@ -9,17 +8,21 @@ from migrator.core.paths import show
 from migrator.core.states import AttemptState, ChunkKind, ChunkState
 from migrator.hosts.model import ProcessIdentity
 from migrator.plan.model import Chunk, ListedPath
-from migrator.transfer.attempt import BY_DESCRIPTOR, Attempt, Result
+from migrator.transfer.attempt import BY_DESCRIPTOR, Attempt, OpenAttempt, Result, finish_attempt
 from migrator.transfer.context import LOG, PassUnderWay
 from migrator.transfer.meter import Meter
-from migrator.transfer.model import ChunkRecord, FileProblem, FileProblemKind, StopReason, StreamCounters, Verdict
-from migrator.transfer.rules import NextStep, after_failure, delay_s, is_lasting
+from migrator.transfer.model import ChunkRecord, FileProblem, FileProblemKind, StopReason, Verdict
+from migrator.transfer.rules import delay_s, is_lasting
 
 _SHOWN_STDERR_BYTES = 300
+_HELD_REASONS = frozenset({StopReason.TARGET_STUCK, StopReason.IO_ERROR, StopReason.DISCONNECTED})
+"""Symptoms of a server that is down: they do not stop a pass that can wait."""
 
 
 class Settlement:
-    """Records the results of attempts and chunks. Nothing is awaited: a cancellation cannot separate the parts."""
+    """Records the results of attempts and chunks. Except for `held`, nothing is awaited: a cancellation cannot separate the
+    parts.
+    """
 
     def __init__(self, under_way: PassUnderWay, meter: Meter) -> None:
         self._pass = under_way
@@ -28,32 +31,30 @@ class Settlement:
         self._meter = meter
 
     def follow(self, chunk: ChunkRecord, paths: Sequence[ListedPath], attempt: Attempt, result: Result) -> float | None:
-        """Record the result of an attempt and its consequences."""
-        outcome = {"verdict": result.verdict.value, "exit_code": result.exit_code, "said": result.message}
+        """Record the result of an attempt and its consequences. Returns the delay of a chunk that is tried again."""
+        outcome = {"verdict": result.verdict.value, "exit_code": attempt.exit_code, "said": result.message}
         LOG.info("attempt ended", extra={**attempt.facts, **outcome})
         if result.verdict is Verdict.STOP and result.stop is not None:
-            self.finish(attempt.id, AttemptState.INTERRUPTED, ChunkState.PENDING, result, result.bad)
+            self.finish(attempt, AttemptState.INTERRUPTED, ChunkState.PENDING, result.bad)
             self._meter.file_bad(len(result.bad))
             self._pass.stop(*result.stop)
             return None
         if result.verdict is Verdict.INTERRUPTED:
             count = self._pass.interruptions[chunk.id] = self._pass.interruptions.get(chunk.id, 0) + 1
             if count <= self._pass.request.retry.interruptions:
-                self.finish(attempt.id, AttemptState.INTERRUPTED, ChunkState.PENDING, result)
+                self.interrupted(attempt)
                 if not result.told:
-                    self.retried(chunk, f"its stream was ended by something else: {result.message}")
+                    self._retried(chunk, f"its stream was ended by something else: {result.message}")
                 return delay_s(count, self._pass.request.retry)
         if result.verdict is not Verdict.DONE:
             return self._failed(chunk, paths, attempt, result)
-        bad = (*result.bad, *result.again)
-        if not bad:
-            told = (*result.vanished, *result.changed)
-            self.finish(attempt.id, AttemptState.SUCCEEDED, ChunkState.DONE, result, told)
-            if arrived := [listed.path for listed in paths if listed.path in self._pass.known_io_errors]:
-                self._passes.clear_attention(self._pass.pass_id, arrived)
-            self._done(chunk, paths)
-            return None
-        return self._with_bad_files(chunk, paths, attempt, result, bad)
+        if bad := (*result.bad, *result.again):
+            return self._with_bad_files(chunk, paths, attempt, result, bad)
+        self.finish(attempt, AttemptState.SUCCEEDED, ChunkState.DONE, (*result.vanished, *result.changed))
+        if arrived := [listed.path for listed in paths if listed.path in self._pass.known_io_errors]:
+            self._passes.clear_attention(self._pass.pass_id, arrived)
+        self._done(chunk, paths)
+        return None
 
     def _with_bad_files(
         self,
@@ -67,81 +68,93 @@ class Settlement:
         brick did not yield are read through the mount next: nothing else proves that a file is bad, or has moved.
         """
         rest, apart = set_apart(paths, {problem.path for problem in bad})
+        why = f"{show(bad[0].path)}: {bad[0].reason}"
         if rest and apart:
             parts = ((rest, chunk.brick), (apart, None))
-            done, waiting = self.divide(chunk, attempt.id, AttemptState.SUCCEEDED, result, parts)
+            done, waiting = self.divide(chunk, attempt, AttemptState.SUCCEEDED, parts)
             LOG.info("chunk %s: bad files set apart in chunk %s: %s", chunk.number, waiting.number, len(bad))
-            settled = self.intend_without_stream(done)
             in_rest = {listed.path for listed in rest}
-            told = tuple(problem for problem in (*result.vanished, *result.changed) if problem.path in in_rest)
-            self.finish(settled, AttemptState.SUCCEEDED, ChunkState.DONE, None, told)
+            told = [problem for problem in (*result.vanished, *result.changed) if problem.path in in_rest]
+            self.finish(self.without_stream(done), AttemptState.SUCCEEDED, ChunkState.DONE, told)
             self._done(done, rest)
             return None
         if chunk.brick is not None:
-            self._through_mount(chunk, paths, attempt, result, f"{show(bad[0].path)}: {bad[0].reason}")
+            self._through_mount(chunk, paths, attempt, why)
             return None
         failures = self._count_failure(chunk)
-        if failures < self._pass.request.retry.tries and not all(is_lasting(problem) for problem in bad):
-            self.finish(attempt.id, AttemptState.FAILED, ChunkState.PENDING, result)
-            self.retried(chunk, f"{show(bad[0].path)}: {bad[0].reason}")
-            return delay_s(failures, self._pass.request.retry)
-        self.finish(attempt.id, AttemptState.FAILED, ChunkState.FAILED, result, (*bad, *result.vanished))
+        if failures < self._pass.request.retry.tries and not all(map(is_lasting, bad)):
+            return self._try_again(chunk, attempt, failures, why)
+        self.finish(attempt, AttemptState.FAILED, ChunkState.FAILED, (*bad, *result.vanished))
         self.bad(bad)
         return None
 
     def _failed(
         self, chunk: ChunkRecord, paths: Sequence[ListedPath], attempt: Attempt, result: Result
     ) -> float | None:
-        """An attempt failed and blamed no file."""
+        """An attempt failed and blamed no file. A part of a chunk that was split already is split on at once: only what stands
+        alone gets all its tries, so that finding one bad file among n costs about 2 log2(n) attempts.
+        """
         failures = self._count_failure(chunk)
-        policy = self._pass.request.retry
-        if chunk.brick is not None and failures >= policy.tries:
-            self._through_mount(chunk, paths, attempt, result, result.message)
-            return None
-        step = after_failure(failures, policy, divisible=divisible(paths), is_part=chunk.list_path is not None)
-        match step:
-            case NextStep.RETRY:
-                self.finish(attempt.id, AttemptState.FAILED, ChunkState.PENDING, result)
-                self.retried(chunk, result.message)
-                return delay_s(failures, policy)
-            case NextStep.SPLIT:
-                first, second = self.divide(
-                    chunk, attempt.id, AttemptState.FAILED, result, [(half, chunk.brick) for half in halves(paths)]
-                )
-                message = f"chunk {chunk.number} keeps failing ({result.message}): split into {first.number} and {second.number}"
-                self._say(EventKind.CHUNK_SPLIT, Severity.WARNING, chunk, message)
-                return None
-            case NextStep.GIVE_UP:
-                said = show(result.stderr_tail[-_SHOWN_STDERR_BYTES:].strip())
-                reason = f"{result.message}; {said}" if said else result.message
-                bad = tuple(
-                    FileProblem(path=listed.path, kind=FileProblemKind.BAD, errno=None, reason=reason)
-                    for listed in paths
-                )
-                self.finish(attempt.id, AttemptState.FAILED, ChunkState.FAILED, result, bad)
-                self._say(EventKind.CHUNK_FAILED, Severity.ERROR, chunk, f"chunk {chunk.number} failed: {reason}")
-                self.bad(bad)
-                return None
+        is_last = failures >= self._pass.request.retry.tries
+        if chunk.brick is not None and is_last:
+            self._through_mount(chunk, paths, attempt, result.message)
+        elif divisible(paths) and (is_last or chunk.list_path is not None):
+            parts = [(half, chunk.brick) for half in halves(paths)]
+            first, second = self.divide(chunk, attempt, AttemptState.FAILED, parts)
+            message = (
+                f"chunk {chunk.number} keeps failing ({result.message}): split into {first.number} and {second.number}"
+            )
+            self._say(EventKind.CHUNK_SPLIT, Severity.WARNING, chunk, message)
+        elif not is_last:
+            return self._try_again(chunk, attempt, failures, result.message)
+        else:
+            said = show(attempt.stderr_tail[-_SHOWN_STDERR_BYTES:].strip())
+            reason = f"{result.message}; {said}" if said else result.message
+            bad = [
+                FileProblem(path=listed.path, kind=FileProblemKind.BAD, errno=None, reason=reason) for listed in paths
+            ]
+            self.finish(attempt, AttemptState.FAILED, ChunkState.FAILED, bad)
+            self._say(EventKind.CHUNK_FAILED, Severity.ERROR, chunk, f"chunk {chunk.number} failed: {reason}")
+            self.bad(bad)
+        return None
+
+    def _try_again(self, chunk: ChunkRecord, attempt: Attempt, failures: int, why: str) -> float:
+        self.finish(attempt, AttemptState.FAILED, ChunkState.PENDING)
+        self._retried(chunk, why)
+        return delay_s(failures, self._pass.request.retry)
 
     def interrupted(self, attempt: Attempt) -> None:
         """An attempt was ended from outside: its chunk is pending again, and the record has its progress."""
-        how_far = Result(
-            verdict=Verdict.INTERRUPTED,
-            counters=attempt.counters,
-            exit_code=attempt.exit_code,
-            stderr_tail=attempt.stderr_tail,
-        )
-        self.finish(attempt.id, AttemptState.INTERRUPTED, ChunkState.PENDING, how_far)
+        self.finish(attempt, AttemptState.INTERRUPTED, ChunkState.PENDING)
 
-    def _through_mount(
-        self, chunk: ChunkRecord, paths: Sequence[ListedPath], attempt: Attempt, result: Result, why: str
-    ) -> None:
+    def _through_mount(self, chunk: ChunkRecord, paths: Sequence[ListedPath], attempt: Attempt, why: str) -> None:
         """Replace the chunk by one that is read through the mount, after its brick failed."""
-        (instead,) = self.divide(chunk, attempt.id, AttemptState.FAILED, result, [(tuple(paths), None)])
+        (instead,) = self.divide(chunk, attempt, AttemptState.FAILED, [(tuple(paths), None)])
         message = f"chunk {chunk.number} is read through the mount, as chunk {instead.number}: {why}"
         self._say(EventKind.CHUNK_RETRIED, Severity.INFO, chunk, message)
 
-    def intend_without_stream(self, chunk: ChunkRecord) -> int:
+    async def held(self, chunk: ChunkRecord, attempt: Attempt, result: Result) -> float | None:
+        """If storage of the target is lost, the chunk is not to blame: the attempt is settled, and its chunk waits for at least
+        the returned time (None: not settled). A stop of the pool names the storage target.
+        """
+        watch, reason = self._pass.storage, result.stop[0] if result.stop else None
+        if watch is None or (result.verdict is Verdict.DONE and not result.bad):
+            return None
+        words = ""
+        if reason is StopReason.TARGET_FULL:
+            words = await watch.full_words()
+        elif (result.verdict is not Verdict.STOP or reason in _HELD_REASONS) and (lost := await watch.look()):
+            words = "; ".join(lost)
+            if self._pass.waits_for_storage:
+                self.interrupted(attempt)
+                self._retried(chunk, f"storage of the target is lost ({words})")
+                return delay_s(1, self._pass.request.retry)
+        if result.stop is not None and words:
+            stop, detail = result.stop
+            result.stop = stop, f"{detail}; {words}" if detail else words
+        return None
+
+    def without_stream(self, chunk: ChunkRecord) -> OpenAttempt:
         """An attempt for the record only: nothing is started."""
         attempt_id = self._passes.intend(
             chunk_id=chunk.id,
@@ -153,14 +166,13 @@ class Settlement:
         )
         own = ProcessIdentity(pid=self._pass.request.pid, start_ticks=0, boot_id="")
         self._passes.started(attempt_id, own)
-        return attempt_id
+        return OpenAttempt(id=attempt_id)
 
     def divide(
         self,
         chunk: ChunkRecord,
-        attempt_id: int,
+        attempt: OpenAttempt,
         state: AttemptState,
-        result: Result | None,
         parts: Sequence[tuple[Paths, str | None]],
         *,
         problems: Sequence[FileProblem] = (),
@@ -182,27 +194,18 @@ class Settlement:
             )
             written.append((piece, self._world.chunk_lists.write_split(self._pass.pass_id, piece, part)))
         replaced = self._passes.split(chunk.id, written)
-        self.finish(attempt_id, state, ChunkState.SPLIT, result, problems)
+        self.finish(attempt, state, ChunkState.SPLIT, problems)
         return replaced
 
     def finish(
         self,
-        attempt_id: int,
+        attempt: OpenAttempt,
         state: AttemptState,
         chunk_state: ChunkState,
-        result: Result | None,
         problems: Sequence[FileProblem] = (),
     ) -> None:
-        self._passes.finish(
-            attempt_id,
-            at_s=self._world.clock.now_s(),
-            state=state.value,
-            exit_code=result.exit_code if result else None,
-            counters=result.counters if result else StreamCounters(),
-            stderr_tail=result.stderr_tail if result else b"",
-            chunk_state=chunk_state,
-            problems=problems,
-        )
+        """Record the end of an attempt, and what becomes of its chunk."""
+        finish_attempt(self._world, attempt, state, chunk_state, problems)
 
     def _done(self, chunk: ChunkRecord, paths: Sequence[ListedPath]) -> None:
         files, size_bytes = _files(chunk, paths), total_bytes(paths)
@@ -211,13 +214,14 @@ class Settlement:
         self._pass.failures.pop(chunk.id, None)
 
     def bad(self, problems: Sequence[FileProblem]) -> None:
+        """Count and report bad files."""
         self._meter.file_bad(len(problems))
         for problem in problems:
             self._pass.invocation.say(
                 EventKind.FILE_BAD, Severity.WARNING, show(problem.path), f"{show(problem.path)}: {problem.reason}"
             )
 
-    def retried(self, chunk: ChunkRecord, why: str) -> None:
+    def _retried(self, chunk: ChunkRecord, why: str) -> None:
         self._say(EventKind.CHUNK_RETRIED, Severity.INFO, chunk, f"chunk {chunk.number} is tried again: {why}")
 
     def _count_failure(self, chunk: ChunkRecord) -> int:
@@ -229,6 +233,7 @@ class Settlement:
         self._pass.invocation.say(kind, severity, subject, message)
 
     def tree_gone(self, chunk: ChunkRecord) -> None:
+        """Report once that a whole tree has vanished."""
         if chunk.tree not in self._pass.trees_gone:
             self._pass.trees_gone.add(chunk.tree)
             message = f"the user tree {show(chunk.tree)} has vanished since the scan: nothing of it can be copied"
@@ -238,41 +243,3 @@ class Settlement:
 def _files(chunk: ChunkRecord, paths: Sequence[ListedPath]) -> int:
     """How many files these paths of a chunk count for: a ranged file counts when it is put in place."""
     return 0 if chunk.kind is ChunkKind.RANGES else len(paths)
-
-
-# Attempts during a loss or a lack of room of the target's storage.
-
-
-_HELD_REASONS = frozenset({StopReason.TARGET_STUCK, StopReason.IO_ERROR, StopReason.DISCONNECTED})
-"""Symptoms of a server that is down: they do not stop a pass that can wait."""
-
-
-async def because_of_storage(
-    under_way: PassUnderWay, settle: Settlement, chunk: ChunkRecord, attempt: Attempt, result: Result
-) -> tuple[float | None, Result]:
-    """If storage of the target is lost, the chunk is not to blame: the attempt is settled, and its chunk waits for at least
-    the returned time (None: not settled). A stop of the pool names the storage target.
-    """
-    watch, reason = under_way.storage, result.stop[0] if result.stop else None
-    if watch is None or (result.verdict is Verdict.DONE and not result.bad):
-        return None, result
-    if reason is StopReason.TARGET_FULL:
-        return None, _with_words(result, await watch.full_words())
-    if result.verdict is Verdict.STOP and reason not in _HELD_REASONS:
-        return None, result
-    lost = await watch.look()
-    if not lost:
-        return None, result
-    if not under_way.waits_for_storage:
-        return None, _with_words(result, "; ".join(lost))
-    settle.interrupted(attempt)
-    settle.retried(chunk, f"storage of the target is lost ({'; '.join(lost)})")
-    return delay_s(1, under_way.request.retry), result
-
-
-def _with_words(result: Result, words: str) -> Result:
-    """The result with these words added to its stop."""
-    if result.stop is None or not words:
-        return result
-    reason, detail = result.stop
-    return replace(result, stop=(reason, f"{detail}; {words}" if detail else words))

@@ -26,7 +26,7 @@ from migrator.transfer.drive import run_driver_step
 from migrator.transfer.engines.drivers import DriverDirectories
 from migrator.transfer.executors import SystemExecutor
 from migrator.transfer.model import AttemptRecord, ChunkRecord, RunRequest
-from migrator.transfer.ports import Driver, DriverResult, Driving
+from migrator.transfer.ports import Driver, Driving
 from migrator.transfer.run_files import RunFiles
 from tests.support.fake_filesystem import IDENTITY
 from tests.support.fakes import FakeChunkLists, FakeProgress, inline
@@ -121,7 +121,7 @@ class DriverWorld:
     def names(self) -> tuple[list[bytes], list[bytes]]:
         return names_of(os.fsencode(self.source_tree))
 
-    async def drive(self, **changes: Any) -> DriverResult:
+    async def drive(self, **changes: Any) -> int | None:
         """Run the step; `changes` are of the request."""
         async with self._step(**changes) as (under_way, driving):
             return await run_driver_step(under_way, driving)

@@ -16,6 +16,7 @@ from migrator.fs.model import TargetCapabilities
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Batch, ListedPath, Plan
+from migrator.transfer.context import World as Outside
 from migrator.transfer.governor import Governing
 from migrator.transfer.lanes import Lanes
 from migrator.transfer.model import DIRECT, FileProblem, RetryPolicy, RunRequest, RunSummary
@@ -108,8 +109,10 @@ class World:
         own = FakeLane(streams, streams, request.jobs, engine_name=self.engine_name)
         ports["lanes"] = Lanes([own, *self.more_lanes])
         ports["bricks"], ports["driving"], ports["storage"] = self.bricks, None, self.storage
-        ports["governing"] = None if self.governing is None else self.governing()
-        return await run_batches(request, clock=clock, tokens=self.tokens, blocking=self.blocking, **ports)
+        locks, files = ports.pop("locks"), ports.pop("files")
+        world = Outside(clock=clock, tokens=self.tokens, blocking=self.blocking, **ports)
+        governing = None if self.governing is None else self.governing()
+        return await run_batches(request, world, locks=locks, files=files, governing=governing)
 
     @property
     def pass_state(self) -> PassState:

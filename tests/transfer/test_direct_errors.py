@@ -78,7 +78,7 @@ def test_a_full_target_stops_everything_and_leaves_nothing_half(scratch: Path, t
         [TREE + b"/" + name for name in (b"a", b"b", b"c")], tree=TREE
     )
     assert (ran.outcome.verdict, ran.outcome.stop) == (Verdict.STOP, StopReason.TARGET_FULL)
-    assert "home/odd/b cannot be written on the target" in ran.outcome.message
+    assert "home/odd/b: write failed on the target" in ran.outcome.message
     assert not ran.outcome.suspects
     assert {path.name for path in target.iterdir()} == {"a"}
 

@@ -84,7 +84,7 @@ def test_errors_that_concern_more_than_a_file_stop(side: bytes, code: int, opera
     lines = [b"F 0 moved source 0 -", b"F 1 bad %s %d %s" % (side, code, operation)]
     outcome = judged(*lines, exit_code=3)
     assert (outcome.verdict, outcome.stop, outcome.suspects) == (Verdict.STOP, stop, ())
-    assert outcome.message.startswith("home/alice/two ")
+    assert outcome.message.startswith("home/alice/two: ")
 
 
 @pytest.mark.parametrize(

@@ -41,11 +41,11 @@ PARSYNCFP2 = Parsyncfp2(
 RUN = "1795228800-10811"
 
 
-def work(*, bwlimit: int | None = None, recopy: bool = False, part_files: int = 5000) -> DriverWork:
+def work(*, bwlimit: int | None = None, recopy: bool = False) -> DriverWork:
     return DriverWork(
         size_bytes=GIB,
         jobs=4,
-        part_files=part_files,
+        part_files=5000,
         part_bytes=64 * MIB,
         capabilities=TargetCapabilities(),
         bwlimit_bytes_per_s=bwlimit,
@@ -71,52 +71,23 @@ def all_capabilities() -> Iterator[TargetCapabilities]:
 def test_options_pass_the_checks_of_both_and_need_no_quotes(recopy: bool) -> None:
     for capabilities in all_capabilities():
         words = rsync_words(capabilities, recopy=recopy, bwlimit_bytes_per_s=10 * KIB, privileged=True)
-        assert not any(map(REFUSED_BY_PARSYNCFP2.search, words.plain))
-        line = " ".join((*words.plain, *words.noisy))
+        assert not any(map(REFUSED_BY_PARSYNCFP2.search, words))
+        line = " ".join(words)
         assert not re.search(r"--delete|--recursive|(^|\s)-[^\s-]*r|(^|\s)-[^\s-]*a", line), "fpsync's own check"
         assert re.fullmatch(r"[A-Za-z0-9=+_.*, -]+", line), "nothing that a shell takes for something else"
-        assert ("-X" in words.plain) == ("--filter=-x_**" in words.plain)
+        assert ("-X" in words) == ("--filter=-x_**" in words)
 
 
-def test_a_new_run_of_fpsync(tmp_path: Path) -> None:
-    command = FPSYNC.command(work(bwlimit=8 * MIB), VIEW, tmp_path)
+def test_a_run_of_fpsync() -> None:
+    command = FPSYNC.command(work(bwlimit=8 * MIB), VIEW)
     argv = [word.decode() for word in command.argv]
     assert argv[:7] == ["/usr/bin/fpsync", "-n", "4", "-t", "/work", "-vv", "-f"]
-    assert argv[argv.index("-T") + 1] == "/usr/bin/rsync", "without it no run can be gone on with"
+    assert argv[argv.index("-T") + 1] == "/usr/bin/rsync"
     assert argv[argv.index("-O") + 1] == "-e", "its own excludes are users' files"
     assert "--bwlimit=2048" in argv[argv.index("-o") + 1].split(), "a share each"
     assert argv[-2:] == ["/source", "/target"]
     assert command.timeout_s is None
     assert command.environment["HOME"] == "/work"
-
-
-def interrupted(directory: Path, *, crawled: bool = True) -> None:
-    for kind in ("parts", "log", "queue", "work"):
-        (directory / kind / RUN).mkdir(parents=True)
-    (directory / "queue" / RUN / "info").write_text("")
-    if crawled:
-        (directory / "queue" / RUN / "fp_done").write_text("")
-    (directory / "log" / RUN / "1.stderr").write_text("rsync: an old complaint\n")
-
-
-def test_an_interrupted_run_is_gone_on_with_after_its_crawl(tmp_path: Path) -> None:
-    FPSYNC.command(work(), VIEW, tmp_path)
-    interrupted(tmp_path)
-    command = FPSYNC.command(work(), VIEW, tmp_path)
-    assert command.argv[-2:] == (b"-r", RUN.encode())
-    assert [path.name for path in (tmp_path / "log" / RUN).iterdir()] == ["1.earlier"], "old complaints count no more"
-
-
-@pytest.mark.parametrize("why", ["no crawl", "recopy", "other options", "two runs", "unknown options"])
-def test_any_other_is_cleared_away(tmp_path: Path, why: str) -> None:
-    if why != "unknown options":
-        FPSYNC.command(work(part_files=7 if why == "other options" else 5000), VIEW, tmp_path)
-    interrupted(tmp_path, crawled=why != "no crawl")
-    if why == "two runs":
-        (tmp_path / "queue" / "1795228801-1").mkdir()
-    command = FPSYNC.command(work(recopy=why == "recopy"), VIEW, tmp_path)
-    assert b"-r" not in command.argv
-    assert [path.name for path in tmp_path.iterdir()] == ["options"]
 
 
 def test_fpsync_is_followed_by_the_logs_of_its_parts(tmp_path: Path) -> None:
@@ -138,9 +109,8 @@ def test_fpsync_is_followed_by_the_logs_of_its_parts(tmp_path: Path) -> None:
     assert b"No space left" in reader.stderr_tail
 
 
-def test_a_run_of_parsyncfp2(tmp_path: Path) -> None:
-    (tmp_path / ".pfp2" / "fpcache").mkdir(parents=True)
-    command = PARSYNCFP2.command(work(bwlimit=8 * MIB, recopy=True), VIEW, tmp_path)
+def test_a_run_of_parsyncfp2() -> None:
+    command = PARSYNCFP2.command(work(bwlimit=8 * MIB, recopy=True), VIEW)
     argv = [word.decode() for word in command.argv]
     assert argv[0] == "/opt/pfp/parsyncfp2"
     assert argv[-2:] == [".", "/target"]
@@ -151,7 +121,6 @@ def test_a_run_of_parsyncfp2(tmp_path: Path) -> None:
     assert not any(map(REFUSED_BY_PARSYNCFP2.search, options))
     assert not any("bwlimit" in word for word in options), "it sets that itself"
     assert command.environment["PATH"].startswith("/opt/pfp:")
-    assert not (tmp_path / ".pfp2").exists(), "nothing of an earlier run is used"
 
 
 def test_parsyncfp2_is_followed_by_the_logs_of_its_rsyncs(tmp_path: Path) -> None:
@@ -180,15 +149,16 @@ def test_paths_that_a_shell_would_not_take_as_they_are_are_refused(driver: Fpsyn
 def test_the_directory_of_a_driver(tmp_path: Path) -> None:
     states = DriverDirectories(tmp_path / "drivers")
     assert states.read_boot(1, 2) is None
-    run = states.directory(1, 2)
-    (run / "parts").mkdir()
-    (run / "log").mkdir()
+    run = states.fresh(1, 2)
+    for name in ("parts", "log", ".pfp2"):
+        (run / name).mkdir()
     states.note_boot(1, 2, "one")
     states.note_boot(1, 2, "two")
     assert states.read_boot(1, 2) == "two"
     states.clear(1, 2, keep_logs=True)
     assert states.read_boot(1, 2) is None
-    assert [path.name for path in run.iterdir()] == ["log"]
+    assert sorted(path.name for path in run.iterdir()) == [".pfp2", "log"]
+    assert list(states.fresh(1, 2).iterdir()) == [], "nothing of an earlier run is used"
     states.clear(1, 2, keep_logs=False)
     states.clear(1, 2, keep_logs=False)
     assert list((tmp_path / "drivers").iterdir()) == []

@@ -133,7 +133,7 @@ enum result copy_path(struct copier *copier, const struct record *record, size_t
     enum result result = RESULT_NOT_A_FILE;
     for (int turn = 0; turn < TRIES && result == RESULT_NOT_A_FILE; turn++) {
         if (!listed_as_directory || turn > 0)
-            result = copy_file(copier, record, index);
+            result = copy_file(copier, record);
         if (result == RESULT_NOT_A_FILE)
             result = copy_node(copier, record);
     }

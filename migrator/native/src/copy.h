@@ -186,7 +186,7 @@ int copy_range(struct copier *copier, int in, int out, uint64_t offset, uint64_t
 enum result { RESULT_FINE, RESULT_VANISHED, RESULT_MOVED, RESULT_CHANGED, RESULT_FAILED, RESULT_NOT_A_FILE };
 
 enum result copy_path(struct copier *copier, const struct record *record, size_t index);
-enum result copy_file(struct copier *copier, const struct record *record, size_t index);
+enum result copy_file(struct copier *copier, const struct record *record);
 enum result copy_one_range(struct copier *copier, const struct record *record);
 enum result copy_node(struct copier *copier, const struct record *record);
 enum result settle(struct copier *copier, const struct record *record);

@@ -163,14 +163,14 @@ int copy_range(struct copier *copier, int in, int out, uint64_t offset, uint64_t
     off_t at = (off_t)offset;
     off_t stop = (off_t)end;
     if (!copier->options->sparse) {
-        if (copy_span(copier, in, out, at, stop, false, NULL, &at) < 0)
+        if (copy_span(copier, in, out, at, stop, false, &at) < 0)
             return -1;
         return at < stop ? RANGE_CUT : 0;
     }
     off_t data, data_end;
     while (at < stop && next_data(in, at, stop, &data, &data_end)) {
         off_t reached;
-        if (clear(copier, out, at, data) < 0 || copy_span(copier, in, out, data, data_end, false, NULL, &reached) < 0)
+        if (clear(copier, out, at, data) < 0 || copy_span(copier, in, out, data, data_end, false, &reached) < 0)
             return -1;
         if (reached < data_end)
             return RANGE_CUT;

@@ -126,7 +126,7 @@ bool is_there(const struct copier *copier, const char *name, struct stat *existi
            same_time(copier, existing, wanted->mtime_ns);
 }
 
-static enum result copy_open_file(struct copier *copier, const struct record *record, size_t index, int in) {
+static enum result copy_open_file(struct copier *copier, const struct record *record, int in) {
     const char *name = last_component(record);
     char temporary[NAME_ROOM];
     struct stat existing;
@@ -170,7 +170,7 @@ static enum result copy_open_file(struct copier *copier, const struct record *re
 }
 
 /* Copy one path that should be a regular file. RESULT_NOT_A_FILE: it is none. */
-enum result copy_file(struct copier *copier, const struct record *record, size_t index) {
+enum result copy_file(struct copier *copier, const struct record *record) {
     const char *name = last_component(record);
     struct stat seen;
     /* On a brick nobody waits at a FIFO and no device is one; elsewhere they are not to be opened. */
@@ -198,7 +198,7 @@ enum result copy_file(struct copier *copier, const struct record *record, size_t
     else if (is_moved(copier, &copier->attributes))
         result = RESULT_MOVED;
     else
-        result = copy_open_file(copier, record, index, in);
+        result = copy_open_file(copier, record, in);
     close(in);
     return result;
 }

@@ -107,26 +107,18 @@ def read_head(path: Path, limit_bytes: int) -> bytes:
 _PLAIN_PATH = re.compile(rb"/[A-Za-z0-9._/+@%-]*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RsyncWords:
-    """The options of one driver run. parsyncfp2 mistakes the `noisy` ones for a request to be verbose."""
-
-    plain: Sequence[str]
-    noisy: Sequence[str]
-
-
 def rsync_words(
     capabilities: TargetCapabilities, *, recopy: bool, bwlimit_bytes_per_s: int | None, privileged: bool
-) -> RsyncWords:
+) -> list[str]:
     """As for the chunks of files that follow, in short letters: both drivers refuse some long names.
 
     Without `-r` and `-a`, since lists name every path; attributes of directories are left to the chunks that follow,
     so that a tree's root stays closed. Files are sent whole.
     """
-    plain = ["-lptgo", "--numeric-ids", "-W", "-O", "--no-implied-dirs", "--stderr=client"]
     makes_specials = capabilities.makes_devices and capabilities.makes_fifos and capabilities.makes_sockets
     keeps_xattrs = capabilities.keeps_user_xattrs or capabilities.keeps_security_xattrs
     optional = (
+        (True, ["-lptgo", "--numeric-ids", "-W", "-O", "--no-implied-dirs", "--stderr=client"]),
         (capabilities.keeps_hard_links, ["-H"]),
         (capabilities.keeps_sparse, ["-S"]),
         (capabilities.time_granularity_ns == 1, ["--modify-window=-1"]),
@@ -137,10 +129,9 @@ def rsync_words(
         (capabilities.keeps_acls, ["-A"]),
         # As the rsync engine's filters, with an underscore instead of the blank between a rule and its pattern.
         (keeps_xattrs, ["-X", *(rule.replace(" ", "_") for rule in attribute_filters(capabilities))]),
+        (True, [word.decode("ascii") for word in bandwidth(bwlimit_bytes_per_s)]),
     )
-    plain += [word for wanted, words in optional if wanted for word in words]
-    plain += [word.decode("ascii") for word in bandwidth(bwlimit_bytes_per_s)]
-    return RsyncWords(plain=plain, noisy=() if privileged else ("--chmod=Du+rwx",))
+    return [word for wanted, words in optional if wanted for word in words]
 
 
 def is_plain(path: bytes) -> bool:
@@ -162,9 +153,7 @@ def _refusal(name: str, files: Sequence[bytes], view: DriverView) -> str | None:
 
 
 class _Reader:
-    """Follows one run of a driver. `exit_code` is set when it is judged; `trouble` as soon as a stream reports an error that
-    no file is to blame for.
-    """
+    """Follows one run of a driver. `trouble` is set as soon as a stream reports an error that no file is to blame for."""
 
     def __init__(self, view: DriverView, directory: Path, *, keep_bytes: int) -> None:
         self._view = view
@@ -173,7 +162,6 @@ class _Reader:
         self._files = 0
         self._size_bytes = 0
         self.trouble: tuple[StopReason, str] | None = None
-        self.exit_code: int | None = None
 
     @property
     def counters(self) -> StreamCounters:
@@ -185,14 +173,13 @@ class _Reader:
         )
 
     def _ended(self, completed: Completed) -> EndedDriver:
-        self.exit_code = completed.exit_code
         return EndedDriver(
             exit_code=completed.exit_code,
             stderr=self._stderr.content,
             counters=self.counters,
+            timed_out=completed.timed_out,
             source_tree=self._view.source_tree,
             target_tree=self._view.target_tree,
-            timed_out=completed.timed_out,
         )
 
 
@@ -201,6 +188,7 @@ class _Reader:
 
 _NOTE = "boot"
 _KEPT = "log"
+_CACHE = ".pfp2"
 
 
 class DriverDirectories:
@@ -210,9 +198,15 @@ class DriverDirectories:
         self._root = root
 
     def directory(self, pass_id: int, chunk: int) -> Path:
-        """The directory, made where it was missing. Raises OSError."""
-        path = self._above(pass_id, chunk) / "run"
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        """The directory of the present run."""
+        return self._above(pass_id, chunk) / "run"
+
+    def fresh(self, pass_id: int, chunk: int) -> Path:
+        """The directory of a new run, without anything of an earlier one. Raises OSError."""
+        path = self.directory(pass_id, chunk)
+        if path.exists():
+            shutil.rmtree(path)
+        path.mkdir(parents=True, mode=0o700)
         return path
 
     def read_boot(self, pass_id: int, chunk: int) -> str | None:
@@ -232,20 +226,16 @@ class DriverDirectories:
 
     def clear(self, pass_id: int, chunk: int, *, keep_logs: bool) -> None:
         """Take the note back and remove the run; its logs stay where they are wanted."""
-        above = self._above(pass_id, chunk)
-        if above.exists():
+        above, run = self._above(pass_id, chunk), self.directory(pass_id, chunk)
+        if keep_logs:
             (above / _NOTE).unlink(missing_ok=True)
-            if keep_logs:
-                self._remove_all_but_logs(above / "run")
-            else:
-                shutil.rmtree(above)
+            for path in run.iterdir() if run.exists() else ():
+                if path.is_dir() and path.name not in (_KEPT, _CACHE):
+                    shutil.rmtree(path)
+        elif above.exists():
+            shutil.rmtree(above)
         with suppress(OSError):
             above.parent.rmdir()
-
-    def _remove_all_but_logs(self, run: Path) -> None:
-        for path in run.iterdir() if run.exists() else ():
-            if path.is_dir() and path.name not in (_KEPT, ".pfp2"):
-                shutil.rmtree(path)
 
     def _above(self, pass_id: int, chunk: int) -> Path:
         return self._root / f"pass-{pass_id:06d}" / f"chunk-{chunk:06d}"
@@ -253,16 +243,14 @@ class DriverDirectories:
 
 # fpsync: fpart cuts a tree into parts, and a number of rsyncs copy them.
 #
-# Checked with fpsync 1.5.1 (Debian 12) and 1.7. Handled here: it skips `.zfs`, `.snapshot*` and `.ckpt` by default; a run can
-# only be resumed if rsync's path was given (`-T`) and the crawl had ended; on a full target it still works off its whole
-# queue. Left to the ordinary chunks that follow: hard links between parts, errors of the crawl, and verification.
+# Checked with fpsync 1.5.1 (Debian 12) and 1.7. Handled here: it skips `.zfs`, `.snapshot*` and `.ckpt` by default; on a full
+# target it still works off its whole queue. An interrupted run is not resumed: rsync passes over what has arrived. Left to
+# the ordinary chunks that follow: hard links between parts, errors of the crawl, and verification.
 
 
 _TAIL_BYTES = 8 * KIB
 _PART_STDERR_BYTES = 64 * KIB
 _MOST_PARTS_READ = 200
-_RUN_PARTS = ("parts", "log", "queue", "work")
-_OPTIONS_FILE = "options"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,28 +279,8 @@ class Fpsync:
     def refusal(self, view: DriverView) -> str | None:
         return _refusal(self.name, self.files, view)
 
-    def command(self, work: DriverWork, view: DriverView, directory: Path) -> Command:
-        """A new run, or the one that was interrupted, where its crawl had ended and it was asked for the same."""
-        asked = self._new_run(work, view)
-        resumed = None if work.recopy else _resumable(directory, asked)
-        if resumed is None:
-            _clear(directory)
-            (directory / _OPTIONS_FILE).write_bytes(_written(asked))
-            words: tuple[bytes, ...] = asked
-        else:
-            _put_old_complaints_aside(directory / "log" / resumed)
-            words = (b"-r", os.fsencode(resumed))
-        return Command(
-            argv=(self._programs.fpsync, b"-n", b"%d" % work.jobs, b"-t", view.work, b"-vv", *words),
-            environment={"PATH": search_path(self.files), "HOME": os.fsdecode(view.work)},
-            timeout_s=None,
-        )
-
-    def reader(self, view: DriverView, directory: Path) -> "FpsyncReader":
-        """A new reader for one run."""
-        return FpsyncReader(view, directory)
-
-    def _new_run(self, work: DriverWork, view: DriverView) -> tuple[bytes, ...]:
+    def command(self, work: DriverWork, view: DriverView) -> Command:
+        """Always a new run."""
         limit = work.bwlimit_bytes_per_s
         words = rsync_words(
             work.capabilities,
@@ -320,15 +288,25 @@ class Fpsync:
             bwlimit_bytes_per_s=None if limit is None else limit // work.jobs,
             privileged=self._privileged,
         )
-        counted = ("--no-human-readable", "--info=progress2,stats2", "--outbuf=L")
-        return (
-            *(b"-f", b"%d" % work.part_files, b"-s", b"%d" % work.part_bytes, b"-T", self._programs.rsync),
-            *(b"-o", " ".join((*words.plain, *words.noisy, *counted)).encode("ascii")),
-            # Instead of its own: those leave out files that may be users'. This one is on anyway.
-            *(b"-O", b"-e"),
-            view.source_tree,
-            view.target_tree,
+        words += [] if self._privileged else ["--chmod=Du+rwx"]
+        words += ["--no-human-readable", "--info=progress2,stats2", "--outbuf=L"]
+        return Command(
+            argv=(
+                *(self._programs.fpsync, b"-n", b"%d" % work.jobs, b"-t", view.work, b"-vv"),
+                *(b"-f", b"%d" % work.part_files, b"-s", b"%d" % work.part_bytes, b"-T", self._programs.rsync),
+                *(b"-o", " ".join(words).encode("ascii")),
+                # Instead of its own: those leave out files that may be users'. This one is on anyway.
+                *(b"-O", b"-e"),
+                view.source_tree,
+                view.target_tree,
+            ),
+            environment={"PATH": search_path(self.files), "HOME": os.fsdecode(view.work)},
+            timeout_s=None,
         )
+
+    def reader(self, view: DriverView, directory: Path) -> "FpsyncReader":
+        """A new reader for one run."""
+        return FpsyncReader(view, directory)
 
 
 class FpsyncReader(_Reader):
@@ -398,46 +376,7 @@ class FpsyncReader(_Reader):
         )
 
     def _log(self, number: int, what: str) -> Path:
-        run = next(iter(_runs(self._directory / "log")), "")
-        return self._directory / "log" / run / f"{number}.{what}"
-
-
-def _resumable(directory: Path, asked: tuple[bytes, ...]) -> str | None:
-    """The run that lies in the directory, where fpsync can go on with it: after the crawl, before the end."""
-    if read_head(directory / _OPTIONS_FILE, MIB) != _written(asked):
-        return None
-    runs = _runs(directory / "queue")
-    if len(runs) != 1:
-        return None
-    queue = directory / "queue" / runs[0]
-    others = (directory / kind / runs[0] for kind in _RUN_PARTS)
-    whole = all((queue / flag).is_file() for flag in ("info", "fp_done")) and all(path.is_dir() for path in others)
-    return runs[0] if whole else None
-
-
-def _put_old_complaints_aside(log: Path) -> None:
-    """Parts that ended with errors are not done again by fpsync: the chunks that follow bring what they left out."""
-    for path in log.glob("*.stderr"):
-        if path.stat().st_size:
-            path.replace(path.with_suffix(".earlier"))
-
-
-def _clear(directory: Path) -> None:
-    (directory / _OPTIONS_FILE).unlink(missing_ok=True)
-    for kind in _RUN_PARTS:
-        if (directory / kind).exists():
-            shutil.rmtree(directory / kind)
-
-
-def _runs(directory: Path) -> list[str]:
-    try:
-        return sorted(path.name for path in directory.iterdir() if path.is_dir())
-    except OSError:
-        return []
-
-
-def _written(words: Sequence[bytes]) -> bytes:
-    return b"".join(word + b"\0" for word in words)
+        return next(self._directory.glob("log/*"), self._directory) / f"{number}.{what}"
 
 
 # parsyncfp2: fpart cuts a tree into chunks by size, and a number of rsyncs copy them.
@@ -449,7 +388,6 @@ def _written(words: Sequence[bytes]) -> bytes:
 # between chunks, and failed rsyncs.
 
 
-_CACHE = ".pfp2"
 _UNREACHABLE_LOAD = b"1000000"
 _KEPT_BYTES = MIB
 _LOGGED = re.compile(rb".*\] ([<>ch][fLDS]\S+)_(\d+)")
@@ -482,14 +420,12 @@ class Parsyncfp2:
     def refusal(self, view: DriverView) -> str | None:
         return _refusal(self.name, self.files, view)
 
-    def command(self, work: DriverWork, view: DriverView, directory: Path) -> Command:
+    def command(self, work: DriverWork, view: DriverView) -> Command:
         """Always a new run: resuming one takes the number of its next chunk, which is not known for sure."""
-        if (directory / _CACHE).exists():
-            shutil.rmtree(directory / _CACHE)
         words = rsync_words(
             work.capabilities, recopy=work.recopy, bwlimit_bytes_per_s=None, privileged=self._privileged
         )
-        options = (*words.plain, "--log-file-format=%i_%l")
+        options = (*words, "--log-file-format=%i_%l")
         limit = work.bwlimit_bytes_per_s
         # The root of a tree is one directory for it: its chunks name paths below, beginning with `./`.
         return Command(

@@ -15,22 +15,11 @@ from migrator.transfer.engines.rules_rsync import (
     GONE,
     JAIL_FAILED,
     Ended,
-    exit_meaning,
     jail_message,
     judge_jail,
 )
 from migrator.transfer.model import FileProblem, FileProblemKind, Outcome, StopReason, Verdict
 from migrator.transfer.rules import stop_reason
-
-EXIT_MEANINGS = {
-    2: "an unknown subcommand",
-    3: "stopped by an error that concerns more than one path",
-    64: "unknown options",
-    65: "a malformed list of paths",
-    66: "a tree that cannot be opened",
-    71: "no memory",
-    74: "nobody listens",
-}
 
 _LIST_DONE = 0
 _UNUSABLE = (1, 2, 64, 126, 127)
@@ -38,27 +27,6 @@ _OF_TARGETS = (StopReason.TARGET_FULL, StopReason.TARGET_QUOTA, StopReason.TARGE
 _SHOWN_STDERR_BYTES = 300
 
 _EVENT = re.compile(rb"F ([0-9]{1,18}) (vanished|moved|changed|bad) (source|target) ([0-9]{1,9}) ([a-z -]+)")
-
-_SOURCE_OPERATIONS = {
-    "open": "cannot be opened for reading",
-    "read": "cannot be read",
-    **dict.fromkeys(("open directory", "enter directory"), "its directory cannot be entered"),
-    **dict.fromkeys(("stat", "read link"), "cannot be looked at"),
-    **dict.fromkeys(("list xattrs", "get xattr"), "its extended attributes cannot be read"),
-}
-_TARGET_OPERATIONS = {
-    **dict.fromkeys(("open directory", "enter directory"), "its directory cannot be entered on the target"),
-    **dict.fromkeys(("create", "make directory", "make symlink", "make node"), "cannot be made on the target"),
-    "link": "cannot be linked on the target",
-    **dict.fromkeys(("rename", "remove what is in the way"), "cannot be put in its place on the target"),
-    "remove the directory in the way": "a directory is in its place on the target",
-    **dict.fromkeys(("write", "close", "truncate", "sync"), "cannot be written on the target"),
-    "set times": "its times cannot be set on the target",
-    "set mode": "its mode cannot be set on the target",
-    "set owner": "its owner cannot be set on the target",
-    **dict.fromkeys(("set xattr", "remove xattr"), "its extended attributes cannot be set on the target"),
-    "list xattrs": "its extended attributes cannot be read on the target",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +102,7 @@ def _stop(ended: EndedDirect) -> Outcome | None:
     if found is None:
         return None
     reason, event = found
-    message = f"{show(ended.paths[event.index])} {_reason(event)}"
+    message = f"{show(ended.paths[event.index])}: {_reason(event)}"
     return ended.outcome(Verdict.STOP, suspects=_suspects(ended) if only_files else (), stop=reason, message=message)
 
 
@@ -172,13 +140,10 @@ def _reason(event: PathEvent) -> str:
         case FileProblemKind.CHANGED:
             return "changed while it was copied"
         case FileProblemKind.BAD:
-            side, operations = ("target", _TARGET_OPERATIONS) if event.on_target else ("source", _SOURCE_OPERATIONS)
-            words = operations.get(event.operation, f"{event.operation} failed on the {side}")
-            return f"{words}: {event.error}"
+            return f"{event.operation} failed on the {'target' if event.on_target else 'source'}: {event.error}"
 
 
 def _describe(ended: EndedDirect) -> str:
-    meaning = exit_meaning(ended.exit_code, EXIT_MEANINGS)
     said = show(ended.stderr.strip()[-_SHOWN_STDERR_BYTES:])
     told = "; it told something that is no event" if ended.garbled else ""
-    return f"migrator-native copy ended with {ended.exit_code} ({meaning}){told}" + (f"; {said}" if said else "")
+    return f"migrator-native copy ended with {ended.exit_code}{told}" + (f"; {said}" if said else "")

@@ -324,20 +324,9 @@ class Ended:
         return None
 
 
-STREAM_EXIT_MEANINGS = {
-    125: "the confinement could not be set up",
-    126: "the program cannot be executed",
-    127: "the program was not found",
-}
-"""Exit codes of the jail and of shells."""
 ENDED_BY_SIGNAL = (128 + 1, 128 + 2, 128 + 9, 128 + 15)
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 """The path no longer exists on the source, perhaps because a directory above was replaced."""
-
-
-def exit_meaning(exit_code: int, meanings: Mapping[int, str]) -> str:
-    """An exit code in words."""
-    return (STREAM_EXIT_MEANINGS | dict(meanings)).get(exit_code, "signal" if exit_code < 0 else "unknown")
 
 
 # Failures to set up the confinement of a stream, whatever program was to run in it.
@@ -375,62 +364,11 @@ def judge_jail(message: Message, paths: Iterable[bytes], counters: StreamCounter
 # The outcome of rsync, from its exit code and its standard error.
 
 
-EXIT_MEANINGS = {
-    1: "syntax or usage error",
-    2: "protocol incompatibility",
-    3: "errors selecting input or output files",
-    4: "requested action not supported",
-    5: "error starting client-server protocol",
-    10: "error in socket input or output",
-    11: "error in file input or output",
-    12: "error in rsync protocol data stream",
-    13: "errors with program diagnostics",
-    14: "error in inter-process communication",
-    19: "received SIGUSR1",
-    20: "received SIGINT, SIGTERM or SIGHUP",
-    21: "error returned by waitpid",
-    22: "error allocating memory",
-    23: "partial transfer due to error",
-    24: "partial transfer due to vanished source files",
-    25: "deletions stopped by --max-delete",
-    30: "timeout in data send or receive",
-    35: "timeout waiting for the daemon",
-}
-"""As in rsync(1)."""
-
 _SUCCESS = 0
 _PER_FILE = (23, 24)
 _UNUSABLE = (1, 126, 127)
 """Not 2 and 4: swapping a directory for a symlink at the right moment makes rsync 3.2.7 exit with 2."""
 _SHOWN_LINES = 3
-
-_CALLS = (
-    (b"send_files failed to open", "cannot be opened for reading"),
-    (b"read errors mapping", "cannot be read"),
-    (b"link_stat", "cannot be looked at"),
-    (b"readlink_stat", "cannot be looked at"),
-    (b"opendir", "cannot be listed"),
-    (b"readdir", "cannot be listed"),
-    (b"change_dir", "cannot be entered"),
-    (b"mkstemp", "cannot be made on the target"),
-    (b"recv_generator: mkdir", "cannot be made on the target"),
-    (b"mkdir", "cannot be made on the target"),
-    (b"symlink", "cannot be made on the target"),
-    (b"mknod", "cannot be made on the target"),
-    (b"link ", "cannot be linked on the target"),
-    (b"rename", "cannot be put in its place on the target"),
-    (b"write failed on", "cannot be written on the target"),
-    (b"close failed on", "cannot be written on the target"),
-    (b"failed to set times", "its times cannot be set on the target"),
-    (b"failed to set permissions", "its mode cannot be set on the target"),
-    (b"chown", "its owner cannot be set on the target"),
-    (b"chgrp", "its group cannot be set on the target"),
-    (b"set_acl", "its ACL cannot be set on the target"),
-    (b"rsync_xal_set", "its extended attributes cannot be set on the target"),
-    (b"rsync_xal_get", "its extended attributes cannot be read"),
-    (b"get_acl", "its ACL cannot be read"),
-)
-"""How rsync's messages begin (3.2.7 and 3.5.0), and what that means for the file that they are about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -556,12 +494,8 @@ def _reason(message: Message) -> str:
     if message.kind is not MessageKind.SYSTEM_ERROR:
         return show(message.text)
     # What stands before rsync's own first quote is the same for every file.
-    call = message.text.partition(b'"')[0].strip(b" (")
-    words = next((words for begin, words in _CALLS if call.startswith(begin)), None)
-    if words is None:
-        where = "source" if message.side is Side.SOURCE else "target"
-        words = f"rsync failed on the {where} ({show(call)})"
-    return f"{words}: {show(message.error)}"
+    call = message.text.partition(b'"')[0].partition(b"(")[0].strip()
+    return f"rsync on the {message.side.value}: {show(call)}: {show(message.error)}"
 
 
 def _shown(ended: EndedRsync, message: Message) -> str:
@@ -578,5 +512,4 @@ def _shown(ended: EndedRsync, message: Message) -> str:
 
 def _describe(ended: EndedRsync, messages: Sequence[Message]) -> str:
     told = [message for message in messages if message.kind is not MessageKind.NOISE][-_SHOWN_LINES:]
-    end = f"rsync ended with {ended.exit_code} ({exit_meaning(ended.exit_code, EXIT_MEANINGS)})"
-    return "; ".join([end, *(_shown(ended, message) for message in told)])
+    return "; ".join([f"rsync ended with {ended.exit_code}", *(_shown(ended, message) for message in told)])
