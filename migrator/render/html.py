@@ -5,8 +5,6 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -17,14 +15,10 @@ from migrator.hosts.ports import Command, Processes
 from migrator.render.charts import bar_svg, svg
 from migrator.render.document import (
     FILE_CHARACTERS,
-    Bar,
     BarChart,
     Block,
     Chart,
     Document,
-    Facts,
-    Paragraph,
-    Table,
     cells,
 )
 
@@ -37,36 +31,32 @@ _environment = Environment(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Live:
-    """A page that refreshes itself every `interval_s` seconds. Only the script with `nonce` may run."""
-
-    nonce: str
-    interval_s: float
-
-
-def to_html(document: Document, *, language: str = "en", live: Live | None = None) -> str:
-    """A document as one HTML page. Every text is escaped. The Content-Security-Policy allows only the page's own style, by its
-    hash, so that a mistake here could not run anything either; with `live` also its one script.
+def to_html(document: Document, *, live_interval_s: float | None = None) -> str:
+    """A document as one HTML page; with `live_interval_s` it refreshes itself so often. Every text is escaped. The
+    Content-Security-Policy allows only the page's own style and script, by their hashes, so that a mistake here could not run
+    anything either.
     """
+    live = live_interval_s is not None
     return _environment.get_template("report.html.j2").render(
         document=document,
-        language=language,
         style=Markup(_own("report.css")),  # noqa: S704 - the program's own style sheet
-        policy=content_policy(live),
-        live=live,
+        policy=content_policy(live=live),
+        interval_s=live_interval_s,
         script=Markup(_own("live.js")) if live else "",  # noqa: S704 - the program's own script
         kind=_kind,
-        svg=_drawn,
-        rows=_rows,
+        svg=lambda block, name: svg(block, name) if isinstance(block, Chart) else bar_svg(block, name),
+        rows=lambda block: cells(block, FILE_CHARACTERS),
     )
 
 
-def content_policy(live: Live | None = None) -> str:
+def content_policy(*, live: bool = False) -> str:
     """The Content-Security-Policy of a page."""
-    digest = base64.b64encode(hashlib.sha256(_own("report.css").encode()).digest()).decode()
-    scripts = f" script-src 'nonce-{live.nonce}'; connect-src 'self';" if live else ""
-    return f"default-src 'none'; style-src 'sha256-{digest}';{scripts} base-uri 'none'; form-action 'none'"
+    scripts = f" script-src {_hash('live.js')}; connect-src 'self';" if live else ""
+    return f"default-src 'none'; style-src {_hash('report.css')};{scripts} base-uri 'none'; form-action 'none'"
+
+
+def _hash(name: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(_own(name).encode()).digest()).decode()}'"
 
 
 def _own(name: str) -> str:
@@ -74,26 +64,8 @@ def _own(name: str) -> str:
     return source.strip()
 
 
-def _drawn(block: Chart | BarChart, name: str) -> Markup:
-    return svg(block, name) if isinstance(block, Chart) else bar_svg(block, name)
-
-
-def _rows(block: Table) -> Iterator[tuple[str, ...]]:
-    return cells(block, FILE_CHARACTERS)
-
-
 def _kind(block: Block) -> str:
-    match block:
-        case Paragraph():
-            return "paragraph"
-        case Facts():
-            return "facts"
-        case Bar():
-            return "bar"
-        case Table():
-            return "table"
-        case Chart() | BarChart():
-            return "chart"
+    return "chart" if isinstance(block, Chart | BarChart) else type(block).__name__.lower()
 
 
 # --- PDF, printed by Chromium

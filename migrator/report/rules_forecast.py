@@ -6,6 +6,7 @@ the pace by the uncertainty of a history of that length.
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -65,8 +66,7 @@ class Rhythm:
 
     def factor(self, at_s: float) -> float:
         """The pace at a time relative to the level."""
-        kind = self.weekend if is_weekend(at_s) else self.weekday
-        return self.phases[int(at_s % DAY_S / PHASE_S)] * kind
+        return _factor(at_s, self.phases, (self.weekday, self.weekend))
 
     def drawn_place(self, at_s: float, chance: Chance) -> int:
         """The index of a random block of residuals for a time. It begins at the same time of day, to keep the part of the rhythm
@@ -91,6 +91,14 @@ def is_weekend(at_s: float) -> bool:
     return (int(at_s // DAY_S) + 3) % 7 >= 5
 
 
+def _phase(at_s: float) -> int:
+    return int(at_s % DAY_S / PHASE_S)
+
+
+def _factor(at_s: float, phases: Sequence[float], kinds: Sequence[float]) -> float:
+    return phases[_phase(at_s)] * kinds[is_weekend(at_s)]
+
+
 def find_rhythm(slots: Sequence[WorkSlot], rates: Sequence[float], slot_s: float) -> Rhythm | None:
     """The rhythm of a history of slots with their rates; None if nothing was copied."""
     history_s = sum(slot.seen_s for slot in slots)
@@ -102,27 +110,13 @@ def find_rhythm(slots: Sequence[WorkSlot], rates: Sequence[float], slot_s: float
         return None
     by_day = days >= DAYS_FOR_PHASES and slot_s <= PHASE_S
     by_weekday = days >= DAYS_FOR_WEEKENDS
-    weekday, weekend = _weekend_factors(slots, rates, mean) if by_weekday else (1.0, 1.0)
-    phases = _phase_factors(slots, rates, mean, days) if by_day else (1.0,) * 4
-    rhythm = Rhythm(
-        slot_s=slot_s,
-        history_s=history_s,
-        level=1.0,
-        phases=phases,
-        weekday=weekday,
-        weekend=weekend,
-        residuals=(),
-        residuals_from_s=0.0,
-        block_slots=1,
-        level_spread=0.0,
-        by_day=by_day,
-        by_weekday=by_weekday,
-    )
-    expected = [max(rhythm.factor(slot.at_s), 0.02) for slot in slots]
-    level = _mean(rates, weights) / _mean(expected, weights)
+    shares = [rate / mean for rate in rates]
+    kinds = _factors(slots, shares, is_weekend, (5 / 7, 2 / 7), 1.0) if by_weekday else (1.0, 1.0)
+    phases = _factors(slots, shares, _phase, (0.25,) * 4, 4.0) if by_day else (1.0,) * 4
+    expected = [max(_factor(slot.at_s, phases, kinds), 0.02) for slot in slots]
+    level = mean / _mean(expected, weights)
     seen = [index for index, slot in enumerate(slots) if slot.seen_s >= slot_s / 2] or list(range(len(slots)))
     ratios = [rates[index] / expected[index] / level for index in seen]
-    of_ratios = [weights[index] * expected[index] for index in seen]
     # The unweighted mean of the residuals is 1; age affects only the level.
     scale = _mean(ratios, [expected[index] for index in seen]) or 1.0
     residuals = tuple(ratio / scale for ratio in ratios)
@@ -132,37 +126,33 @@ def find_rhythm(slots: Sequence[WorkSlot], rates: Sequence[float], slot_s: float
         history_s=history_s,
         level=level,
         phases=phases,
-        weekday=weekday,
-        weekend=weekend,
+        weekday=kinds[0],
+        weekend=kinds[1],
         residuals=residuals,
         residuals_from_s=slots[seen[0]].at_s,
         block_slots=max(min(per_day, len(residuals) // 2), 1),
-        level_spread=_spread(residuals, of_ratios, per_day, days),
+        level_spread=_spread(residuals, [weights[index] * expected[index] for index in seen], per_day, days),
         by_day=by_day,
         by_weekday=by_weekday,
     )
 
 
-def _phase_factors(slots: Sequence[WorkSlot], rates: Sequence[float], mean: float, days: float) -> tuple[float, ...]:
+def _factors(
+    slots: Sequence[WorkSlot],
+    rates: Sequence[float],
+    kind_of: Callable[[float], int],
+    shares: Sequence[float],
+    days_weight: float,
+) -> tuple[float, ...]:
+    """The mean rate of each kind of time, shrunk towards 1; their mean, weighted by the share of each kind, is 1."""
     factors = []
-    for phase in range(4):
-        own = [index for index, slot in enumerate(slots) if int(slot.at_s % DAY_S / PHASE_S) == phase]
-        found = _mean([rates[index] for index in own], [slots[index].seen_s for index in own]) / mean
-        factors.append((found * days + _SHRINK) / (days + _SHRINK))
-    whole = sum(factors) / 4
+    for kind in range(len(shares)):
+        own = [(rate, slot.seen_s) for rate, slot in zip(rates, slots, strict=True) if kind_of(slot.at_s) == kind]
+        seen = [seen_s for _, seen_s in own]
+        days = days_weight * sum(seen) / DAY_S
+        factors.append((_mean([rate for rate, _ in own], seen) * days + _SHRINK) / (days + _SHRINK))
+    whole = sum(factor * share for factor, share in zip(factors, shares, strict=True))
     return tuple(factor / whole for factor in factors)
-
-
-def _weekend_factors(slots: Sequence[WorkSlot], rates: Sequence[float], mean: float) -> tuple[float, float]:
-    found = []
-    for kind in (False, True):
-        own = [index for index, slot in enumerate(slots) if is_weekend(slot.at_s) is kind]
-        seen = [slots[index].seen_s for index in own]
-        days = sum(seen) / DAY_S
-        factor = _mean([rates[index] for index in own], seen) / mean
-        found.append((factor * days + _SHRINK) / (days + _SHRINK))
-    whole = (found[0] * 5 + found[1] * 2) / 7
-    return found[0] / whole, found[1] / whole
 
 
 def _spread(residuals: Sequence[float], weights: Sequence[float], block: int, days: float) -> float:
@@ -354,49 +344,39 @@ def _works(
 
 
 class _Path:
-    """One simulation of the rest. `left` is the share of the work that is left after each slot."""
+    """One simulation of the rest: the share of the work that is left (`lefts`) at `times_s`."""
 
     def __init__(self, rhythm: Rhythm, work: float, now_s: float, chance: Chance) -> None:
-        self.from_s = now_s
-        self.slot_s = rhythm.slot_s
-        self.left: list[float] = []
+        self.times_s, self.lefts = [now_s], [1.0]
         pace = max(rhythm.drawn_pace(work, chance), _SLOWEST * rhythm.level)
-        self.first_end_s = (now_s // rhythm.slot_s + 1) * rhythm.slot_s
-        begin_s, end_s = now_s, self.first_end_s
-        residuals = rhythm.residuals
-        block, count = rhythm.block_slots, len(residuals)
-        place, until = 0, 0
-        slot_s = rhythm.slot_s
-        rest = work
+        slot_s, residuals = rhythm.slot_s, rhythm.residuals
+        begin_s, end_s = now_s, (now_s // slot_s + 1) * slot_s
+        place, until, rest = 0, 0, work
         for step in range(_STEPS):
-            if step == until or place == count:
-                place, until = rhythm.drawn_place(begin_s // slot_s * slot_s, chance), step + block
+            if step == until or place == len(residuals):
+                place, until = rhythm.drawn_place(begin_s // slot_s * slot_s, chance), step + rhythm.block_slots
             done = pace * rhythm.factor(begin_s) * residuals[place] * (end_s - begin_s)
             place += 1
             if done >= rest:
                 self.end_s = begin_s + (end_s - begin_s) * rest / done
-                return
+                break
             rest -= done
-            self.left.append(rest / work)
-            begin_s, end_s = end_s, end_s + self.slot_s
-        gone = work - rest
-        mean = max(gone / (begin_s - now_s), _SLOWEST * pace)
-        self.end_s = min(begin_s + rest / mean, now_s + FARTHEST_S)
+            self.times_s.append(end_s)
+            self.lefts.append(rest / work)
+            begin_s, end_s = end_s, end_s + slot_s
+        else:
+            mean = max((work - rest) / (begin_s - now_s), _SLOWEST * pace)
+            self.end_s = min(begin_s + rest / mean, now_s + FARTHEST_S)
+        self.times_s.append(self.end_s)
+        self.lefts.append(0.0)
 
     def left_at(self, at_s: float) -> float:
         """The share of the work that is left at `at_s`."""
-        if at_s >= self.end_s:
+        after = bisect_right(self.times_s, at_s)
+        if after == len(self.times_s):
             return 0.0
-        place = (at_s - self.first_end_s) / self.slot_s
-        if place < 0 or not self.left:
-            first = self.left[0] if self.left else 0.0
-            until_s = self.first_end_s if self.left else self.end_s
-            return 1.0 + (first - 1.0) * (at_s - self.from_s) / max(until_s - self.from_s, 1e-9)
-        index = int(place)
-        if index + 1 < len(self.left):
-            return self.left[index] + (self.left[index + 1] - self.left[index]) * (place - index)
-        last_s = self.first_end_s + (len(self.left) - 1) * self.slot_s
-        return self.left[-1] * (self.end_s - at_s) / max(self.end_s - last_s, 1e-9)
+        before_s, left = self.times_s[after - 1], self.lefts[after - 1]
+        return left + (self.lefts[after] - left) * (at_s - before_s) / (self.times_s[after] - before_s)
 
 
 def _cone(played: Sequence[_Path], now_s: float, until_s: float, left_bytes: int, tail: float) -> tuple[ConePoint, ...]:
@@ -431,16 +411,15 @@ def _of_late(
     """What the last day alone would give, if it differs a lot: a long history follows a change slowly."""
     if rhythm.history_s < _LATE_HISTORY_S:
         return
-    last = max((slot.at_s + slot.seen_s for slot, rate in zip(slots, rates, strict=True) if rate > 0), default=now_s)
-    if now_s - last >= _LATE_S:
-        yield f"for the last {format_duration(now_s - last)} nothing was copied; the forecast assumes that copying continues as before"
-        return
-    late = [index for index, slot in enumerate(slots) if slot.at_s + slot.seen_s > now_s - _LATE_S]
-    was = sum(rates[index] * slots[index].seen_s for index in late)
-    usual = sum(rhythm.level * rhythm.factor(slots[index].at_s) * slots[index].seen_s for index in late)
-    if usual <= 0 or max(was / usual, usual / max(was, 1e-9)) < _OTHER:
-        return
-    yield (
-        f"in the last {format_duration(_LATE_S)} the pace was {was / usual * 100:.0f} % of the pace assumed here: if this "
-        f"continues, {format_duration(left_s * usual / was)} are left instead of {format_duration(left_s)}"
-    )
+    late = [(slot, rate) for slot, rate in zip(slots, rates, strict=True) if slot.at_s + slot.seen_s > now_s - _LATE_S]
+    was = sum(rate * slot.seen_s for slot, rate in late)
+    usual = sum(rhythm.level * rhythm.factor(slot.at_s) * slot.seen_s for slot, _ in late)
+    if was <= 0:
+        last_s = max(slot.at_s + slot.seen_s for slot, rate in zip(slots, rates, strict=True) if rate > 0)
+        idle = format_duration(now_s - last_s)
+        yield f"for the last {idle} nothing was copied; the forecast assumes that copying continues as before"
+    elif max(was / usual, usual / was) >= _OTHER:
+        yield (
+            f"in the last {format_duration(_LATE_S)} the pace was {was / usual * 100:.0f} % of the pace assumed here: if this "
+            f"continues, {format_duration(left_s * usual / was)} are left instead of {format_duration(left_s)}"
+        )

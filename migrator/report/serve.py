@@ -79,8 +79,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """The answer to one path, made in a thread. `open_to_all`: no token is needed, so it must not reveal anything about the
-    migration.
+    """The answer to one path, made in a thread; a MigratorError is answered with 503. `open_to_all`: no token is needed, so it must
+    not reveal anything about the migration.
     """
 
     answer: Callable[[], Answer]
@@ -121,14 +121,12 @@ class Shared(Generic[_Read]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Page:
-    """A rendered page. `mark` is the placeholder for the nonce of each answer, in the page and its policy."""
+    """A rendered report: as a page, as JSON, and for the health check."""
 
-    html: str
-    mark: str
+    html: bytes
     policy: str
     document: bytes
-    at_s: float
-    silent: bool
+    health: Mapping[str, object]
 
 
 def report_routes(read: Callable[[], ReportFacts], *, interval_s: float) -> dict[str, Route]:
@@ -136,30 +134,19 @@ def report_routes(read: Callable[[], ReportFacts], *, interval_s: float) -> dict
     shared = Shared(lambda: _render(read(), interval_s), interval_s=interval_s / 2)
 
     def page() -> Answer:
-        try:
-            found = shared.newest()
-        except MigratorError as error:
-            return text(503, error.message)
-        nonce = secrets.token_urlsafe(16)
-        policy = {"Content-Security-Policy": found.policy.replace(found.mark, nonce)}
-        return Answer(content_type=_HTML, body=found.html.replace(found.mark, nonce).encode(), headers=policy)
-
-    def document() -> Answer:
-        try:
-            return Answer(content_type=_JSON, body=shared.newest().document)
-        except MigratorError as error:
-            return _json(503, {"error": {"message": error.message, "cause": error.cause, "hint": error.hint}})
+        found = shared.newest()
+        return Answer(content_type=_HTML, body=found.html, headers={"Content-Security-Policy": found.policy})
 
     def health() -> Answer:
         try:
-            found = shared.newest()
+            status, found = 200, shared.newest().health
         except MigratorError:
-            return _json(503, {"status": "failed"})
-        return _json(200, {"status": "silent" if found.silent else "ok", "read_at_s": found.at_s})
+            status, found = 503, {"status": "failed"}
+        return Answer(status=status, content_type=_JSON, body=f"{json.dumps(found)}\n".encode())
 
     return {
         "/": Route(answer=page),
-        "/report.json": Route(answer=document),
+        "/report.json": Route(answer=lambda: Answer(content_type=_JSON, body=shared.newest().document)),
         "/healthz": Route(answer=health, open_to_all=True),
         "/favicon.ico": Route(answer=lambda: Answer(status=204), open_to_all=True),
     }
@@ -168,38 +155,27 @@ def report_routes(read: Callable[[], ReportFacts], *, interval_s: float) -> dict
 def metrics_routes(read: Callable[[], Sequence[MetricFamily]]) -> dict[str, Route]:
     """`/metrics` for Prometheus."""
     shared = Shared(lambda: to_prometheus(read()), interval_s=_METRICS_INTERVAL_S)
-
-    def metrics() -> Answer:
-        try:
-            return Answer(content_type=CONTENT_TYPE, body=shared.newest())
-        except MigratorError as error:
-            return text(503, error.message)
-
-    root = Route(answer=lambda: text(200, "migrator: metrics are at /metrics"))
-    return {"/metrics": Route(answer=metrics), "/": root}
-
-
-def _json(status: int, value: object) -> Answer:
-    return Answer(status=status, content_type=_JSON, body=f"{json.dumps(value)}\n".encode())
+    return {
+        "/metrics": Route(answer=lambda: Answer(content_type=CONTENT_TYPE, body=shared.newest())),
+        "/": Route(answer=lambda: text(200, "migrator: metrics are at /metrics")),
+    }
 
 
 def _render(facts: ReportFacts, interval_s: float) -> _Page:
     # Loaded here because the template engine takes long to load.
-    from migrator.render.html import Live, content_policy, to_html  # noqa: PLC0415
+    from migrator.render.html import content_policy, to_html  # noqa: PLC0415
     from migrator.render.text import to_json  # noqa: PLC0415
     from migrator.report.view import report_document  # noqa: PLC0415
 
-    live = Live(nonce=secrets.token_hex(32), interval_s=interval_s)
     newest: dict[str, RunFacts] = {}
     for run in facts.status.runs:
         newest.setdefault(run.verb, run)
+    silent = any(run.life in (RunLife.SILENT, RunLife.KILLED) for run in newest.values())
     return _Page(
-        html=to_html(report_document(facts), live=live),
-        mark=live.nonce,
-        policy=f"{content_policy(live)}; frame-ancestors 'none'",
+        html=to_html(report_document(facts), live_interval_s=interval_s).encode(),
+        policy=f"{content_policy(live=True)}; frame-ancestors 'none'",
         document=to_json(facts).encode(),
-        at_s=facts.status.at_s,
-        silent=any(run.life in (RunLife.SILENT, RunLife.KILLED) for run in newest.values()),
+        health={"status": "silent" if silent else "ok", "read_at_s": facts.status.at_s},
     )
 
 
@@ -407,7 +383,10 @@ class _Handler(BaseHTTPRequestHandler):
         return head
 
     def do_GET(self) -> None:
-        self._send(self._answer())
+        try:
+            self._send(self._answer())
+        except MigratorError as error:
+            self._send(text(503, error.message))
 
     do_HEAD = do_GET  # noqa: N815
 
