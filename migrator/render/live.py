@@ -13,14 +13,13 @@ from migrator.core.clock import Clock
 from migrator.core.events import Event
 from migrator.core.paths import show
 from migrator.core.progress import DrainProgress, PurgeProgress, RunProgress, ScanProgress, Snapshot, VerifyProgress
-from migrator.core.units import format_count, format_rate, format_size
+from migrator.core.units import format_count, format_rate
 from migrator.render.document import LINE_CHARACTERS, clean, shortened
 from migrator.render.progress import EVENT_STYLES, ProgressView, event_line, share, snapshot_line
 
 VIEW_INTERVAL_S = 0.25
 
-_STREAMS_SHOWN = 16
-_USERS_SHOWN = 10
+_ROWS_SHOWN = 16
 _BAR_WIDTH = 60
 _HOST_CHARACTERS = 16
 
@@ -84,12 +83,9 @@ def view(snapshot: Snapshot) -> RenderableType:
     parts: list[RenderableType] = [Text(snapshot_line(snapshot), style="bold", overflow="fold")]
     match snapshot:
         case ScanProgress():
-            if snapshot.bricks:
-                parts.append(_bricks(snapshot))
-            parts.append(_users(snapshot))
+            parts.append(_bricks(snapshot))
         case RunProgress():
-            parts.append(_bar(snapshot.size_bytes, snapshot.total_bytes))
-            parts.append(_streams(snapshot))
+            parts += [_bar(snapshot.size_bytes, snapshot.total_bytes), _streams(snapshot)]
         case VerifyProgress():
             parts.append(_bar(snapshot.paths, snapshot.total_paths))
         case PurgeProgress():
@@ -108,63 +104,50 @@ def _bar(done: int, total: int) -> Table:
     return grid
 
 
-def _bricks(snapshot: ScanProgress) -> Table:
+def _bricks(snapshot: ScanProgress) -> RenderableType:
     # Bricks still being read come first.
     at_work = sorted(snapshot.bricks, key=lambda brick: (brick.ended, brick.brick))
     rows = [
         (
-            Text(shortened(clean(brick.brick), LINE_CHARACTERS), style="dim" if brick.ended else ""),
+            clean(brick.brick),
             f"{format_count(brick.rows)} entries",
             "read" if brick.ended else f"{brick.rows / brick.elapsed_s if brick.elapsed_s > 0 else 0.0:,.0f}/s",
         )
-        for brick in at_work[:_STREAMS_SHOWN]
+        for brick in at_work
     ]
-    return _named(rows, len(at_work), "bricks")
-
-
-def _users(snapshot: ScanProgress) -> Table:
-    heaviest = sorted(snapshot.by_user, key=lambda user: (-user[2], user[0]))
-    rows = [
-        (Text(shortened(clean(user), LINE_CHARACTERS)), f"{format_count(rows)} paths", format_size(size_bytes))
-        for user, rows, size_bytes in heaviest[:_USERS_SHOWN]
-    ]
-    return _named(rows, len(heaviest), "users")
-
-
-def _named(rows: Sequence[tuple[Text, str, str]], total: int, what: str) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    for justify in ("left", "right", "right"):
-        grid.add_column(justify=justify)
-    for name, *figures in rows:
-        grid.add_row(name, *map(Text, figures))
-    if total > len(rows):
-        grid.add_row(Text(f"and {total - len(rows)} more {what}", style="dim"))
-    return grid
+    return _table(rows, 0, "bricks")
 
 
 def _streams(snapshot: RunProgress) -> RenderableType:
-    # The tree gets the remaining width. Hosts are shown only if there are several.
-    grid = Table.grid(padding=(0, 2), expand=True)
-    shown = sorted(snapshot.streams, key=lambda stream: stream.stream)[:_STREAMS_SHOWN]
+    # Hosts are shown only if there are several.
     several_hosts = len({stream.host for stream in snapshot.streams}) > 1
-    grid.add_column(justify="right", no_wrap=True)
-    if several_hosts:
-        grid.add_column(no_wrap=True)
-    grid.add_column(no_wrap=True)
-    grid.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-    for _ in range(3):
-        grid.add_column(justify="right", no_wrap=True)
-    for stream in shown:
-        grid.add_row(
-            Text(str(stream.stream), style="dim"),
-            *([Text(shortened(clean(stream.host), _HOST_CHARACTERS))] if several_hosts else []),
-            Text(f"chunk {stream.chunk}"),
-            Text(shortened(show(stream.tree), LINE_CHARACTERS), overflow="ellipsis", no_wrap=True),
-            Text(f"{format_count(stream.files)} of {format_count(stream.total_files)}"),
-            Text(share(stream.size_bytes, stream.total_bytes)),
-            Text(format_rate(stream.rate_bytes_per_s)),
+    rows = [
+        (
+            str(stream.stream),
+            *([shortened(clean(stream.host), _HOST_CHARACTERS)] if several_hosts else []),
+            f"chunk {stream.chunk}",
+            show(stream.tree),
+            f"{format_count(stream.files)} of {format_count(stream.total_files)}",
+            share(stream.size_bytes, stream.total_bytes),
+            format_rate(stream.rate_bytes_per_s),
         )
-    parts: list[RenderableType] = [grid]
-    if len(snapshot.streams) > _STREAMS_SHOWN:
-        parts.append(Text(f"and {len(snapshot.streams) - _STREAMS_SHOWN} more streams", style="dim"))
-    return Group(*parts)
+        for stream in sorted(snapshot.streams, key=lambda stream: stream.stream)
+    ]
+    return _table(rows, 3 if several_hosts else 2, "streams")
+
+
+def _table(rows: Sequence[Sequence[str]], name_at: int, what: str) -> RenderableType:
+    """The first rows; the column of names gets the remaining width, figures after it are aligned right."""
+    grid = Table.grid(padding=(0, 2), expand=True)
+    for at in range(len(rows[0]) if rows else 0):
+        is_name = at == name_at
+        grid.add_column(
+            justify="right" if at > name_at else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            ratio=1 if is_name else None,
+        )
+    for row in rows[:_ROWS_SHOWN]:
+        grid.add_row(*(Text(shortened(cell, LINE_CHARACTERS), no_wrap=True, overflow="ellipsis") for cell in row))
+    more = [Text(f"and {len(rows) - _ROWS_SHOWN} more {what}", style="dim")] if len(rows) > _ROWS_SHOWN else []
+    return Group(grid, *more)
