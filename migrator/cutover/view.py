@@ -62,7 +62,7 @@ def cutover_blocks(cutovers: Sequence[CutoverFacts], *, now_s: float, limit: int
     ordered = sorted(cutovers, key=lambda one: (one.state not in UNDER_WAY_STATES, -one.since_s))
     rows = [(*([one.plan] if several_plans else []), *_row(one, now_s)) for one in ordered]
     yield table("", columns, rows, limit=limit)
-    if said := " ".join(words for words in _sentences(cutovers) if words):
+    if cutovers and (said := " ".join(words for words in _sentences(cutovers) if words)):
         yield paragraph(said)
 
 

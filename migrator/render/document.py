@@ -213,6 +213,14 @@ def first_page(document: Document, more: str) -> Document:
     return replace(document, sections=tuple(shown))
 
 
+def sections(*pairs: tuple[str, Iterable[Block]]) -> Iterator[Section]:
+    """Sections of these titles and blocks. Tables without rows are left out, and so are sections without blocks."""
+    for title, blocks in pairs:
+        shown = tuple(block for block in blocks if not isinstance(block, Table) or block.rows)
+        if shown:
+            yield Section(title=title, blocks=shown)
+
+
 def paragraph(text: str, *, alert: bool = False) -> Paragraph:
     """A paragraph of cleaned text."""
     return Paragraph(text=clean(text), alert=alert)

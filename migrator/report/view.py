@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from migrator.bench.rules import compare
 from migrator.bench.view import comparison_blocks
-from migrator.bricks.view import addition_table, drain_table, retirement_facts
 from migrator.core.units import DAY_S, format_count, format_duration, format_rate, format_size, several
 from migrator.cutover.view import cutover_blocks, speed_up_blocks
 from migrator.fs.model import CapacityOutlook, CapacitySample, Side
@@ -34,9 +33,10 @@ from migrator.report.view_records import verification_blocks
 from migrator.report.view_status import (
     attention_table,
     attention_words,
+    brick_blocks,
     first_sections,
     on_target,
-    progress_section,
+    progress_blocks,
     run_table,
     scan_blocks,
 )
@@ -193,8 +193,10 @@ def _server_table(servers: Sequence[ServerOutlook]) -> doc.Block:
     )
 
 
-def _reaped_blocks(reaped: ReapedFacts, plan: Plan | None) -> Iterator[doc.Block]:
+def _reaped_blocks(reaped: ReapedFacts | None, plan: Plan | None) -> Iterator[doc.Block]:
     """What is archived or skipped instead of copied."""
+    if reaped is None:
+        return
     yield doc.facts(
         [
             (
@@ -352,76 +354,38 @@ def report_document(report: ReportFacts, *, rows: int | None = None) -> doc.Docu
 
 
 def _sections(report: ReportFacts, rows: int | None) -> Iterator[doc.Section]:
-    status = report.status
-    yield from first_sections(status, (*headline_blocks(report), *burn_down(report)))
-    if report.forecast is not None:
-        how = doc.paragraph(f"How the expected end was computed: {'; '.join(report.forecast.basis)}.")
-        yield doc.Section(title="Expected end", blocks=(how,))
-    yield progress_section(status)
+    status, forecast = report.status, report.forecast
+    how = [] if forecast is None else [doc.paragraph(f"How it was computed: {'; '.join(forecast.basis)}.")]
     speed = (*day_chart(report.days), *stream_blocks(report.streams))
-    yield doc.Section(title="Throughput", blocks=speed or (doc.paragraph("Nothing has been copied yet."),))
-    if status.batches:
-        yield doc.Section(title="Batches", blocks=tuple(batch_blocks(status.batches)))
-        users = tree_table(status.trees, status.batches, status.cutovers, limit=rows)
-        yield doc.Section(title="Users", blocks=(users,))
-    if status.cutovers:
-        every = cutover_blocks(status.cutovers, now_s=status.at_s, limit=rows)
-        yield doc.Section(title="Cutovers and freezes", blocks=tuple(every))
-    if report.speed_ups:
-        found_ups = tuple(speed_up_blocks(report.speed_ups, report.speed_up_sums, limit=rows))
-        yield doc.Section(title="Speed-ups of users", blocks=found_ups)
-    yield from _bricks(report)
-    if report.reaped is not None:
-        yield doc.Section(title="Reaped files", blocks=tuple(_reaped_blocks(report.reaped, report.plan)))
-    if report.capacity:
-        yield doc.Section(title="Capacity", blocks=tuple(capacity_blocks(report.capacity, report.outlook)))
-    if report.benchmarks:
-        found = [block for one in compare(report.benchmarks) for block in comparison_blocks(one, charts=True)]
-        yield doc.Section(title="Benchmarks", blocks=tuple(found))
-    yield doc.Section(title="Verifications", blocks=tuple(_verified(report)))
-    if status.attention_total:
-        yield doc.Section(
-            title="Files that need attention", blocks=(attention_table(status.attention, status.attention_total),)
+    ups = speed_up_blocks(report.speed_ups, report.speed_up_sums, limit=rows) if report.speed_ups else ()
+    yield from first_sections(status, (*headline_blocks(report), *burn_down(report)))
+    yield from doc.sections(
+        ("Expected end", how),
+        ("Progress", progress_blocks(status)),
+        ("Throughput", speed or [doc.paragraph("Nothing has been copied yet.")]),
+        ("Batches", batch_blocks(status.batches)),
+        ("Users", [tree_table(status.trees, status.batches, status.cutovers, limit=rows)]),
+        ("Cutovers and freezes", cutover_blocks(status.cutovers, now_s=status.at_s, limit=rows)),
+        ("Speed-ups of users", ups),
+        ("Bricks", (_brick_table(report.bricks), _server_table(report.servers), *brick_blocks(status))),
+        ("Reaped files", _reaped_blocks(report.reaped, report.plan)),
+        ("Capacity", capacity_blocks(report.capacity, report.outlook)),
+        ("Benchmarks", (block for one in compare(report.benchmarks) for block in comparison_blocks(one, charts=True))),
+        ("Verifications", _verified(report)),
+        ("Files that need attention", [attention_table(status.attention, status.attention_total)]),
+        ("Incidents", [incident_table(report.incidents, limit=rows)]),
+    )
+    if report.plan is not None:
+        yield from doc.sections(
+            ("Who holds what", ranking_blocks(report.plan, rows=rows, age_rows=rows)),
+            ("What will surprise", [surprise_table(report.plan.surprises, limit=rows)]),
+            ("How each order would empty the source", [emptying_table(report.plan.emptying)]),
         )
-    if report.incidents:
-        yield doc.Section(title="Incidents", blocks=(incident_table(report.incidents, limit=rows),))
-    yield from _plan(report, rows)
-    if status.scan is not None:
-        yield doc.Section(title="The newest scan", blocks=tuple(scan_blocks(status.scan)))
-    if status.runs:
-        yield doc.Section(title="Latest runs", blocks=(run_table(status.runs),))
-
-
-def _bricks(report: ReportFacts) -> Iterator[doc.Section]:
-    status = report.status
-    blocks: list[doc.Block] = []
-    if report.bricks:
-        blocks.append(_brick_table(report.bricks))
-    if report.servers:
-        blocks.append(_server_table(report.servers))
-    if status.drains:
-        blocks.append(drain_table(status.drains))
-    if status.additions:
-        blocks.append(addition_table(status.additions))
-    if status.retirement is not None:
-        blocks.append(retirement_facts(status.retirement))
-    if blocks:
-        yield doc.Section(title="Bricks", blocks=tuple(blocks))
-
-
-def _plan(report: ReportFacts, rows: int | None) -> Iterator[doc.Section]:
-    if report.plan is None:
-        if report.status.plan is not None:
-            words = f"The plan cannot be shown: {report.plan_problem}"
-            yield doc.Section(title="Who holds what", blocks=(doc.paragraph(words, alert=True),))
-        return
-    ranking = ranking_blocks(report.plan, rows=rows, age_rows=rows)
-    yield doc.Section(title="Who holds what", blocks=tuple(ranking))
-    if report.plan.surprises:
-        yield doc.Section(title="What will surprise", blocks=(surprise_table(report.plan.surprises, limit=rows),))
-    if report.plan.emptying:
-        yield doc.Section(title="How each order would empty the source", blocks=(emptying_table(report.plan.emptying),))
-    yield from schedule_section(report.plan)
+        yield from schedule_section(report.plan)
+    elif status.plan is not None:
+        words = f"The plan cannot be shown: {report.plan_problem}"
+        yield from doc.sections(("Who holds what", [doc.paragraph(words, alert=True)]))
+    yield from doc.sections(("The newest scan", scan_blocks(status.scan)), ("Latest runs", [run_table(status.runs)]))
 
 
 def _verified(report: ReportFacts) -> Iterator[doc.Block]:

@@ -1,6 +1,7 @@
 """The status and the findings of `doctor` as documents."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from migrator.bricks.view import addition_table, drain_table, retirement_facts
 from migrator.core.events import Event, Finding, FindingStatus
@@ -23,7 +24,7 @@ from migrator.report.model import (
 )
 from migrator.report.rules import left_to_people
 from migrator.transfer.rules import AFTERWARDS, advice
-from migrator.transfer.view import batch_blocks, governing_blocks, is_told, tree_table
+from migrator.transfer.view import batch_blocks, governing_blocks, tree_table
 
 # --- Progress, rate and estimates
 
@@ -37,11 +38,9 @@ _BLOCKED_ROWS = 6
 
 def first_sections(status: StatusFacts, short: Iterable[doc.Block]) -> Iterator[doc.Section]:
     """The first page: `short` under the bars, and the first blockers."""
-    yield doc.Section(title="In short", blocks=(*bars(status), *short), first_page=True)
-    if status.blocked:
-        yield doc.Section(title="Blocked", blocks=(blocker_table(status.blocked[:_BLOCKED_ROWS]),), first_page=True)
-    if len(status.blocked) > _BLOCKED_ROWS:
-        yield doc.Section(title="Also blocked", blocks=(blocker_table(status.blocked[_BLOCKED_ROWS:]),))
+    first = (("In short", (*bars(status), *short)), ("Blocked", [blocker_table(status.blocked[:_BLOCKED_ROWS])]))
+    yield from (replace(section, first_page=True) for section in doc.sections(*first))
+    yield from doc.sections(("Also blocked", [blocker_table(status.blocked[_BLOCKED_ROWS:])]))
 
 
 def bars(status: StatusFacts) -> Iterator[doc.Block]:
@@ -84,12 +83,8 @@ def on_target(status: StatusFacts) -> str:
     return f"{words}, {format_count(before)} of them by earlier plans: they are not in these figures"
 
 
-def progress_section(status: StatusFacts) -> doc.Section:
+def progress_blocks(status: StatusFacts) -> Iterator[doc.Block]:
     """Totals, rate and estimates."""
-    return doc.Section(title="Progress", blocks=tuple(_progress(status)))
-
-
-def _progress(status: StatusFacts) -> Iterator[doc.Block]:
     if status.plan is None:
         yield doc.paragraph("There is no plan yet: nothing is counted as done or left.")
         return
@@ -256,36 +251,28 @@ def status_document(status: StatusFacts, *, tree_rows: int | None = TREE_ROWS) -
 
 def _sections(status: StatusFacts, tree_rows: int | None) -> Iterator[doc.Section]:
     yield from first_sections(status, _short(status))
-    yield progress_section(status)
-    if status.batches:
-        yield doc.Section(title="Batches", blocks=tuple(batch_blocks(status.batches)))
-        yield doc.Section(
-            title="Users", blocks=(tree_table(status.trees, status.batches, status.cutovers, limit=tree_rows),)
-        )
-    if is_told(status.governing):
-        yield doc.Section(title="Limits and streams", blocks=tuple(governing_blocks(status.governing)))
-    if status.probes:
-        yield doc.Section(title="Latency of small operations", blocks=(probe_table(status.probes),))
-    if status.drains:
-        yield doc.Section(title="Drains of bricks", blocks=(drain_table(status.drains),))
-    if status.additions:
-        yield doc.Section(title="Additions of bricks", blocks=(addition_table(status.additions),))
+    trees = tree_table(status.trees, status.batches, status.cutovers, limit=tree_rows)
+    yield from doc.sections(
+        ("Progress", progress_blocks(status)),
+        ("Batches", batch_blocks(status.batches)),
+        ("Users", [trees]),
+        ("Limits and streams", governing_blocks(status.governing)),
+        ("Latency of small operations", [probe_table(status.probes)]),
+        ("Bricks", brick_blocks(status)),
+        ("Cutovers", cutover_blocks(status.cutovers, now_s=status.at_s, limit=tree_rows)),
+        ("Files that need attention", [attention_table(status.attention, status.attention_total)]),
+        ("The newest scan", scan_blocks(status.scan)),
+        ("Latest runs", [run_table(status.runs)]),
+        ("Warnings and errors, newest first", [event_table(status.events)]),
+    )
+
+
+def brick_blocks(status: StatusFacts) -> Iterator[doc.Block]:
+    """Drains and additions of bricks, and the retirement of the volume."""
+    yield drain_table(status.drains)
+    yield addition_table(status.additions)
     if status.retirement is not None:
-        yield doc.Section(title="The source volume", blocks=(retirement_facts(status.retirement),))
-    if status.cutovers:
-        yield doc.Section(
-            title="Cutovers", blocks=tuple(cutover_blocks(status.cutovers, now_s=status.at_s, limit=tree_rows))
-        )
-    if status.attention_total:
-        yield doc.Section(
-            title="Files that need attention", blocks=(attention_table(status.attention, status.attention_total),)
-        )
-    if status.scan is not None:
-        yield doc.Section(title="The newest scan", blocks=tuple(scan_blocks(status.scan)))
-    if status.runs:
-        yield doc.Section(title="Latest runs", blocks=(run_table(status.runs),))
-    if status.events:
-        yield doc.Section(title="Warnings and errors, newest first", blocks=(event_table(status.events),))
+        yield retirement_facts(status.retirement)
 
 
 def blocker_table(blocked: Sequence[Blocker]) -> doc.Block:
@@ -309,8 +296,10 @@ def attention_table(files: Sequence[AttentionFile], total: int) -> doc.Block:
     )
 
 
-def scan_blocks(scan: ScanFacts) -> Iterator[doc.Block]:
+def scan_blocks(scan: ScanFacts | None) -> Iterator[doc.Block]:
     """Figures of a scan, and why it is not whole."""
+    if scan is None:
+        return
     whole = "under way" if scan.finished_at_s is None else doc.yes(scan.whole)
     yield doc.facts(
         [

@@ -364,11 +364,6 @@ def governing_blocks(governing: GoverningFacts) -> Iterator[Block]:
         yield paragraph(f"Tuned by {clean(tuned.by)} since {when(tuned.since_s)}.")
 
 
-def is_told(governing: GoverningFacts) -> bool:
-    """Whether there is anything to show."""
-    return governing.at_work or governing.controls.hold is not None or governing.controls.tuned is not None
-
-
 def _now(record: GovernorRecord) -> str:
     reason = clean(record.reason)
     if record.gate is Gate.OUTSIDE_WINDOWS:
