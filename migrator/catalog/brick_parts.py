@@ -2,8 +2,8 @@
 
 import struct
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from migrator.catalog.database import connect
+from migrator.catalog.database import connect, totals_of
 from migrator.catalog.files import (
     CLOSING_RECORD,
     ROW_SCHEMA,
@@ -164,24 +164,25 @@ class Union:
     def __init__(self, *, temp_dir: Path) -> None:
         self._database = connect(_MEMORY_LIMIT_BYTES, temp_dir)
         self._limit = 0
-        self._conflicting = PathFinding()
-        self._differing = PathFinding()
-        self._copies: dict[int, PathFinding] = {}
+        self._found_before = BrickFindings()
 
     def close(self) -> None:
         """Release the memory. May be called again."""
         self._database.close()
 
-    def directories(self, files: Sequence[Path], *, limit: int) -> Iterator[pa.Table]:
-        """One row per directory, in order of path. `limit` cuts all lists of paths, including those of `findings`."""
+    def directories(self, files: Sequence[Path], *, bricks: int, limit: int) -> Iterator[pa.Table]:
+        """One row per directory of so many bricks, in order of path. `limit` cuts all lists of paths, including those of
+        `findings`.
+        """
         self._limit = limit
         if not files:
             return
         self._database.execute(_UNITED, {"files": _names(files)})
-        self._conflicting = self._found("SELECT path FROM united WHERE conflicting")
-        self._differing = self._found("SELECT path FROM united WHERE differing AND NOT conflicting")
-        for (copies,) in self._database.execute("SELECT DISTINCT copies FROM united").fetchall():
-            self._copies[copies] = self._found("SELECT path FROM united WHERE copies = $copies", {"copies": copies})
+        self._found_before = BrickFindings(
+            conflicting=self._found("SELECT path FROM united WHERE conflicting"),
+            differing=self._found("SELECT path FROM united WHERE differing AND NOT conflicting"),
+            incomplete=self._found("SELECT path FROM united WHERE copies < $bricks", {"bricks": bricks}),
+        )
         columns = ", ".join(ROW_SCHEMA.names)
         ordered = self._database.sql(f"SELECT {columns} FROM united ORDER BY path")  # noqa: S608 -- our own columns
         for batch in ordered.to_arrow_reader(_BATCH_ROWS) or ():
@@ -189,20 +190,14 @@ class Union:
                 yield pa.Table.from_batches([batch]).cast(ROW_SCHEMA)
         self._database.execute("DROP TABLE united")
 
-    def findings(self, files: Sequence[Path], *, bricks: int) -> BrickFindings:
-        """All findings in a catalog of so many bricks. `files` are its parts, with those of directories."""
-        incomplete = [finding for copies, finding in self._copies.items() if copies < bricks]
-        paths = sorted(path for finding in incomplete for path in finding.paths)[: self._limit]
-        doubled_paths, doubled_inodes = PathFinding(), PathFinding()
-        if files:
-            doubled_paths = self._twice(_TWICE_PATHS, _PATHS_OF_TWICE, files)
-            doubled_inodes = self._twice(_TWICE_INODES, _PATHS_OF_INODES, files)
-        return BrickFindings(
-            doubled_paths=doubled_paths,
-            doubled_inodes=doubled_inodes,
-            conflicting=self._conflicting,
-            differing=self._differing,
-            incomplete=PathFinding(count=sum(finding.count for finding in incomplete), paths=tuple(paths)),
+    def findings(self, files: Sequence[Path]) -> BrickFindings:
+        """All findings. `files` are the parts of the catalog, with those of directories."""
+        if not files:
+            return self._found_before
+        return replace(
+            self._found_before,
+            doubled_paths=self._twice(_TWICE_PATHS, _PATHS_OF_TWICE, files),
+            doubled_inodes=self._twice(_TWICE_INODES, _PATHS_OF_INODES, files),
         )
 
     def files_of(self, paths: Sequence[bytes], files: Sequence[Path]) -> dict[bytes, set[Path]]:
@@ -222,19 +217,7 @@ class Union:
 
     def totals(self, files: Sequence[Path]) -> CatalogTotals:
         """Rows, directories and bytes of files."""
-        if not files:
-            return CatalogTotals()
-        rows = self._database.execute(
-            "SELECT tree, count(*), count(*) FILTER (type = 'directory'), "
-            "coalesce(sum(size) FILTER (type = 'file'), 0)::HUGEINT FROM read_parquet($files) GROUP BY tree",
-            {"files": _names(files)},
-        ).fetchall()
-        return CatalogTotals(
-            rows=sum(row[1] for row in rows),
-            directories=sum(row[2] for row in rows),
-            size_bytes=sum(int(row[3]) for row in rows),
-            by_tree={None if row[0] is None else bytes(row[0]): (row[1], int(row[3])) for row in rows},
-        )
+        return totals_of(self._database, files)
 
     def _twice(self, values: str, paths: str, files: Sequence[Path]) -> PathFinding:
         """Usually the first query finds nothing, and the second, expensive one does not run."""
@@ -284,13 +267,6 @@ def write_part(file: Path, table: pa.Table) -> int:
     return file.stat().st_size
 
 
-@dataclass(slots=True)
-class _Buffer:
-    batches: list[pa.RecordBatch] = field(default_factory=list)
-    rows: int = 0
-    size_bytes: int = 0
-
-
 class BrickPartsWriter:
     """The `BrickCatalogWriter` port."""
 
@@ -299,12 +275,10 @@ class BrickPartsWriter:
         self._trees = tuple(trees)
         self._part_bytes = min(max(_BUFFERS_BYTES // (2 * max(bricks, 1)), _MIN_PART_BYTES), _MAX_PART_BYTES)
         self._lock = threading.Lock()
-        self._rows: dict[str, _Buffer] = {}
-        self._directories: dict[str, _Buffer] = {}
+        self._rows: dict[str, list[pa.RecordBatch]] = {}
+        self._directories: dict[str, list[pa.RecordBatch]] = {}
         self._parts: dict[int, PartFacts] = {}
         self._number = 0
-        self._kept_number = 0
-        self._problem_number = 0
         self._kept: list[Path] = []
         self._problem_files: list[Path] = []
         self._problems: list[ScanProblem] = []
@@ -315,27 +289,22 @@ class BrickPartsWriter:
 
     def add_rows(self, brick: str, device: int, payload: memoryview) -> CatalogTotals:
         batch = decode_rows(payload, trees=self._trees, brick=brick, dev=device)
-        buffer = self._buffer(self._rows, brick, batch)
-        if buffer.rows >= _MAX_PART_ROWS or buffer.size_bytes >= self._part_bytes:
-            self._write_rows(buffer)
+        self._add(self._rows, brick, batch, self._write_table)
         counted = _totals(batch)
         self._count(counted)
         return counted
 
     def add_directories(self, brick: str, device: int, payload: memoryview) -> CatalogTotals:
         batch = decode_rows(payload, trees=self._trees, brick=brick, dev=device)
-        buffer = self._buffer(self._directories, brick, batch)
-        if buffer.rows >= _MAX_PART_ROWS or buffer.size_bytes >= self._part_bytes:
-            self._write_directories(buffer)
+        self._add(self._directories, brick, batch, self._keep_directories)
         return CatalogTotals(directories=batch.num_rows)
 
     def brick_done(self, brick: str) -> None:
-        with self._lock:
-            rows, directories = self._rows.pop(brick, None), self._directories.pop(brick, None)
-        if rows is not None:
-            self._write_rows(rows)
-        if directories is not None:
-            self._write_directories(directories)
+        for buffers, write in ((self._rows, self._write_table), (self._directories, self._keep_directories)):
+            with self._lock:
+                batches = buffers.pop(brick, [])
+            if batches:
+                write(pa.Table.from_batches(batches))
 
     def note(self, problems: Sequence[ScanProblem]) -> None:
         self._problems.extend(problems)
@@ -346,14 +315,14 @@ class BrickPartsWriter:
         for brick in set(self._rows) | set(self._directories):
             self.brick_done(brick)
         self._is_united = True
-        for table in self._union.directories(self._kept, limit=limit):
+        for table in self._union.directories(self._kept, bricks=bricks, limit=limit):
             self._write_table(table)
             for batch in table.to_batches():
                 self._count(replace(_totals(batch), directories=batch.num_rows))
         for file in self._kept:
             file.unlink()
         self._kept = []
-        return self._union.findings(self._part_files(), bricks=bricks)
+        return self._union.findings(self._part_files())
 
     def lacks(self, paths: Sequence[bytes]) -> Sequence[bytes]:
         present = self._united().files_of(paths, self._part_files())
@@ -397,18 +366,22 @@ class BrickPartsWriter:
             if self._totals is not None:
                 self._totals = _sum(self._totals, counted)
 
-    def _buffer(self, buffers: dict[str, _Buffer], brick: str, batch: pa.RecordBatch) -> _Buffer:
+    def _add(
+        self,
+        buffers: dict[str, list[pa.RecordBatch]],
+        brick: str,
+        batch: pa.RecordBatch,
+        write: Callable[[pa.Table], None],
+    ) -> None:
+        """Keep rows of a brick, and write them once there are enough."""
         with self._lock:
-            buffer = buffers.setdefault(brick, _Buffer())
-        buffer.batches.append(batch)
-        buffer.rows += batch.num_rows
-        buffer.size_bytes += batch.nbytes
-        return buffer
-
-    def _write_rows(self, buffer: _Buffer) -> None:
-        table = _taken(buffer)
-        if table is not None:
-            self._write_table(table)
+            batches = buffers.setdefault(brick, [])
+        batches.append(batch)
+        rows, size_bytes = sum(one.num_rows for one in batches), sum(one.nbytes for one in batches)
+        if rows >= _MAX_PART_ROWS or size_bytes >= self._part_bytes:
+            table = pa.Table.from_batches(batches)
+            batches.clear()
+            write(table)
 
     def _write_table(self, table: pa.Table) -> None:
         with self._lock:
@@ -419,22 +392,17 @@ class BrickPartsWriter:
         with self._lock:
             self._parts[number] = facts
 
-    def _write_directories(self, buffer: _Buffer) -> None:
-        table = _taken(buffer)
-        if table is None:
-            return
+    def _keep_directories(self, table: pa.Table) -> None:
         with self._lock:
-            file = self._directory / f"directories-{self._kept_number:06d}.parquet"
-            self._kept_number += 1
+            file = self._directory / f"directories-{len(self._kept):06d}.parquet"
             self._kept.append(file)
         pq.write_table(table, file, compression="lz4", use_dictionary=_FEW_VALUES)
 
     def _write_problems(self) -> None:
         if self._problems:
-            file = self._directory / problems_name(self._problem_number)
+            file = self._directory / problems_name(len(self._problem_files))
             file.write_bytes(parquet_bytes(problem_rows(self._problems)))
             self._problem_files.append(file)
-            self._problem_number += 1
             self._problems = []
 
     def _part_files(self) -> list[Path]:
@@ -444,14 +412,6 @@ class BrickPartsWriter:
         if not self._is_united:
             raise ValueError("the directories of the bricks are not united yet")
         return self._union
-
-
-def _taken(buffer: _Buffer) -> pa.Table | None:
-    if not buffer.rows:
-        return None
-    table = pa.Table.from_batches(buffer.batches, schema=ROW_SCHEMA)
-    buffer.batches, buffer.rows, buffer.size_bytes = [], 0, 0
-    return table
 
 
 def _totals(batch: pa.RecordBatch) -> CatalogTotals:

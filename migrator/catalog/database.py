@@ -1,9 +1,11 @@
 """Opening DuckDB so that every query is out of core and touches nothing but the given files."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
 
+from migrator.catalog.ports import CatalogTotals
 from migrator.core.units import GIB, MIB
 
 DEFAULT_MEMORY_LIMIT_BYTES = GIB
@@ -34,3 +36,21 @@ def connect(
     if threads is not None:
         settings["threads"] = threads
     return duckdb.connect(":memory:", config=settings)
+
+
+_TOTALS = """
+    SELECT tree, count(*), count(*) FILTER (type = 'directory'), coalesce(sum(size) FILTER (type = 'file'), 0)::HUGEINT
+    FROM read_parquet($files) GROUP BY tree
+"""
+
+
+def totals_of(connection: duckdb.DuckDBPyConnection, files: Sequence[Path], *, problems: int = 0) -> CatalogTotals:
+    """Rows, directories and bytes of files in the parts of a catalog."""
+    rows = connection.execute(_TOTALS, {"files": list(map(str, files))}).fetchall() if files else []
+    return CatalogTotals(
+        rows=sum(row[1] for row in rows),
+        directories=sum(row[2] for row in rows),
+        size_bytes=sum(int(row[3]) for row in rows),
+        problems=problems,
+        by_tree={tree: (count, int(size_bytes)) for tree, count, _, size_bytes in rows},
+    )

@@ -1,18 +1,18 @@
 """The columns of catalogs, their files and records, and opening closed ones."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pyarrow as pa
 
-from migrator.catalog.model import BrickWalk, CatalogRecord, ScanProblem, ScanTimes, StrangeFiles
+from migrator.catalog.columns import Columns
+from migrator.catalog.model import CatalogRecord, ScanProblem
+from migrator.core.documents import decode, encode
 from migrator.core.durable import write_durably
-from migrator.core.entry import Entry, UserTree, acl_entry_count, xattr_digest, xattr_kinds
+from migrator.core.entry import Entry, acl_entry_count, xattr_digest, xattr_kinds
 from migrator.core.errors import MigratorError, Refused, UsageError
-from migrator.core.paths import percent_escape, percent_unescape
 
 # --- Columns and file names
 
@@ -20,52 +20,29 @@ from migrator.core.paths import percent_escape, percent_unescape
 CLOSING_RECORD = "catalog.json"
 OPENING_RECORD = "opening.json"
 
-_ROW_FIELDS: list["pa.Field[Any]"] = [
-    pa.field("path", pa.binary(), nullable=False),
-    pa.field("tree", pa.binary()),
-    pa.field("brick", pa.string()),
-    pa.field("type", pa.string(), nullable=False),
-    pa.field("size", pa.int64(), nullable=False),
-    pa.field("blocks", pa.int64(), nullable=False),
-    pa.field("uid", pa.uint32(), nullable=False),
-    pa.field("gid", pa.uint32(), nullable=False),
-    pa.field("mode", pa.int32(), nullable=False),
-    pa.field("mtime_ns", pa.int64(), nullable=False),
-    pa.field("atime_ns", pa.int64(), nullable=False),
-    pa.field("ctime_ns", pa.int64(), nullable=False),
-    pa.field("dev", pa.uint64(), nullable=False),
-    pa.field("rdev", pa.uint64(), nullable=False),
-    pa.field("ino", pa.uint64(), nullable=False),
-    pa.field("gfid", pa.binary()),
-    pa.field("nlink", pa.uint32(), nullable=False),
-    pa.field("link_group", pa.uint64()),
-    pa.field("symlink_target", pa.binary()),
-    pa.field("xattr_digest", pa.binary()),
-    pa.field("xattr_largest_bytes", pa.int32(), nullable=False),
-    pa.field("xattr_kinds", pa.int32(), nullable=False),
-    pa.field("acl_entries", pa.int32(), nullable=False),
-]
-ROW_SCHEMA = pa.schema(_ROW_FIELDS)
+_ROWS: Columns[Entry] = Columns(
+    """
+    path:binary tree:binary? brick:string? type:string size:int64=size_bytes blocks:int64 uid:uint32 gid:uint32 mode:int32
+    mtime_ns:int64 atime_ns:int64 ctime_ns:int64 dev:uint64 rdev:uint64 ino:uint64 gfid:binary? nlink:uint32
+    link_group:uint64? symlink_target:binary? xattr_digest:binary? xattr_largest_bytes:int32 xattr_kinds:int32
+    acl_entries:int32
+    """,
+    xattr_digest=lambda entry: xattr_digest(entry.xattrs) if entry.xattrs else None,
+    xattr_largest_bytes=lambda entry: max(map(len, entry.xattrs.values())) if entry.xattrs else 0,
+    xattr_kinds=lambda entry: int(xattr_kinds(entry.xattrs)) if entry.xattrs else 0,
+    acl_entries=lambda entry: acl_entry_count(entry.xattrs) if entry.xattrs else 0,
+)
+ROW_SCHEMA = _ROWS.schema
 """One row a path. `tree` is null outside every tree, `link_group` where a file has one name."""
 
-_DONE_FIELDS: list["pa.Field[Any]"] = [
-    pa.field("path", pa.binary(), nullable=False),
-    pa.field("complete", pa.bool_(), nullable=False),
-]
-DONE_SCHEMA = pa.schema(_DONE_FIELDS)
+DONE_SCHEMA = Columns[object]("path:binary complete:bool").schema
 """Directories with rows in a part. If `complete` is false, the directory continues in a later part, and its rows in this one
 are void unless a later part completes it."""
 
 DONE_ROWS_KEY = b"migrator.rows"
 """Metadata key of a done-file: the number of rows of its part."""
 
-_PROBLEM_FIELDS: list["pa.Field[Any]"] = [
-    pa.field("path", pa.binary(), nullable=False),
-    pa.field("operation", pa.string(), nullable=False),
-    pa.field("errno", pa.int32()),
-    pa.field("reason", pa.string(), nullable=False),
-]
-PROBLEM_SCHEMA = pa.schema(_PROBLEM_FIELDS)
+_PROBLEMS: Columns[ScanProblem] = Columns("path:binary operation:string errno:int32? reason:string")
 
 
 def part_name(number: int) -> str:
@@ -91,49 +68,15 @@ def numbered(directory: Path, prefix: str) -> dict[int, Path]:
 
 def rows_of(tree: bytes | None, entries: Sequence[Entry]) -> pa.RecordBatch:
     """Entries of one tree as rows."""
-    xattrs = [entry.xattrs for entry in entries]
-    columns: dict[str, Sequence[object]] = {
-        "path": [entry.path for entry in entries],
-        "tree": [tree] * len(entries),
-        "brick": [entry.brick for entry in entries],
-        "type": [entry.type.value for entry in entries],
-        "size": [entry.size_bytes for entry in entries],
-        "blocks": [entry.blocks for entry in entries],
-        "uid": [entry.uid for entry in entries],
-        "gid": [entry.gid for entry in entries],
-        "mode": [entry.mode for entry in entries],
-        "mtime_ns": [entry.mtime_ns for entry in entries],
-        "atime_ns": [entry.atime_ns for entry in entries],
-        "ctime_ns": [entry.ctime_ns for entry in entries],
-        "dev": [entry.dev for entry in entries],
-        "rdev": [entry.rdev for entry in entries],
-        "ino": [entry.ino for entry in entries],
-        "gfid": [entry.gfid for entry in entries],
-        "nlink": [entry.nlink for entry in entries],
-        "link_group": [entry.link_group for entry in entries],
-        "symlink_target": [entry.symlink_target for entry in entries],
-        "xattr_digest": [xattr_digest(held) if held else None for held in xattrs],
-        "xattr_largest_bytes": [max(map(len, held.values())) if held else 0 for held in xattrs],
-        "xattr_kinds": [int(xattr_kinds(held)) if held else 0 for held in xattrs],
-        "acl_entries": [acl_entry_count(held) if held else 0 for held in xattrs],
-    }
-    return pa.RecordBatch.from_arrays(
-        [pa.array(columns[field.name], type=field.type) for field in ROW_SCHEMA], schema=ROW_SCHEMA
-    )
+    return _ROWS.batch(entries, tree=[tree] * len(entries))
 
 
 def problem_rows(problems: Sequence[ScanProblem]) -> pa.Table:
     """Problems as rows."""
-    columns: dict[str, Sequence[object]] = {
-        "path": [problem.path for problem in problems],
-        "operation": [problem.operation for problem in problems],
-        "errno": [problem.errno for problem in problems],
-        "reason": [problem.reason for problem in problems],
-    }
-    return pa.table([pa.array(columns[field.name], type=field.type) for field in PROBLEM_SCHEMA], schema=PROBLEM_SCHEMA)
+    return pa.Table.from_batches([_PROBLEMS.batch(problems)])
 
 
-# --- Opening and closing records: JSON documents, bytes percent-escaped
+# --- Opening and closing records
 
 
 _FORMAT = "migrator-catalog/1"
@@ -143,7 +86,8 @@ class RecordUnreadable(MigratorError):
     """The file is not the record of a catalog, or is of another version of the program."""
 
 
-class PartFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartFacts:
     """One file of rows. Its size detects a torn file with a single stat."""
 
     name: str
@@ -151,127 +95,29 @@ class PartFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     size_bytes: int
 
 
-class _Tree(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    path: str
-    user: str
-
-
-class _BrickWalk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    brick: str
-    host: str
-    rows: int
-    directories: int
-    elapsed_s: float
-    whole: bool
-
-
-class _Times(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    checks_s: float = 0.0
-    walk_s: float = 0.0
-    finish_s: float = 0.0
-
-
-class _Strange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    brick: str
-    files: int
-    paths: list[str]
-
-
-class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Document:
     format: str
-    name: str
-    scan_id: int
-    site_id: str
-    via: str
-    trees: list[_Tree]
-    parts: list[PartFacts]
-    started_at_s: float
-    finished_at_s: float | None
-    whole: bool
-    reasons: list[str]
-    rows: int
-    files: int
-    directories: int
-    size_bytes: int
-    problems: int
-    health_fingerprint: str = ""
-    way_reasons: list[str] = []
-    findings: list[str] = []
-    bricks: list[_BrickWalk] = []
-    times: _Times = _Times()
-    scope: list[str] = []
-    strange: list[_Strange] = []
+    record: CatalogRecord
+    files: tuple[PartFacts, ...]
 
 
 def write_record(file: Path, record: CatalogRecord, parts: tuple[PartFacts, ...]) -> None:
     """Write a record durably. Raises OSError."""
-    document = _Document(
-        format=_FORMAT,
-        name=record.name,
-        scan_id=record.scan_id,
-        site_id=record.site_id,
-        via=record.via,
-        trees=[_Tree(path=percent_escape(tree.path), user=tree.user) for tree in record.trees],
-        parts=list(parts),
-        started_at_s=record.started_at_s,
-        finished_at_s=record.finished_at_s,
-        whole=record.whole,
-        reasons=list(record.reasons),
-        rows=record.rows,
-        files=record.files,
-        directories=record.directories,
-        size_bytes=record.size_bytes,
-        problems=record.problems,
-        health_fingerprint=record.health_fingerprint,
-        way_reasons=list(record.way_reasons),
-        findings=list(record.findings),
-        bricks=[msgspec.convert(walk, _BrickWalk, from_attributes=True) for walk in record.bricks],
-        times=msgspec.convert(record.times, _Times, from_attributes=True),
-        scope=[percent_escape(tree) for tree in record.scope],
-        strange=[
-            _Strange(brick=one.brick, files=one.files, paths=[percent_escape(path) for path in one.paths])
-            for one in record.strange
-        ],
-    )
-    write_durably(file, msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+    document = _Document(format=_FORMAT, record=record, files=parts)
+    write_durably(file, encode(document, indent=1).encode("ascii") + b"\n")
 
 
 def read_record(file: Path) -> tuple[CatalogRecord, tuple[PartFacts, ...]]:
     """The record and the facts of its parts. Raises OSError, and RecordUnreadable."""
     try:
-        document = msgspec.json.decode(file.read_bytes(), type=_Document)
-    except msgspec.DecodeError as error:
+        content = json.loads(file.read_bytes())
+        if isinstance(content, dict) and content.get("format") != _FORMAT:
+            raise RecordUnreadable(f"{file} has format {content.get('format')!r}; this version reads {_FORMAT!r}")
+        document: _Document = decode(_Document, content, "the record")
+    except ValueError as error:
         raise RecordUnreadable(f"{file} cannot be read as the record of a catalog: {error}") from error
-    if document.format != _FORMAT:
-        raise RecordUnreadable(f"{file} has format {document.format!r}; this version reads {_FORMAT!r}")
-    record = CatalogRecord(
-        name=document.name,
-        scan_id=document.scan_id,
-        site_id=document.site_id,
-        via=document.via,
-        trees=tuple(UserTree(path=percent_unescape(tree.path), user=tree.user) for tree in document.trees),
-        parts=tuple(part.name for part in document.parts),
-        started_at_s=document.started_at_s,
-        finished_at_s=document.finished_at_s,
-        whole=document.whole,
-        reasons=tuple(document.reasons),
-        rows=document.rows,
-        files=document.files,
-        directories=document.directories,
-        size_bytes=document.size_bytes,
-        problems=document.problems,
-        health_fingerprint=document.health_fingerprint,
-        way_reasons=tuple(document.way_reasons),
-        findings=tuple(document.findings),
-        bricks=tuple(msgspec.convert(walk, BrickWalk, from_attributes=True) for walk in document.bricks),
-        times=msgspec.convert(document.times, ScanTimes, from_attributes=True),
-        scope=tuple(percent_unescape(tree) for tree in document.scope),
-        strange=tuple(
-            StrangeFiles(brick=one.brick, files=one.files, paths=tuple(percent_unescape(path) for path in one.paths))
-            for one in document.strange
-        ),
-    )
-    return record, tuple(document.parts)
+    return document.record, document.files
 
 
 # --- Closed catalogs: half-written and torn ones are refused

@@ -5,7 +5,6 @@ import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -14,6 +13,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from migrator.catalog.columns import Columns
 from migrator.catalog.database import connect
 from migrator.catalog.files import CLOSING_RECORD, numbered, open_closed
 from migrator.catalog.ports import ClosedManifest, Examples, LinkedPath, LinkFinding, LinkFindingKind, VerifiedPath
@@ -32,91 +32,35 @@ MANIFEST_FILE = "manifest.parquet"
 DIFFERENCES_FILE = "differences.parquet"
 EXPECTED_FILE = "expected.parquet"
 
-_MANIFEST_FIELDS: list["pa.Field[Any]"] = [
-    pa.field("path", pa.binary(), nullable=False),
-    pa.field("type", pa.string(), nullable=False),
-    pa.field("size", pa.int64(), nullable=False),
-    pa.field("mtime_ns", pa.int64(), nullable=False),
-    pa.field("ctime_ns", pa.int64(), nullable=False),
-    pa.field("ino", pa.uint64(), nullable=False),
-    pa.field("uid", pa.uint32(), nullable=False),
-    pa.field("gid", pa.uint32(), nullable=False),
-    pa.field("mode", pa.int32(), nullable=False),
-    pa.field("symlink_target", pa.binary()),
-    pa.field("rdev", pa.uint64(), nullable=False),
-    pa.field("link_group", pa.uint64()),
-    pa.field("xattr_digest", pa.binary()),
-    pa.field("digest", pa.binary()),
-    pa.field("algorithm", pa.string()),
-    pa.field("target_ino", pa.uint64()),
-    pa.field("target_mtime_ns", pa.int64()),
-    pa.field("target_ctime_ns", pa.int64()),
-    pa.field("read_by", pa.int64()),
-    pa.field("source_clock_ns", pa.int64()),
-    pa.field("target_clock_ns", pa.int64()),
-    pa.field("archive", pa.int64()),
-]
-MANIFEST_SCHEMA = pa.schema(_MANIFEST_FIELDS)
+_MANIFEST: Columns[VerifiedPath] = Columns(
+    """
+    path:binary=source.path type:string=source.type size:int64=source.size_bytes mtime_ns:int64=source.mtime_ns
+    ctime_ns:int64=source.ctime_ns ino:uint64=source.ino uid:uint32=source.uid gid:uint32=source.gid mode:int32=source.mode
+    symlink_target:binary?=source.symlink_target rdev:uint64=source.rdev link_group:uint64?=source.link_group
+    xattr_digest:binary? digest:binary? algorithm:string? target_ino:uint64? target_mtime_ns:int64? target_ctime_ns:int64?
+    read_by:int64? source_clock_ns:int64? target_clock_ns:int64? archive:int64?
+    """,
+    xattr_digest=lambda row: xattr_digest(row.source.xattrs),
+    digest=lambda row: row.archived.digest if row.archived else row.digest,
+    target_ino=lambda row: row.target and row.target.ino,
+    target_mtime_ns=lambda row: row.target and row.target.mtime_ns,
+    target_ctime_ns=lambda row: row.target and row.target.ctime_ns,
+    read_by=lambda row: row.reading and row.reading.verification,
+    source_clock_ns=lambda row: row.reading and row.reading.source_clock_ns,
+    target_clock_ns=lambda row: row.reading and row.reading.target_clock_ns,
+    archive=lambda row: row.archived and row.archived.archive,
+)
 """One row per verified path, with the attributes of the source (`expected.parquet` has what the target cannot keep). `digest` and
 `algorithm` are null if no content was compared. `target_*` are the attributes of the target's file when it was listed. `read_by` is
 the verification that read the content; `*_clock_ns` is the clock of each side before it was synced for that, null if unknown.
 `archive` is the number of the archive (in the tree's archive directory) with the path, whose `target_*` are then null."""
+MANIFEST_SCHEMA = _MANIFEST.schema
 
-_DIFFERENCE_FIELDS: list["pa.Field[Any]"] = [
-    pa.field("path", pa.binary(), nullable=False),
-    pa.field("kind", pa.string(), nullable=False),
-    pa.field("source", pa.string(), nullable=False),
-    pa.field("target", pa.string(), nullable=False),
-]
-DIFFERENCE_SCHEMA = pa.schema(_DIFFERENCE_FIELDS)
-
-_LOSS_FIELDS: list["pa.Field[Any]"] = [
-    pa.field("path", pa.binary(), nullable=False),
-    pa.field("kind", pa.string(), nullable=False),
-    pa.field("detail", pa.string(), nullable=False),
-]
-LOSS_SCHEMA = pa.schema(_LOSS_FIELDS)
-
-_LINK_FIELDS: list["pa.Field[Any]"] = [
-    pa.field("path", pa.binary(), nullable=False),
-    pa.field("source_ino", pa.uint64(), nullable=False),
-    pa.field("source_nlink", pa.uint32(), nullable=False),
-    pa.field("target_ino", pa.uint64()),
-    pa.field("target_nlink", pa.uint32(), nullable=False),
-]
-LINK_SCHEMA = pa.schema(_LINK_FIELDS)
-
-
-def manifest_rows(rows: Sequence[VerifiedPath], algorithm: str) -> pa.Table:
-    """Paths that arrived."""
-    entries = [row.source for row in rows]
-    return _table(
-        MANIFEST_SCHEMA,
-        {
-            "path": [entry.path for entry in entries],
-            "type": [entry.type.value for entry in entries],
-            "size": [entry.size_bytes for entry in entries],
-            "mtime_ns": [entry.mtime_ns for entry in entries],
-            "ctime_ns": [entry.ctime_ns for entry in entries],
-            "ino": [entry.ino for entry in entries],
-            "uid": [entry.uid for entry in entries],
-            "gid": [entry.gid for entry in entries],
-            "mode": [entry.mode for entry in entries],
-            "symlink_target": [entry.symlink_target for entry in entries],
-            "rdev": [entry.rdev for entry in entries],
-            "link_group": [entry.link_group for entry in entries],
-            "xattr_digest": [xattr_digest(entry.xattrs) for entry in entries],
-            "digest": [row.archived.digest if row.archived else row.digest for row in rows],
-            "algorithm": [_algorithm(row, algorithm) for row in rows],
-            "target_ino": [None if row.target is None else row.target.ino for row in rows],
-            "target_mtime_ns": [None if row.target is None else row.target.mtime_ns for row in rows],
-            "target_ctime_ns": [None if row.target is None else row.target.ctime_ns for row in rows],
-            "read_by": [None if row.reading is None else row.reading.verification for row in rows],
-            "source_clock_ns": [None if row.reading is None else row.reading.source_clock_ns for row in rows],
-            "target_clock_ns": [None if row.reading is None else row.reading.target_clock_ns for row in rows],
-            "archive": [None if row.archived is None else row.archived.archive for row in rows],
-        },
-    )
+_DIFFERENCES: Columns[Difference] = Columns("path:binary kind:string source:string target:string")
+_LOSSES: Columns[Loss] = Columns("path:binary kind:string detail:string")
+_LINKS: Columns[LinkedPath] = Columns(
+    "path:binary source_ino:uint64 source_nlink:uint32 target_ino:uint64? target_nlink:uint32"
+)
 
 
 def _algorithm(row: VerifiedPath, algorithm: str) -> str | None:
@@ -124,49 +68,6 @@ def _algorithm(row: VerifiedPath, algorithm: str) -> str | None:
     if row.archived is not None:
         return None if row.archived.digest is None else row.archived.algorithm
     return None if row.digest is None else algorithm
-
-
-def difference_rows(rows: Sequence[Difference]) -> pa.Table:
-    """What differs."""
-    return _table(
-        DIFFERENCE_SCHEMA,
-        {
-            "path": [row.path for row in rows],
-            "kind": [row.kind.value for row in rows],
-            "source": [row.source for row in rows],
-            "target": [row.target for row in rows],
-        },
-    )
-
-
-def loss_rows(rows: Sequence[Loss]) -> pa.Table:
-    """What the target cannot keep."""
-    return _table(
-        LOSS_SCHEMA,
-        {
-            "path": [row.path for row in rows],
-            "kind": [row.kind.value for row in rows],
-            "detail": [row.detail for row in rows],
-        },
-    )
-
-
-def link_rows(rows: Sequence[LinkedPath]) -> pa.Table:
-    """Names of files with several."""
-    return _table(
-        LINK_SCHEMA,
-        {
-            "path": [row.path for row in rows],
-            "source_ino": [row.source_ino for row in rows],
-            "source_nlink": [row.source_nlink for row in rows],
-            "target_ino": [row.target_ino for row in rows],
-            "target_nlink": [row.target_nlink for row in rows],
-        },
-    )
-
-
-def _table(schema: pa.Schema, columns: dict[str, Sequence[object]]) -> pa.Table:
-    return pa.table([pa.array(columns[field.name], type=field.type) for field in schema], schema=schema)
 
 
 # --- A manifest in progress: parts in a directory of their own, merged into its files at the end
@@ -224,15 +125,19 @@ class ParquetDraft:
         self._abandoned = threading.Event()
         self._closed = False
         self._database = connect(_MEMORY_LIMIT_BYTES, temp_dir)
-        draft = self._draft
         self._verified: _Parts[VerifiedPath] = _Parts(
-            draft, "verified", MANIFEST_SCHEMA, lambda rows: manifest_rows(rows, algorithm), part_rows
+            self._draft,
+            "verified",
+            MANIFEST_SCHEMA,
+            lambda rows: _MANIFEST.batch(rows, algorithm=[_algorithm(row, algorithm) for row in rows]),
+            part_rows,
         )
         self._differences: _Parts[Difference] = _Parts(
-            draft, "difference", DIFFERENCE_SCHEMA, difference_rows, part_rows
+            self._draft, "difference", _DIFFERENCES.schema, _DIFFERENCES.batch, part_rows
         )
-        self._losses: _Parts[Loss] = _Parts(draft, "loss", LOSS_SCHEMA, loss_rows, part_rows)
-        self._links: _Parts[LinkedPath] = _Parts(draft, "link", LINK_SCHEMA, link_rows, part_rows)
+        self._losses: _Parts[Loss] = _Parts(self._draft, "loss", _LOSSES.schema, _LOSSES.batch, part_rows)
+        self._links: _Parts[LinkedPath] = _Parts(self._draft, "link", _LINKS.schema, _LINKS.batch, part_rows)
+        self._parts = (self._verified, self._differences, self._losses, self._links)
 
     def add(
         self,
@@ -294,7 +199,7 @@ class ParquetDraft:
 
     def close(self) -> ClosedManifest:
         """Sort the parts into the final files; the manifest has no path with a difference."""
-        for parts in (self._verified, self._differences, self._losses, self._links):
+        for parts in self._parts:
             parts.flush()
         differences = self._differences.files()
         self._write(
@@ -323,7 +228,7 @@ class ParquetDraft:
             return
         self._abandoned.set()
         self._database.interrupt()
-        for parts in (self._verified, self._differences, self._losses, self._links):
+        for parts in self._parts:
             parts.stop()
         shutil.rmtree(self._directory)
 
@@ -346,7 +251,7 @@ class _Parts(Generic[Row]):
         directory: Path,
         name: str,
         schema: pa.Schema,
-        columns: Callable[[Sequence[Row]], pa.Table],
+        columns: Callable[[Sequence[Row]], pa.RecordBatch],
         part_rows: int,
     ) -> None:
         self._directory = directory
@@ -361,8 +266,6 @@ class _Parts(Generic[Row]):
         self._write(schema.empty_table())
 
     def add(self, rows: Sequence[Row]) -> None:
-        if not rows:
-            return
         with self._lock:
             self._rows.extend(rows)
             if len(self._rows) >= self._part_rows:
@@ -384,7 +287,7 @@ class _Parts(Generic[Row]):
 
     def _flush(self) -> None:
         if self._rows and not self._stopped:
-            self._write(self._columns(self._rows))
+            self._write(pa.Table.from_batches([self._columns(self._rows)]))
             self._rows = []
 
     def _write(self, table: pa.Table) -> None:
@@ -402,26 +305,11 @@ class _Parts(Generic[Row]):
 _HELD_GROUPS = 12
 _PATH = "path"
 _COLUMNS = (
-    "ino",
-    "size",
-    "mtime_ns",
-    "ctime_ns",
-    "target_ino",
-    "target_mtime_ns",
-    "target_ctime_ns",
-    "digest",
-    "read_by",
-    "source_clock_ns",
-    "target_clock_ns",
+    *("ino", "size", "mtime_ns", "ctime_ns", "target_ino", "target_mtime_ns", "target_ctime_ns", "digest", "read_by"),
+    *("source_clock_ns", "target_clock_ns"),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Group:
-    """The rows of one row group: their paths, in order, and the other columns by name."""
-
-    paths: list[bytes]
-    columns: "Mapping[str, pa.ChunkedArray[Any]]"
+_Group = tuple[list[bytes], "Mapping[str, pa.ChunkedArray[Any]]"]
+"""The paths of a row group, in order, and its other columns by name."""
 
 
 class ParquetEarlierManifest:
@@ -482,11 +370,11 @@ class ParquetEarlierManifest:
         place = bisect_right(self._firsts, path) - 1
         if place < 0 or self._closed:
             return None
-        group = self._group(self._groups[place])
-        row = bisect_left(group.paths, path)
-        if row >= len(group.paths) or group.paths[row] != path:
+        paths, columns = self._group(self._groups[place])
+        row = bisect_left(paths, path)
+        if row >= len(paths) or paths[row] != path:
             return None
-        return _content({name: column[row].as_py() for name, column in group.columns.items()})
+        return _content({name: column[row].as_py() for name, column in columns.items()})
 
     def _group(self, number: int) -> _Group:
         held = self._held.get(number)
@@ -494,11 +382,8 @@ class ParquetEarlierManifest:
             self._held.move_to_end(number)
             return held
         table = self._file.read_row_group(number, columns=[_PATH, *_COLUMNS])
-        group = _Group(
-            paths=[path or b"" for path in table.column(_PATH).to_pylist()],
-            columns={name: table.column(name) for name in _COLUMNS},
-        )
-        self._held[number] = group
+        paths = [path or b"" for path in table.column(_PATH).to_pylist()]
+        group = self._held[number] = paths, {name: table.column(name) for name in _COLUMNS}
         if len(self._held) > self._held_groups:
             self._held.popitem(last=False)
         return group
@@ -508,20 +393,19 @@ def _content(row: Mapping[str, Any]) -> ReadContent | None:
     if row["digest"] is None or row["read_by"] is None:
         return None
     # A digest implies the same size on both sides.
-    return ReadContent(
-        source=_side(row["ino"], row["size"], row["mtime_ns"], row["ctime_ns"]),
-        target=_side(row["target_ino"], row["size"], row["target_mtime_ns"], row["target_ctime_ns"]),
-        digest=row["digest"],
-        reading=ContentReading(
-            verification=row["read_by"],
-            source_clock_ns=row["source_clock_ns"],
-            target_clock_ns=row["target_clock_ns"],
-        ),
+    source, target = (
+        SideFacts(
+            ino=row[f"{side}ino"],
+            size_bytes=row["size"],
+            mtime_ns=row[f"{side}mtime_ns"],
+            ctime_ns=row[f"{side}ctime_ns"],
+        )
+        for side in ("", "target_")
     )
-
-
-def _side(ino: int, size_bytes: int, mtime_ns: int, ctime_ns: int) -> SideFacts:
-    return SideFacts(ino=ino, size_bytes=size_bytes, mtime_ns=mtime_ns, ctime_ns=ctime_ns)
+    reading = ContentReading(
+        verification=row["read_by"], source_clock_ns=row["source_clock_ns"], target_clock_ns=row["target_clock_ns"]
+    )
+    return ReadContent(source=source, target=target, digest=row["digest"], reading=reading)
 
 
 # --- Manifests: one directory per verification, with differences and expected losses beside the manifest
@@ -572,9 +456,7 @@ class ManifestDirectories:
 
     def differing(self, manifest: str) -> Iterator[bytes]:
         """The paths of the source that differ on the target or are missing there, in order."""
-        file = Path(manifest).parent / DIFFERENCES_FILE
-        if not file.is_file():
-            raise _missing(file)
+        file = _existing(Path(manifest).parent / DIFFERENCES_FILE)
         with connect(temp_dir=self._temp_dir) as database:
             cursor = database.execute(
                 "SELECT DISTINCT path FROM read_parquet(?) WHERE kind NOT IN (SELECT unnest(?)) ORDER BY path",
@@ -585,10 +467,7 @@ class ManifestDirectories:
 
     def digest(self, manifest: str) -> str:
         """The digest of the manifest's file as it is now."""
-        file = Path(manifest)
-        if not file.is_file():
-            raise _missing(file)
-        return file_digest(file)
+        return file_digest(_existing(Path(manifest)))
 
     def open_earlier(self, manifest: str, *, digest: str) -> ParquetEarlierManifest:
         if self.digest(manifest) != digest:
@@ -601,18 +480,18 @@ class ManifestDirectories:
 
 
 def _first_of_each_kind(database: duckdb.DuckDBPyConnection, file: Path, per_kind: int) -> Sequence[tuple[Any, ...]]:
-    if not file.is_file():
-        raise _missing(file)
     query = """
         SELECT * FROM read_parquet(?)
         QUALIFY row_number() OVER (PARTITION BY kind ORDER BY path) <= ? ORDER BY kind, path
     """
-    return database.execute(query, [str(file), per_kind]).fetchall()
+    return database.execute(query, [str(_existing(file)), per_kind]).fetchall()
 
 
-def _missing(file: Path) -> Refused:
-    return Refused(
-        f"{file.name} of a verification is missing",
-        cause=f"{file} was moved or removed since",
-        hint="verify the batch again",
-    )
+def _existing(file: Path) -> Path:
+    if not file.is_file():
+        raise Refused(
+            f"{file.name} of a verification is missing",
+            cause=f"{file} was moved or removed since",
+            hint="verify the batch again",
+        )
+    return file

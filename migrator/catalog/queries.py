@@ -15,6 +15,15 @@ from migrator.catalog.files import ROW_SCHEMA, open_closed
 from migrator.catalog.rules_packing import Listing
 from migrator.core.states import ChunkKind
 
+
+class _Catalogs:
+    """A directory of catalogs; `temp_dir` takes what DuckDB spills."""
+
+    def __init__(self, directory: Path, *, temp_dir: Path) -> None:
+        self._directory = directory
+        self._temp_dir = temp_dir
+
+
 # --- Samples of the files of a tree
 
 
@@ -34,12 +43,8 @@ _DRAW = """
 3 million files; a window over all of them takes ten times as long."""
 
 
-class CatalogFileSamples:
-    """The `FileSamples` port over the directory of catalogs; `temp_dir` takes what DuckDB spills."""
-
-    def __init__(self, directory: Path, *, temp_dir: Path) -> None:
-        self._directory = directory
-        self._temp_dir = temp_dir
+class CatalogFileSamples(_Catalogs):
+    """The `FileSamples` port."""
 
     def draw(self, catalog: str, tree: bytes, *, count: int, seed: int) -> Sequence[bytes]:
         """Draw files. Blocking: a second or two for millions of rows."""
@@ -212,12 +217,8 @@ BRICK_USES = """
 """Rows of brick, tree, names, bytes and allocated bytes."""
 
 
-class BrickUsageFiles:
-    """The `BrickUsage` port over a directory of catalogs; `temp_dir` takes what DuckDB spills."""
-
-    def __init__(self, directory: Path, *, temp_dir: Path) -> None:
-        self._directory = directory
-        self._temp_dir = temp_dir
+class BrickUsageFiles(_Catalogs):
+    """The `BrickUsage` port."""
 
     def uses(self, catalog: str) -> Mapping[str | None, tuple[BrickUse, ...]]:
         """By brick, the usage of each user, those with most bytes first."""
@@ -271,12 +272,8 @@ _TREES = f"""
 """
 
 
-class BrickContentFiles:
-    """The `BrickContents` port over a directory of catalogs; `temp_dir` takes what DuckDB spills."""
-
-    def __init__(self, directory: Path, *, temp_dir: Path) -> None:
-        self._directory = directory
-        self._temp_dir = temp_dir
+class BrickContentFiles(_Catalogs):
+    """The `BrickContents` port."""
 
     def content(self, catalog: str, bricks: Sequence[str]) -> BrickContent | None:
         """The content of these bricks when they were scanned; None if the scan read none of them."""

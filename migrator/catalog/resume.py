@@ -7,7 +7,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from migrator.catalog.database import connect
+from migrator.catalog.database import connect, totals_of
 from migrator.catalog.files import (
     CLOSING_RECORD,
     DONE_ROWS_KEY,
@@ -19,7 +19,7 @@ from migrator.catalog.files import (
     part_name,
     read_record,
 )
-from migrator.catalog.ports import CatalogTotals, OpenCatalog
+from migrator.catalog.ports import OpenCatalog
 from migrator.catalog.writer import MAX_PART_ROWS, PartsWriter, parquet_bytes
 from migrator.core.durable import sync, write_durably
 from migrator.core.errors import Refused
@@ -48,7 +48,8 @@ def resume(directory: Path, *, temp_dir: Path, max_part_rows: int = MAX_PART_ROW
         for number, partial in _under_way(database, done_files).items():
             _take_back(part_files[number], partial)
         frontier = _frontier(database, done_files, part_files)
-        totals = _totals(database, part_files, numbered(directory, "problems"))
+        problems = sum(pq.read_metadata(file).num_rows for file in numbered(directory, "problems").values())
+        totals = totals_of(database, list(part_files.values()), problems=problems)
     parts = [
         PartFacts(name=file.name, rows=pq.read_metadata(file).num_rows, size_bytes=file.stat().st_size)
         for file in part_files.values()
@@ -136,26 +137,3 @@ def _frontier(
     ).fetchall()
     left = tuple(bytes(path) for (path,) in rows)
     return left if root_done else (b"", *left)
-
-
-def _totals(
-    database: duckdb.DuckDBPyConnection, part_files: Mapping[int, Path], problem_files: Mapping[int, Path]
-) -> CatalogTotals:
-    problems = sum(pq.read_metadata(file).num_rows for file in problem_files.values())
-    if not part_files:
-        return CatalogTotals(problems=problems)
-    rows = database.execute(
-        """
-        SELECT tree, count(*), count(*) FILTER (type = 'directory'),
-            coalesce(sum(size) FILTER (type = 'file'), 0)::HUGEINT
-        FROM read_parquet($parts) GROUP BY tree
-        """,
-        {"parts": [str(file) for file in part_files.values()]},
-    ).fetchall()
-    return CatalogTotals(
-        rows=sum(row[1] for row in rows),
-        directories=sum(row[2] for row in rows),
-        size_bytes=sum(int(row[3]) for row in rows),
-        problems=problems,
-        by_tree={None if row[0] is None else bytes(row[0]): (row[1], int(row[3])) for row in rows},
-    )

@@ -1,7 +1,9 @@
 """Catalogs written in parts, so that a killed scan can be resumed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,7 +76,6 @@ class PartsWriter:
         self._directory = directory
         self._parts = list(parts)
         self._number = next_number
-        self._finished = next_number
         self._max_part_rows = max_part_rows
         self._max_part_bytes = max_part_bytes
         self._waiting: list[tuple[bytes | None, Sequence[Entry]]] = []
@@ -119,8 +120,9 @@ class PartsWriter:
         self._write_part()
 
     def _to_columns(self) -> None:
-        for tree, entries in _runs(self._waiting):
-            batch = rows_of(tree, entries)
+        # Neighbours of the same tree together: small directories would give many batches.
+        for tree, neighbours in groupby(self._waiting, key=itemgetter(0)):
+            batch = rows_of(tree, [entry for _, entries in neighbours for entry in entries])
             self._batches.append(batch)
             self._rows += batch.num_rows
             self._bytes += batch.nbytes
@@ -140,30 +142,14 @@ class PartsWriter:
             write_durably(self._directory / problems_name(number), parquet_bytes(problem_rows(self._problems)))
         write_durably(self._directory / done_name(number), self._done_file())
         self._number += 1
-        self._finished += 1
         self._batches, self._rows, self._bytes = [], 0, 0
         self._touched, self._done, self._problems = set(), [], []
 
     def _done_file(self) -> memoryview:
         going_on = sorted(self._touched.difference(self._done))
-        paths = [*self._done, *going_on]
         complete = [True] * len(self._done) + [False] * len(going_on)
-        table = pa.table([pa.array(paths, type=pa.binary()), pa.array(complete, type=pa.bool_())], schema=DONE_SCHEMA)
+        table = pa.table({"path": [*self._done, *going_on], "complete": complete}, schema=DONE_SCHEMA)
         return parquet_bytes(table.replace_schema_metadata({DONE_ROWS_KEY: str(self._rows).encode("ascii")}))
-
-
-def _runs(waiting: Iterable[tuple[bytes | None, Sequence[Entry]]]) -> Iterable[tuple[bytes | None, list[Entry]]]:
-    """Merge neighbours of the same tree: small directories would give many batches."""
-    current: bytes | None = None
-    run: list[Entry] = []
-    for tree, entries in waiting:
-        if run and tree != current:
-            yield current, run
-            run = []
-        current = tree
-        run.extend(entries)
-    if run:
-        yield current, run
 
 
 # --- The catalogs of a site: one directory each
@@ -179,16 +165,15 @@ class CatalogDirectories:
 
     def create(self, record: CatalogRecord) -> OpenCatalog:
         """A new catalog with this opening record. Raises OSError, also FileExistsError where the name is taken."""
+        writer = PartsWriter(self._made(record), max_part_rows=self._max_part_rows)
+        return OpenCatalog(record=record, writer=writer, frontier=(b"",), totals=CatalogTotals())
+
+    def _made(self, record: CatalogRecord) -> Path:
         directory = self._directory / record.name
         directory.mkdir(parents=True)
         write_record(directory / OPENING_RECORD, record, ())
         sync(self._directory)
-        return OpenCatalog(
-            record=record,
-            writer=PartsWriter(directory, max_part_rows=self._max_part_rows),
-            frontier=(b"",),
-            totals=CatalogTotals(),
-        )
+        return directory
 
     def load_for_bricks(self) -> None:
         """Load what `create_from_bricks` needs, in a thread, while something else is waited for. Blocking; changes nothing."""
@@ -200,13 +185,8 @@ class CatalogDirectories:
         # Imported late, as above.
         from migrator.catalog.brick_parts import BrickPartsWriter  # noqa: PLC0415
 
-        directory = self._directory / record.name
-        directory.mkdir(parents=True)
-        write_record(directory / OPENING_RECORD, record, ())
-        sync(self._directory)
-        return BrickPartsWriter(
-            directory, trees=[tree.path for tree in record.trees], temp_dir=self._temp_dir, bricks=bricks
-        )
+        trees = [tree.path for tree in record.trees]
+        return BrickPartsWriter(self._made(record), trees=trees, temp_dir=self._temp_dir, bricks=bricks)
 
     def discard(self, name: str) -> None:
         """Remove a catalog that was never closed; it may be gone already. Raises OSError."""

@@ -4,12 +4,13 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import ColumnElement, select, update
 
+from migrator.core.documents import encode
 from migrator.core.errors import UsageError
 from migrator.core.events import Event
 from migrator.fs.model import MountIdentity, TargetCapabilities
 from migrator.hooks.model import Hook, HookOutcome, HookStep
 from migrator.ledger import tables
-from migrator.ledger.database import encode, expect_one
+from migrator.ledger.database import expect_one
 from migrator.ledger.model import HookCallRecord, HookStepRecord, RunRecord, SiteRecord
 from migrator.ledger.rows import Records, add, columns_of, record_of
 

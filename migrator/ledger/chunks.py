@@ -7,12 +7,13 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, selec
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from migrator.core import states
+from migrator.core.documents import encode
 from migrator.core.errors import LedgerCorrupt
 from migrator.core.states import AttemptState, ChunkKind, ChunkState
 from migrator.fs.model import Need
 from migrator.hosts.model import ProcessIdentity
 from migrator.ledger import tables
-from migrator.ledger.database import encode_words, missing
+from migrator.ledger.database import missing
 from migrator.ledger.model import PassTotals
 from migrator.ledger.rows import Records, add, change, columns_of, enter, record_of
 from migrator.plan.model import Chunk
@@ -261,7 +262,7 @@ class AttemptTable(Records):
                 host=host,
                 engine=engine,
                 state=AttemptState.INTENDED.value,
-                argv=encode_words(argv),
+                argv=encode(argv),
                 started_at_s=at_s,
                 files=0,
                 size_bytes=0,

@@ -1,22 +1,18 @@
-"""One SQLite file: connections, transactions, backups, columns of JSON, checked changes of state."""
+"""One SQLite file: connections, transactions, backups, checked changes of state."""
 
-import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
 from sqlalchemy import Connection, Table, create_engine, event, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
 from migrator.core.durable import sync
-from migrator.core.entry import UserTree
 from migrator.core.errors import LedgerCorrupt, LockHeld, MigratorError
-from migrator.core.paths import percent_escape, percent_unescape
 
 # Connections, transactions, and messages for errors of SQLite.
 
@@ -167,66 +163,6 @@ def backup(ledger_file: Path, target: Path) -> None:
     sync(partial)
     partial.replace(target)
     sync(target.parent)
-
-
-# Columns that hold a whole value: JSON, with paths percent-escaped.
-
-
-Value = TypeVar("Value")
-
-
-def _encode_bytes(value: object) -> object:
-    raise NotImplementedError(f"no column holds a {type(value).__name__}")
-
-
-def encode(value: object) -> str:
-    """A dataclass as JSON; bytes in it as base64 (msgspec's form)."""
-    return msgspec.json.encode(value, enc_hook=_encode_bytes).decode("utf-8")
-
-
-def decode(text: str, kind: type[Value]) -> Value:
-    """The inverse of `encode`. Raises msgspec.ValidationError."""
-    return msgspec.json.decode(text, type=kind)
-
-
-def encode_trees(trees: Iterable[UserTree]) -> str:
-    """User trees as pairs of percent-escaped path and user."""
-    return json.dumps([[percent_escape(tree.path), tree.user] for tree in trees])
-
-
-def decode_trees(text: str) -> tuple[UserTree, ...]:
-    """The inverse of `encode_trees`."""
-    return tuple(UserTree(path=percent_unescape(path), user=user) for path, user in json.loads(text))
-
-
-def encode_paths(paths: Iterable[bytes]) -> str:
-    """Paths, percent-escaped."""
-    return json.dumps([percent_escape(path) for path in paths])
-
-
-def decode_paths(text: str) -> tuple[bytes, ...]:
-    """The inverse of `encode_paths`."""
-    return tuple(percent_unescape(path) for path in json.loads(text))
-
-
-def encode_words(words: Iterable[str]) -> str:
-    """Strings, including lone surrogates."""
-    return json.dumps(list(words))
-
-
-def decode_words(text: str) -> tuple[str, ...]:
-    """The inverse of `encode_words`."""
-    return tuple(json.loads(text))
-
-
-def encode_counts(counts: Mapping[str, int]) -> str:
-    """Counts by name, in order of name."""
-    return json.dumps(dict(sorted((str(key), value) for key, value in counts.items())))
-
-
-def decode_counts(text: str) -> dict[str, int]:
-    """The inverse of `encode_counts`."""
-    return {str(key): int(value) for key, value in json.loads(text).items()}
 
 
 # Checked changes of rows.

@@ -7,14 +7,14 @@ from typing import Any
 from sqlalchemy import Connection, Float, Integer, cast, delete, func, select, update
 
 from migrator.bench.model import BenchmarkRecord, BenchmarkState, Measurement
+from migrator.core.documents import encode
 from migrator.core.errors import UsageError
 from migrator.core.probe import Probe, ProbeSide
 from migrator.core.states import AttemptState, ChunkKind
 from migrator.core.units import DAY_S, HOUR_S
 from migrator.fs.model import CapacitySample
 from migrator.ledger import tables
-from migrator.ledger.database import decode, encode, encode_words
-from migrator.ledger.rows import AnyRow, AnySelect, Records, add, columns_of, put, record_of
+from migrator.ledger.rows import AnyRow, AnySelect, Records, add, columns_of, from_column, put, record_of
 from migrator.plan.model import CostSums, TransferCost, fit_cost
 from migrator.transfer import model as transfer
 from migrator.transfer.model import Controls, GovernorRecord, HostLoad, Limits, Sample
@@ -271,7 +271,7 @@ class BenchmarkRecords(Records):
     ) -> BenchmarkRecord:
         """Record the end of a benchmark. The first end counts."""
         unfinished = (_benchmarks.c.id == benchmark_id, _benchmarks.c.ended_at_s.is_(None))
-        ended = {"state": state.value, "ended_at_s": at_s, "notes": encode_words(notes)}
+        ended = {"state": state.value, "ended_at_s": at_s, "notes": encode(notes)}
         with self._database.write() as connection:
             connection.execute(update(_benchmarks).where(*unfinished).values(ended))
         return self.read(benchmark_id)
@@ -292,4 +292,4 @@ class BenchmarkRecords(Records):
         made = _measurements.c
         query = select(made.document).where(made.benchmark_id == benchmark_id)
         rows = self._rows(query.order_by(made.at_s, made.run, made.place, made.step))
-        return [decode(document, Measurement) for (document,) in rows]
+        return [from_column(document, Measurement) for (document,) in rows]

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select
 
+from migrator.core.documents import encode
 from migrator.core.errors import LedgerCorrupt
 from migrator.core.states import PASS_TRANSITIONS, ChunkKind, ChunkState, PassKind, PassState
 from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.ledger import tables
 from migrator.ledger.chunks import content_sum, insert_chunks
-from migrator.ledger.database import encode, missing
+from migrator.ledger.database import missing
 from migrator.ledger.model import PassRecord
 from migrator.ledger.rows import AnyRow, AnySelect, Records, add, change, columns_of, enter, record_of
 from migrator.plan.model import Chunk
@@ -316,8 +317,9 @@ class PredictionRecords(Records):
 
     def record(self, record: ConvergenceRecord) -> None:
         """Store the prediction after a pass, replacing an earlier one."""
-        row = columns_of(tables.predictions, record, decision=record.outcome.value)
-        self._put(tables.predictions, [row | {"churn_of_trees": encode(record.prediction.trees)}])
+        table, found = tables.predictions, record.prediction
+        row = columns_of(table, found) | columns_of(table, record, decision=record.outcome.value)
+        self._put(table, [row | {"churn_of_trees": encode(found.trees)}])
 
     def of_batch(self, plan: str, batch: int) -> Sequence[ConvergenceRecord]:
         """The predictions of a batch, in the order of its passes."""

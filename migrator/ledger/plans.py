@@ -6,10 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from sqlalchemy import ColumnElement, func, insert, select
 
 from migrator.catalog.model import CatalogRecord
+from migrator.core.documents import encode
 from migrator.core.errors import LedgerCorrupt, UsageError
 from migrator.core.states import BATCH_TRANSITIONS, BatchState
 from migrator.ledger import tables
-from migrator.ledger.database import Database, encode_paths, encode_words, expect_one
+from migrator.ledger.database import Database, expect_one
 from migrator.ledger.model import PlanRecord
 from migrator.ledger.rows import Records, add, blank, change, columns_of, enter, record_of
 from migrator.plan.model import Plan
@@ -99,7 +100,7 @@ def _reaped(plan: Plan) -> Mapping[bytes, tuple[int, int]]:
 
 
 _scans = tables.scans.c
-_EVERYTHING = encode_paths(())
+_EVERYTHING = encode(())
 _BRICKS = "bricks"
 
 
@@ -117,8 +118,8 @@ class ScanRecords(Records):
         """Record a new scan of the user trees `scope`, or (empty) of the whole source. Returns its id, the same one when called
         again for the same catalog.
         """
-        row = blank(tables.scans) | dict.fromkeys(("trees", "parts", "reasons", "strange"), encode_words(()))
-        row |= {"catalog": catalog, "via": via, "scope": encode_paths(scope), "started_at_s": at_s}
+        row = blank(tables.scans) | dict.fromkeys(("trees", "parts", "reasons", "strange"), encode(()))
+        row |= {"catalog": catalog, "via": via, "scope": encode(scope), "started_at_s": at_s}
         with self._database.write() as connection:
             there = connection.execute(select(_scans.id).where(_scans.catalog == catalog)).scalar()
             return add(connection, tables.scans, **row) if there is None else int(there)
@@ -161,7 +162,7 @@ class ScanRecords(Records):
 
 
 _verifications = tables.verifications.c
-_WHOLE_BATCH = encode_paths(())
+_WHOLE_BATCH = encode(())
 
 
 class VerificationRecords(Records):

@@ -4,7 +4,8 @@ A field that is a dataclass without a column of its name lies in the columns of 
 values that are no plain column are JSON in one.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import json
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from functools import cache, partial
@@ -13,8 +14,7 @@ from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 from sqlalchemy import ColumnElement, Connection, Executable, Row, Select, Table, insert, select, update
 
-from migrator.core.entry import UserTree
-from migrator.ledger import database as columns
+from migrator.core import documents
 from migrator.ledger.database import Database, State, check, expect_one, missing
 from migrator.ledger.tables import PlainText
 
@@ -24,21 +24,21 @@ AnySelect = Select[*tuple[Any, ...]]
 _Codec = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
 _PLAIN = (int, float, str, bytes)
-_CODECS: Mapping[Any, _Codec] = {
-    bool: (int, bool),
-    tuple[str, ...]: (columns.encode_words, columns.decode_words),
-    tuple[bytes, ...]: (columns.encode_paths, columns.decode_paths),
-    tuple[UserTree, ...]: (columns.encode_trees, columns.decode_trees),
-    Mapping[str, int]: (columns.encode_counts, columns.decode_counts),
-}
 
 
 def _codec(hint: Any) -> _Codec | None:  # noqa: ANN401 - a type
     if hint in _PLAIN:
         return None
+    if hint is bool:
+        return int, bool
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return str, hint
-    return _CODECS.get(hint) or (columns.encode, partial(columns.decode, kind=hint))
+    return documents.encode, partial(from_column, kind=hint)
+
+
+def from_column(text: str, kind: Any) -> Any:  # noqa: ANN401 - a value of the type
+    """The value of a column of JSON."""
+    return documents.decode(kind, json.loads(text))
 
 
 @cache
@@ -53,6 +53,10 @@ def _hints(kind: Any) -> Mapping[str, tuple[Any, bool]]:  # noqa: ANN401 - a dat
     return found
 
 
+def _lies_in(hint: Any, columns: Container[str]) -> bool:  # noqa: ANN401 - a type
+    return is_dataclass(hint) and all(name in columns for name in _hints(cast("Hashable", hint)))
+
+
 @cache
 def _reader(kind: Any, names: tuple[str, ...]) -> Callable[[AnyRow, Mapping[str, Any]], Any]:  # noqa: ANN401 - a dataclass
     """A function that reads a record from rows of these columns."""
@@ -63,10 +67,8 @@ def _reader(kind: Any, names: tuple[str, ...]) -> Callable[[AnyRow, Mapping[str,
         if name in place:
             codec = _codec(hint)
             own.append((name, place[name], None if codec is None else codec[1]))
-        elif is_dataclass(hint) and (
-            parts := [place[part] for part in _hints(cast("Hashable", hint)) if part in place]
-        ):
-            nested.append((name, hint, parts if optional else []))
+        elif _lies_in(hint, place):
+            nested.append((name, hint, [place[part] for part in _hints(hint)] if optional else []))
 
     def read(row: AnyRow, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - of the kind
         values = dict(given)
@@ -98,8 +100,8 @@ def columns_of(table: Table, record: Any, **given: Any) -> dict[str, Any]:  # no
         if name in table.c:
             codec = _codec(hint)
             found[name] = value if codec is None or value is None else codec[0](value)
-        elif is_dataclass(hint) and value is not None:
-            found |= columns_of(table, value)
+        elif value is not None and _lies_in(hint, table.c.keys()):
+            found = columns_of(table, value) | found
     return found
 
 

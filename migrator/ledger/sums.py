@@ -10,11 +10,10 @@ from migrator.core.entry import UserTree
 from migrator.core.events import Event, Severity
 from migrator.core.states import CONTENT_KINDS, AttemptState, ChunkKind, ChunkState, PassKind
 from migrator.ledger import tables
-from migrator.ledger.database import decode
 from migrator.ledger.measures import ALL_STREAMS, cost_sums
 from migrator.ledger.model import RunRecord
 from migrator.ledger.passes import unsettled
-from migrator.ledger.rows import AnySelect, Records, record_of
+from migrator.ledger.rows import AnySelect, Records, from_column, record_of
 from migrator.plan.model import CostSums, TransferCost
 from migrator.report import model as report
 from migrator.transfer.model import FileProblem, FileProblemKind
@@ -31,7 +30,7 @@ class LedgerFacts(Records):
     def plan(self, name: str) -> tuple[report.PlanFacts, TransferCost] | None:
         """A plan, and the cost that its forecast is based on."""
         for row in self._rows(select(tables.plans).where(tables.plans.c.name == name)):
-            cost = decode(row.cost, TransferCost)
+            cost: TransferCost = from_column(row.cost, TransferCost)
             return record_of(row, report.PlanFacts, basis=cost.basis), cost
         return None
 

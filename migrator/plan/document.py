@@ -1,22 +1,15 @@
 """Plan documents: canonical JSON with a checksum, `PLANS/NAME.json`."""
 
-import dataclasses
 import hashlib
 import json
 import re
-import types
-import typing
 from collections.abc import Collection, Mapping
-from enum import StrEnum
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from migrator.core.documents import Unreadable, decode, encode, plain
 from migrator.core.durable import replacing
 from migrator.core.errors import Refused, UsageError
-from migrator.core.paths import percent_escape, percent_unescape
 from migrator.plan.model import Plan, check_plan_name
 
 # --- Document text: sorted keys, one value per line, bytes percent-escaped. Equal plans are equal text, and a diff between two
@@ -29,13 +22,9 @@ _FORMAT = "format"
 _PLAN_AGAIN = "make a new plan with `migrator plan`"
 
 
-class _Unreadable(ValueError):
-    """A value of the document has the wrong type; the message names its place."""
-
-
 def write_document(plan: Plan) -> tuple[str, str]:
     """Return the text of a plan's document, and its checksum."""
-    content: dict[str, Any] = {_FORMAT: FORMAT, **msgspec.to_builtins(plan, builtin_types=(bytes,))}
+    content: dict[str, Any] = {_FORMAT: FORMAT, **plain(plan)}
     checksum = _checksum(content)
     return _canonical({**content, _CHECKSUM: checksum}), checksum
 
@@ -65,8 +54,8 @@ def read_document(text: str, *, name: str, site_id: str | None = None) -> tuple[
         )
     del content[_FORMAT]
     try:
-        plan: Plan = _decode(Plan, content, "plan")
-    except _Unreadable as error:
+        plan: Plan = decode(Plan, content, "plan")
+    except Unreadable as error:
         raise UsageError(
             f"plan {name!r} cannot be read: {error}", cause="it was made by another version", hint=_PLAN_AGAIN
         ) from error
@@ -98,58 +87,11 @@ def _parse(text: str, name: str) -> dict[str, Any]:
 
 
 def _canonical(content: Mapping[str, Any]) -> str:
-    return json.dumps(content, sort_keys=True, indent=1, allow_nan=False, default=percent_escape) + "\n"
+    return encode(content, sort_keys=True, indent=1) + "\n"
 
 
 def _checksum(content: Mapping[str, Any]) -> str:
     return hashlib.blake2b(_canonical(content).encode("ascii"), digest_size=32).hexdigest()
-
-
-_field_types = cache(typing.get_type_hints)
-
-
-def _decode(kind: Any, value: Any, where: str) -> Any:
-    origin = typing.get_origin(kind)
-    if origin in (typing.Union, types.UnionType):
-        return None if value is None else _decode(typing.get_args(kind)[0], value, where)
-    if origin is tuple:
-        item_kind = typing.get_args(kind)[0]
-        if not isinstance(value, list):
-            raise _Unreadable(f"{where} is no list")
-        return tuple(_decode(item_kind, item, f"{where}[{index}]") for index, item in enumerate(value))
-    if dataclasses.is_dataclass(kind):
-        return _decode_object(kind, value, where)
-    if kind is bytes:
-        if not isinstance(value, str):
-            raise _Unreadable(f"{where} is no path")
-        return percent_unescape(value)
-    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(kind, type) and issubclass(kind, StrEnum):
-        try:
-            return kind(value)
-        except ValueError as error:
-            raise _Unreadable(f"{where}: {error}") from error
-    if kind not in (str, int, bool) or type(value) is not kind:
-        raise _Unreadable(f"{where} has type {type(value).__name__}")
-    return value
-
-
-def _decode_object(kind: Any, value: Any, where: str) -> Any:
-    if not isinstance(value, dict):
-        raise _Unreadable(f"{where} is no object")
-    fields = {field.name: field for field in dataclasses.fields(kind)}
-    unknown = sorted(value.keys() - fields.keys())
-    if unknown:
-        raise _Unreadable(f"{where} has the unknown key {unknown[0]!r}")
-    hints = _field_types(kind)
-    decoded: dict[str, Any] = {}
-    for name, field in fields.items():
-        if name in value:
-            decoded[name] = _decode(hints[name], value[name], f"{where}.{name}")
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise _Unreadable(f"{where} lacks {name!r}")
-    return kind(**decoded)
 
 
 # --- Files

@@ -6,7 +6,7 @@ from migrator.core.entry import UserTree
 from migrator.cutover.model import CutoverRecord, CutoverState, TreeMeasurement, TreeTest
 from migrator.fs.model import Side
 from migrator.ledger.ledger import Ledger
-from tests.ledger.test_ledger_cutovers import ROLLBACK_FREEZE, THERE, do
+from tests.support.operations import ROLLBACK_FREEZE, THERE, do
 
 TREE = UserTree(path=b"home/\xff ann", user="\udcff ann")
 ONE = TreeMeasurement(
@@ -34,11 +34,10 @@ def test_only_users_who_work_on_the_target_are_told(ledger: Ledger) -> None:
     record = begin(ledger)
     ledger.speed_ups.add(record.id, [ONE, TWO])
     assert list(ledger.speed_ups.settled()) == []
-    for place, move in enumerate(THERE):
-        do(ledger, record, move, 10.0 * (place + 1))
+    do(ledger.cutovers, record, *THERE)
     assert ledger.cutovers.read(record.id).state is CutoverState.THAWED
     (found,) = ledger.speed_ups.settled()
     stored = ledger.cutovers.read(record.id).tree
     assert (found.tree, found.plan, found.batch, found.measurements) == (stored, "week1", 2, (ONE, TWO))
-    do(ledger, record, ROLLBACK_FREEZE, 90.0)
+    do(ledger.cutovers, record, ROLLBACK_FREEZE, at_s=90.0)
     assert list(ledger.speed_ups.settled()) == [], "he is on his way back"

@@ -33,8 +33,8 @@ from migrator.transfer.model import (
     TreeChurn,
 )
 from migrator.verify.model import DigestPolicy
-from tests.ledger import test_ledger_drains as drains
-from tests.ledger.test_ledger_cutovers import REVERT, THERE, TOPS
+from tests.support import operations as drains
+from tests.support.operations import REVERT, THERE, TOPS
 from tests.support.plans import small_plan, usage
 from tests.support.records import HOSTILE, SITE, verification
 
@@ -440,7 +440,7 @@ class _Maker:
             self.ledger.retirements.enter(retired.id, RetirementState.STOPPING, at_s=self.at_s())
 
     def _drain(self, brick: str) -> None:
-        record = drains.plan(self.ledger, (brick,), at_s=self.at_s())
+        record = drains.plan_drain(self.ledger, (brick,), at_s=self.at_s())
         way = self.dice.choice(DRAIN_WAYS)
         counted = DrainNotes(files=self.dice.choice((0, 10)), size_bytes=self.dice.choice((0, 2**30)))
         for number, move in enumerate(way):

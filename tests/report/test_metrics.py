@@ -24,7 +24,7 @@ from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.report.metrics import read_metrics
 from migrator.report.model import MetricFamily, MetricKind
 from migrator.transfer.model import Sample, StreamCounters
-from tests.ledger.test_ledger_drains import AUDIT, CHECK, COMMIT, START, WATCH, do
+from tests.support.operations import AUDIT, CHECK, COMMIT, START, WATCH, do
 from tests.support.report_world import DAY_S, Weeks
 from tests.support.serving import serving, site_of_weeks
 
@@ -46,9 +46,9 @@ def fill(ledger: Ledger, now_s: float) -> None:
     ledger.runs.finish(run, now_s - 20, 4)
     ledger.runs.start(verb="run", pid=os.getpid(), at_s=now_s, directory="runs/2")
     first = ledger.drains.plan(volume="vol1", volume_id="v", bricks=(BRICK,), at_s=now_s - DAY_S)
-    do(ledger, first, CHECK, START, at_s=now_s - DAY_S)
+    do(ledger.drains, first, CHECK, START, at_s=now_s - DAY_S)
     other = ledger.drains.plan(volume="vol1", volume_id="v", bricks=("gl2:/b", "gl3:/b"), at_s=now_s - DAY_S)
-    do(ledger, other, CHECK, START, WATCH, AUDIT, COMMIT, at_s=now_s - DAY_S)
+    do(ledger.drains, other, CHECK, START, WATCH, AUDIT, COMMIT, at_s=now_s - DAY_S)
     ledger.drains.add_samples(
         first.id,
         [

@@ -19,7 +19,7 @@ from migrator.ledger.database import Database
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.model import AgeBucket, Batch, Plan, TreeUsage
 from migrator.transfer.model import FileProblem, FileProblemKind
-from tests.ledger.test_ledger_cutovers import THERE, do
+from tests.support.operations import THERE, do
 from tests.support.plans import small_plan, usage
 from tests.support.records import SITE, verification
 
@@ -208,7 +208,7 @@ class Weeks:
                 plan="week1", batch=turn + 1, tree=tree, predicted_freeze_s=240.0 + 60 * turn, at_s=begins_s
             )
             for step, move in enumerate(THERE):
-                do(ledger, record, move, begins_s + 60 + step * (60 + 24 * turn))
+                do(ledger.cutovers, record, move, at_s=begins_s + 60 + step * (60 + 24 * turn))
 
     def _chunks(self, database: Database, passes: dict[int, int], share: float) -> None:
         for block in self._rows(passes, share):

@@ -10,8 +10,7 @@ from migrator.bricks.drain import rules_progress as drain_standing
 from migrator.bricks.drain.model import DrainSample, last_counts
 from migrator.gluster.model import TaskStatus
 from migrator.ledger.ledger import open_ledger
-from tests.ledger import test_ledger_additions as additions
-from tests.ledger import test_ledger_drains as drains
+from tests.support.operations import CHECK, START, do, plan_addition, plan_drain
 
 WINDOW_S = drain_standing.RATE_WINDOW_S
 
@@ -55,9 +54,9 @@ def looks(seed: int) -> list[DrainSample]:
 def test_a_few_samples_tell_what_all_do(tmp_path: Path, seed: int) -> None:
     every = looks(seed)
     with open_ledger(tmp_path / "ledger.db", create=True) as ledger:
-        drain = drains.do(ledger, drains.plan(ledger), drains.CHECK, drains.START)
-        addition = additions.plan(ledger)
-        other = drains.plan(ledger, ("gl9:/b",))
+        drain = do(ledger.drains, plan_drain(ledger), CHECK, START)
+        addition = plan_addition(ledger)
+        other = plan_drain(ledger, ("gl9:/b",))
         ledger.drains.add_samples(drain.id, every)
         ledger.drains.add_samples(other.id, looks(seed + 100))
         ledger.additions.add_samples(addition.id, every)
@@ -86,7 +85,7 @@ def test_of_a_drain_of_weeks_few_are_read(tmp_path: Path) -> None:
         for turn in range(5000)
     ]
     with open_ledger(tmp_path / "ledger.db", create=True) as ledger:
-        drain = drains.plan(ledger)
+        drain = plan_drain(ledger)
         assert list(ledger.drains.telling_samples(drain.id, recent_s=WINDOW_S)) == []
         ledger.drains.add_samples(drain.id, every)
         assert len(ledger.drains.telling_samples(drain.id, recent_s=WINDOW_S)) <= WINDOW_S / 30.0 + 2
