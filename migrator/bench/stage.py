@@ -6,23 +6,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from migrator.bench import model
 from migrator.bench.hosts import HostWorkloads, RootSeen, WorkDirectory
-from migrator.bench.model import (
-    BENCH_NAME,
-    Background,
-    BenchmarkRecord,
-    BenchmarkRequest,
-    BenchmarkResult,
-    BenchmarkState,
-    BenchmarkSummary,
-    Cleaning,
-    HostRun,
-    Measurement,
-    Place,
-    PlaceRoom,
-    Step,
-    Suite,
-)
 from migrator.bench.rules import figure
 from migrator.bench.suites import room_problems, suite
 from migrator.core.clock import Clock
@@ -54,8 +39,8 @@ class BenchmarkWorld:
     locks: Locks
     progress: Progress
     clock: Clock
-    not_expected: Callable[[Place], tuple[str, ...]]
-    not_there: Callable[[str, Place], Awaitable[str | None]]
+    not_expected: Callable[[model.Place], tuple[str, ...]]
+    not_there: Callable[[str, model.Place], Awaitable[str | None]]
     tokens: Callable[[], str]
 
     def report(self, kind: EventKind, subject: str, message: str, severity: Severity = Severity.INFO) -> None:
@@ -64,7 +49,7 @@ class BenchmarkWorld:
         )
 
 
-async def run_benchmarks(request: BenchmarkRequest, world: BenchmarkWorld) -> BenchmarkSummary:
+async def run_benchmarks(request: model.BenchmarkRequest, world: BenchmarkWorld) -> model.BenchmarkSummary:
     """Run suites on file systems, A B A B, and record every figure; a dry run only checks.
 
     Leftovers of killed calls are removed first. A failed suite does not prevent the others; it is in the summary.
@@ -83,7 +68,7 @@ async def run_benchmarks(request: BenchmarkRequest, world: BenchmarkWorld) -> Be
             for place in request.places
         }
         room = _room(request, suites, seen)
-        summary = BenchmarkSummary(scale=request.scale, dry_run=request.dry_run, room=room, removed=removed)
+        summary = model.BenchmarkSummary(scale=request.scale, dry_run=request.dry_run, room=room, removed=removed)
         problems = tuple(
             problem
             for one in room
@@ -110,7 +95,7 @@ async def run_benchmarks(request: BenchmarkRequest, world: BenchmarkWorld) -> Be
         results, failures = [], []
         for planned, notes in possible:
             record = world.records.start(
-                BenchmarkRecord(
+                model.BenchmarkRecord(
                     id=0,
                     suite=planned.name,
                     scale=planned.scale,
@@ -119,7 +104,7 @@ async def run_benchmarks(request: BenchmarkRequest, world: BenchmarkWorld) -> Be
                     places=places,
                     hosts=request.hosts,
                     token=world.tokens(),
-                    state=BenchmarkState.RUNNING,
+                    state=model.BenchmarkState.RUNNING,
                     started_at_s=world.clock.now_s(),
                 )
             )
@@ -127,11 +112,11 @@ async def run_benchmarks(request: BenchmarkRequest, world: BenchmarkWorld) -> Be
             record, failure = await _recorded(bench, notes)
             failures += [f"{planned.name}: {failure}"] if failure else []
             measurements = tuple(world.records.measurements(record.id))
-            results.append(BenchmarkResult(record=record, measurements=measurements))
+            results.append(model.BenchmarkResult(record=record, measurements=measurements))
         return replace(summary, results=tuple(results), failures=tuple(failures))
 
 
-async def clean_up(places: Sequence[Place], host: str, world: BenchmarkWorld) -> Cleaning:
+async def clean_up(places: Sequence[model.Place], host: str, world: BenchmarkWorld) -> model.Cleaning:
     """Remove leftovers of killed calls of this site from these file systems, and from all that the ledger has. `host`
     reads the places. May be called again. Raises LockHeld.
     """
@@ -139,7 +124,7 @@ async def clean_up(places: Sequence[Place], host: str, world: BenchmarkWorld) ->
         return await _clean(places, host, world)
 
 
-async def _require_recorded(request: BenchmarkRequest, world: BenchmarkWorld) -> None:
+async def _require_recorded(request: model.BenchmarkRequest, world: BenchmarkWorld) -> None:
     """Without its file system, the directory below the mount point would be filled and measured. Raises Refused."""
     for place in request.places:
         there = {host: await world.not_there(host, place) for host in request.hosts}
@@ -151,7 +136,7 @@ async def _require_recorded(request: BenchmarkRequest, world: BenchmarkWorld) ->
             )
 
 
-async def _remove_left(request: BenchmarkRequest, world: BenchmarkWorld) -> tuple[str, ...]:
+async def _remove_left(request: model.BenchmarkRequest, world: BenchmarkWorld) -> tuple[str, ...]:
     cleaning = await _clean(request.places, request.hosts[0], world)
     for problem in cleaning.left:
         world.report(EventKind.BENCHMARK_LEFT, "bench", f"was left: {problem}", Severity.WARNING)
@@ -159,15 +144,15 @@ async def _remove_left(request: BenchmarkRequest, world: BenchmarkWorld) -> tupl
 
 
 def _room(
-    request: BenchmarkRequest, suites: Sequence[Suite], seen: Mapping[tuple[str, str], RootSeen]
-) -> tuple[PlaceRoom, ...]:
+    request: model.BenchmarkRequest, suites: Sequence[model.Suite], seen: Mapping[tuple[str, str], RootSeen]
+) -> tuple[model.PlaceRoom, ...]:
     """The room on the host that has the least: a path may be another file system on each."""
     found = []
     for place in request.places:
         looks = [seen[host, place.label] for host in request.hosts]
         inodes = [look.free_inodes for look in looks if look.free_inodes is not None]
         found.append(
-            PlaceRoom(
+            model.PlaceRoom(
                 place=place,
                 need_bytes=max(planned.need_bytes for planned in suites) * len(request.hosts),
                 free_bytes=min(look.free_bytes for look in looks),
@@ -178,7 +163,9 @@ def _room(
     return tuple(found)
 
 
-def _without_missing(planned: Suite, seen: Mapping[tuple[str, str], RootSeen]) -> tuple[Suite, tuple[str, ...]]:
+def _without_missing(
+    planned: model.Suite, seen: Mapping[tuple[str, str], RootSeen]
+) -> tuple[model.Suite, tuple[str, ...]]:
     """The suite without steps whose programs a host lacks, and the names of these."""
     kept, notes = [], []
     for step in planned.steps:
@@ -194,18 +181,18 @@ def _without_missing(planned: Suite, seen: Mapping[tuple[str, str], RootSeen]) -
     return replace(planned, steps=tuple(kept)), tuple(notes)
 
 
-async def _recorded(bench: "_Bench", notes: tuple[str, ...]) -> tuple[BenchmarkRecord, str]:
+async def _recorded(bench: "_Bench", notes: tuple[str, ...]) -> tuple[model.BenchmarkRecord, str]:
     """Run a suite and record its result; returns why it failed, or an empty text."""
     world, record = bench.world, bench.record
-    state, failure = BenchmarkState.DONE, ""
+    state, failure = model.BenchmarkState.DONE, ""
     try:
         await bench.run()
     except MigratorError as error:
-        state, failure = BenchmarkState.FAILED, error.message
+        state, failure = model.BenchmarkState.FAILED, error.message
         world.report(EventKind.BENCHMARK_FAILED, bench.suite.name, failure, Severity.ERROR)
         notes = (*notes, failure)
     except asyncio.CancelledError:
-        world.records.finish(record.id, BenchmarkState.INTERRUPTED, at_s=world.clock.now_s(), notes=notes)
+        world.records.finish(record.id, model.BenchmarkState.INTERRUPTED, at_s=world.clock.now_s(), notes=notes)
         raise
     return world.records.finish(record.id, state, at_s=world.clock.now_s(), notes=notes), failure
 
@@ -214,8 +201,8 @@ async def _recorded(bench: "_Bench", notes: tuple[str, ...]) -> tuple[BenchmarkR
 class _Bench:
     """The runs of one benchmark. `devices` are the file systems at its start, by host and label of the place."""
 
-    record: BenchmarkRecord
-    suite: Suite
+    record: model.BenchmarkRecord
+    suite: model.Suite
     world: BenchmarkWorld
     watch_s: float
     devices: Mapping[tuple[str, str], int]
@@ -228,7 +215,7 @@ class _Bench:
                 self.world.report(EventKind.BENCHMARK_RUN, self.suite.name, words)
                 await self._measure(place, run)
 
-    async def _measure(self, place: Place, run: int) -> None:
+    async def _measure(self, place: model.Place, run: int) -> None:
         """Run each step once, and record it at once. All files are removed again, also after an error or
         cancellation.
         """
@@ -245,7 +232,7 @@ class _Bench:
         finally:
             await to_the_end(self._remove(directories))
 
-    async def _require_same(self, place: Place) -> None:
+    async def _require_same(self, place: model.Place) -> None:
         """A file system may have been unmounted in the hours since the start; the directory below would be filled and
         measured.
         """
@@ -262,7 +249,7 @@ class _Bench:
             )
 
     async def _step(
-        self, step: Step, run: int, directories: Sequence[WorkDirectory], background: Sequence[Background]
+        self, step: model.Step, run: int, directories: Sequence[WorkDirectory], background: Sequence[model.Background]
     ) -> None:
         if step.unit is None:
             await self._perform(step, directories, None)
@@ -282,7 +269,7 @@ class _Bench:
         begun = [one.began_at_s for one in hosts]
         self.world.records.measured(
             self.record.id,
-            Measurement(
+            model.Measurement(
                 place=place.label,
                 run=run,
                 step=step.name,
@@ -298,8 +285,8 @@ class _Bench:
         )
 
     async def _perform(
-        self, step: Step, directories: Sequence[WorkDirectory], start_at_s: float | None
-    ) -> list[HostRun]:
+        self, step: model.Step, directories: Sequence[WorkDirectory], start_at_s: float | None
+    ) -> list[model.HostRun]:
         seed, token = self.record.seed, self.record.token
         perform = self.world.workloads.perform
         try:
@@ -328,13 +315,13 @@ class _Bench:
                 )
 
 
-async def _clean(places: Sequence[Place], host: str, world: BenchmarkWorld) -> Cleaning:
+async def _clean(places: Sequence[model.Place], host: str, world: BenchmarkWorld) -> model.Cleaning:
     """End the processes of killed calls, then remove their directories. The caller holds the lock."""
     removed: list[str] = []
     left: list[str] = []
     own = {record.directory: record for record in world.records.all()}
     for record in own.values():
-        if record.state is BenchmarkState.RUNNING:
+        if record.state is model.BenchmarkState.RUNNING:
             left += await _end(record, world, removed)
     for place in places:
         if reasons := world.not_expected(place):
@@ -352,10 +339,10 @@ async def _clean(places: Sequence[Place], host: str, world: BenchmarkWorld) -> C
                 removed.append(shown)
             else:
                 left.append(f"{shown} is another site's")
-    return Cleaning(removed=tuple(dict.fromkeys(removed)), left=tuple(left))
+    return model.Cleaning(removed=tuple(dict.fromkeys(removed)), left=tuple(left))
 
 
-async def _end(record: BenchmarkRecord, world: BenchmarkWorld, removed: list[str]) -> list[str]:
+async def _end(record: model.BenchmarkRecord, world: BenchmarkWorld, removed: list[str]) -> list[str]:
     """Why a benchmark could not be ended. While its processes live, its directory stays."""
     problems = []
     for host in record.hosts:
@@ -381,9 +368,9 @@ async def _end(record: BenchmarkRecord, world: BenchmarkWorld, removed: list[str
         except MigratorError as error:
             problems.append(f"benchmark {record.id}: {error.message}")
     if not problems:
-        world.records.finish(record.id, BenchmarkState.INTERRUPTED, at_s=world.clock.now_s())
+        world.records.finish(record.id, model.BenchmarkState.INTERRUPTED, at_s=world.clock.now_s())
     return problems
 
 
-def _shown(place: Place, name: str) -> str:
-    return f"{show(place.root)}/{show(BENCH_NAME)}/{name}"
+def _shown(place: model.Place, name: str) -> str:
+    return f"{show(place.root)}/{show(model.BENCH_NAME)}/{name}"

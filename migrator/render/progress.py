@@ -5,17 +5,9 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Protocol, Self, TextIO, assert_never
 
+from migrator.core import progress
 from migrator.core.clock import Clock
 from migrator.core.events import Event, Severity
-from migrator.core.progress import (
-    DrainProgress,
-    Progress,
-    PurgeProgress,
-    RunProgress,
-    ScanProgress,
-    Snapshot,
-    VerifyProgress,
-)
 from migrator.core.units import format_count, format_duration, format_rate, format_size, several
 from migrator.render.document import LINE_CHARACTERS, clean, percent, shortened
 
@@ -23,7 +15,7 @@ LINE_INTERVAL_S = 5.0
 EVENT_STYLES = {Severity.INFO: "", Severity.WARNING: "yellow", Severity.ERROR: "red"}
 
 
-class ProgressView(Progress, AbstractContextManager[Progress], Protocol):
+class ProgressView(progress.Progress, AbstractContextManager[progress.Progress], Protocol):
     """Shows progress until the end of a `with` block, and the last snapshot once more at its end."""
 
 
@@ -45,7 +37,7 @@ class LineProgress(ProgressView):
         self._clock = clock
         self._interval_s = interval_s
         self._written_s: float | None = None
-        self._waiting: Snapshot | None = None
+        self._waiting: progress.Snapshot | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -55,7 +47,7 @@ class LineProgress(ProgressView):
             self._write(snapshot_line(self._waiting))
             self._waiting = None
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: progress.Snapshot) -> None:
         """Write the snapshot, or keep it for later if the last line is recent."""
         now_s = self._clock.monotonic_s()
         if self._written_s is not None and now_s - self._written_s < self._interval_s:
@@ -77,16 +69,16 @@ class LineProgress(ProgressView):
             return
 
 
-def snapshot_line(snapshot: Snapshot) -> str:
+def snapshot_line(snapshot: progress.Snapshot) -> str:
     """The progress of a stage in one line."""
     match snapshot:
-        case ScanProgress():
+        case progress.ScanProgress():
             rate = snapshot.rows / snapshot.elapsed_s if snapshot.elapsed_s > 0 else 0.0
             parts = [f"scan: {several(snapshot.rows, 'path')}", f"{rate:,.0f}/s", _left_to_read(snapshot)]
             if snapshot.problems:
                 parts.append(f"{format_count(snapshot.problems)} could not be read")
             parts.append(format_duration(snapshot.elapsed_s))
-        case RunProgress():
+        case progress.RunProgress():
             parts = [
                 f"batch {snapshot.batch} {snapshot.step.replace('_', ' ')}: {share(snapshot.size_bytes, snapshot.total_bytes)}",
                 f"{format_size(snapshot.size_bytes)} of {format_size(snapshot.total_bytes)}",
@@ -101,7 +93,7 @@ def snapshot_line(snapshot: Snapshot) -> str:
                 ]
             if snapshot.bad_files:
                 parts.append(several(snapshot.bad_files, "bad file"))
-        case VerifyProgress():
+        case progress.VerifyProgress():
             parts = [
                 f"verify batch {snapshot.batch}: {share(snapshot.paths, snapshot.total_paths)}",
                 f"{format_count(snapshot.paths)} of {several(snapshot.total_paths, 'path')}",
@@ -111,7 +103,7 @@ def snapshot_line(snapshot: Snapshot) -> str:
                 several(snapshot.differences, "difference"),
                 format_duration(snapshot.elapsed_s),
             ]
-        case PurgeProgress():
+        case progress.PurgeProgress():
             rate = snapshot.names / snapshot.elapsed_s if snapshot.elapsed_s > 0 else 0.0
             parts = [
                 f"purge of {snapshot.user}, {snapshot.step}: {share(snapshot.names, snapshot.total_names)}",
@@ -121,14 +113,14 @@ def snapshot_line(snapshot: Snapshot) -> str:
             ]
             if snapshot.kept:
                 parts.append(f"{several(snapshot.kept, 'path')} not known to be on the target")
-        case DrainProgress():
+        case progress.DrainProgress():
             parts = _drain(snapshot)
         case _:
             assert_never(snapshot)
     return clean(", ".join(parts))
 
 
-def _drain(snapshot: DrainProgress) -> list[str]:
+def _drain(snapshot: progress.DrainProgress) -> list[str]:
     parts = [f"{snapshot.step} {' '.join(snapshot.bricks)}: {_moved(snapshot)}"]
     if snapshot.bytes_per_s is not None and snapshot.files_per_s is not None:
         parts += [format_rate(snapshot.bytes_per_s), f"{snapshot.files_per_s:,.1f} files/s"]
@@ -140,7 +132,7 @@ def _drain(snapshot: DrainProgress) -> list[str]:
     return [*parts, format_duration(snapshot.elapsed_s)]
 
 
-def _moved(snapshot: DrainProgress) -> str:
+def _moved(snapshot: progress.DrainProgress) -> str:
     """What was moved of what was on the bricks. It may be more: a host that drains a brick also moves files on its other bricks
     for the new layout, and Gluster counts both together.
     """
@@ -176,7 +168,7 @@ def share(done: int, total: int) -> str:
     return percent(min(100.0 * done / total, 100.0) if total > 0 else None)
 
 
-def _left_to_read(snapshot: ScanProgress) -> str:
+def _left_to_read(snapshot: progress.ScanProgress) -> str:
     if not snapshot.bricks:
         return several(snapshot.directories_waiting, "directory waits", "directories wait")
     ended = sum(brick.ended for brick in snapshot.bricks)

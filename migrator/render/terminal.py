@@ -12,22 +12,8 @@ from rich.rule import Rule
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from migrator.render import document as render_document
 from migrator.render.charts import sparkline
-from migrator.render.document import (
-    LINE_CHARACTERS,
-    NONE,
-    Bar,
-    BarChart,
-    Block,
-    Chart,
-    Column,
-    Document,
-    Facts,
-    Paragraph,
-    Section,
-    Table,
-    cells,
-)
 
 _BAR_WIDTH = 30
 _BAR_LEAST_WIDTH = 8
@@ -38,51 +24,51 @@ _WIDE_LEAST = 24
 """The least width at which a column of sentences or paths is readable."""
 
 
-def print_document(console: Console, document: Document) -> None:
+def print_document(console: Console, document: render_document.Document) -> None:
     """Write a document to a terminal or a file."""
     for part in renderables(document):
         console.print(part)
 
 
-def renderables(document: Document) -> list[RenderableType]:
+def renderables(document: render_document.Document) -> list[RenderableType]:
     """A document as renderables for a rich console, in order."""
     parts: list[RenderableType] = [Text(f"{document.title}, {document.subtitle}".rstrip(", "), style="bold")]
     parts.extend(Group(*_section(section)) for section in document.sections)
     return parts
 
 
-def _section(section: Section) -> Iterator[RenderableType]:
+def _section(section: render_document.Section) -> Iterator[RenderableType]:
     yield Rule(Text(section.title), align="left")
     for block in section.blocks:
         yield from _block(block)
 
 
-def _block(block: Block) -> Iterator[RenderableType]:
+def _block(block: render_document.Block) -> Iterator[RenderableType]:
     match block:
-        case Paragraph():
+        case render_document.Paragraph():
             yield Text(block.text, style="bold red" if block.alert else "", overflow="fold")
-        case Facts():
+        case render_document.Facts():
             grid = RichTable.grid(padding=(0, 2))
             grid.add_column(style="dim", no_wrap=True)
             grid.add_column(overflow="fold")
             for name, value in block.pairs:
                 grid.add_row(Text(name), Text(value))
             yield Padding(grid, (0, 0, 0, 1))
-        case Bar():
+        case render_document.Bar():
             yield Padding(_FittedBar(block), (0, 0, 0, 1))
-        case Table():
+        case render_document.Table():
             yield from _table(block)
-        case Chart():
+        case render_document.Chart():
             yield Text(block.title, style="bold")
             yield Text(sparkline([value for _, value in block.points]))
             yield Text(block.summary, overflow="fold")
-        case BarChart():
+        case render_document.BarChart():
             yield from _bars(block)
         case _:
             assert_never(block)
 
 
-def _bars(block: BarChart) -> Iterator[RenderableType]:
+def _bars(block: render_document.BarChart) -> Iterator[RenderableType]:
     yield Text(block.title, style="bold")
     highest = max((line.value for _, lines in block.groups for line in lines), default=0.0)
     longest = max((cell_len(line.label) for _, lines in block.groups for line in lines), default=0)
@@ -92,11 +78,13 @@ def _bars(block: BarChart) -> Iterator[RenderableType]:
         top = highest if block.common else max((line.value for line in lines), default=0.0)
         for line in lines:
             share = line.value / top if top > 0 else 0.0
-            yield Padding(_FittedBar(Bar(label=line.label, share=share, text=line.text), width), (0, 0, 0, 2))
+            yield Padding(
+                _FittedBar(render_document.Bar(label=line.label, share=share, text=line.text), width), (0, 0, 0, 2)
+            )
     yield Text(block.summary, style="dim", overflow="fold")
 
 
-def _table(block: Table) -> Iterator[RenderableType]:
+def _table(block: render_document.Table) -> Iterator[RenderableType]:
     if block.title:
         yield Text(block.title, style="bold")
     yield _Fitted(block)
@@ -107,7 +95,7 @@ def _table(block: Table) -> Iterator[RenderableType]:
 class _FittedBar:
     """A bar with its text on one line; the bar is shorter on a narrow terminal."""
 
-    def __init__(self, bar: Bar, label_width: int = _BAR_LABEL_WIDTH) -> None:
+    def __init__(self, bar: render_document.Bar, label_width: int = _BAR_LABEL_WIDTH) -> None:
         self._bar = bar
         self._label_width = label_width
 
@@ -128,9 +116,9 @@ class _Fitted:
     a name before each value.
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: render_document.Table) -> None:
         self._table = table
-        self._rows = tuple(cells(table, LINE_CHARACTERS))
+        self._rows = tuple(render_document.cells(table, render_document.LINE_CHARACTERS))
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
         widths = column_widths(self._table.columns, self._rows, options.max_width)
@@ -141,7 +129,11 @@ class _Fitted:
 
 
 def column_widths(
-    columns: Sequence[Column], rows: Sequence[tuple[str, ...]], width: int, *, wide_least: int = _WIDE_LEAST
+    columns: Sequence[render_document.Column],
+    rows: Sequence[tuple[str, ...]],
+    width: int,
+    *,
+    wide_least: int = _WIDE_LEAST,
 ) -> list[int] | None:
     """The width of each column; None if figures or short text would have to be broken.
 
@@ -167,7 +159,9 @@ def column_widths(
     return widths
 
 
-def _grid(columns: Sequence[Column], rows: Sequence[tuple[str, ...]], widths: Sequence[int]) -> RichTable:
+def _grid(
+    columns: Sequence[render_document.Column], rows: Sequence[tuple[str, ...]], widths: Sequence[int]
+) -> RichTable:
     grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for column, width in zip(columns, widths, strict=True):
         grid.add_column(Text(column.name), justify="right" if column.right else "left", overflow="fold", width=width)
@@ -176,12 +170,14 @@ def _grid(columns: Sequence[Column], rows: Sequence[tuple[str, ...]], widths: Se
     return grid
 
 
-def _stacked(columns: Sequence[Column], rows: Sequence[tuple[str, ...]], width: int) -> Iterator[RenderableType]:
+def _stacked(
+    columns: Sequence[render_document.Column], rows: Sequence[tuple[str, ...]], width: int
+) -> Iterator[RenderableType]:
     for row in rows:
         named = [
             ("" if number == 0 and not column.right else column.name.removesuffix(", %"), cell)
             for number, (column, cell) in enumerate(zip(columns, row, strict=True))
-            if cell not in ("", NONE)
+            if cell not in ("", render_document.NONE)
         ]
         for number, line in enumerate(_filled(named, max(width - _INDENT, 1))):
             yield Padding(line, (0, 0, 0, 1 if number == 0 else _INDENT))

@@ -11,19 +11,8 @@ from typing import assert_never
 
 from migrator.core.errors import MigratorError
 from migrator.core.paths import percent_escape
+from migrator.render import document as render_document
 from migrator.render.charts import sparkline
-from migrator.render.document import (
-    FILE_CHARACTERS,
-    Bar,
-    BarChart,
-    Block,
-    Chart,
-    Document,
-    Facts,
-    Paragraph,
-    Table,
-    cells,
-)
 
 # --- Markdown (GitHub's dialect)
 
@@ -31,7 +20,7 @@ from migrator.render.document import (
 _MARKUP = re.compile(r"[\\`*_\[\]<>|~&!$@#]|:(?=//)|(?<=www)\.|(?<=WWW)\.|^[-+=]|(?<=\d)[.)](?= )")
 
 
-def to_markdown(document: Document) -> str:
+def to_markdown(document: render_document.Document) -> str:
     """A document as Markdown, ending with a line feed. Names are escaped: no markup, HTML or links."""
     lines = [f"# {escape(document.title)}", "", escape(document.subtitle), ""]
     for section in document.sections:
@@ -46,24 +35,24 @@ def escape(text: str) -> str:
     return _MARKUP.sub(r"\\\g<0>", text)
 
 
-def _block(block: Block) -> Iterator[str]:
+def _block(block: render_document.Block) -> Iterator[str]:
     match block:
-        case Paragraph():
+        case render_document.Paragraph():
             yield f"**{escape(block.text)}**" if block.alert else escape(block.text)
-        case Facts():
+        case render_document.Facts():
             for name, value in block.pairs:
                 yield f"- {escape(name)}: {escape(value)}"
-        case Bar():
+        case render_document.Bar():
             yield f"- {escape(block.label)}: {escape(block.text)}"
-        case Table():
+        case render_document.Table():
             yield from _table(block)
-        case Chart():
+        case render_document.Chart():
             yield f"**{escape(block.title)}**"
             yield ""
             yield f"`{sparkline([value for _, value in block.points])}`"
             yield ""
             yield escape(block.summary)
-        case BarChart():
+        case render_document.BarChart():
             yield f"**{escape(block.title)}**"
             yield ""
             for label, lines in block.groups:
@@ -75,13 +64,13 @@ def _block(block: Block) -> Iterator[str]:
             assert_never(block)
 
 
-def _table(block: Table) -> Iterator[str]:
+def _table(block: render_document.Table) -> Iterator[str]:
     if block.title:
         yield f"**{escape(block.title)}**"
         yield ""
     yield "| " + " | ".join(escape(column.name) for column in block.columns) + " |"
     yield "| " + " | ".join("---:" if column.right else "---" for column in block.columns) + " |"
-    for row in cells(block, FILE_CHARACTERS):
+    for row in render_document.cells(block, render_document.FILE_CHARACTERS):
         yield "| " + " | ".join(escape(cell) for cell in row) + " |"
     if block.note:
         yield ""

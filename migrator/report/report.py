@@ -26,30 +26,7 @@ from migrator.ledger.locks import Locks
 from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Plan, fit_cost, sum_of
 from migrator.plan.ports import PlanDocuments
-from migrator.report.model import (
-    ConePoint,
-    CopyForecast,
-    DonePoint,
-    EarlierReport,
-    ReapedFacts,
-    ReportFacts,
-    ReportSent,
-    StatusFacts,
-    ThroughputPoint,
-    WorkSlot,
-)
-from migrator.report.rules import (
-    ENDING_KINDS,
-    brick_outlooks,
-    incidents,
-    left_to_people,
-    reaped_facts,
-    server_outlooks,
-    since_report,
-    span_width,
-    target_outlook,
-    together,
-)
+from migrator.report import model, rules
 from migrator.report.rules_forecast import Left, forecast_copy, slot_width_s, slots_of
 from migrator.report.status import IsGone, read_done, read_status
 from migrator.transfer.run_files import RunFiles
@@ -75,8 +52,8 @@ def read_report(
     attention_limit: int = 200,
     events_limit: int = 30,
     is_gone: IsGone | None = None,
-    earlier: EarlierReport | None = None,
-) -> ReportFacts:
+    earlier: model.EarlierReport | None = None,
+) -> model.ReportFacts:
     """The report, counted by `plan` (default: the newest plan) and compared with `earlier`. The same ledger gives the same
     forecast at the same time. A missing or edited plan document is reported in `plan_problem`. Raises UsageError if the plan
     is not in the ledger.
@@ -89,10 +66,10 @@ def read_report(
     forecast = _forecast(ledger, status)
     capacity = tuple(ledger.capacity.all())
     if capacity:
-        width_s = span_width(capacity[-1].at_s - capacity[0].at_s, CHART_POINTS)
+        width_s = rules.span_width(capacity[-1].at_s - capacity[0].at_s, CHART_POINTS)
         capacity = tuple(ledger.capacity.all(span_s=width_s))
-    bricks = brick_outlooks(status.drains, document, now_s=now_s, retirement=status.retirement)
-    facts = ReportFacts(
+    bricks = rules.brick_outlooks(status.drains, document, now_s=now_s, retirement=status.retirement)
+    facts = model.ReportFacts(
         status=status,
         throughput=_throughput(ledger),
         done=_done(ledger, status),
@@ -102,13 +79,13 @@ def read_report(
         forecast=forecast,
         days=_days(ledger),
         capacity=capacity,
-        outlook=target_outlook(capacity, status.overall, forecast, now_s=now_s),
+        outlook=rules.target_outlook(capacity, status.overall, forecast, now_s=now_s),
         bricks=bricks,
-        servers=server_outlooks(bricks, document),
+        servers=rules.server_outlooks(bricks, document),
         reaped=_reaped(ledger, status, document),
-        incidents=incidents(
+        incidents=rules.incidents(
             ledger.report_sums.event_groups(INCIDENTS),
-            ledger.report_sums.latest_events([kind.value for kind in ENDING_KINDS]),
+            ledger.report_sums.latest_events([kind.value for kind in rules.ENDING_KINDS]),
         ),
         benchmarks=_benchmarks(ledger),
         speed_ups=(users := users_of(ledger.speed_ups.settled())),
@@ -118,16 +95,16 @@ def read_report(
     return facts if earlier is None else _compared(ledger, facts, earlier)
 
 
-def _throughput(ledger: "Ledger") -> tuple[ThroughputPoint, ...]:
+def _throughput(ledger: "Ledger") -> tuple[model.ThroughputPoint, ...]:
     span = ledger.facts.sampled_span()
     if span is None:
         return ()
     first_s, last_s = span
-    width_s = span_width(last_s - first_s, CHART_POINTS)
+    width_s = rules.span_width(last_s - first_s, CHART_POINTS)
     return tuple(ledger.facts.throughput(from_s=first_s, to_s=last_s, span_s=width_s))
 
 
-def _days(ledger: "Ledger") -> tuple[ThroughputPoint, ...]:
+def _days(ledger: "Ledger") -> tuple[model.ThroughputPoint, ...]:
     span = ledger.facts.sampled_span()
     if span is None:
         return ()
@@ -136,8 +113,8 @@ def _days(ledger: "Ledger") -> tuple[ThroughputPoint, ...]:
     return tuple(ledger.facts.throughput(from_s=from_s, to_s=span[1], span_s=width_s))
 
 
-def _forecast(ledger: "Ledger", status: StatusFacts) -> CopyForecast | None:
-    if status.plan is None or status.overall.left_files <= 0 or left_to_people(status.trees):
+def _forecast(ledger: "Ledger", status: model.StatusFacts) -> model.CopyForecast | None:
+    if status.plan is None or status.overall.left_files <= 0 or rules.left_to_people(status.trees):
         return None
     name = status.plan.name
     began_s = min((one.started_at_s for batch in status.batches for one in batch.passes), default=None)
@@ -164,7 +141,7 @@ def _forecast(ledger: "Ledger", status: StatusFacts) -> CopyForecast | None:
     )
 
 
-def _without_repeats(slots: Sequence[WorkSlot], done_files: int, done_bytes: int) -> Sequence[WorkSlot]:
+def _without_repeats(slots: Sequence[model.WorkSlot], done_files: int, done_bytes: int) -> Sequence[model.WorkSlot]:
     """Slots scaled to what is done: streams count repeated transfers, and do not count files that were there already."""
     files, size_bytes = sum(slot.files for slot in slots), sum(slot.size_bytes for slot in slots)
     by_files = done_files / files if files else 1.0
@@ -175,12 +152,12 @@ def _without_repeats(slots: Sequence[WorkSlot], done_files: int, done_bytes: int
     ]
 
 
-def _reaped(ledger: "Ledger", status: StatusFacts, plan: Plan | None) -> ReapedFacts | None:
+def _reaped(ledger: "Ledger", status: model.StatusFacts, plan: Plan | None) -> model.ReapedFacts | None:
     if status.plan is None:
         return None
     archives = ledger.archives.of_plan(status.plan.name)
     released = ledger.releases.of_trees({tree.tree.path for tree in status.trees})
-    return reaped_facts(plan.reap if plan is not None else None, archives, len(released))
+    return rules.reaped_facts(plan.reap if plan is not None else None, archives, len(released))
 
 
 def _benchmarks(ledger: "Ledger") -> tuple[BenchmarkResult, ...]:
@@ -191,12 +168,12 @@ def _benchmarks(ledger: "Ledger") -> tuple[BenchmarkResult, ...]:
     )
 
 
-def _compared(ledger: "Ledger", facts: ReportFacts, earlier: EarlierReport) -> ReportFacts:
+def _compared(ledger: "Ledger", facts: model.ReportFacts, earlier: model.EarlierReport) -> model.ReportFacts:
     status = facts.status
     first_s = facts.done[0].at_s if facts.done else earlier.at_s
     return replace(
         facts,
-        since=since_report(
+        since=rules.since_report(
             earlier,
             now_s=status.at_s,
             plan=None if status.plan is None else status.plan.name,
@@ -208,26 +185,26 @@ def _compared(ledger: "Ledger", facts: ReportFacts, earlier: EarlierReport) -> R
     )
 
 
-def _work_between(ledger: "Ledger", from_s: float, to_s: float) -> ThroughputPoint | None:
+def _work_between(ledger: "Ledger", from_s: float, to_s: float) -> model.ThroughputPoint | None:
     if to_s <= from_s:
         return None
     # A sample covers the time before it: one taken at `from_s` belongs to the earlier span.
     first_s = math.nextafter(from_s, to_s)
-    point = together(ledger.facts.throughput(from_s=first_s, to_s=to_s, span_s=2.0 * (to_s - from_s)))
+    point = rules.together(ledger.facts.throughput(from_s=first_s, to_s=to_s, span_s=2.0 * (to_s - from_s)))
     return None if point is None else replace(point, at_s=to_s, span_s=to_s - from_s)
 
 
-def _done(ledger: "Ledger", status: StatusFacts) -> tuple[DonePoint, ...]:
+def _done(ledger: "Ledger", status: model.StatusFacts) -> tuple[model.DonePoint, ...]:
     if status.plan is None:
         return ()
     started = min((entry.started_at_s for batch in status.batches for entry in batch.passes), default=None)
     if started is None:
         return ()
     points = read_done(ledger, status.plan.name, now_s=status.at_s, started_at_s=started)
-    return (DonePoint(at_s=started, done_files=0, done_bytes=0), *points)
+    return (model.DonePoint(at_s=started, done_files=0, done_bytes=0), *points)
 
 
-def _document(plans: PlanDocuments, status: StatusFacts) -> tuple[Plan | None, str]:
+def _document(plans: PlanDocuments, status: model.StatusFacts) -> tuple[Plan | None, str]:
     if status.plan is None:
         return None, "there is no plan yet"
     try:
@@ -282,7 +259,7 @@ async def require_report_hooks(hooks: Hooks, blocking: Blocking) -> None:
         )
 
 
-async def send_report(request: SendRequest, world: SendWorld) -> ReportSent:
+async def send_report(request: SendRequest, world: SendWorld) -> model.ReportSent:
     """Call the `report` hooks for a written report. A second call sends it again.
 
     Raises UsageError (a site without `init`), Refused (a hook refuses or is not safe to call), LockHeld, Interrupted.
@@ -302,7 +279,7 @@ async def send_report(request: SendRequest, world: SendWorld) -> ReportSent:
     return result
 
 
-async def _send(request: SendRequest, world: SendWorld, site: SiteRecord, run_id: int) -> ReportSent:
+async def _send(request: SendRequest, world: SendWorld, site: SiteRecord, run_id: int) -> model.ReportSent:
     calls = StepHooks(
         world=hook_world(
             world,
@@ -319,9 +296,9 @@ async def _send(request: SendRequest, world: SendWorld, site: SiteRecord, run_id
     try:
         sent = await calls.tell(_step(request.directory), facts)
     except HookSkipped as skipped:
-        return ReportSent(directory=request.directory, sent=False, reason=skipped.message)
+        return model.ReportSent(directory=request.directory, sent=False, reason=skipped.message)
     reason = "" if sent else "a hook failed: see the events in `migrator status`"
-    return ReportSent(directory=request.directory, sent=sent, reason=reason)
+    return model.ReportSent(directory=request.directory, sent=sent, reason=reason)
 
 
 def _step(directory: bytes) -> HookedStep:
@@ -339,7 +316,7 @@ def _step(directory: bytes) -> HookedStep:
 REPORT_JSON = "report.json"
 
 
-def read_earlier(place: Path) -> EarlierReport:
+def read_earlier(place: Path) -> model.EarlierReport:
     """Read a report from `report.json` or its directory. Keys that an older version did not write are unknown values. Raises
     UsageError if it is no report.
     """
@@ -350,7 +327,7 @@ def read_earlier(place: Path) -> EarlierReport:
         overall = status["overall"]
         forecast = document.get("forecast") or {}
         plan = status.get("plan") or {}
-        return EarlierReport(
+        return model.EarlierReport(
             at_s=float(status["at_s"]),
             plan=plan.get("name"),
             total_bytes=int(overall["total_bytes"]),
@@ -361,7 +338,8 @@ def read_earlier(place: Path) -> EarlierReport:
             earliest_at_s=_number(forecast, "earliest_at_s"),
             latest_at_s=_number(forecast, "latest_at_s"),
             cone=tuple(
-                ConePoint(**{key: float(value) for key, value in one.items()}) for one in forecast.get("cone") or []
+                model.ConePoint(**{key: float(value) for key, value in one.items()})
+                for one in forecast.get("cone") or []
             ),
         )
     except OSError as error:

@@ -12,48 +12,11 @@ from migrator.catalog.model import StrangeFiles
 from migrator.core.errors import EXIT_CODE_MEANINGS, ExitCode
 from migrator.core.events import EventKind
 from migrator.core.states import CONTENT_KINDS, BatchState, ChunkState, PassState
-from migrator.core.units import (
-    DAY_S,
-    HOUR_S,
-    MINUTE_S,
-    format_count,
-    format_duration,
-    format_rate,
-    format_size,
-    several,
-)
+from migrator.core.units import DAY_S, MINUTE_S, format_count, format_duration, format_rate, format_size, several
 from migrator.fs.model import CapacityOutlook, CapacitySample, Side
 from migrator.plan.model import Plan, TransferCost
 from migrator.reap.model import ArchiveRecord, ArchiveState, PlanReap, ReapAction
-from migrator.report.model import (
-    AttentionCount,
-    BatchFacts,
-    Blocker,
-    BrickOutlook,
-    ChunkSum,
-    ConePoint,
-    CopyForecast,
-    DonePoint,
-    EarlierReport,
-    Estimate,
-    EventGroup,
-    Incident,
-    PassFacts,
-    PlanFacts,
-    PlannedBatch,
-    PlannedTree,
-    ReapedFacts,
-    RunFacts,
-    RunLife,
-    ScanFacts,
-    ServerOutlook,
-    SinceReport,
-    Standing,
-    Tally,
-    ThroughputPoint,
-    TreeFacts,
-    TreeState,
-)
+from migrator.report import model
 from migrator.scan.rules import REMEDY, strange_words
 from migrator.transfer.model import ConvergenceRecord
 from migrator.verify.model import DifferenceKind, VerificationRecord
@@ -64,7 +27,7 @@ from migrator.verify.model import DifferenceKind, VerificationRecord
 PACE_WINDOW_S = 7 * DAY_S
 """The history behind the pace: a week contains the nights, weekends and pauses of a real migration."""
 
-_SPANS_S = (5.0, 10.0, 30.0, 60.0, 5 * MINUTE_S, 15 * MINUTE_S, HOUR_S, 3 * HOUR_S, 6 * HOUR_S, DAY_S, 7.0 * DAY_S)
+_SPANS_S = (5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 10800.0, 21600.0, DAY_S, 7 * DAY_S)
 
 
 def span_width(duration_s: float, points: int) -> float:
@@ -72,11 +35,11 @@ def span_width(duration_s: float, points: int) -> float:
     return next((width_s for width_s in _SPANS_S if duration_s <= width_s * points), duration_s / points)
 
 
-def with_rests(points: Sequence[DonePoint], span_s: float) -> tuple[DonePoint, ...]:
+def with_rests(points: Sequence[model.DonePoint], span_s: float) -> tuple[model.DonePoint, ...]:
     """`points` with another point at the end of each idle time, so that a line through them stays level while nothing ran.
     Points are at most a span apart if something was finished in both spans.
     """
-    found: list[DonePoint] = []
+    found: list[model.DonePoint] = []
     for point in points:
         begin_s = point.at_s - span_s
         if found and begin_s > found[-1].at_s:
@@ -86,55 +49,58 @@ def with_rests(points: Sequence[DonePoint], span_s: float) -> tuple[DonePoint, .
 
 
 def tree_facts(
-    planned: Sequence[PlannedTree], sums: Sequence[ChunkSum], state: BatchState, seed: PassFacts | None
-) -> list[TreeFacts]:
+    planned: Sequence[model.PlannedTree],
+    sums: Sequence[model.ChunkSum],
+    state: BatchState,
+    seed: model.PassFacts | None,
+) -> list[model.TreeFacts]:
     """Progress of the trees of one batch, in the order given. `sums` are those of its seed pass.
 
     Totals come from the plan (without reaped files) before the seed pass, and from its chunks afterwards.
     """
-    by_tree: dict[bytes, list[ChunkSum]] = defaultdict(list)
+    by_tree: dict[bytes, list[model.ChunkSum]] = defaultdict(list)
     for entry in sums:
         if entry.state is not ChunkState.SPLIT:
             by_tree[entry.tree].append(entry)
     return [
-        TreeFacts(tree=tree.tree, batch=tree.batch, rank=tree.rank, state=its_state, tally=tally)
+        model.TreeFacts(tree=tree.tree, batch=tree.batch, rank=tree.rank, state=its_state, tally=tally)
         for tree in planned
         for its_state, tally in [_progress(tree, by_tree[tree.tree.path], state, seed)]
     ]
 
 
 def _progress(
-    planned: PlannedTree, sums: Sequence[ChunkSum], batch: BatchState, seed: PassFacts | None
-) -> tuple[TreeState, Tally]:
+    planned: model.PlannedTree, sums: Sequence[model.ChunkSum], batch: BatchState, seed: model.PassFacts | None
+) -> tuple[model.TreeState, model.Tally]:
     if seed is None:
         total_bytes = max(planned.size_bytes - planned.reaped_bytes, 0)
         total_files = max(planned.files - planned.reaped_files, 0)
-        return TreeState.PLANNED, Tally(total_bytes=total_bytes, total_files=total_files, total_users=1)
-    state = TreeState.COPYING
+        return model.TreeState.PLANNED, model.Tally(total_bytes=total_bytes, total_files=total_files, total_users=1)
+    state = model.TreeState.COPYING
     if (sums or seed.state is PassState.DONE) and all(entry.state is ChunkState.DONE for entry in sums):
-        state = TreeState.VERIFIED if batch is BatchState.VERIFIED else TreeState.COPIED
+        state = model.TreeState.VERIFIED if batch is BatchState.VERIFIED else model.TreeState.COPIED
     elif {entry.state for entry in sums} - {ChunkState.DONE} == {ChunkState.FAILED}:
-        state = TreeState.ATTENTION
+        state = model.TreeState.ATTENTION
     content = [entry for entry in sums if entry.kind in CONTENT_KINDS]
     done = [entry for entry in content if entry.state is ChunkState.DONE]
-    return state, Tally(
+    return state, model.Tally(
         total_bytes=sum(entry.size_bytes for entry in content),
         done_bytes=sum(entry.size_bytes for entry in done),
         total_files=sum(entry.files for entry in content),
         done_files=sum(entry.files for entry in done),
         total_users=1,
-        done_users=int(state in (TreeState.COPIED, TreeState.VERIFIED)),
+        done_users=int(state in (model.TreeState.COPIED, model.TreeState.VERIFIED)),
     )
 
 
 def settled(
-    seed: Sequence[ChunkSum], later: Sequence[ChunkSum], trees: Collection[bytes] | None = None
-) -> Sequence[ChunkSum]:
+    seed: Sequence[model.ChunkSum], later: Sequence[model.ChunkSum], trees: Collection[bytes] | None = None
+) -> Sequence[model.ChunkSum]:
     """The sums of a seed pass after a later pass over `trees` (None: all) finished. The later pass sent what had failed before,
     so these trees need attention only if chunks of it (`later`) failed.
     """
 
-    def failed_there(entry: ChunkSum) -> bool:
+    def failed_there(entry: model.ChunkSum) -> bool:
         return entry.state is ChunkState.FAILED and (trees is None or entry.tree in trees)
 
     arrived = [replace(entry, state=ChunkState.DONE) if failed_there(entry) else entry for entry in seed]
@@ -142,7 +108,7 @@ def settled(
     return (*arrived, *failed)
 
 
-def add_up(trees: Sequence[TreeFacts], *, counts: frozenset[TreeState] | None = None) -> Tally:
+def add_up(trees: Sequence[model.TreeFacts], *, counts: frozenset[model.TreeState] | None = None) -> model.Tally:
     """The tally over several trees. A user with several trees counts once, and as done when all of them are done.
 
     With `counts`, only trees in these states count as done.
@@ -150,7 +116,7 @@ def add_up(trees: Sequence[TreeFacts], *, counts: frozenset[TreeState] | None = 
     done = [tree for tree in trees if counts is None or tree.state in counts]
     users_done = {tree.tree.path for tree in done if tree.tally.done_users}
     users = {tree.tree.user for tree in trees}
-    return Tally(
+    return model.Tally(
         total_bytes=sum(tree.tally.total_bytes for tree in trees),
         done_bytes=sum(tree.tally.done_bytes for tree in done),
         total_files=sum(tree.tally.total_files for tree in trees),
@@ -160,29 +126,29 @@ def add_up(trees: Sequence[TreeFacts], *, counts: frozenset[TreeState] | None = 
     )
 
 
-def left_to_people(trees: Sequence[TreeFacts]) -> bool:
+def left_to_people(trees: Sequence[model.TreeFacts]) -> bool:
     """Whether only files that failed at every attempt are left. There is no estimate for these: they wait for an operator."""
     left = [tree for tree in trees if tree.tally.left_files > 0 or tree.tally.left_bytes > 0]
-    return bool(left) and all(tree.state is TreeState.ATTENTION for tree in left)
+    return bool(left) and all(tree.state is model.TreeState.ATTENTION for tree in left)
 
 
 def batch_facts(
-    planned: PlannedBatch,
+    planned: model.PlannedBatch,
     *,
-    trees: Sequence[TreeFacts],
-    sums: Sequence[ChunkSum],
-    passes: Sequence[PassFacts],
-    attention: AttentionCount | None,
+    trees: Sequence[model.TreeFacts],
+    sums: Sequence[model.ChunkSum],
+    passes: Sequence[model.PassFacts],
+    attention: model.AttentionCount | None,
     verification: VerificationRecord | None,
     convergence: ConvergenceRecord | None = None,
-) -> BatchFacts:
+) -> model.BatchFacts:
     """Progress of one batch; `trees` are those of this batch, `sums` those of its newest pass."""
     chunks = Counter[ChunkState]()
     for entry in sums:
         chunks[entry.state] += entry.chunks
     if planned.chunks and not passes:
         chunks[ChunkState.PENDING] = planned.chunks
-    return BatchFacts(
+    return model.BatchFacts(
         number=planned.number,
         state=planned.state,
         tally=add_up(trees),
@@ -190,19 +156,19 @@ def batch_facts(
         chunks=dict(chunks),
         passes=tuple(passes),
         forecast_s=planned.forecast_s,
-        attention=attention or AttentionCount(bad=0, vanished=0),
+        attention=attention or model.AttentionCount(bad=0, vanished=0),
         verification=verification,
         convergence=convergence,
     )
 
 
-def verified_content_bytes(batches: Sequence[BatchFacts], trees: Sequence[TreeFacts]) -> int:
+def verified_content_bytes(batches: Sequence[model.BatchFacts], trees: Sequence[model.TreeFacts]) -> int:
     """Bytes of the verified trees whose content was compared; the rest was compared by attributes only. A tree that needs
     attention is not verified, even in a verified batch.
     """
     verified: dict[int, int] = defaultdict(int)
     for tree in trees:
-        if tree.state is TreeState.VERIFIED:
+        if tree.state is model.TreeState.VERIFIED:
             verified[tree.batch] += tree.tally.done_bytes
     return sum(
         min(batch.verification.proven_bytes, verified[batch.number])
@@ -214,14 +180,14 @@ def verified_content_bytes(batches: Sequence[BatchFacts], trees: Sequence[TreeFa
 def estimates(
     *,
     now_s: float,
-    tally: Tally,
+    tally: model.Tally,
     planned: TransferCost | None,
     measured: TransferCost | None,
-    done: Sequence[DonePoint],
+    done: Sequence[model.DonePoint],
     started_at_s: float | None,
-    rate: ThroughputPoint | None = None,
-    last_rate: ThroughputPoint | None = None,
-) -> tuple[Estimate, ...]:
+    rate: model.ThroughputPoint | None = None,
+    last_rate: model.ThroughputPoint | None = None,
+) -> tuple[model.Estimate, ...]:
     """Up to three estimates of when the copying will be done:
 
     - at the current rate. While nothing is being copied and no cost was measured, at the last rate
@@ -239,11 +205,11 @@ def estimates(
         found.append((left_s, f"{several(cost.streams, 'stream')} without a pause ({cost.basis})"))
     found.extend(_at_pace(now_s, done, started_at_s, tally))
     return tuple(
-        Estimate(left_s=left_s, finish_at_s=now_s + left_s, basis=basis) for left_s, basis in found if left_s > 0
+        model.Estimate(left_s=left_s, finish_at_s=now_s + left_s, basis=basis) for left_s, basis in found if left_s > 0
     )
 
 
-def _at_rate(tally: Tally, rate: ThroughputPoint | None, when: str) -> Iterator[tuple[float, str]]:
+def _at_rate(tally: model.Tally, rate: model.ThroughputPoint | None, when: str) -> Iterator[tuple[float, str]]:
     """Seconds left and the basis, by what the streams wrote recently. The slower of files and bytes counts; bytes alone while
     no file was completed, because that takes long for a large one.
     """
@@ -257,7 +223,7 @@ def _at_rate(tally: Tally, rate: ThroughputPoint | None, when: str) -> Iterator[
 
 
 def _at_pace(
-    now_s: float, done: Sequence[DonePoint], started_at_s: float | None, tally: Tally
+    now_s: float, done: Sequence[model.DonePoint], started_at_s: float | None, tally: model.Tally
 ) -> Iterator[tuple[float, str]]:
     """Seconds left and the basis. The pace counts bytes, or files if only empty ones are left."""
     if not done or started_at_s is None:
@@ -273,12 +239,12 @@ def _at_pace(
         yield left * window_s / copied, f"at the pace of the last {format_duration(window_s)}, pauses included"
 
 
-def together(points: Sequence[ThroughputPoint]) -> ThroughputPoint | None:
+def together(points: Sequence[model.ThroughputPoint]) -> model.ThroughputPoint | None:
     """Several spans as one; None if no stream was at work in any."""
     busy_s = sum(point.busy_s for point in points)
     if busy_s <= 0:
         return None
-    return ThroughputPoint(
+    return model.ThroughputPoint(
         at_s=max(point.at_s for point in points),
         span_s=sum(point.span_s for point in points),
         busy_s=busy_s,
@@ -298,7 +264,7 @@ _LATE = "late: the schedule of the plan has it free by now; a new plan gives a n
 
 def brick_outlooks(
     drains: Sequence[DrainStanding], plan: Plan | None, *, now_s: float, retirement: RetirementRecord | None = None
-) -> tuple[BrickOutlook, ...]:
+) -> tuple[model.BrickOutlook, ...]:
     """Every brick that was drained or is in the schedule, in that order. Drains take precedence over the schedule; a retired
     volume has no bricks any more.
     """
@@ -308,7 +274,7 @@ def brick_outlooks(
         if known is None or known.state == DrainState.STOPPED:
             found[outlook.brick] = outlook
     if retirement is not None and retirement.state is RetirementState.RETIRED:
-        gone = BrickOutlook(
+        gone = model.BrickOutlook(
             brick="",
             state=retirement.state.value,
             left_files=0,
@@ -320,7 +286,7 @@ def brick_outlooks(
     return tuple(found.values())
 
 
-def _of_drain(drain: DrainStanding, now_s: float) -> Iterator[BrickOutlook]:
+def _of_drain(drain: DrainStanding, now_s: float) -> Iterator[model.BrickOutlook]:
     out = drain.state in OUT_STATES
     free_at_s, basis = None, ""
     if out:
@@ -328,7 +294,7 @@ def _of_drain(drain: DrainStanding, now_s: float) -> Iterator[BrickOutlook]:
     elif drain.state in UNDER_WAY_STATES and drain.left_s is not None:
         free_at_s, basis = now_s + drain.left_s, "by the pace of the drain, before its audit"
     for brick in drain.bricks:
-        yield BrickOutlook(
+        yield model.BrickOutlook(
             brick=brick,
             state=drain.state.value,
             left_files=0 if out else drain.left_files,
@@ -338,14 +304,14 @@ def _of_drain(drain: DrainStanding, now_s: float) -> Iterator[BrickOutlook]:
         )
 
 
-def _of_schedule(plan: Plan | None, now_s: float) -> Iterator[BrickOutlook]:
+def _of_schedule(plan: Plan | None, now_s: float) -> Iterator[model.BrickOutlook]:
     if plan is None or plan.schedule is None or not plan.schedule.orders:
         return
     for step in plan.schedule.orders[0].outcome.subvolumes:
         for brick in step.bricks:
             free_at_s = None if step.cleared_day is None else plan.created_at_s + step.cleared_day * DAY_S
             late = free_at_s is not None and free_at_s < now_s
-            yield BrickOutlook(
+            yield model.BrickOutlook(
                 brick=brick,
                 state="in the volume",
                 left_files=None,
@@ -355,11 +321,11 @@ def _of_schedule(plan: Plan | None, now_s: float) -> Iterator[BrickOutlook]:
             )
 
 
-def server_outlooks(bricks: Sequence[BrickOutlook], plan: Plan | None) -> tuple[ServerOutlook, ...]:
+def server_outlooks(bricks: Sequence[model.BrickOutlook], plan: Plan | None) -> tuple[model.ServerOutlook, ...]:
     """Every server of these bricks, by name. Empty without a schedule: only the schedule has all bricks of a server."""
     if plan is None or plan.schedule is None or not plan.schedule.orders:
         return ()
-    found: dict[str, list[BrickOutlook]] = defaultdict(list)
+    found: dict[str, list[model.BrickOutlook]] = defaultdict(list)
     for one in bricks:
         found[one.brick.partition(":/")[0]].append(one)
     last = {
@@ -367,7 +333,7 @@ def server_outlooks(bricks: Sequence[BrickOutlook], plan: Plan | None) -> tuple[
         for server, own in found.items()
     }
     return tuple(
-        ServerOutlook(
+        model.ServerOutlook(
             server=server,
             bricks=len(own),
             free_bricks=sum(one.state in _OUT for one in own),
@@ -379,7 +345,7 @@ def server_outlooks(bricks: Sequence[BrickOutlook], plan: Plan | None) -> tuple[
 
 
 def target_outlook(
-    samples: Sequence[CapacitySample], left: Tally, forecast: CopyForecast | None, *, now_s: float
+    samples: Sequence[CapacitySample], left: model.Tally, forecast: model.CopyForecast | None, *, now_s: float
 ) -> CapacityOutlook | None:
     """How full the target will be after the copying: the newest sample plus what is left. None without a sample, or if nothing
     is left.
@@ -398,7 +364,7 @@ def target_outlook(
     )
 
 
-def reaped_facts(reap: PlanReap | None, archives: Iterable[ArchiveRecord], released: int) -> ReapedFacts | None:
+def reaped_facts(reap: PlanReap | None, archives: Iterable[ArchiveRecord], released: int) -> model.ReapedFacts | None:
     """What a plan archives or skips; None if it moves everything and nothing was archived."""
     proven = [one for one in archives if one.state is ArchiveState.PROVEN]
     trees = () if reap is None else reap.trees
@@ -406,7 +372,7 @@ def reaped_facts(reap: PlanReap | None, archives: Iterable[ArchiveRecord], relea
     skipped = [tree for tree in trees if tree.action is ReapAction.SKIP]
     if not (to_archive or skipped or proven):
         return None
-    return ReapedFacts(
+    return model.ReapedFacts(
         to_archive_bytes=sum(tree.size_bytes for tree in to_archive),
         to_archive_inodes=sum(tree.inodes for tree in to_archive),
         skipped_bytes=sum(tree.size_bytes for tree in skipped),
@@ -429,24 +395,24 @@ _NOTABLE = 0.1
 
 
 def since_report(
-    earlier: EarlierReport,
+    earlier: model.EarlierReport,
     *,
     now_s: float,
     plan: str | None,
-    overall: Tally,
-    forecast: CopyForecast | None,
-    before: ThroughputPoint | None,
-    after: ThroughputPoint | None,
-) -> SinceReport:
+    overall: model.Tally,
+    forecast: model.CopyForecast | None,
+    before: model.ThroughputPoint | None,
+    after: model.ThroughputPoint | None,
+) -> model.SinceReport:
     """Progress since an earlier report. `before` and `after` are the throughput before it and since then."""
     same_plan = plan == earlier.plan
     end_s = forecast.likely_at_s if forecast is not None else None
     if end_s is None and overall.total_files > 0 and overall.left_files <= 0:
         end_s = now_s
     moved_s = None if end_s is None or earlier.likely_at_s is None else end_s - earlier.likely_at_s
-    since = SinceReport(
+    since = model.SinceReport(
         earlier=earlier,
-        standing=_standing(earlier, moved_s) if now_s >= earlier.at_s else Standing.UNKNOWN,
+        standing=_standing(earlier, moved_s) if now_s >= earlier.at_s else model.Standing.UNKNOWN,
         done_bytes=max(overall.done_bytes - earlier.done_bytes, 0) if same_plan else overall.done_bytes,
         done_files=max(overall.done_files - earlier.done_files, 0) if same_plan else overall.done_files,
         expected_bytes=expected_bytes(earlier, now_s) if same_plan else None,
@@ -466,14 +432,14 @@ def since_report(
     return replace(since, reasons=tuple(reasons))
 
 
-def expected_bytes(earlier: EarlierReport, at_s: float) -> float | None:
+def expected_bytes(earlier: model.EarlierReport, at_s: float) -> float | None:
     """Bytes that the forecast of an earlier report expected to be copied until `at_s`; None if it had no forecast."""
     if not earlier.cone:
         return None
     return earlier.cone[0].left_bytes - _left(earlier.cone, at_s)
 
 
-def _left(cone: Sequence[ConePoint], at_s: float) -> float:
+def _left(cone: Sequence[model.ConePoint], at_s: float) -> float:
     for one, other in pairwise(cone):
         if one.at_s <= at_s < other.at_s:
             share = (at_s - one.at_s) / (other.at_s - one.at_s)
@@ -481,15 +447,15 @@ def _left(cone: Sequence[ConePoint], at_s: float) -> float:
     return cone[0].left_bytes if at_s < cone[0].at_s else cone[-1].left_bytes
 
 
-def _standing(earlier: EarlierReport, moved_s: float | None) -> Standing:
+def _standing(earlier: model.EarlierReport, moved_s: float | None) -> model.Standing:
     if moved_s is None or earlier.likely_at_s is None:
-        return Standing.UNKNOWN
+        return model.Standing.UNKNOWN
     if abs(moved_s) <= _AS_EXPECTED * max(earlier.likely_at_s - earlier.at_s, 60.0):
-        return Standing.AS_EXPECTED
-    return Standing.BEHIND if moved_s > 0 else Standing.AHEAD
+        return model.Standing.AS_EXPECTED
+    return model.Standing.BEHIND if moved_s > 0 else model.Standing.AHEAD
 
 
-def _amounts(since: SinceReport, now_s: float) -> Iterator[str]:
+def _amounts(since: model.SinceReport, now_s: float) -> Iterator[str]:
     words = (
         f"in the {format_duration(now_s - since.earlier.at_s)} since then {format_size(since.done_bytes)} were copied"
     )
@@ -502,7 +468,7 @@ def _amounts(since: SinceReport, now_s: float) -> Iterator[str]:
         yield f"the plan {'grew' if more > 0 else 'shrank'} by {format_size(abs(more))}"
 
 
-def _pace_reasons(before: ThroughputPoint | None, after: ThroughputPoint | None) -> Iterator[str]:
+def _pace_reasons(before: model.ThroughputPoint | None, after: model.ThroughputPoint | None) -> Iterator[str]:
     """How the share of the time in which streams ran, their rate, and the size of the files have changed."""
     if after is None:
         yield "no stream has run since then"
@@ -535,12 +501,12 @@ _Found = Iterator[tuple[str, str, str]]
 def blockers(
     *,
     site: str | None,
-    scan: ScanFacts | None,
-    plan: PlanFacts | None,
-    batches: Sequence[BatchFacts],
-    runs: Sequence[RunFacts],
+    scan: model.ScanFacts | None,
+    plan: model.PlanFacts | None,
+    batches: Sequence[model.BatchFacts],
+    runs: Sequence[model.RunFacts],
     strange: Sequence[StrangeFiles] = (),
-) -> tuple[Blocker, ...]:
+) -> tuple[model.Blocker, ...]:
     """Everything that waits for an operator, in the order of the work. `strange` has the files on bricks that bypassed Gluster,
     by the newest scan of the bricks.
     """
@@ -550,10 +516,10 @@ def blockers(
         found = [*_scan(scan, plan), *_strange(strange)]
         found += [one for batch in batches if plan is not None for one in _batch(batch)]
         found += _runs(runs)
-    return tuple(Blocker(subject=subject, on=on, hint=hint) for subject, on, hint in found)
+    return tuple(model.Blocker(subject=subject, on=on, hint=hint) for subject, on, hint in found)
 
 
-def _scan(scan: ScanFacts | None, plan: PlanFacts | None) -> _Found:
+def _scan(scan: model.ScanFacts | None, plan: model.PlanFacts | None) -> _Found:
     if scan is None:
         yield "plan", "there is no catalog of the source", "migrator scan"
     elif scan.finished_at_s is None:
@@ -577,7 +543,7 @@ def _strange(found: Sequence[StrangeFiles]) -> _Found:
         yield f"drains and additions: {one.brick}", on, f"{REMEDY}; then migrator scan --via bricks"
 
 
-def _batch(batch: BatchFacts) -> _Found:
+def _batch(batch: model.BatchFacts) -> _Found:
     subject, again = f"batch {batch.number}", f"migrator run --user-batch {batch.number}"
     failed, bad = batch.chunks.get(ChunkState.FAILED, 0), batch.attention.bad
     if failed:
@@ -590,7 +556,7 @@ def _batch(batch: BatchFacts) -> _Found:
             yield f"{subject}: cutover", on, hint
 
 
-def _verification(batch: BatchFacts) -> Iterator[tuple[str, str]]:
+def _verification(batch: model.BatchFacts) -> Iterator[tuple[str, str]]:
     again, verification = f"migrator verify --user-batch {batch.number}", batch.verification
     if verification is None:
         yield "it is copied and not verified", again
@@ -637,8 +603,8 @@ def after_differences(verification: VerificationRecord) -> str:
     return "; ".join(steps)
 
 
-def _runs(runs: Sequence[RunFacts]) -> _Found:
-    newest: dict[str, RunFacts] = {}
+def _runs(runs: Sequence[model.RunFacts]) -> _Found:
+    newest: dict[str, model.RunFacts] = {}
     for run in runs:
         newest.setdefault(run.verb, run)
     for run in newest.values():
@@ -646,12 +612,12 @@ def _runs(runs: Sequence[RunFacts]) -> _Found:
         if undone is not None and undone.started_at_s > run.started_at_s and undone.exit_code in _FINISHED:
             continue
         hint = f"run the same command again: it resumes; the log is in {run.directory}"
-        if run.life is RunLife.KILLED:
+        if run.life is model.RunLife.KILLED:
             on = f"process {run.pid} was killed: it is gone and recorded no end"
-        elif run.life is RunLife.SILENT:
+        elif run.life is model.RunLife.SILENT:
             on = f"process {run.pid} has had no heartbeat for {format_duration(run.silent_s)}: it was killed, or it hangs"
             hint = f"make sure that it ended, then {hint}"
-        elif run.life is RunLife.ENDED and run.exit_code is not None and run.exit_code not in _FINISHED:
+        elif run.life is model.RunLife.ENDED and run.exit_code is not None and run.exit_code not in _FINISHED:
             known = run.exit_code in set(ExitCode)
             meaning = EXIT_CODE_MEANINGS[ExitCode(run.exit_code)] if known else "unknown"
             on = f"it ended with exit code {run.exit_code} ({meaning})"
@@ -692,17 +658,17 @@ ENDING_KINDS = tuple(_ENDS)
 """All events that can end an incident."""
 
 
-def incidents(groups: Sequence[EventGroup], endings: Sequence[EventGroup]) -> tuple[Incident, ...]:
+def incidents(groups: Sequence[model.EventGroup], endings: Sequence[model.EventGroup]) -> tuple[model.Incident, ...]:
     """Every group of warnings or errors with the event that ended it. Unresolved ones first, then by time."""
     found = [_incident(group, endings) for group in groups]
     return tuple(sorted(found, key=lambda one: (one.resolved_at_s is not None, -one.last_at_s)))
 
 
-def _incident(group: EventGroup, endings: Sequence[EventGroup]) -> Incident:
+def _incident(group: model.EventGroup, endings: Sequence[model.EventGroup]) -> model.Incident:
     first = min(
         (ending for ending in endings if _ends(ending, group)), key=lambda ending: ending.last_at_s, default=None
     )
-    return Incident(
+    return model.Incident(
         kind=group.kind,
         severity=group.severity,
         subject=group.subject,
@@ -715,7 +681,7 @@ def _incident(group: EventGroup, endings: Sequence[EventGroup]) -> Incident:
     )
 
 
-def _ends(ending: EventGroup, group: EventGroup) -> bool:
+def _ends(ending: model.EventGroup, group: model.EventGroup) -> bool:
     """Subjects are the same, or the ending's contains the incident's (`batch 1` contains `batch 1: chunk 7`)."""
     _, same, of_any = _ENDS[ending.kind]
     within = tuple(f"{ending.subject}{mark}" for mark in ":, ")

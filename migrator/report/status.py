@@ -16,35 +16,7 @@ from migrator.cutover.rules_guards import cutover_blockers, cutover_facts, newes
 from migrator.delta.model import ChangeKind
 from migrator.ledger.model import PassRecord, RunRecord
 from migrator.plan.model import TransferCost
-from migrator.report.model import (
-    BatchFacts,
-    ChunkSum,
-    DonePoint,
-    PassFacts,
-    PlanFacts,
-    PlannedTree,
-    RunFacts,
-    RunLife,
-    ScanFacts,
-    StatusFacts,
-    ThroughputPoint,
-    TreeFacts,
-    TreeState,
-    run_life,
-)
-from migrator.report.rules import (
-    add_up,
-    batch_facts,
-    blockers,
-    estimates,
-    left_to_people,
-    settled,
-    span_width,
-    together,
-    tree_facts,
-    verified_content_bytes,
-    with_rests,
-)
+from migrator.report import model, rules
 from migrator.transfer.governor import read_governing
 from migrator.transfer.rules_governor import governing_blockers
 
@@ -54,14 +26,14 @@ if TYPE_CHECKING:
 # --- Batches and their user trees, by passes
 
 
-def read_passes(ledger: "Ledger", plan: str) -> Sequence[PassFacts]:
+def read_passes(ledger: "Ledger", plan: str) -> Sequence[model.PassFacts]:
     """Every pass of a plan, oldest first."""
     return [_pass(ledger, record) for record in ledger.passes.of_plan(plan)]
 
 
-def _pass(ledger: "Ledger", record: PassRecord) -> PassFacts:
+def _pass(ledger: "Ledger", record: PassRecord) -> model.PassFacts:
     changes = None if record.kind is PassKind.SEED else ledger.passes.changes(record.id)
-    return PassFacts(
+    return model.PassFacts(
         id=record.id,
         batch=record.batch,
         kind=record.kind,
@@ -80,10 +52,10 @@ def _pass(ledger: "Ledger", record: PassRecord) -> PassFacts:
 
 
 def read_batches(
-    ledger: "Ledger", plan: str, passes: Sequence[PassFacts]
-) -> tuple[tuple[BatchFacts, ...], tuple[TreeFacts, ...]]:
+    ledger: "Ledger", plan: str, passes: Sequence[model.PassFacts]
+) -> tuple[tuple[model.BatchFacts, ...], tuple[model.TreeFacts, ...]]:
     """The batches of a plan in their order, and its user trees by rank. `passes` are all passes of the plan, oldest first."""
-    trees_of: dict[int, list[PlannedTree]] = defaultdict(list)
+    trees_of: dict[int, list[model.PlannedTree]] = defaultdict(list)
     for tree in ledger.facts.trees(plan):
         trees_of[tree.batch].append(tree)
     attention = ledger.facts.attention_counts(plan)
@@ -97,10 +69,10 @@ def read_batches(
         # The progress of a batch is that of its seed pass. Later passes carry changes.
         seed = next((one for one in reversed(own) if one.kind is PassKind.SEED), None)
         settled_sums = () if seed is None else _settled(ledger, sums[seed.id], own, trees_of[number])
-        found = tree_facts(trees_of[number], settled_sums, planned.state, seed)
+        found = rules.tree_facts(trees_of[number], settled_sums, planned.state, seed)
         trees += found
         batches.append(
-            batch_facts(
+            rules.batch_facts(
                 planned,
                 trees=found,
                 sums=sums[own[-1].id] if own else (),
@@ -114,8 +86,11 @@ def read_batches(
 
 
 def _settled(
-    ledger: "Ledger", sums: Sequence[ChunkSum], passes: Sequence[PassFacts], trees: Sequence[PlannedTree]
-) -> Sequence[ChunkSum]:
+    ledger: "Ledger",
+    sums: Sequence[model.ChunkSum],
+    passes: Sequence[model.PassFacts],
+    trees: Sequence[model.PlannedTree],
+) -> Sequence[model.ChunkSum]:
     """The sums of a seed pass after the passes that followed: the newest finished one over a tree settles it."""
     left = {tree.tree.path for tree in trees}
     for one in reversed(passes):
@@ -123,7 +98,7 @@ def _settled(
             continue
         changes = ledger.passes.changes(one.id)
         its_own = left if changes is None else left & {tree.tree for tree in changes.trees}
-        sums = settled(sums, ledger.facts.chunk_sums(one.id), its_own)
+        sums = rules.settled(sums, ledger.facts.chunk_sums(one.id), its_own)
         left = left - its_own
     return sums
 
@@ -152,48 +127,48 @@ def read_status(
     attention_limit: int = 20,
     events_limit: int = 10,
     is_gone: IsGone | None = None,
-) -> StatusFacts:
+) -> model.StatusFacts:
     """The current status, counted by `plan` (default: the newest plan); a site without a scan or a plan has a status too.
     Without `is_gone`, only an old heartbeat reveals a killed run. Raises UsageError if the plan is not in the ledger.
     """
     site = ledger.site.read()
     chosen = _plan(ledger, plan)
     scan = _scan(ledger)
-    batches: tuple[BatchFacts, ...] = ()
-    trees: tuple[TreeFacts, ...] = ()
-    passes: Sequence[PassFacts] = ()
-    done: Sequence[DonePoint] = ()
+    batches: tuple[model.BatchFacts, ...] = ()
+    trees: tuple[model.TreeFacts, ...] = ()
+    passes: Sequence[model.PassFacts] = ()
+    done: Sequence[model.DonePoint] = ()
     cost = None
     if chosen is not None:
         facts, cost = chosen
         passes = read_passes(ledger, facts.name)
         batches, trees = read_batches(ledger, facts.name, passes)
         done = read_done(ledger, facts.name, now_s=now_s, started_at_s=first_start(passes))
-    overall = add_up(trees)
+    overall = rules.add_up(trees)
     cutovers = newest_attempts([one for plan in ledger.plans.names() for one in ledger.cutovers.of_plan(plan)])
     runs = tuple(_run_facts(ledger, now_s, is_gone))
     newest = next((run for run in runs if run.verb == _COPYING_VERB), None)
-    copying = newest is not None and newest.life is RunLife.AT_WORK
+    copying = newest is not None and newest.life is model.RunLife.AT_WORK
     rate = _rate(ledger, now_s, newest) if copying else None
     last_rate = rate or _last_rate(ledger, runs)
     bricks = read_bricks(ledger)
-    at_work = {run.verb for run in runs if run.life is RunLife.AT_WORK}
+    at_work = {run.verb for run in runs if run.life is model.RunLife.AT_WORK}
     governing = read_governing(ledger, now_s=now_s, is_gone=is_gone)
     name = None if site is None else site.name
     plan_facts = None if chosen is None else chosen[0]
-    return StatusFacts(
+    return model.StatusFacts(
         at_s=now_s,
         site=name,
         scan=scan,
         plan=plan_facts,
         overall=overall,
-        verified=add_up(trees, counts=frozenset({TreeState.VERIFIED})),
-        verified_content_bytes=verified_content_bytes(batches, trees),
+        verified=rules.add_up(trees, counts=frozenset({model.TreeState.VERIFIED})),
+        verified_content_bytes=rules.verified_content_bytes(batches, trees),
         batches=batches,
         trees=trees,
         estimates=()
-        if left_to_people(trees)
-        else estimates(
+        if rules.left_to_people(trees)
+        else rules.estimates(
             now_s=now_s,
             tally=overall,
             planned=cost,
@@ -215,7 +190,9 @@ def read_status(
             *cutover_blockers(cutovers, at_work=bool(at_work & {"cutover", "rollback"})),
             *drain_blockers(bricks.drains, at_work=bool(at_work & {"brick-drain", "brick-stop"}), now_s=now_s),
             *addition_blockers(bricks.additions, at_work="brick-add" in at_work, now_s=now_s),
-            *blockers(site=name, scan=scan, plan=plan_facts, batches=batches, runs=runs, strange=_strange(ledger)),
+            *rules.blockers(
+                site=name, scan=scan, plan=plan_facts, batches=batches, runs=runs, strange=_strange(ledger)
+            ),
         ),
         cutovers=tuple(cutover_facts(record) for record in cutovers),
         probes=tuple(ledger.probes.newest()),
@@ -226,7 +203,7 @@ def read_status(
     )
 
 
-def _rate(ledger: "Ledger", until_s: float, run: RunFacts | None) -> ThroughputPoint | None:
+def _rate(ledger: "Ledger", until_s: float, run: model.RunFacts | None) -> model.ThroughputPoint | None:
     """The throughput in the minutes before a time; None if no stream was at work. It does not reach back before the run: an
     earlier run may have had other limits.
     """
@@ -234,11 +211,11 @@ def _rate(ledger: "Ledger", until_s: float, run: RunFacts | None) -> ThroughputP
     if run is not None and run.started_at_s < until_s:
         from_s = max(from_s, run.started_at_s)
     span_s = until_s - from_s
-    point = together(ledger.facts.throughput(from_s=from_s, to_s=until_s, span_s=2.0 * span_s))
+    point = rules.together(ledger.facts.throughput(from_s=from_s, to_s=until_s, span_s=2.0 * span_s))
     return None if point is None else replace(point, at_s=until_s, span_s=span_s)
 
 
-def _last_rate(ledger: "Ledger", runs: Sequence[RunFacts]) -> ThroughputPoint | None:
+def _last_rate(ledger: "Ledger", runs: Sequence[model.RunFacts]) -> model.ThroughputPoint | None:
     """The throughput of the last minutes in which something was copied."""
     span = ledger.facts.sampled_span()
     if span is None:
@@ -247,20 +224,20 @@ def _last_rate(ledger: "Ledger", runs: Sequence[RunFacts]) -> ThroughputPoint | 
     return _rate(ledger, span[1], run)
 
 
-def first_start(passes: Sequence[PassFacts]) -> float | None:
+def first_start(passes: Sequence[model.PassFacts]) -> float | None:
     """When copying began; None before."""
     return min((entry.started_at_s for entry in passes), default=None)
 
 
-def read_done(ledger: "Ledger", plan: str, *, now_s: float, started_at_s: float | None) -> Sequence[DonePoint]:
+def read_done(ledger: "Ledger", plan: str, *, now_s: float, started_at_s: float | None) -> Sequence[model.DonePoint]:
     """The course of the progress of a plan, in at most as many points as a chart can show."""
     if started_at_s is None:
         return ()
-    span_s = span_width(max(now_s - started_at_s, 1.0), DONE_POINTS)
-    return with_rests(ledger.facts.done(plan, span_s=span_s), span_s)
+    span_s = rules.span_width(max(now_s - started_at_s, 1.0), DONE_POINTS)
+    return rules.with_rests(ledger.facts.done(plan, span_s=span_s), span_s)
 
 
-def _plan(ledger: "Ledger", name: str | None) -> tuple[PlanFacts, TransferCost] | None:
+def _plan(ledger: "Ledger", name: str | None) -> tuple[model.PlanFacts, TransferCost] | None:
     if name is None:
         latest = ledger.plans.latest()
         return None if latest is None else ledger.facts.plan(latest.name)
@@ -274,11 +251,11 @@ def _plan(ledger: "Ledger", name: str | None) -> tuple[PlanFacts, TransferCost] 
     return found
 
 
-def _scan(ledger: "Ledger") -> ScanFacts | None:
+def _scan(ledger: "Ledger") -> model.ScanFacts | None:
     record = ledger.scans.unfinished() or ledger.scans.latest()
     if record is None:
         return None
-    return ScanFacts(
+    return model.ScanFacts(
         name=record.name,
         via=record.via,
         started_at_s=record.started_at_s,
@@ -298,7 +275,7 @@ def _strange(ledger: "Ledger") -> tuple[StrangeFiles, ...]:
     return () if record is None else record.strange
 
 
-def _run_facts(ledger: "Ledger", now_s: float, is_gone: IsGone | None) -> list[RunFacts]:
+def _run_facts(ledger: "Ledger", now_s: float, is_gone: IsGone | None) -> list[model.RunFacts]:
     records = ledger.facts.runs(_RUNS)
     gone = {record.id for record in records if has_gone(record, is_gone)}
     if gone:
@@ -307,14 +284,14 @@ def _run_facts(ledger: "Ledger", now_s: float, is_gone: IsGone | None) -> list[R
     return [run_facts(record, now_s, gone=record.id in gone) for record in records]
 
 
-def run_facts(record: RunRecord, now_s: float, *, gone: bool) -> RunFacts:
+def run_facts(record: RunRecord, now_s: float, *, gone: bool) -> model.RunFacts:
     """One run; `gone`: its process is known to be gone."""
     silent_s = max(now_s - record.heartbeat_at_s, 0.0)
-    return RunFacts(
+    return model.RunFacts(
         id=record.id,
         verb=record.verb,
         pid=record.pid,
-        life=run_life(silent_s=silent_s, finished=record.finished_at_s is not None, process_gone=gone),
+        life=model.run_life(silent_s=silent_s, finished=record.finished_at_s is not None, process_gone=gone),
         started_at_s=record.started_at_s,
         silent_s=silent_s,
         finished_at_s=record.finished_at_s,

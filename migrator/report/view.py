@@ -15,45 +15,23 @@ from migrator.plan.view import emptying_table, ranking_blocks, schedule_section,
 from migrator.reap.view import plan_reap_blocks
 from migrator.render import document as doc
 from migrator.render.text import plain
-from migrator.report.model import (
-    FARTHEST_S,
-    BrickOutlook,
-    CopyForecast,
-    Incident,
-    ReapedFacts,
-    ReportFacts,
-    ServerOutlook,
-    SinceReport,
-    Standing,
-    Tally,
-    ThroughputPoint,
-)
+from migrator.report import model, view_status
 from migrator.report.rules import left_to_people
 from migrator.report.view_records import verification_blocks
-from migrator.report.view_status import (
-    attention_table,
-    attention_words,
-    brick_blocks,
-    first_sections,
-    on_target,
-    progress_blocks,
-    run_table,
-    scan_blocks,
-)
 from migrator.transfer.view import batch_blocks, stream_blocks, tree_table
 
 # --- The head: progress, expected end, comparison with the last report
 
 
 _STANDINGS = {
-    Standing.AHEAD: "ahead",
-    Standing.AS_EXPECTED: "as expected",
-    Standing.BEHIND: "behind",
-    Standing.UNKNOWN: "not comparable",
+    model.Standing.AHEAD: "ahead",
+    model.Standing.AS_EXPECTED: "as expected",
+    model.Standing.BEHIND: "behind",
+    model.Standing.UNKNOWN: "not comparable",
 }
 
 
-def headline_blocks(report: ReportFacts) -> Iterator[doc.Block]:
+def headline_blocks(report: model.ReportFacts) -> Iterator[doc.Block]:
     """The figures that management reads first."""
     status = report.status
     if status.plan is None:
@@ -63,7 +41,10 @@ def headline_blocks(report: ReportFacts) -> Iterator[doc.Block]:
     pairs = [
         ("moved", _moved(tally)),
         ("left", f"{format_size(tally.left_bytes)} in {several(tally.left_files, 'file')}"),
-        ("users", f"{format_count(tally.done_users)} of {format_count(tally.total_users)} copied, {on_target(status)}"),
+        (
+            "users",
+            f"{format_count(tally.done_users)} of {format_count(tally.total_users)} copied, {view_status.on_target(status)}",
+        ),
         ("expected end of copying", _end(report)),
     ]
     if report.since is not None:
@@ -81,7 +62,7 @@ def headline_blocks(report: ReportFacts) -> Iterator[doc.Block]:
         yield doc.paragraph("The target is too small for everything in the plan: see Capacity.", alert=True)
 
 
-def _moved(tally: Tally) -> str:
+def _moved(tally: model.Tally) -> str:
     shares = ((tally.percent_bytes, "bytes"), (tally.percent_files, "files"))
     return (
         ", ".join(f"{doc.percent(share)} of the {what}" for share, what in shares if share is not None)
@@ -89,19 +70,19 @@ def _moved(tally: Tally) -> str:
     )
 
 
-def _end(report: ReportFacts) -> str:
+def _end(report: model.ReportFacts) -> str:
     tally = report.status.overall
     if tally.left_files <= 0 and (tally.total_files > 0 or tally.done_users == tally.total_users):
         return "everything that is planned was copied"
     if left_to_people(report.status.trees):
-        return f"everything that is planned was copied, apart from {attention_words(tally)}"
+        return f"everything that is planned was copied, apart from {view_status.attention_words(tally)}"
     forecast = report.forecast
     if forecast is None:
         return "not known: too little was copied to tell"
     return expected_end(forecast)
 
 
-def expected_end(forecast: CopyForecast) -> str:
+def expected_end(forecast: model.CopyForecast) -> str:
     """When the copying is expected to end, with its range, in words."""
     earliest, likely, latest = (
         _ahead(at_s, forecast) for at_s in (forecast.earliest_at_s, forecast.likely_at_s, forecast.latest_at_s)
@@ -111,15 +92,15 @@ def expected_end(forecast: CopyForecast) -> str:
     return f"{likely}; with a probability of {forecast.share * 100:.0f} % between {earliest} and {latest}"
 
 
-def _ahead(at_s: float, forecast: CopyForecast) -> str:
-    if at_s - forecast.made_at_s >= FARTHEST_S:
+def _ahead(at_s: float, forecast: model.CopyForecast) -> str:
+    if at_s - forecast.made_at_s >= model.FARTHEST_S:
         return "a time more than 100 years ahead"
     return doc.when(at_s)
 
 
-def _standing(since: SinceReport) -> str:
+def _standing(since: model.SinceReport) -> str:
     words = _STANDINGS[since.standing]
-    if since.end_moved_s is None or since.standing is Standing.UNKNOWN:
+    if since.end_moved_s is None or since.standing is model.Standing.UNKNOWN:
         return words
     moved = format_duration(abs(since.end_moved_s))
     return f"{words}: the expected end is {moved} {'later' if since.end_moved_s > 0 else 'earlier'}"
@@ -128,7 +109,7 @@ def _standing(since: SinceReport) -> str:
 # --- Tables
 
 
-def incident_table(incidents: Sequence[Incident], *, limit: int | None) -> doc.Block:
+def incident_table(incidents: Sequence[model.Incident], *, limit: int | None) -> doc.Block:
     """Warnings and errors, and how each was resolved; unresolved ones first."""
     return doc.table(
         "Warnings and errors by subject",
@@ -157,7 +138,7 @@ def incident_table(incidents: Sequence[Incident], *, limit: int | None) -> doc.B
     )
 
 
-def _brick_table(bricks: Sequence[BrickOutlook]) -> doc.Block:
+def _brick_table(bricks: Sequence[model.BrickOutlook]) -> doc.Block:
     return doc.table(
         "Bricks of the source, and when they are free",
         [
@@ -182,7 +163,7 @@ def _brick_table(bricks: Sequence[BrickOutlook]) -> doc.Block:
     )
 
 
-def _server_table(servers: Sequence[ServerOutlook]) -> doc.Block:
+def _server_table(servers: Sequence[model.ServerOutlook]) -> doc.Block:
     return doc.table(
         "Servers of the source, and when they are free",
         [doc.paths("server"), doc.figure("bricks"), doc.figure("free now"), doc.text("free on"), doc.wide("basis")],
@@ -193,7 +174,7 @@ def _server_table(servers: Sequence[ServerOutlook]) -> doc.Block:
     )
 
 
-def _reaped_blocks(reaped: ReapedFacts | None, plan: Plan | None) -> Iterator[doc.Block]:
+def _reaped_blocks(reaped: model.ReapedFacts | None, plan: Plan | None) -> Iterator[doc.Block]:
     """What is archived or skipped instead of copied."""
     if reaped is None:
         return
@@ -219,7 +200,7 @@ def _reaped_blocks(reaped: ReapedFacts | None, plan: Plan | None) -> Iterator[do
 # --- Charts, each with its summary in words
 
 
-def burn_down(report: ReportFacts) -> Iterator[doc.Block]:
+def burn_down(report: model.ReportFacts) -> Iterator[doc.Block]:
     """Bytes left over time, with the forecast unless its whole range lies beyond the longest one."""
     points, forecast, overall = report.done, report.forecast, report.status.overall
     if len(points) < 2:
@@ -237,7 +218,7 @@ def burn_down(report: ReportFacts) -> Iterator[doc.Block]:
         points=tuple(past),
         limit=("planned", float(total)) if total else None,
     )
-    if forecast is not None and forecast.earliest_at_s - forecast.made_at_s < FARTHEST_S:
+    if forecast is not None and forecast.earliest_at_s - forecast.made_at_s < model.FARTHEST_S:
         chart = replace(
             chart,
             title="Bytes left, and the forecast",
@@ -249,7 +230,7 @@ def burn_down(report: ReportFacts) -> Iterator[doc.Block]:
     yield chart
 
 
-def day_chart(days: Sequence[ThroughputPoint]) -> Iterator[doc.Block]:
+def day_chart(days: Sequence[model.ThroughputPoint]) -> Iterator[doc.Block]:
     """Bytes per day, pauses included, or per hour if the history is short."""
     if not days:
         return
@@ -343,7 +324,7 @@ def _room_chart(
 # --- The document
 
 
-def report_document(report: ReportFacts, *, rows: int | None = None) -> doc.Document:
+def report_document(report: model.ReportFacts, *, rows: int | None = None) -> doc.Document:
     """A first page for management, then the details. `rows` cuts long tables."""
     status = report.status
     return doc.Document(
@@ -353,26 +334,26 @@ def report_document(report: ReportFacts, *, rows: int | None = None) -> doc.Docu
     )
 
 
-def _sections(report: ReportFacts, rows: int | None) -> Iterator[doc.Section]:
+def _sections(report: model.ReportFacts, rows: int | None) -> Iterator[doc.Section]:
     status, forecast = report.status, report.forecast
     how = [] if forecast is None else [doc.paragraph(f"How it was computed: {'; '.join(forecast.basis)}.")]
     speed = (*day_chart(report.days), *stream_blocks(report.streams))
     ups = speed_up_blocks(report.speed_ups, report.speed_up_sums, limit=rows) if report.speed_ups else ()
-    yield from first_sections(status, (*headline_blocks(report), *burn_down(report)))
+    yield from view_status.first_sections(status, (*headline_blocks(report), *burn_down(report)))
     yield from doc.sections(
         ("Expected end", how),
-        ("Progress", progress_blocks(status)),
+        ("Progress", view_status.progress_blocks(status)),
         ("Throughput", speed or [doc.paragraph("Nothing has been copied yet.")]),
         ("Batches", batch_blocks(status.batches)),
         ("Users", [tree_table(status.trees, status.batches, status.cutovers, limit=rows)]),
         ("Cutovers and freezes", cutover_blocks(status.cutovers, now_s=status.at_s, limit=rows)),
         ("Speed-ups of users", ups),
-        ("Bricks", (_brick_table(report.bricks), _server_table(report.servers), *brick_blocks(status))),
+        ("Bricks", (_brick_table(report.bricks), _server_table(report.servers), *view_status.brick_blocks(status))),
         ("Reaped files", _reaped_blocks(report.reaped, report.plan)),
         ("Capacity", capacity_blocks(report.capacity, report.outlook)),
         ("Benchmarks", (block for one in compare(report.benchmarks) for block in comparison_blocks(one, charts=True))),
         ("Verifications", _verified(report)),
-        ("Files that need attention", [attention_table(status.attention, status.attention_total)]),
+        ("Files that need attention", [view_status.attention_table(status.attention, status.attention_total)]),
         ("Incidents", [incident_table(report.incidents, limit=rows)]),
     )
     if report.plan is not None:
@@ -385,10 +366,12 @@ def _sections(report: ReportFacts, rows: int | None) -> Iterator[doc.Section]:
     elif status.plan is not None:
         words = f"The plan cannot be shown: {report.plan_problem}"
         yield from doc.sections(("Who holds what", [doc.paragraph(words, alert=True)]))
-    yield from doc.sections(("The newest scan", scan_blocks(status.scan)), ("Latest runs", [run_table(status.runs)]))
+    yield from doc.sections(
+        ("The newest scan", view_status.scan_blocks(status.scan)), ("Latest runs", [view_status.run_table(status.runs)])
+    )
 
 
-def _verified(report: ReportFacts) -> Iterator[doc.Block]:
+def _verified(report: model.ReportFacts) -> Iterator[doc.Block]:
     newest = {record.batch: record for record in report.verifications}
     if not newest:
         yield doc.paragraph("Nothing has been verified yet.")

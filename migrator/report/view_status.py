@@ -11,17 +11,7 @@ from migrator.core.units import format_count, format_duration, format_rate, form
 from migrator.cutover.model import SETTLED_STATES
 from migrator.cutover.view import cutover_blocks
 from migrator.render import document as doc
-from migrator.report.model import (
-    AttentionFile,
-    Blocker,
-    RunFacts,
-    RunLife,
-    ScanFacts,
-    StatusFacts,
-    Tally,
-    ThroughputPoint,
-    percent_of,
-)
+from migrator.report import model
 from migrator.report.rules import left_to_people
 from migrator.transfer.rules import AFTERWARDS, advice
 from migrator.transfer.view import batch_blocks, governing_blocks, tree_table
@@ -36,27 +26,27 @@ _MOSTLY = 0.9
 _BLOCKED_ROWS = 6
 
 
-def first_sections(status: StatusFacts, short: Iterable[doc.Block]) -> Iterator[doc.Section]:
+def first_sections(status: model.StatusFacts, short: Iterable[doc.Block]) -> Iterator[doc.Section]:
     """The first page: `short` under the bars, and the first blockers."""
     first = (("In short", (*bars(status), *short)), ("Blocked", [blocker_table(status.blocked[:_BLOCKED_ROWS])]))
     yield from (replace(section, first_page=True) for section in doc.sections(*first))
     yield from doc.sections(("Also blocked", [blocker_table(status.blocked[_BLOCKED_ROWS:])]))
 
 
-def bars(status: StatusFacts) -> Iterator[doc.Block]:
+def bars(status: model.StatusFacts) -> Iterator[doc.Block]:
     """How much of the plan is copied, and how much is verified."""
     if status.plan is not None:
         yield _bar("copied", status.overall, "copied")
-        content = percent_of(status.verified_content_bytes, status.verified.done_bytes)
+        content = model.percent_of(status.verified_content_bytes, status.verified.done_bytes)
         yield _bar("verified", status.verified, doc.verified_words(content))
 
 
-def _short(status: StatusFacts) -> Iterator[doc.Block]:
+def _short(status: model.StatusFacts) -> Iterator[doc.Block]:
     if status.plan is None:
         yield doc.paragraph("There is no plan yet: nothing is counted as done or left.")
         return
     tally = status.overall
-    at_work = [run.verb for run in status.runs if run.life is RunLife.AT_WORK]
+    at_work = [run.verb for run in status.runs if run.life is model.RunLife.AT_WORK]
     pairs = [
         ("running", ", ".join(dict.fromkeys(at_work)) or "nothing"),
         ("left", f"{format_size(tally.left_bytes)} in {several(tally.left_files, 'file')}"),
@@ -72,7 +62,7 @@ def _short(status: StatusFacts) -> Iterator[doc.Block]:
     yield doc.facts(pairs)
 
 
-def on_target(status: StatusFacts) -> str:
+def on_target(status: model.StatusFacts) -> str:
     """How many user trees work on the target."""
     moved = [one for one in status.cutovers if one.state in SETTLED_STATES]
     planned = {tree.tree.path for tree in status.trees}
@@ -83,13 +73,13 @@ def on_target(status: StatusFacts) -> str:
     return f"{words}, {format_count(before)} of them by earlier plans: they are not in these figures"
 
 
-def progress_blocks(status: StatusFacts) -> Iterator[doc.Block]:
+def progress_blocks(status: model.StatusFacts) -> Iterator[doc.Block]:
     """Totals, rate and estimates."""
     if status.plan is None:
         yield doc.paragraph("There is no plan yet: nothing is counted as done or left.")
         return
     tally = status.overall
-    content = percent_of(status.verified_content_bytes, status.verified.done_bytes)
+    content = model.percent_of(status.verified_content_bytes, status.verified.done_bytes)
     if status.verified.done_bytes > status.verified_content_bytes:
         yield doc.paragraph(
             f"Of the verified bytes the content of {format_size(status.verified_content_bytes)} "
@@ -141,12 +131,12 @@ def progress_blocks(status: StatusFacts) -> Iterator[doc.Block]:
         )
 
 
-def attention_words(tally: Tally) -> str:
+def attention_words(tally: model.Tally) -> str:
     """What is left if only files that need attention are left."""
     return f"{several(tally.left_files, 'file')} that {'needs' if tally.left_files == 1 else 'need'} attention"
 
 
-def _rate(rate: ThroughputPoint) -> str:
+def _rate(rate: model.ThroughputPoint) -> str:
     words = f"{format_rate(rate.rate_bytes_per_s)} and {rate.rate_files_per_s:,.1f} files/s{with_streams(rate)}"
     span = format_duration(rate.span_s)
     if rate.busy_s < rate.span_s * _MOSTLY:
@@ -154,12 +144,12 @@ def _rate(rate: ThroughputPoint) -> str:
     return f"{words}, over {span}"
 
 
-def with_streams(point: ThroughputPoint) -> str:
+def with_streams(point: model.ThroughputPoint) -> str:
     """The mean number of streams; empty if they were too short to be counted."""
     return f" with {point.streams:.1f} streams" if point.streams >= _COUNTED_STREAMS else ""
 
 
-def _bar(label: str, tally: Tally, done: str) -> doc.Bar:
+def _bar(label: str, tally: model.Tally, done: str) -> doc.Bar:
     if not tally.total_bytes and tally.total_files:
         # Empty files are files too.
         share = tally.done_files / tally.total_files
@@ -240,7 +230,7 @@ def _otherwise(probe: Probe) -> str:
 TREE_ROWS = 40
 
 
-def status_document(status: StatusFacts, *, tree_rows: int | None = TREE_ROWS) -> doc.Document:
+def status_document(status: model.StatusFacts, *, tree_rows: int | None = TREE_ROWS) -> doc.Document:
     """The current status: a first page, then the details."""
     return doc.Document(
         title=doc.clean(f"Migration of {status.site}" if status.site is not None else "Migration"),
@@ -249,7 +239,7 @@ def status_document(status: StatusFacts, *, tree_rows: int | None = TREE_ROWS) -
     )
 
 
-def _sections(status: StatusFacts, tree_rows: int | None) -> Iterator[doc.Section]:
+def _sections(status: model.StatusFacts, tree_rows: int | None) -> Iterator[doc.Section]:
     yield from first_sections(status, _short(status))
     trees = tree_table(status.trees, status.batches, status.cutovers, limit=tree_rows)
     yield from doc.sections(
@@ -267,7 +257,7 @@ def _sections(status: StatusFacts, tree_rows: int | None) -> Iterator[doc.Sectio
     )
 
 
-def brick_blocks(status: StatusFacts) -> Iterator[doc.Block]:
+def brick_blocks(status: model.StatusFacts) -> Iterator[doc.Block]:
     """Drains and additions of bricks, and the retirement of the volume."""
     yield drain_table(status.drains)
     yield addition_table(status.additions)
@@ -275,7 +265,7 @@ def brick_blocks(status: StatusFacts) -> Iterator[doc.Block]:
         yield retirement_facts(status.retirement)
 
 
-def blocker_table(blocked: Sequence[Blocker]) -> doc.Block:
+def blocker_table(blocked: Sequence[model.Blocker]) -> doc.Block:
     """What is blocked, why, and the next step."""
     return doc.table(
         "",
@@ -284,7 +274,7 @@ def blocker_table(blocked: Sequence[Blocker]) -> doc.Block:
     )
 
 
-def attention_table(files: Sequence[AttentionFile], total: int) -> doc.Block:
+def attention_table(files: Sequence[model.AttentionFile], total: int) -> doc.Block:
     """Files that were not copied, with the reason and the next step."""
     note = f"{several(total, 'file')} in all"
     note += f", the first {len(files):,} are shown." if total > len(files) else "."
@@ -296,7 +286,7 @@ def attention_table(files: Sequence[AttentionFile], total: int) -> doc.Block:
     )
 
 
-def scan_blocks(scan: ScanFacts | None) -> Iterator[doc.Block]:
+def scan_blocks(scan: model.ScanFacts | None) -> Iterator[doc.Block]:
     """Figures of a scan, and why it is not whole."""
     if scan is None:
         return
@@ -320,7 +310,7 @@ def scan_blocks(scan: ScanFacts | None) -> Iterator[doc.Block]:
         yield doc.paragraph(f"And {len(scan.reasons) - 20:,} more reasons.", alert=True)
 
 
-def run_table(runs: Sequence[RunFacts]) -> doc.Block:
+def run_table(runs: Sequence[model.RunFacts]) -> doc.Block:
     """The last invocations of verbs that write."""
     columns = [
         doc.figure("run"),
@@ -339,7 +329,7 @@ def run_table(runs: Sequence[RunFacts]) -> doc.Block:
             str(run.pid),
             doc.when(run.started_at_s),
             _LIFE[run.life],
-            f"{format_duration(run.silent_s)} ago" + (" (old)" if run.life is RunLife.SILENT else ""),
+            f"{format_duration(run.silent_s)} ago" + (" (old)" if run.life is model.RunLife.SILENT else ""),
             doc.NONE if run.exit_code is None else str(run.exit_code),
             run.directory,
         )
@@ -349,10 +339,10 @@ def run_table(runs: Sequence[RunFacts]) -> doc.Block:
 
 
 _LIFE = {
-    RunLife.AT_WORK: "at work",
-    RunLife.SILENT: "silent: killed?",
-    RunLife.KILLED: "killed",
-    RunLife.ENDED: "ended",
+    model.RunLife.AT_WORK: "at work",
+    model.RunLife.SILENT: "silent: killed?",
+    model.RunLife.KILLED: "killed",
+    model.RunLife.ENDED: "ended",
 }
 
 
