@@ -42,7 +42,7 @@ from migrator.transfer.model import (
     TreeChurn,
 )
 from migrator.verify.model import Difference, DifferenceKind, DigestPolicy, VerificationRecord
-from tests.bench.test_benchmark_comparison import A, B, measured, result
+from tests.bench.test_bench_rules import A, B, measured, result
 from tests.support.plans import small_plan
 
 AT_S = 1_763_600_000.0
