@@ -13,6 +13,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from migrator.catalog.columns import Columns
 from migrator.catalog.database import connect
 from migrator.catalog.files import open_closed
 from migrator.catalog.manifest import DIFFERENCES_FILE
@@ -499,17 +500,9 @@ class Comparison:
 # Move lists: one Parquet file for each delta pass, renames first, then vanished paths.
 
 
-_FIELDS: list["pa.Field[Any]"] = [
-    pa.field("what", pa.string(), nullable=False),
-    pa.field("tree", pa.binary(), nullable=False),
-    pa.field("path", pa.binary(), nullable=False),
-    pa.field("new_path", pa.binary()),
-    pa.field("type", pa.string(), nullable=False),
-    pa.field("size", pa.int64()),
-    pa.field("mtime_ns", pa.int64()),
-    pa.field("names", pa.int64()),
-]
-MOVES_SCHEMA = pa.schema(_FIELDS)
+MOVES_SCHEMA = Columns[object](
+    "what:string tree:binary path:binary new_path:binary? type:string size:int64? mtime_ns:int64? names:int64?"
+).schema
 """`what` is `rename` (with `new_path`, `size` and `mtime_ns`) or `gone` (with `names`); a row group holds one of them."""
 
 ROW_GROUP_ROWS = 20_000

@@ -11,7 +11,7 @@ from migrator.fs.model import Capacity, MountIdentity, TargetCapabilities
 from migrator.gluster.model import SourceHealth, VolumeState
 from migrator.gluster.rules import LOOKUP_OPTION, is_on
 from migrator.hosts.model import HostRoom
-from migrator.plan.rules_surprises import loss_details
+from migrator.plan.losses import loss_details
 from migrator.scan.rules import REMEDY, BrickWay, strange_words
 from migrator.site.rules_guards import health_problems, kind_problem, mount_problems
 from migrator.transfer.engines.rules_rsync import FSYNC_VERSION, MINIMUM_VERSION, dotted, parse_features

@@ -2,6 +2,7 @@
 
 import os
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,30 +11,24 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from migrator.catalog.columns import Columns
 from migrator.catalog.rules_packing import PackedChunk
 from migrator.core.durable import file_digest, replacing, sync
 from migrator.core.errors import Refused
-from migrator.core.states import ChunkKind, PassKind
+from migrator.core.states import CONTENT_KINDS, ChunkKind, PassKind
 from migrator.plan.model import Chunk, ListedPath, WrittenList, check_plan_name
 
 # --- Rows
 
 
-_LIST_FIELDS: list["pa.Field[Any]"] = [
-    pa.field("chunk", pa.int32(), nullable=False),
-    pa.field("kind", pa.string(), nullable=False),
-    pa.field("tree", pa.binary(), nullable=False),
-    pa.field("path", pa.binary(), nullable=False),
-    pa.field("size", pa.int64(), nullable=False),
-    pa.field("link_group", pa.uint64()),
-    pa.field("link_to", pa.binary()),
-    pa.field("brick", pa.string()),
-    pa.field("mtime_ns", pa.int64()),
-    pa.field("range_offset", pa.int64()),
-    pa.field("range_length", pa.int64()),
-    pa.field("file_size", pa.int64()),
-]
-LIST_SCHEMA = pa.schema(_LIST_FIELDS)
+_LIST: Columns[ListedPath] = Columns(
+    """
+    chunk:int32 kind:string tree:binary path:binary size:int64=size_bytes link_group:uint64? link_to:binary? brick:string?
+    mtime_ns:int64? range_offset:int64?=range_offset_bytes range_length:int64?=range_length_bytes
+    file_size:int64?=file_size_bytes
+    """
+)
+LIST_SCHEMA = _LIST.schema
 """`size` counts a link group once in its chunk: the group's further names have 0. For a file that is copied in ranges it
 is the length of the range in chunks of ranges, and 0 in the chunk of ranged files; `file_size` is the file's size in both.
 """
@@ -42,35 +37,18 @@ ROW_GROUP_ROWS = 20_000
 """A row group ends with the chunk that reaches this, so reading one chunk reads about as many rows."""
 
 
-@dataclass(slots=True)
-class ListSums:
-    """The sums over one list."""
-
-    chunks: int = 0
-    files: int = 0
-    directories: int = 0
-    size_bytes: int = 0
-
-    def add(self, chunk: PackedChunk) -> None:
-        self.chunks += 1
-        match chunk.kind:
-            case ChunkKind.DIRECTORIES:
-                self.directories += chunk.files
-            case ChunkKind.FILES | ChunkKind.LINKS | ChunkKind.RANGES | ChunkKind.RANGED_FILES:
-                self.files += chunk.files
-                self.size_bytes += chunk.size_bytes
-            case ChunkKind.DIRECTORY_TIMES | ChunkKind.TREE:
-                pass
-
-
-def write_chunks(stream: BinaryIO, chunks: Iterable[PackedChunk]) -> ListSums:
-    """Write a list. All rows of a chunk are in one row group."""
-    sums = ListSums()
+def write_chunks(stream: BinaryIO, chunks: Iterable[PackedChunk]) -> Counter[str]:
+    """Write a list; return the sums over it, by the names of WrittenList. All rows of a chunk are in one row group."""
+    sums: Counter[str] = Counter(chunks=0, files=0, directories=0, size_bytes=0)
     waiting: list[pa.RecordBatch] = []
     rows = 0
     with open_writer(stream) as writer:
         for chunk in chunks:
-            sums.add(chunk)
+            sums["chunks"] += 1
+            if chunk.kind is ChunkKind.DIRECTORIES:
+                sums["directories"] += chunk.files
+            elif chunk.kind in CONTENT_KINDS:
+                sums.update(files=chunk.files, size_bytes=chunk.size_bytes)
             waiting.append(_rows(chunk))
             rows += len(chunk.paths)
             if rows >= ROW_GROUP_ROWS:
@@ -92,46 +70,31 @@ def open_writer(stream: BinaryIO) -> pq.ParquetWriter:
     )
 
 
+def _of_all(chunk: PackedChunk | Chunk, count: int) -> "dict[str, pa.Array[Any]]":
+    """The columns that are the same in all rows of a chunk."""
+    return {
+        "chunk": pa.repeat(pa.scalar(chunk.number, pa.int32()), count),
+        "kind": pa.repeat(pa.scalar(chunk.kind.value, pa.string()), count),
+        "tree": pa.repeat(pa.scalar(chunk.tree, pa.binary()), count),
+        "brick": pa.repeat(pa.scalar(chunk.brick, pa.string()), count),
+    }
+
+
 def _rows(chunk: PackedChunk) -> pa.RecordBatch:
     count = len(chunk.paths)
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.repeat(pa.scalar(chunk.number, pa.int32()), count),
-            pa.repeat(pa.scalar(chunk.kind.value, pa.string()), count),
-            pa.repeat(pa.scalar(chunk.tree, pa.binary()), count),
-            pa.array(chunk.paths, pa.binary()),
-            pa.array(chunk.sizes_bytes, pa.int64()),
-            pa.array(chunk.link_groups, pa.uint64()),
-            pa.array(chunk.links_to, pa.binary()),
-            pa.repeat(pa.scalar(chunk.brick, pa.string()), count),
-            pa.array(chunk.mtimes_ns, pa.int64()),
-            pa.repeat(pa.scalar(chunk.range_offset_bytes, pa.int64()), count),
-            pa.array(chunk.sizes_bytes, pa.int64()) if chunk.kind is ChunkKind.RANGES else pa.nulls(count, pa.int64()),
-            pa.array(chunk.file_sizes_bytes or [None] * count, pa.int64()),
-        ],
-        schema=LIST_SCHEMA,
-    )
-
-
-def listed_rows(chunk: Chunk, paths: Sequence[ListedPath]) -> pa.RecordBatch:
-    """Return the rows of a chunk that is part of an existing list."""
-    count = len(paths)
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.repeat(pa.scalar(chunk.number, pa.int32()), count),
-            pa.repeat(pa.scalar(chunk.kind.value, pa.string()), count),
-            pa.repeat(pa.scalar(chunk.tree, pa.binary()), count),
-            pa.array([listed.path for listed in paths], pa.binary()),
-            pa.array([listed.size_bytes for listed in paths], pa.int64()),
-            pa.array([listed.link_group for listed in paths], pa.uint64()),
-            pa.array([listed.link_to for listed in paths], pa.binary()),
-            pa.repeat(pa.scalar(chunk.brick, pa.string()), count),
-            pa.array([listed.mtime_ns for listed in paths], pa.int64()),
-            pa.array([listed.range_offset_bytes for listed in paths], pa.int64()),
-            pa.array([listed.range_length_bytes for listed in paths], pa.int64()),
-            pa.array([listed.file_size_bytes for listed in paths], pa.int64()),
-        ],
-        schema=LIST_SCHEMA,
+    nothing = [None] * count
+    return _LIST.of(
+        {
+            **_of_all(chunk, count),
+            "path": chunk.paths,
+            "size": chunk.sizes_bytes,
+            "link_group": chunk.link_groups,
+            "link_to": chunk.links_to,
+            "mtime_ns": chunk.mtimes_ns,
+            "range_offset": [chunk.range_offset_bytes] * count,
+            "range_length": chunk.sizes_bytes if chunk.kind is ChunkKind.RANGES else nothing,
+            "file_size": chunk.file_sizes_bytes or nothing,
+        }
     )
 
 
@@ -139,7 +102,11 @@ def listed_rows(chunk: Chunk, paths: Sequence[ListedPath]) -> pa.RecordBatch:
 
 
 _CHUNK_COLUMNS = ["chunk", "kind", "tree", "brick"]
-_PATH_COLUMNS = ("path", "size", "link_group", "link_to", "mtime_ns", "range_offset", "range_length", "file_size")
+_PATH_COLUMNS = {
+    **{name: name for name in ("path", "link_group", "link_to", "mtime_ns")},
+    **{name: f"{name}_bytes" for name in ("size", "range_offset", "range_length", "file_size")},
+}
+"""The columns of a listed path, with its attributes."""
 _SPLITS = "splits/"
 _PASSES = "passes/"
 
@@ -188,7 +155,7 @@ class ChunkListFiles:
         file.parent.mkdir(parents=True, exist_ok=True)
         sync(self._places[_SPLITS])
         with replacing(file) as stream, open_writer(stream) as writer:
-            writer.write_batch(listed_rows(chunk, paths))
+            writer.write_batch(_LIST.batch(paths, **_of_all(chunk, len(paths))))
         return _SPLITS + name
 
     def chunks(self, chunk_list: str) -> Iterator[Chunk]:
@@ -228,28 +195,8 @@ class ChunkListFiles:
             end = bisect_left(numbers, number + 1)
             rows = table.slice(start, end - start)
             columns = (rows.column(name).to_pylist() for name in _PATH_COLUMNS)
-            found = [
-                ListedPath(
-                    path=path,
-                    size_bytes=size_bytes,
-                    link_group=link_group,
-                    link_to=link_to,
-                    mtime_ns=mtime_ns,
-                    range_offset_bytes=offset_bytes,
-                    range_length_bytes=length_bytes,
-                    file_size_bytes=file_size_bytes,
-                )
-                for (
-                    path,
-                    size_bytes,
-                    link_group,
-                    link_to,
-                    mtime_ns,
-                    offset_bytes,
-                    length_bytes,
-                    file_size_bytes,
-                ) in zip(*columns, strict=True)
-            ]
+            fields = tuple(_PATH_COLUMNS.values())
+            found = [ListedPath(**dict(zip(fields, row, strict=True))) for row in zip(*columns, strict=True)]
         if not found:
             raise Refused(
                 f"chunk {number} is not in its list {chunk_list!r}",
@@ -271,14 +218,7 @@ class ChunkListFiles:
         sync(file.parent.parent)
         with replacing(file) as stream:
             written = write_chunks(stream, chunks)
-        return WrittenList(
-            chunk_list=chunk_list,
-            digest=self.digest(chunk_list),
-            chunks=written.chunks,
-            files=written.files,
-            directories=written.directories,
-            size_bytes=written.size_bytes,
-        )
+        return WrittenList(chunk_list=chunk_list, digest=self.digest(chunk_list), **written)
 
     def _file(self, chunk_list: str) -> Path:
         prefix = next((prefix for prefix in self._places if chunk_list.startswith(prefix)), "")

@@ -5,98 +5,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from migrator.core.paths import is_beneath, parent, show
-from migrator.core.units import NS_PER_S, format_count, format_size, several
-from migrator.fs.model import TargetCapabilities
+from migrator.core.units import format_size, several
 from migrator.plan.model import Surprise, SurpriseKind, TreeUsage
 from migrator.plan.rules import LinkSpan
 
-# --- Losses, in words
-#
-# The catalog's queries count the paths of each kind. What happens to a single path is decided where it is compared.
-
-
-def loss_details(capabilities: TargetCapabilities) -> dict[SurpriseKind, str]:
-    """A description of each kind of loss. A missing kind cannot occur on this target."""
-    details: dict[SurpriseKind, str] = {}
-    if capabilities.time_granularity_ns > 1:
-        details[SurpriseKind.LOSS_TIME] = f"times are cut to {_granularity(capabilities.time_granularity_ns)}"
-    if not capabilities.makes_devices:
-        details[SurpriseKind.LOSS_DEVICE_NODE] = "the target makes no device nodes: they will be missing"
-    elif not capabilities.keeps_device_numbers:
-        details[SurpriseKind.LOSS_DEVICE] = "device nodes lose their numbers, and so their use"
-    if not capabilities.makes_fifos:
-        details[SurpriseKind.LOSS_FIFO] = "the target makes no FIFOs: they will be missing"
-    if not capabilities.makes_sockets:
-        details[SurpriseKind.LOSS_SOCKET] = "the target makes no sockets: they will be missing"
-    details[SurpriseKind.LOSS_SYMLINK_TARGET] = (
-        f"symlinks to more than {format_count(capabilities.max_symlink_target_bytes)} bytes of path: "
-        "the target cannot read them, they will be missing"
-    )
-    details[SurpriseKind.LOSS_SYMLINK_MODE] = (
-        f"symlinks show mode {capabilities.symlink_mode:04o} there; the mode of a symlink means nothing"
-    )
-    if not capabilities.keeps_symlink_owner:
-        details[SurpriseKind.LOSS_SYMLINK_OWNER] = "symlinks lose their owner"
-    if not capabilities.keeps_symlink_times:
-        details[SurpriseKind.LOSS_SYMLINK_TIME] = "symlinks lose their times"
-    details[SurpriseKind.LOSS_XATTR_SIZE] = (
-        f"extended attributes of more than {format_size(capabilities.max_xattr_value_bytes)} are left out"
-    )
-    kept = [
-        name
-        for name, keeps in (
-            ("user.*", capabilities.keeps_user_xattrs),
-            ("security.*", capabilities.keeps_security_xattrs),
-        )
-        if keeps
-    ]
-    details[SurpriseKind.LOSS_XATTR_NAMESPACE] = (
-        f"extended attributes other than {' and '.join(kept)} are left out (file capabilities are security.*)"
-        if kept
-        else "extended attributes are left out (file capabilities among them)"
-    )
-    details[SurpriseKind.LOSS_ACL] = (
-        f"ACLs of more than {format_count(capabilities.max_acl_entries)} entries are left out"
-        if capabilities.keeps_acls
-        else "ACLs are left out"
-    )
-    if not capabilities.keeps_hard_links:
-        details[SurpriseKind.LOSS_HARD_LINK] = "the target has no hard links: every name becomes a file of its own"
-    if not capabilities.keeps_sparse:
-        details[SurpriseKind.LOSS_SPARSENESS] = "holes in sparse files are filled: they take their full size"
-    reserved = ", ".join(show(name) for name in capabilities.reserved_names)
-    details[SurpriseKind.LOSS_NAME] = (
-        f"names of more than {capabilities.max_name_bytes} bytes"
-        f"{f', and those that the target reserves ({reserved})' if reserved else ''}, cannot be there"
-    )
-    return details
-
-
-def _granularity(granularity_ns: int) -> str:
-    if granularity_ns == NS_PER_S:
-        return "whole seconds"
-    return f"steps of {granularity_ns / NS_PER_S:g} s"
-
-
-# --- Surprises
-
-
 MAX_EXAMPLES = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """Paths of one tree (None: outside every tree) that a query counted, with the first few as examples.
-
-    `people` is the number of owners, for findings about owners.
-    """
-
-    kind: SurpriseKind
-    tree: bytes | None
-    count: int
-    size_bytes: int
-    examples: tuple[bytes, ...]
-    people: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,15 +57,11 @@ def judge_symlink(row: SymlinkRow, trees: Collection[bytes], source_root: bytes)
     """
     if row.target.startswith(b"/"):
         resolved = resolve_lexically(b"", row.target)
-        return (
-            SurpriseKind.SYMLINK_INTO_SOURCE
-            if resolved is not None and is_beneath(resolved, source_root.strip(b"/"))
-            else None
-        )
+        inside = resolved is not None and is_beneath(resolved, source_root.strip(b"/"))
+        return SurpriseKind.SYMLINK_INTO_SOURCE if inside else None
     resolved = resolve_lexically(row.path, row.target)
-    if resolved is None:
-        return SurpriseKind.SYMLINK_CROSSES_TREE
-    return SurpriseKind.SYMLINK_CROSSES_TREE if tree_of(resolved, trees) != row.tree else None
+    crosses = resolved is None or tree_of(resolved, trees) != row.tree
+    return SurpriseKind.SYMLINK_CROSSES_TREE if crosses else None
 
 
 @dataclass(slots=True)
@@ -220,37 +129,6 @@ def _some(names: Sequence[str]) -> str:
     if len(names) <= MAX_EXAMPLES:
         return ", ".join(names)
     return f"{', '.join(names[:MAX_EXAMPLES])} and {len(names) - MAX_EXAMPLES} more"
-
-
-def finding_surprises(
-    findings: Iterable[Finding], capabilities: TargetCapabilities, trees: Collection[bytes]
-) -> tuple[Surprise, ...]:
-    """Findings of the catalog's queries, in words. Losses outside every tree are left out: nothing there is copied."""
-    details = {
-        **loss_details(capabilities),
-        SurpriseKind.LONG_PATH: "paths that no program can open in one piece (4,096 bytes and more with the mount's): "
-        "they are copied all the same",
-    }
-    found: list[Surprise] = []
-    for finding in findings:
-        if finding.tree is None or finding.tree not in trees:
-            continue
-        if finding.kind is SurpriseKind.FOREIGN_OWNER:
-            people = "one other user" if finding.people == 1 else f"{format_count(finding.people)} other users"
-            detail = f"paths owned by {people}; they keep their owner"
-        else:
-            detail = details[finding.kind]
-        found.append(
-            Surprise(
-                kind=finding.kind,
-                tree=finding.tree,
-                count=finding.count,
-                size_bytes=finding.size_bytes,
-                detail=detail,
-                examples=finding.examples,
-            )
-        )
-    return tuple(found)
 
 
 def quota_surprises(quotas: Iterable[tuple[bytes, int]], trees: Collection[bytes]) -> tuple[Surprise, ...]:

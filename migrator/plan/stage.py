@@ -23,7 +23,6 @@ from migrator.plan.ports import ChunkListWriter
 from migrator.plan.rules import BatchLimits, LinkSpan, batch_trees, emptying_curves, rank, settled_trees, without_trees
 from migrator.plan.rules_forecast import choose_cost, copy_s, inodes_known, room_problems, still_needed, which_fit
 from migrator.plan.rules_surprises import (
-    finding_surprises,
     link_surprises,
     outside_surprises,
     quota_surprises,
@@ -470,19 +469,15 @@ def _surprises(
 ) -> tuple[Surprise, ...]:
     trees = frozenset(usage.tree.path for usage in usages.trees)
     batch_of = {usage.tree.path: number for number, part in enumerate(parts, start=1) for usage in part}
-    findings = queries.findings(
-        known or TargetCapabilities(), long_path_bytes=RSYNC_PATH_LIMIT_BYTES - len(source_root) - 1
-    )
-    if known is None:
-        # The target was not probed: a problem says so, instead of losses that another target would have.
-        findings = [finding for finding in findings if not finding.kind.startswith("loss-")]
+    # If the target was not probed, a problem says so, instead of losses that another target would have.
+    findings = queries.findings(known, long_path_bytes=RSYNC_PATH_LIMIT_BYTES - len(source_root) - 1)
     return sort_surprises(
         (
             *link_surprises(spans, batch_of),
             *symlink_surprises(queries.symlinks(), trees, source_root),
             *quota_surprises(quotas, trees),
             *outside_surprises(usages.outside, usages.outside_examples),
-            *finding_surprises(findings, known or TargetCapabilities(), trees),
+            *findings,
         )
     )
 

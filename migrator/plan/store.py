@@ -1,10 +1,11 @@
 """Queries of planning over a catalog; all run out of core."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -14,13 +15,14 @@ from migrator.catalog.files import ClosedCatalog, open_closed
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.queries import BRICK_USES, ROWS_AT_ONCE, create_entries, listed
 from migrator.catalog.rules_packing import Listing
-from migrator.core.entry import UserTree, XattrKinds
+from migrator.core.entry import UserTree
 from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, parent
-from migrator.core.units import DAY_S, MIB, NS_PER_S
+from migrator.core.units import DAY_S, MIB, NS_PER_S, format_count
 from migrator.fs.model import TargetCapabilities
-from migrator.plan.model import AgeBucket, SurpriseKind, TreeUsage, Usages
+from migrator.plan.losses import losses
+from migrator.plan.model import AgeBucket, Surprise, SurpriseKind, TreeUsage, Usages
 from migrator.plan.rules import AGE_BOUNDS, LinkSpan, SpanMember
-from migrator.plan.rules_surprises import MAX_EXAMPLES, Finding, SymlinkRow
+from migrator.plan.rules_surprises import MAX_EXAMPLES, SymlinkRow
 from migrator.reap.model import TreeRule
 from migrator.reap.store import Reaping
 from migrator.schedule.model import TreeOnBrick
@@ -35,7 +37,9 @@ from migrator.schedule.model import TreeOnBrick
 TINY_BELOW_BYTES = 4096
 """Files that tables count as tiny; no decision depends on it."""
 
-_LINUX_NAME_LIMIT_BYTES = 255
+_LONG_PATH = (
+    "paths that no program can open in one piece (4,096 bytes and more with the mount's): they are copied all the same"
+)
 
 TREE_TABLES = "CREATE TEMP TABLE tree_roots (path BLOB); CREATE TEMP TABLE ancestors (path BLOB)"
 """`ancestors` holds the roots of the trees and all directories above them, which do not count as outside."""
@@ -146,108 +150,23 @@ OWNERS = """
 FOREIGN_PEOPLE = "SELECT tree, (len(uids) - 1)::BIGINT FROM owners"
 
 
-def findings(capabilities: TargetCapabilities, long_path_bytes: int) -> tuple[str, dict[str, object]]:
-    """The query that counts all kinds in one pass, and its parameters (except `$examples`)."""
-    parameters: dict[str, object] = {}
-    predicates = {
-        SurpriseKind.FOREIGN_OWNER: "uid <> owner",
-        SurpriseKind.LONG_PATH: "octet_length(path) >= $long_path",
-        **_losses(capabilities, parameters),
-    }
-    parameters["long_path"] = min(long_path_bytes, RSYNC_PATH_LIMIT_BYTES)
+def findings(predicates: Mapping[SurpriseKind, str]) -> str:
+    """The query that counts all kinds in one pass."""
     # Nearly every path has a fraction of a second: a scan of its own is cheaper than a row per path.
-    fraction = predicates.pop(SurpriseKind.LOSS_TIME, None)
-    kinds = ", ".join(f"CASE WHEN {predicate} THEN '{kind}' END" for kind, predicate in predicates.items())
+    joined = {kind: predicate for kind, predicate in predicates.items() if kind is not SurpriseKind.LOSS_TIME}
+    kinds = ", ".join(f"CASE WHEN {predicate} THEN '{kind}' END" for kind, predicate in joined.items())
     query = f"""
         SELECT kind, tree, count(*), sum(bytes)::BIGINT, min(path, $examples) FROM (
             SELECT tree, bytes, path, unnest([{kinds}]) AS kind
-            FROM entries JOIN owners USING (tree) WHERE {" OR ".join(predicates.values())}
+            FROM entries JOIN owners USING (tree) WHERE {" OR ".join(f"({one})" for one in joined.values())}
         ) WHERE kind IS NOT NULL GROUP BY kind, tree
     """
-    if fraction is not None:
+    if fraction := predicates.get(SurpriseKind.LOSS_TIME):
         query += f"""
             UNION ALL SELECT '{SurpriseKind.LOSS_TIME}', tree, count(*), sum(bytes)::BIGINT, min(path, $examples)
             FROM entries WHERE tree IS NOT NULL AND {fraction} GROUP BY tree
         """
-    return query, parameters
-
-
-def _losses(capabilities: TargetCapabilities, parameters: dict[str, object]) -> dict[SurpriseKind, str]:
-    def value(name: str, content: object) -> str:
-        parameters[name] = content
-        return f"${name}"
-
-    device = "type IN ('block', 'character')"
-    found: dict[SurpriseKind, str] = {}
-    if capabilities.time_granularity_ns > 1:
-        found[SurpriseKind.LOSS_TIME] = f"mtime_ns % {value('granularity', capabilities.time_granularity_ns)} <> 0"
-    if not capabilities.makes_devices:
-        found[SurpriseKind.LOSS_DEVICE_NODE] = device
-    elif not capabilities.keeps_device_numbers:
-        found[SurpriseKind.LOSS_DEVICE] = f"{device} AND rdev <> 0"
-    if not capabilities.makes_fifos:
-        found[SurpriseKind.LOSS_FIFO] = "type = 'fifo'"
-    if not capabilities.makes_sockets:
-        found[SurpriseKind.LOSS_SOCKET] = "type = 'socket'"
-    longest = value("symlink_target", capabilities.max_symlink_target_bytes)
-    found[SurpriseKind.LOSS_SYMLINK_TARGET] = f"type = 'symlink' AND octet_length(symlink_target) > {longest}"
-    shown = value("symlink_mode", capabilities.symlink_mode)
-    found[SurpriseKind.LOSS_SYMLINK_MODE] = f"type = 'symlink' AND mode <> {shown}"
-    if not capabilities.keeps_symlink_owner:
-        found[SurpriseKind.LOSS_SYMLINK_OWNER] = "type = 'symlink' AND (uid <> 0 OR gid <> 0)"
-    if not capabilities.keeps_symlink_times:
-        found[SurpriseKind.LOSS_SYMLINK_TIME] = "type = 'symlink'"
-    if not capabilities.keeps_hard_links:
-        found[SurpriseKind.LOSS_HARD_LINK] = "link_group IS NOT NULL"
-    if not capabilities.keeps_sparse:
-        found[SurpriseKind.LOSS_SPARSENESS] = "type = 'file' AND blocks * 512 < size"
-    found.update(_xattr_losses(capabilities, value("xattr_bytes", capabilities.max_xattr_value_bytes)))
-    acl = f"xattr_kinds & {int(XattrKinds.ACL_ACCESS | XattrKinds.ACL_DEFAULT)} <> 0"
-    if capabilities.keeps_acls:
-        acl += f" AND acl_entries > {value('acl_entries', capabilities.max_acl_entries)}"
-    found[SurpriseKind.LOSS_ACL] = acl
-    name = _name_loss(capabilities, parameters)
-    if name:
-        found[SurpriseKind.LOSS_NAME] = name
-    return {kind: f"({predicate})" for kind, predicate in found.items()}
-
-
-def _xattr_losses(capabilities: TargetCapabilities, limit: str) -> dict[SurpriseKind, str]:
-    carried = XattrKinds.NONE
-    # `trusted.*` is never copied.
-    refused = XattrKinds.TRUSTED
-    security = XattrKinds.CAPABILITY | XattrKinds.SECURITY
-    for kinds, keeps in (
-        (XattrKinds.USER, capabilities.keeps_user_xattrs),
-        (security, capabilities.keeps_security_xattrs),
-    ):
-        if keeps:
-            carried |= kinds
-        else:
-            refused |= kinds
-    return {
-        SurpriseKind.LOSS_XATTR_SIZE: f"xattr_kinds & {int(carried)} <> 0 AND xattr_largest_bytes > {limit}",
-        SurpriseKind.LOSS_XATTR_NAMESPACE: f"xattr_kinds & {int(refused)} <> 0",
-    }
-
-
-def _name_loss(capabilities: TargetCapabilities, parameters: dict[str, object]) -> str:
-    checks: list[str] = []
-    if capabilities.max_name_bytes < _LINUX_NAME_LIMIT_BYTES:
-        # A run of that many bytes without a slash (2F), starting at a byte boundary of the hexadecimal text.
-        component = "(?:[013-9A-F][0-9A-F]|2[0-9A-E])"
-        parameters["long_name"] = f"^(?:..)*?{component}{{{capabilities.max_name_bytes + 1}}}"
-        checks.append("(octet_length(path) > $name_bytes AND regexp_matches(hex(path), $long_name))")
-        parameters["name_bytes"] = capabilities.max_name_bytes
-    for index, name in enumerate(capabilities.reserved_names):
-        parameters[f"reserved{index}"] = name
-        parameters[f"reserved{index}_pattern"] = f"^(?:(?:..)*2F)?{name.hex().upper()}(?:2F|$)"
-        # A fast, too wide filter on the escaped text first; then the exact match.
-        checks.append(
-            f"CASE WHEN contains(path::VARCHAR, ($reserved{index}::BLOB)::VARCHAR) "
-            f"THEN regexp_matches(hex(path), $reserved{index}_pattern) ELSE false END"
-        )
-    return " OR ".join(checks)
+    return query
 
 
 # --- Queries
@@ -298,7 +217,7 @@ class CatalogQueries:
         for path in sorted(roots | above):
             self._connection.execute("INSERT INTO ancestors VALUES (?)", [path])
 
-    def _all(self, query: str, parameters: dict[str, object] | None = None) -> list[tuple[object, ...]]:
+    def _all(self, query: str, parameters: Mapping[str, object] | None = None) -> list[tuple[Any, ...]]:
         return self._connection.execute(query, parameters).fetchall()
 
     def usages(self, *, now_s: float, tiny_below_bytes: int = TINY_BELOW_BYTES) -> Usages:
@@ -309,14 +228,14 @@ class CatalogQueries:
         parameters: dict[str, object] = {"tiny": tiny_below_bytes}
         parameters |= {f"bound{index}": bound for index, bound in enumerate(_time_bounds_ns(now_s))}
         for row in self._all(usage(len(AGE_BOUNDS)), parameters):
-            tallies.setdefault(_path_or_none(row[0]), _Tally()).add(str(row[1]), [_int(one) for one in row[2:]])
+            tallies.setdefault(row[0], _Tally()).add(row[1], row[2:])
         for tree, day in self._all(MEDIAN_DAY):
             if tree in tallies:
                 # The middle of today and dates in the future would give negative ages.
-                tallies[_path_or_none(tree)].median_age_s = max(now_s - (_int(day) + 0.5) * DAY_S, 0.0)
+                tallies[tree].median_age_s = max(now_s - (day + 0.5) * DAY_S, 0.0)
         for tree, path in self._all(LARGEST):
             if tree in tallies:
-                tallies[_path_or_none(tree)].largest_path = _bytes(path)
+                tallies[tree].largest_path = path
         outside = tallies.pop(None, None)
         examples = self._all(OUTSIDE_EXAMPLES, {"examples": MAX_EXAMPLES})[0][0] if outside else None
         return Usages(
@@ -324,13 +243,13 @@ class CatalogQueries:
                 tallies[tree.path].usage(tree) for tree in sorted(self._record.trees, key=lambda tree: tree.path)
             ),
             outside=outside.usage(UserTree(path=b"", user="")) if outside else None,
-            outside_examples=_paths(examples),
+            outside_examples=tuple(examples or ()),
         )
 
     def owners(self) -> Sequence[TreeOwner]:
         """Files with content by tree and owner, in that order."""
         return tuple(
-            TreeOwner(tree=_bytes(tree), uid=_int(uid), size_bytes=_int(size_bytes), files=_int(files))
+            TreeOwner(tree=tree, uid=uid, size_bytes=size_bytes, files=files)
             for tree, uid, size_bytes, files in self._all(OWNED)
         )
 
@@ -339,12 +258,11 @@ class CatalogQueries:
         self._connection.execute(SPANNING)
         members: dict[tuple[bytes, ...], list[SpanMember]] = {}
         for trees, tree, names, examples in self._all(SPAN_MEMBERS, {"examples": MAX_EXAMPLES}):
-            members.setdefault(_paths(trees), []).append(
-                # The empty path stands for no tree: no tree has it.
-                SpanMember(tree=_bytes(tree) or None, names=_int(names), examples=_paths(examples))
-            )
+            # The empty path stands for no tree: no tree has it.
+            member = SpanMember(tree=tree or None, names=names, examples=tuple(examples))
+            members.setdefault(tuple(trees), []).append(member)
         return tuple(
-            LinkSpan(members=tuple(members[_paths(trees)]), groups=_int(groups), size_bytes=_int(size_bytes))
+            LinkSpan(members=tuple(members[tuple(trees)]), groups=groups, size_bytes=size_bytes)
             for trees, groups, size_bytes in self._all(SPANS)
         )
 
@@ -356,37 +274,44 @@ class CatalogQueries:
             for index in range(len(path)):
                 yield SymlinkRow(path=path[index], tree=tree[index], target=target[index] or b"")
 
-    def findings(self, capabilities: TargetCapabilities, *, long_path_bytes: int) -> Sequence[Finding]:
-        """Foreign owners, paths of at least `long_path_bytes`, and what the target cannot keep; per tree.
+    def findings(self, capabilities: TargetCapabilities | None, *, long_path_bytes: int) -> Sequence[Surprise]:
+        """Foreign owners, paths of at least `long_path_bytes`, and what the target cannot keep; per tree. None: not known.
 
-        Catalogs know only the namespaces of extended attributes and the size of the largest, so a loss may be counted that
-        does not happen to a file with several. Labels that the kernel sets by its own policy (`security.selinux` and others)
-        are counted only if the target keeps no attributes of that namespace.
+        Labels that the kernel sets by its own policy (`security.selinux` and others) are counted only if the target keeps no
+        attributes of that namespace.
         """
         self._connection.execute(OWNERS)
-        query, parameters = findings(capabilities, long_path_bytes)
-        people = {tree: _int(count) for tree, count in self._all(FOREIGN_PEOPLE)}
+        possible = [] if capabilities is None else losses(capabilities)
+        predicates = {
+            SurpriseKind.FOREIGN_OWNER: "uid <> owner",
+            SurpriseKind.LONG_PATH: f"octet_length(path) >= {min(long_path_bytes, RSYNC_PATH_LIMIT_BYTES)}",
+            **{loss.kind: loss.sql for loss in possible if loss.sql},
+        }
+        details = {SurpriseKind.LONG_PATH: _LONG_PATH, **{loss.kind: loss.words for loss in possible}}
+        people = dict(self._all(FOREIGN_PEOPLE))
+
+        def detail(kind: SurpriseKind, tree: bytes) -> str:
+            if kind is not SurpriseKind.FOREIGN_OWNER:
+                return details[kind]
+            others = "one other user" if people[tree] == 1 else f"{format_count(people[tree])} other users"
+            return f"paths owned by {others}; they keep their owner"
+
         return tuple(
-            Finding(
-                kind=SurpriseKind(str(kind)),
-                tree=_path_or_none(tree),
-                count=_int(count),
-                size_bytes=_int(size_bytes),
-                examples=_paths(examples),
-                people=people.get(tree, 0) if kind == SurpriseKind.FOREIGN_OWNER else 0,
+            Surprise(
+                kind=SurpriseKind(kind),
+                tree=tree,
+                count=count,
+                size_bytes=size_bytes,
+                detail=detail(SurpriseKind(kind), tree),
+                examples=tuple(examples),
             )
-            for kind, tree, count, size_bytes, examples in self._all(query, {**parameters, "examples": MAX_EXAMPLES})
+            for kind, tree, count, size_bytes, examples in self._all(findings(predicates), {"examples": MAX_EXAMPLES})
         )
 
     def brick_uses(self) -> Sequence[TreeOnBrick]:
         """Usage of each brick by each user tree, and by paths outside every tree; by brick and tree, in order."""
         found = (
-            TreeOnBrick(
-                brick=None if brick is None else str(brick),
-                tree=_path_or_none(tree),
-                files=_int(names),
-                allocated_bytes=_int(allocated_bytes),
-            )
+            TreeOnBrick(brick=brick, tree=tree, files=names, allocated_bytes=allocated_bytes)
             for brick, tree, names, _, allocated_bytes in self._all(BRICK_USES)
         )
         return sorted(found, key=lambda use: (use.brick or "", use.tree or b""))
@@ -466,27 +391,3 @@ def _ancestors(path: bytes) -> Iterator[bytes]:
     while current:
         yield current
         current = parent(current)
-
-
-def _int(value: object) -> int:
-    if not isinstance(value, int):
-        raise TypeError(f"a count of the catalog is {value!r}")
-    return value
-
-
-def _bytes(value: object) -> bytes:
-    if not isinstance(value, bytes):
-        raise TypeError(f"a path of the catalog is {value!r}")
-    return value
-
-
-def _path_or_none(value: object) -> bytes | None:
-    return None if value is None else _bytes(value)
-
-
-def _paths(value: object) -> tuple[bytes, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list):
-        raise TypeError(f"a list of paths of the catalog is {value!r}")
-    return tuple(map(_bytes, value))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from migrator.catalog.rules_packing import Listing
@@ -159,6 +159,35 @@ class Source:
             )
             for path, inode in sorted(self.names.items())
         ]
+
+
+NAMES = (b"a", b"b", b"a-", b"a0", b"\xff\n")
+
+Step = tuple[str, int, int, int]
+"""An operation, and which paths and names it takes."""
+
+
+def change(source: Source, step: Step, *, size_bytes: int | None = None) -> None:
+    """Carry out a step; `size_bytes` is that of every new file."""
+    operation, first, second, number = step
+    paths = sorted(source.names)
+    directories = [path for path in paths if source.names[path].type is EntryType.DIRECTORY]
+    path, place = paths[first % len(paths)], directories[second % len(directories)] + b"/" + NAMES[number]
+    other = paths[second % len(paths)]
+    actions: dict[str, Callable[[], None]] = {
+        "file": lambda: source.make(place, EntryType.FILE, first % 3 if size_bytes is None else size_bytes),
+        "directory": lambda: source.make(place, EntryType.DIRECTORY),
+        "symlink": lambda: source.make(place, EntryType.SYMLINK, first),
+        "remove": lambda: source.remove(path),
+        "link": lambda: source.link(path, place),
+        "write": lambda: source.write(path, second % 4),
+        "write_back": lambda: source.write(path, 0, times_put_back=True),
+        "time_back": lambda: source.put_time_back(path),
+        "mode": lambda: source.change_mode(path),
+        "rename": lambda: source.rename(path, place if second % 2 else other),
+        "exchange": lambda: source.exchange(path, other),
+    }
+    actions[operation]()
 
 
 @dataclass(eq=False, kw_only=True)

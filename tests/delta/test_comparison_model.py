@@ -2,7 +2,7 @@
 
 import copy
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
@@ -11,14 +11,10 @@ from hypothesis import strategies as st
 from migrator.core.entry import EntryType
 from migrator.delta.model import ChangeKind
 from migrator.delta.store import Comparisons
-from tests.delta.changing_trees import Source, Target
+from tests.delta.changing_trees import Source, Step, Target, change
 from tests.support.catalogs import write_catalog
 
 TREES = (b"home/a", b"home/b")
-NAMES = (b"a", b"b", b"a-", b"a0", b"\xff\n")
-
-Step = tuple[str, int, int, int]
-
 _OPERATIONS = (
     *("file", "directory", "directory", "symlink", "remove", "link", "write", "write_back", "mode"),
     *("rename", "rename", "rename", "exchange", "time_back"),
@@ -35,28 +31,6 @@ SEED_STEPS = st.lists(
     ),
     max_size=30,
 )
-
-
-def change(source: Source, step: Step) -> None:
-    operation, first, second, number = step
-    paths = sorted(source.names)
-    directories = [path for path in paths if source.names[path].type is EntryType.DIRECTORY]
-    path, place = paths[first % len(paths)], directories[second % len(directories)] + b"/" + NAMES[number]
-    other = paths[second % len(paths)]
-    actions: dict[str, Callable[[], None]] = {
-        "file": lambda: source.make(place, EntryType.FILE, first % 3),
-        "directory": lambda: source.make(place, EntryType.DIRECTORY),
-        "symlink": lambda: source.make(place, EntryType.SYMLINK, first),
-        "remove": lambda: source.remove(path),
-        "link": lambda: source.link(path, place),
-        "write": lambda: source.write(path, second % 4),
-        "write_back": lambda: source.write(path, 0, times_put_back=True),
-        "time_back": lambda: source.put_time_back(path),
-        "mode": lambda: source.change_mode(path),
-        "rename": lambda: source.rename(path, place if second % 2 else other),
-        "exchange": lambda: source.exchange(path, other),
-    }
-    actions[operation]()
 
 
 def show_hidden_writes(before: Source, after: Source) -> None:

@@ -1,11 +1,11 @@
 """Move lists of any shape, killed at every call that changes the target, and carried out again."""
 
+import copy
 import os
-import random
 import shutil
 import tempfile
-from dataclasses import dataclass, field
-from itertools import takewhile
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,88 +15,24 @@ from hypothesis import strategies as st
 from migrator.core.entry import EntryType
 from migrator.delta.model import Gone, Rename
 from migrator.delta.moving import Moved
-from tests.support.move_world import MTIME_NS, TREE, Killed, MoveWorld
+from migrator.delta.store import Comparisons
+from tests.delta.changing_trees import Inode, Source, Step, change
+from tests.support.catalogs import write_catalog
+from tests.support.move_world import TREE, Killed, MoveWorld
+
+SIZE_BYTES = 8
+NUMBERS = st.integers(0, 40)
 
 
-@dataclass(eq=False)
-class Inode:
-    """A file or directory; `content` of a file tells it from every other one."""
-
-    number: int
-    directory: bool
-    above: "Inode | None"
-    name: bytes
-
-    @property
-    def content(self) -> bytes:
-        return b"%08d" % self.number
-
-    @property
-    def path(self) -> bytes:
-        if self.above is None:
-            return b""
-        return self.above.path + b"/" + self.name if self.above.above else self.name
-
-
-@dataclass
-class Source:
-    """A tree on the source that a user changes at random, and what a comparison of two scans says of it."""
-
-    chance: random.Random
-    root: Inode = field(default_factory=lambda: Inode(0, directory=True, above=None, name=b""))
-    there: list[Inode] = field(default_factory=list)
-    count: int = 0
-
-    def make(self) -> None:
-        self.count += 1
-        above = self.chance.choice(self._directories())
-        made = Inode(self.count, directory=self.chance.random() < 0.4, above=above, name=self._name())
-        if made.path not in {inode.path for inode in self.there}:
-            self.there.append(made)
-
-    def rename(self) -> None:
-        """As mv -T does it: what has the new name already is replaced, with all that is in it."""
-        moved = self.chance.choice(self.there)
-        above, name = self.chance.choice(self._directories()), self._name()
-        if moved is above or moved in _ancestors(above):
-            return
-        replaced = Inode(-1, directory=False, above=above, name=name).path
-        for other in list(self.there):
-            if other is not moved and other.path == replaced:
-                if other in _ancestors(moved) or other is above or other in _ancestors(above):
-                    return
-                self._drop(other)
-        moved.above, moved.name = above, name
-
-    def swap(self) -> None:
-        one, other = self.chance.choice(self.there), self.chance.choice(self.there)
-        if one is not other and one not in _ancestors(other) and other not in _ancestors(one):
-            one.above, one.name, other.above, other.name = other.above, other.name, one.above, one.name
-
-    def remove(self) -> None:
-        self._drop(self.chance.choice(self.there))
-
-    def _drop(self, inode: Inode) -> None:
-        self.there = [other for other in self.there if other is not inode and inode not in _ancestors(other)]
-
-    def _directories(self) -> list[Inode]:
-        return [self.root, *(inode for inode in self.there if inode.directory)]
-
-    def _name(self) -> bytes:
-        return self.chance.choice([b"a", b"b", b"c", b"d\n"])
-
-
-def _ancestors(inode: Inode) -> list[Inode]:
-    found: list[Inode] = []
-    while inode.above is not None:
-        inode = inode.above
-        found.append(inode)
-    return found
+def steps(*operations: str) -> st.SearchStrategy[list[Step]]:
+    return st.lists(
+        st.tuples(st.sampled_from(operations), NUMBERS, NUMBERS, st.integers(0, 4)), min_size=2, max_size=20
+    )
 
 
 @dataclass(frozen=True)
 class Case:
-    """What was on the target, what is on the source now, the lists, and which files are where now by inode."""
+    """What was on the target, what is on the source now, the lists, and the files that the target has not, or has otherwise."""
 
     before: dict[bytes, Inode]
     after: dict[bytes, Inode]
@@ -106,66 +42,40 @@ class Case:
     gone: list[Gone]
 
 
-def a_case(seed: int, makes: int, steps: int, faults: int) -> Case:
-    chance = random.Random(seed)
-    source = Source(chance)
-    for _ in range(makes):
-        source.make()
-    scanned = {inode.path: (inode, inode.above, inode.name) for inode in source.there}
-    files = [path for path, (inode, _, _) in scanned.items() if not inode.directory]
-    odd = chance.sample(files, min(faults, len(files)))
-    before = {path: inode for path, (inode, _, _) in scanned.items()}
-    for _ in range(steps):
-        if source.there:
-            chance.choice([source.make, *[source.rename] * 4, source.swap, source.remove])()
-    after = {inode.path: inode for inode in source.there}
-    # Back to how it was scanned first: what lies in a renamed directory moves along, and is listed only if it went elsewhere.
-    new_paths = {inode: path for path, inode in after.items()}
-    for inode, above, name in scanned.values():
-        inode.above, inode.name = above, name
+def a_case(seed: list[Step], later: list[Step], faults: set[int], scratch: Path) -> Case:
+    source = Source((TREE,))
+    for step in seed:
+        change(source, step, size_bytes=SIZE_BYTES)
+    before = copy.deepcopy(source)
+    for step in later:
+        change(source, step, size_bytes=SIZE_BYTES)
+    for name, state in (("base", before), ("now", source)):
+        write_catalog(scratch / "catalogs", state.entries(), (TREE,), name=name)
+    comparisons = Comparisons(scratch / "catalogs", temp_dir=scratch / "tmp", threads=1)
+    with comparisons.open("base", "now", trees=(TREE,)) as comparison:
+        renames, gone = list(comparison.renames()), list(comparison.gone())
+    held, now = (
+        {path.removeprefix(TREE + b"/"): inode for path, inode in state.names.items() if path != TREE}
+        for state in (before, source)
+    )
+    files = sorted(path for path, inode in held.items() if inode.type is EntryType.FILE)
+    odd = sorted({files[index % len(files)] for index in faults}) if files else []
+    return Case(held, now, frozenset(odd[::2]), frozenset(odd[1::2]), renames, gone)
 
-    def moved_along(inode: Inode) -> bytes:
-        """What a path would be called now if only the directories above it had been renamed."""
-        above = inode.above
-        if above is None or above.above is None:
-            return inode.path
-        return (new_paths.get(above) or moved_along(above)) + b"/" + inode.name
 
-    def lost_above(inode: Inode) -> set[Inode]:
-        """The directories above that vanished, up to one that was renamed."""
-        return set(takewhile(lambda above: above not in new_paths, _ancestors(inode)[:-1]))
-
-    renames = [
-        Rename(
-            tree=TREE,
-            old=TREE + b"/" + inode.path,
-            new=TREE + b"/" + new_paths[inode],
-            type=EntryType.DIRECTORY if inode.directory else EntryType.FILE,
-            size_bytes=8,
-            mtime_ns=MTIME_NS,
-        )
-        for inode in sorted(before.values(), key=lambda inode: inode.path, reverse=True)
-        if inode in new_paths and (moved_along(inode) != new_paths[inode] or inode.above in lost_above(inode))
-    ]
-    gone: list[Gone] = []
-    listed: set[Inode] = set()
-    for path, inode in sorted(before.items()):
-        if inode in new_paths or moved_along(inode) in after or listed & lost_above(inode):
-            continue
-        listed.add(inode)
-        gone.append(Gone(tree=TREE, path=TREE + b"/" + path, type=EntryType.FILE, names=1))
-    return Case(before, after, frozenset(odd[::2]), frozenset(odd[1::2]), renames, gone)
+def content(inode: Inode) -> bytes | None:
+    return None if inode.type is EntryType.DIRECTORY else b"%08d" % inode.number
 
 
 def a_world(case: Case, root: Path) -> MoveWorld:
     world = MoveWorld(root)
-    for path, inode in case.before.items():
-        if inode.directory:
+    for path, inode in sorted(case.before.items()):
+        if inode.type is EntryType.DIRECTORY:
             world.directory(path)
         elif path not in case.missing:
-            world.file(path, inode.content, mtime_ns=MTIME_NS + (path in case.changed))
+            world.file(path, content(inode) or b"", mtime_ns=inode.mtime_ns + (path in case.changed))
     for path, inode in case.after.items():
-        world.source.add(TREE + b"/" + path, None if inode.directory else inode.content)
+        world.source.add(TREE + b"/" + path, content(inode))
     world.lists.kept_renames, world.lists.kept_gone = case.renames, case.gone
     return world
 
@@ -178,16 +88,15 @@ def assert_right(case: Case, world: MoveWorld, moved: Moved, contents: set[bytes
     assert set(names) <= set(case.after)
     # What was there before is under its name of now, with its content, or is told to be sent.
     sent = {rename.new.removeprefix(TREE + b"/") for rename in moved.to_send}
-    old = {inode: path for path, inode in case.before.items()}
+    renamed = {rename.new.removeprefix(TREE + b"/") for rename in case.renames}
+    old = {inode.number: path for path, inode in case.before.items()}
     for path, inode in case.after.items():
-        if inode not in old:
+        if inode.number not in old:
             continue
-        if inode.directory:
-            assert names.get(path, b"") is None, path
-        elif old[inode] not in case.missing | case.changed:
-            assert names.get(path) == inode.content, path
+        if inode.type is EntryType.DIRECTORY or old[inode.number] not in case.missing | case.changed:
+            assert names.get(path, b"nothing") == content(inode), path
             assert path not in sent
-        elif path in {rename.new.removeprefix(TREE + b"/") for rename in case.renames}:
+        elif path in renamed:
             assert path in sent
     assert {rename.type for rename in moved.to_send} <= {EntryType.FILE}
 
@@ -195,16 +104,17 @@ def assert_right(case: Case, world: MoveWorld, moved: Moved, contents: set[bytes
 @pytest.mark.guarantee("moves-killed")
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
-    seed=st.integers(0, 2**32),
-    makes=st.integers(4, 20),
-    steps=st.integers(2, 30),
-    faults=st.integers(0, 4),
+    seed=steps("file", "file", "directory", "directory"),
+    later=steps("file", "directory", "rename", "rename", "rename", "exchange", "remove"),
+    faults=st.sets(NUMBERS, max_size=4),
     torn=st.booleans(),
 )
-def test_killed_at_every_call_and_carried_out_again(seed: int, makes: int, steps: int, faults: int, torn: bool) -> None:
-    case = a_case(seed, makes, steps, faults)
+def test_killed_at_every_call_and_carried_out_again(
+    seed: list[Step], later: list[Step], faults: set[int], torn: bool
+) -> None:
     scratch = Path(tempfile.mkdtemp(prefix="migrator-test-"))
     try:
+        case = a_case(seed, later, faults, scratch)
         world = a_world(case, scratch / "whole")
         contents = world.contents()
         first = world.apply()
@@ -215,19 +125,13 @@ def test_killed_at_every_call_and_carried_out_again(seed: int, makes: int, steps
         for left in range(1, calls + 1):
             world = a_world(case, scratch / f"killed-{left}")
             world.moves.left, world.moves.torn = left, torn
-            killed = False
-            try:
+            with pytest.raises(Killed):
                 world.apply()
-            except Killed:
-                killed = True
-            assert killed
             assert world.contents() == contents
             # A second time, two calls later.
             world.moves.calls, world.moves.left = 0, 2
-            try:
+            with suppress(Killed):
                 world.apply()
-            except Killed:
-                killed = True
             world.moves.left = None
             again = world.apply()
             assert_right(case, world, again, contents)

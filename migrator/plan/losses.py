@@ -1,0 +1,112 @@
+"""What a target cannot keep of a path: found in a catalog by SQL, and told in words. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from migrator.core.entry import XattrKinds
+from migrator.core.paths import show
+from migrator.core.units import NS_PER_S, format_count, format_size
+from migrator.fs.model import TargetCapabilities
+from migrator.plan.model import SurpriseKind as Kind
+
+_LINUX_NAME_LIMIT_BYTES = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """One kind of loss. `sql` is a condition over the rows of a catalog; empty: no path can be concerned."""
+
+    kind: Kind
+    sql: str
+    words: str
+
+
+def losses(can: TargetCapabilities) -> Sequence[Loss]:
+    """The losses that are possible on this target. Catalogs know only the namespaces of extended attributes and the size of the
+    largest, so more files may be found than lose something.
+    """
+    return [loss for possible, loss in _losses(can) if possible]
+
+
+def loss_details(capabilities: TargetCapabilities) -> dict[Kind, str]:
+    """A description of each kind of loss. A missing kind cannot occur on this target."""
+    return {loss.kind: loss.words for loss in losses(capabilities)}
+
+
+def _losses(can: TargetCapabilities) -> Iterator[tuple[bool, Loss]]:
+    """Every kind, and whether it can occur."""
+    device, symlink = "type IN ('block', 'character')", "type = 'symlink'"
+    numbers = can.makes_devices and not can.keeps_device_numbers
+    acl = f"xattr_kinds & {int(XattrKinds.ACL_ACCESS | XattrKinds.ACL_DEFAULT)} <> 0"
+    spaces = (
+        ("user.*", XattrKinds.USER, can.keeps_user_xattrs),
+        ("security.*", XattrKinds.CAPABILITY | XattrKinds.SECURITY, can.keeps_security_xattrs),
+    )
+    kept = [name for name, _, keeps in spaces if keeps]
+    carried = sum(int(kinds) for _, kinds, keeps in spaces if keeps)
+    # `trusted.*` is never copied.
+    refused = int(XattrKinds.TRUSTED) + sum(int(kinds) for _, kinds, keeps in spaces if not keeps)
+    missing = "the target makes no {}: they will be missing"
+    longest, largest = can.max_symlink_target_bytes, can.max_xattr_value_bytes
+    grain = can.time_granularity_ns
+    grains = "whole seconds" if grain == NS_PER_S else f"steps of {grain / NS_PER_S:g} s"
+    yield grain > 1, Loss(Kind.LOSS_TIME, f"mtime_ns % {grain} <> 0", f"times are cut to {grains}")
+    yield not can.makes_devices, Loss(Kind.LOSS_DEVICE_NODE, device, missing.format("device nodes"))
+    lost = "device nodes lose their numbers, and so their use"
+    yield numbers, Loss(Kind.LOSS_DEVICE, f"{device} AND rdev <> 0", lost)
+    yield not can.makes_fifos, Loss(Kind.LOSS_FIFO, "type = 'fifo'", missing.format("FIFOs"))
+    yield not can.makes_sockets, Loss(Kind.LOSS_SOCKET, "type = 'socket'", missing.format("sockets"))
+    yield (
+        True,
+        Loss(
+            Kind.LOSS_SYMLINK_TARGET,
+            f"{symlink} AND octet_length(symlink_target) > {longest}",
+            f"symlinks to more than {format_count(longest)} bytes of path: the target cannot read them, they will be missing",
+        ),
+    )
+    shown = f"symlinks show mode {can.symlink_mode:04o} there; the mode of a symlink means nothing"
+    yield True, Loss(Kind.LOSS_SYMLINK_MODE, f"{symlink} AND mode <> {can.symlink_mode}", shown)
+    owned = f"{symlink} AND (uid <> 0 OR gid <> 0)"
+    yield not can.keeps_symlink_owner, Loss(Kind.LOSS_SYMLINK_OWNER, owned, "symlinks lose their owner")
+    yield not can.keeps_symlink_times, Loss(Kind.LOSS_SYMLINK_TIME, symlink, "symlinks lose their times")
+    too_large = f"extended attributes of more than {format_size(largest)} are left out"
+    sized = f"xattr_kinds & {carried} <> 0 AND xattr_largest_bytes > {largest}"
+    yield True, Loss(Kind.LOSS_XATTR_SIZE, sized, too_large)
+    left_out = (
+        f"extended attributes other than {' and '.join(kept)} are left out (file capabilities are security.*)"
+        if kept
+        else "extended attributes are left out (file capabilities among them)"
+    )
+    yield True, Loss(Kind.LOSS_XATTR_NAMESPACE, f"xattr_kinds & {refused} <> 0", left_out)
+    if can.keeps_acls:
+        words = f"ACLs of more than {format_count(can.max_acl_entries)} entries are left out"
+        yield True, Loss(Kind.LOSS_ACL, f"{acl} AND acl_entries > {can.max_acl_entries}", words)
+    else:
+        yield True, Loss(Kind.LOSS_ACL, acl, "ACLs are left out")
+    copies = "the target has no hard links: every name becomes a file of its own"
+    yield not can.keeps_hard_links, Loss(Kind.LOSS_HARD_LINK, "link_group IS NOT NULL", copies)
+    filled = "holes in sparse files are filled: they take their full size"
+    yield not can.keeps_sparse, Loss(Kind.LOSS_SPARSENESS, "type = 'file' AND blocks * 512 < size", filled)
+    reserved = ", ".join(map(show, can.reserved_names))
+    also = f", and those that the target reserves ({reserved})" if reserved else ""
+    yield (
+        True,
+        Loss(Kind.LOSS_NAME, _names(can), f"names of more than {can.max_name_bytes} bytes{also}, cannot be there"),
+    )
+
+
+def _names(can: TargetCapabilities) -> str:
+    """Paths with a component that the target cannot have, found in their hexadecimal text."""
+    checks: list[str] = []
+    if can.max_name_bytes < _LINUX_NAME_LIMIT_BYTES:
+        # A run of that many bytes without a slash (2F), starting at a byte boundary of the hexadecimal text.
+        too_long = f"^(?:..)*?(?:[013-9A-F][0-9A-F]|2[0-9A-E]){{{can.max_name_bytes + 1}}}"
+        checks.append(f"(octet_length(path) > {can.max_name_bytes} AND regexp_matches(hex(path), '{too_long}'))")
+    for name in can.reserved_names:
+        digits = name.hex().upper()
+        # A fast, too wide filter on the escaped text first; then the exact match.
+        checks.append(
+            f"CASE WHEN contains(path::VARCHAR, (unhex('{digits}'))::VARCHAR) "
+            f"THEN regexp_matches(hex(path), '^(?:(?:..)*2F)?{digits}(?:2F|$)') ELSE false END"
+        )
+    return " OR ".join(checks)
