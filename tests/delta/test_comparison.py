@@ -1,16 +1,22 @@
-"""What a comparison of two catalogs says of single changes."""
+"""What a comparison of two catalogs says: of single changes, of renames and link groups, of what the plan archives or skips."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from migrator.core.entry import EntryType
+from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused, UsageError
 from migrator.delta.model import ChangeKind
 from migrator.delta.store import Comparisons
+from migrator.reap.model import ReapAction, ReapRow
+from migrator.reap.store import ReapListFiles
 from tests.delta.changing_trees import Source
 from tests.delta.comparison_world import DIRECTORY, FILE, SETTLED_NS, SYMLINK, TREES, A, B, World, change, one_file
 from tests.support.catalogs import write_catalog
+
+F, OTHER = A + b"/d/f", A + b"/d/other"
 
 
 @pytest.fixture
@@ -18,97 +24,65 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def test_nothing_changed(world: World) -> None:
-    now = one_file(world)
-    seen = world.compare(now=change(now, A + b"/d/f", atime_ns=5, blocks=9))
-    assert seen.changes.nothing
-    assert not seen.files | seen.directories
-    assert [(tree.tree, tree.names_before, tree.bytes_before) for tree in seen.changes.trees] == [
-        (A, 3, 20),
-        (B, 1, 10),
-    ]
+# Single changes.
 
 
 @pytest.mark.parametrize(
-    ("facts", "kind"),
+    ("path", "facts", "kind"),
     [
-        ({"size_bytes": 11, "ctime_ns": 7}, "grown"),
-        ({"size_bytes": 11, "mtime_ns": 7, "mode": 0o600}, "grown"),
-        ({"size_bytes": 9}, "rewritten"),
-        ({"mtime_ns": 7}, "rewritten"),
-        ({"ctime_ns": 7}, "rewritten"),
-        ({"ctime_ns": 7, "mode": 0o600}, "attributes"),
-        ({"uid": 5}, "attributes"),
-        ({"gid": 5}, "attributes"),
-        ({"xattrs": {b"user.a": b"b"}}, "attributes"),
-        ({"type": EntryType.FIFO}, "rewritten"),
-        ({"nlink": 2}, "rewritten"),
-        ({"gfid": b"g" * 16, "dev": 9}, None),
-        ({"dev": 9}, None),
-        ({"ino": 9}, None),
+        (F, {"size_bytes": 11, "ctime_ns": 7}, "grown"),
+        (F, {"size_bytes": 11, "mtime_ns": 7, "mode": 0o600}, "grown"),
+        (F, {"size_bytes": 9}, "rewritten"),
+        (F, {"mtime_ns": 7}, "rewritten"),
+        (F, {"ctime_ns": 7}, "rewritten"),
+        (F, {"ctime_ns": 7, "mode": 0o600}, "attributes"),
+        (F, {"uid": 5}, "attributes"),
+        (F, {"gid": 5}, "attributes"),
+        (F, {"xattrs": {b"user.a": b"b"}}, "attributes"),
+        (F, {"type": EntryType.FIFO}, "rewritten"),
+        (F, {"nlink": 2}, "rewritten"),
+        (F, {"gfid": b"g" * 16, "dev": 9}, None),
+        (F, {"dev": 9}, None),
+        (F, {"ino": 9}, None),
+        (F, {"atime_ns": 5, "blocks": 9}, None),
+        (A + b"/s", {"symlink_target": b"y"}, "rewritten"),
+        (A + b"/s", {"type": EntryType.CHARACTER, "rdev": 7}, "rewritten"),
+        (A + b"/d", {"mode": 0o700}, "attributes"),
+        (A + b"/d", {"uid": 5}, "attributes"),
+        (A + b"/d", {"xattrs": {b"user.a": b"b"}}, "attributes"),
+        (A + b"/d", {"mtime_ns": 7}, "attributes"),
+        (A + b"/d", {"ctime_ns": 7}, None),
+        (A + b"/d", {"nlink": 7}, None),
+        (A + b"/d", {"size_bytes": 7}, None),
+        # The roots of trees are not listed.
+        (A, {"mode": 0, "mtime_ns": 7}, None),
     ],
 )
-def test_a_file_changed(world: World, facts: dict[str, object], kind: str | None) -> None:
-    path = A + b"/d/f"
+def test_one_change(world: World, path: bytes, facts: dict[str, object], kind: str | None) -> None:
+    world.source.make(A + b"/s", SYMLINK)
     seen = world.compare(now=change(one_file(world), path, **facts))
     assert seen.kinds() == ({kind: 1} if kind else {})
-    assert seen.files == ({path} if kind else set())
-    assert seen.directories == ({A + b"/d"} if kind else set())
+    assert seen.changes.nothing == (kind is None)
+    listed = seen.directories if path == A + b"/d" else seen.files
+    assert listed == ({path} if kind else set())
+    assert (A + b"/d" in seen.directories) == (kind is not None and path.startswith(A + b"/d"))
 
 
-def test_a_file_with_another_gfid_is_another_file(world: World) -> None:
+def test_another_gfid_is_another_file_and_another_number_another_device(world: World) -> None:
     one_file(world)
     base, now = world.source.entries(gfids=True), world.source.entries(gfids=True)
-    seen = world.compare(base=base, now=change(now, A + b"/d/f", gfid=b"g" * 16, ino=2**62))
-    assert seen.kinds() == {"rewritten": 1}
+    assert world.compare(base=base, now=change(now, F, gfid=b"g" * 16, ino=2**62)).kinds() == {"rewritten": 1}
+    base = change(base, F, type=EntryType.BLOCK, rdev=1)
+    assert world.compare(base=base, now=change(base, F, rdev=2)).kinds() == {"rewritten": 1}
 
 
-@pytest.mark.parametrize(
-    ("facts", "kind"),
-    [
-        ({"symlink_target": b"y"}, "rewritten"),
-        ({"type": EntryType.CHARACTER, "rdev": 7}, "rewritten"),
-    ],
-)
-def test_a_special_changed(world: World, facts: dict[str, object], kind: str) -> None:
-    world.source.make(A + b"/s", SYMLINK)
-    world.scan()
-    assert world.compare(now=change(world.source.entries(), A + b"/s", **facts)).kinds() == {kind: 1}
-
-
-def test_another_number_of_device(world: World) -> None:
-    base = change(one_file(world), A + b"/d/f", type=EntryType.BLOCK, rdev=1)
-    assert world.compare(base=base, now=change(base, A + b"/d/f", rdev=2)).kinds() == {"rewritten": 1}
-
-
-@pytest.mark.parametrize(
-    ("facts", "changed"),
-    [
-        ({"mode": 0o700}, True),
-        ({"uid": 5}, True),
-        ({"xattrs": {b"user.a": b"b"}}, True),
-        ({"mtime_ns": 7}, True),
-        ({"ctime_ns": 7}, False),
-        ({"nlink": 7}, False),
-        ({"size_bytes": 7}, False),
-    ],
-)
-def test_a_directory_changed(world: World, facts: dict[str, object], changed: bool) -> None:
-    seen = world.compare(now=change(one_file(world), A + b"/d", **facts))
-    assert seen.kinds() == ({"attributes": 1} if changed else {})
-    assert seen.directories == ({A + b"/d"} if changed else set())
-    assert not seen.files
-
-
-def test_the_root_of_a_tree_is_not_listed(world: World) -> None:
-    seen = world.compare(now=change(one_file(world), A, mode=0, mtime_ns=7))
+def test_other_trees_are_left_out_and_trees_may_have_no_rows(world: World) -> None:
+    now = one_file(world)
+    sizes = [(tree.tree, tree.names_before, tree.bytes_before) for tree in world.compare().changes.trees]
+    assert sizes == [(A, 3, 20), (B, 1, 10)]
+    seen = world.compare(now=change(now, B + b"/f", mtime_ns=7), trees=[A, b"home/nobody"])
     assert seen.changes.nothing
-
-
-def test_other_trees_are_left_out(world: World) -> None:
-    seen = world.compare(now=change(one_file(world), B + b"/f", mtime_ns=7), trees=[A])
-    assert seen.changes.nothing
-    assert [tree.tree for tree in seen.changes.trees] == [A]
+    assert [(tree.tree, tree.names_before) for tree in seen.changes.trees] == [(A, 3), (b"home/nobody", 0)]
 
 
 @pytest.mark.guarantee("ctime")
@@ -126,58 +100,48 @@ def test_other_trees_are_left_out(world: World) -> None:
 def test_what_was_changed_just_before_the_scan_is_unsettled(
     world: World, times: dict[str, object], unsettled: bool
 ) -> None:
-    rows = change(change(one_file(world), A + b"/d/f", **times), A + b"/d", **times)
+    rows = change(change(one_file(world), F, **times), A + b"/d", **times)
     seen = world.compare(base=rows, now=rows)
     assert seen.kinds() == ({"unsettled": 1} if unsettled else {})
-    assert seen.files == ({A + b"/d/f"} if unsettled else set())
+    assert seen.files == ({F} if unsettled else set())
 
 
 def test_what_is_not_known_to_have_arrived(world: World) -> None:
     one_file(world)
-    seen = world.compare(unsettled=[A + b"/d/f", A + b"/d", A + b"/never"], unsettled_trees=[B])
+    seen = world.compare(unsettled=[F, A + b"/d", A + b"/never"], unsettled_trees=[B])
     assert seen.kinds() == {"unsettled": 3}
-    assert seen.files == {A + b"/d/f", B + b"/f"}
-
-
-def test_nothing_of_an_unsettled_tree_is_renamed(world: World) -> None:
-    one_file(world)
+    assert seen.files == {F, B + b"/f"}
+    # Nothing of an unsettled tree is renamed.
     world.source.rename(A + b"/d", A + b"/e")
     seen = world.compare(unsettled_trees=[A])
-    assert not seen.renames
-    assert seen.gone == [(A + b"/d", 3)]
-    assert seen.files == {A + b"/e/f", A + b"/e/other"}
+    assert (seen.renames, seen.gone, seen.files) == ([], [(A + b"/d", 3)], {A + b"/e/f", A + b"/e/other"})
 
 
 def test_new_and_vanished(world: World) -> None:
     world.directories(A + b"/d", A + b"/d/e", A + b"/d-", A + b"/new")
     world.files(A + b"/d/e/f", A + b"/d/g", A + b"/d-/h", A + b"/k")
     world.scan()
-    world.source.remove(A + b"/d")
-    world.source.remove(A + b"/d-/h")
-    world.source.remove(A + b"/k")
+    for path in (b"/d", b"/d-/h", b"/k"):
+        world.source.remove(A + path)
     world.files(A + b"/new/f", size_bytes=5)
     seen = world.compare()
     assert seen.gone == [(A + b"/d-/h", 1), (A + b"/d", 4), (A + b"/k", 1)]
-    assert seen.changes.tally(ChangeKind.VANISHED).paths == 6
-    assert seen.changes.tally(ChangeKind.VANISHED).directories == 2
-    assert seen.changes.tally(ChangeKind.VANISHED).size_bytes == 40
+    vanished = seen.changes.tally(ChangeKind.VANISHED)
+    assert (vanished.paths, vanished.directories, vanished.size_bytes) == (6, 2, 40)
     assert seen.changes.tally(ChangeKind.NEW).size_bytes == 5
-    assert seen.files == {A + b"/new/f"}
-    assert seen.directories == {A + b"/new", A + b"/d-"}
+    assert (seen.files, seen.directories) == ({A + b"/new/f"}, {A + b"/new", A + b"/d-"})
 
 
 @pytest.mark.parametrize("first", [FILE, DIRECTORY])
 def test_a_change_of_type_takes_the_old_one_away(world: World, first: EntryType) -> None:
-    second = DIRECTORY if first is FILE else FILE
     world.source.make(A + b"/x", first)
     world.files(A + b"/x/f")
     world.scan()
     names = len(world.source.beneath(A + b"/x"))
     world.source.remove(A + b"/x")
-    world.source.make(A + b"/x", second)
+    world.source.make(A + b"/x", DIRECTORY if first is FILE else FILE)
     seen = world.compare()
-    assert seen.gone == [(A + b"/x", names)]
-    assert seen.kinds() == {"vanished": names, "new": 1}
+    assert (seen.gone, seen.kinds()) == ([(A + b"/x", names)], {"vanished": names, "new": 1})
     assert A + b"/x" in seen.files | seen.directories
 
 
@@ -185,39 +149,26 @@ def test_a_directory_that_was_made_anew_stays(world: World) -> None:
     one_file(world)
     world.source.remove(A + b"/d")
     world.directories(A + b"/d")
-    world.files(A + b"/d/f", size_bytes=4)
+    world.files(F, size_bytes=4)
     seen = world.compare()
-    assert seen.gone == [(A + b"/d/other", 1)]
-    assert seen.kinds() == {"vanished": 1, "attributes": 1, "rewritten": 1}
-
-
-def test_a_tree_without_rows(world: World) -> None:
-    seen = world.compare(base=world.source.entries(), now=world.source.entries(), trees=[A, b"home/nobody"])
-    assert seen.changes.nothing
-    assert [tree.names_before for tree in seen.changes.trees] == [0, 0]
+    assert (seen.gone, seen.kinds()) == ([(OTHER, 1)], {"vanished": 1, "attributes": 1, "rewritten": 1})
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
-    entries = Source(TREES).entries()
-    write_catalog(tmp_path, entries, TREES, name="whole")
-    write_catalog(tmp_path, entries, TREES, name="half", whole=False)
-    comparisons = Comparisons(tmp_path, temp_dir=tmp_path / "tmp")
+    source = Source(TREES)
+    source.make(A + b"/file", FILE, 10)
+    source.make(B + b"/file", FILE, 10)
+    write_catalog(tmp_path, source.entries(), TREES, name="whole")
+    write_catalog(tmp_path, source.entries(), TREES, name="half", whole=False)
+    of_a = [entry for entry in source.entries() if entry.path.startswith(A)]
+    write_catalog(tmp_path, of_a, TREES, name="of a", scope=(A,))
+    comparisons = Comparisons(tmp_path, temp_dir=tmp_path / "tmp", threads=1)
     with pytest.raises(Refused, match="not whole"), comparisons.open("whole", "half", trees=TREES):
         pass
     with pytest.raises(UsageError), comparisons.open("never", "whole", trees=TREES):
         pass
     with comparisons.open("half", "whole", trees=TREES) as comparison:
         assert comparison.changes.nothing
-
-
-def test_catalogs_of_some_trees_alone_are_compared_in_these_alone(tmp_path: Path) -> None:
-    source = Source(TREES)
-    source.make(A + b"/file", FILE, 10)
-    source.make(B + b"/file", FILE, 10)
-    write_catalog(tmp_path, source.entries(), TREES, name="whole")
-    of_a = [entry for entry in source.entries() if entry.path.startswith(A)]
-    write_catalog(tmp_path, of_a, TREES, name="of a", scope=(A,))
-    comparisons = Comparisons(tmp_path, temp_dir=tmp_path / "tmp", threads=1)
     for base, now in (("whole", "of a"), ("of a", "whole"), ("of a", "of a")):
         with comparisons.open(base, now, trees=[A]) as comparison:
             assert comparison.changes.nothing
@@ -225,3 +176,202 @@ def test_catalogs_of_some_trees_alone_are_compared_in_these_alone(tmp_path: Path
         for trees in ([B], TREES):
             with pytest.raises(Refused, match="other user trees"), comparisons.open(base, now, trees=trees):
                 pass
+
+
+# Renames, and the names of a link group.
+
+
+def test_a_renamed_file_is_not_sent(world: World) -> None:
+    world.directories(A + b"/from", A + b"/to")
+    world.files(A + b"/from/f", A + b"/g")
+    world.scan()
+    world.source.rename(A + b"/from/f", A + b"/to/f")
+    world.source.rename(A + b"/g", A + b"/h")
+    world.source.change_mode(A + b"/h")
+    seen = world.compare()
+    assert seen.renames == [(A + b"/g", A + b"/h"), (A + b"/from/f", A + b"/to/f")]
+    assert (seen.files, seen.directories, seen.gone) == ({A + b"/h"}, {A + b"/from", A + b"/to"}, [])
+    assert seen.kinds() == {"renamed": 2, "attributes": 3}
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        {"size_bytes": 11},
+        {"mtime_ns": 7},
+        {"ino": 7},
+        {"dev": 7},
+        {"nlink": 2},
+        {"type": EntryType.FIFO},
+        {"symlink_target": b"x"},
+    ],
+)
+def test_what_is_not_sure_to_be_the_same_file_is_sent(world: World, spoil: dict[str, object]) -> None:
+    one_file(world)
+    world.source.rename(F, A + b"/d/g")
+    seen = world.compare(now=change(world.source.entries(), A + b"/d/g", **spoil))
+    assert (seen.renames, seen.gone, seen.files) == ([], [(F, 1)], {A + b"/d/g"})
+
+
+def test_a_file_seen_under_both_names_is_not_renamed(world: World) -> None:
+    now = one_file(world)
+    twice = [*now, *(replace(entry, path=A + b"/d/g") for entry in now if entry.path == F)]
+    seen = world.compare(now=twice)
+    assert (seen.renames, seen.kinds()) == ([], {"new": 1})
+    assert world.compare(base=twice, now=now).gone == [(A + b"/d/g", 1)]
+
+
+def test_renames_across_trees_are_new_and_vanished(world: World) -> None:
+    one_file(world)
+    world.source.rename(A + b"/d", B + b"/d")
+    seen = world.compare()
+    assert (seen.renames, seen.gone, seen.files) == ([], [(A + b"/d", 3)], {B + b"/d/f", B + b"/d/other"})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "device", "renamed"),
+    [
+        (True, True, 65, True),
+        (True, False, 65, True),
+        (False, True, 65, True),
+        (False, False, 64, True),
+        (False, False, 65, False),
+    ],
+)
+def test_how_an_inode_is_known_again(world: World, before: bool, after: bool, device: int, renamed: bool) -> None:
+    one_file(world)
+    base = world.source.entries(gfids=before)
+    world.source.rename(A + b"/d", A + b"/e")
+    seen = world.compare(base=base, now=world.source.entries(gfids=after, device=device))
+    assert seen.renames == ([(A + b"/d", A + b"/e")] if renamed else [])
+    assert seen.files == (set() if renamed else {A + b"/e/f", A + b"/e/other"})
+
+
+def test_what_lies_in_a_renamed_directory_moved_along(world: World) -> None:
+    world.directories(A + b"/d", A + b"/d/s", A + b"/d/s/t", A + b"/out")
+    world.files(*(A + b"/d/s/t/%d" % number for number in range(20)), A + b"/d/gone", A + b"/d/out", A + b"/d/deep")
+    world.scan()
+    world.source.rename(A + b"/d", A + b"/e")
+    world.source.rename(A + b"/e/s/t", A + b"/e/s/u")
+    world.source.write(A + b"/e/s/u/3", 50)
+    world.source.remove(A + b"/e/gone")
+    world.source.rename(A + b"/e/out", A + b"/out/f")
+    world.source.rename(A + b"/e/deep", A + b"/e/s/u/deep")
+    world.files(A + b"/e/s/new")
+    seen = world.compare()
+    assert seen.renames == [
+        (A + b"/d/s/t", A + b"/e/s/u"),
+        (A + b"/d/out", A + b"/out/f"),
+        (A + b"/d/deep", A + b"/e/s/u/deep"),
+        (A + b"/d", A + b"/e"),
+    ]
+    assert (seen.gone, seen.files) == ([(A + b"/d/gone", 1)], {A + b"/e/s/u/3", A + b"/e/s/new"})
+    assert seen.changes.tally(ChangeKind.VANISHED).paths == 1
+
+
+def test_a_rotation(world: World) -> None:
+    world.directories(A + b"/run.0", A + b"/run.1")
+    world.files(A + b"/run.0/x", A + b"/run.1/x", A + b"/log", A + b"/log.1", A + b"/log.2")
+    world.scan()
+    for old, new in ((b"/run.1", b"/run.2"), (b"/log.1", b"/log.2"), (b"/run.0", b"/run.1"), (b"/log", b"/log.1")):
+        world.source.rename(A + old, A + new)
+    world.directories(A + b"/run.0")
+    world.files(A + b"/run.0/x", A + b"/log")
+    seen = world.compare()
+    assert seen.renames == [
+        (A + b"/run.1", A + b"/run.2"),
+        (A + b"/run.0", A + b"/run.1"),
+        (A + b"/log.1", A + b"/log.2"),
+        (A + b"/log", A + b"/log.1"),
+    ]
+    # `log.2` was replaced by rename(2), which takes nothing away for itself.
+    assert (seen.gone, seen.files) == ([], {A + b"/run.0/x", A + b"/log"})
+    assert seen.kinds() == {"renamed": 4, "new": 3}
+
+
+def test_every_name_of_a_touched_link_group_is_sent(world: World) -> None:
+    world.directories(A + b"/d", A + b"/e")
+    world.files(F, A + b"/d/single", OTHER)
+    for path, name in ((F, A + b"/e/g"), (F, B + b"/g"), (OTHER, A + b"/d/other-2")):
+        world.source.link(path, name)
+    world.scan()
+    seen = world.compare(unsettled=[A + b"/e/g"])
+    assert seen.kinds() == {"unsettled": 1}
+    assert (seen.files, seen.directories) == ({F, A + b"/e/g", B + b"/g"}, {A + b"/d", A + b"/e"})
+
+
+# Paths on the reap list, which are not on the target.
+
+
+def reap_list(place: Path, entries: Sequence[Entry], path: bytes) -> Path:
+    """A reap list that names a path with the facts that it has in the rows."""
+    (entry,) = (entry for entry in entries if entry.path == path)
+    row = ReapRow(
+        path=path,
+        tree=A,
+        action=ReapAction.SKIP,
+        size_bytes=entry.size_bytes,
+        blocks=entry.blocks,
+        mtime_ns=entry.mtime_ns,
+        ctime_ns=entry.ctime_ns,
+        atime_ns=entry.atime_ns,
+        ino=entry.ino,
+        gfid=entry.gfid,
+        uid=entry.uid,
+        gid=entry.gid,
+        mode=entry.mode,
+    )
+    lists = ReapListFiles(place)
+    written = lists.write("plan", [[row]])
+    return lists.checked(written.reap_list, written.digest)
+
+
+@pytest.fixture
+def reaped(world: World, tmp_path: Path) -> Path:
+    """`d/f` is on the reap list."""
+    return reap_list(tmp_path / "it's plans", one_file(world), F)
+
+
+def test_what_is_reaped_is_sent_only_when_it_is_unsettled_by_name(world: World, reaped: Path) -> None:
+    assert world.compare(reap_list=reaped).changes.nothing
+    assert world.compare(reap_list=reaped, unsettled_trees=[A]).files == {OTHER}
+    assert world.compare(reap_list=reaped, unsettled=[F]).files == {F}
+
+
+@pytest.mark.parametrize("facts", [{"size_bytes": 11}, {"mtime_ns": 7}, {"ctime_ns": 7, "mode": 0o600}])
+def test_what_was_reaped_and_changed_is_sent_and_counts_for_sent_from_then_on(
+    world: World, reaped: Path, facts: dict[str, object]
+) -> None:
+    changed = change(world.source.entries(), F, **facts)
+    assert world.compare(reap_list=reaped, now=changed).files == {F}
+    assert world.compare(reap_list=reaped, base=changed, now=changed).changes.nothing
+    again = world.compare(reap_list=reaped, base=changed, now=changed, unsettled_trees=[A])
+    assert again.files == {F, OTHER}
+
+
+@pytest.mark.parametrize(
+    ("rename", "found"),
+    [
+        (lambda world: world.source.rename(F, A + b"/new"), ([], {A + b"/new"}, [(F, 1)])),
+        (
+            lambda world: world.source.rename(A + b"/d", A + b"/new"),
+            ([(A + b"/d", A + b"/new")], {A + b"/new/f"}, []),
+        ),
+    ],
+)
+def test_what_is_reaped_is_sent_under_a_new_name(
+    world: World, reaped: Path, rename: Callable[[World], None], found: object
+) -> None:
+    rename(world)
+    seen = world.compare(reap_list=reaped)
+    assert (seen.renames, seen.files, seen.gone) == found
+
+
+def test_what_is_reaped_is_sent_when_two_directories_change_places(world: World, tmp_path: Path) -> None:
+    world.directories(A + b"/d", A + b"/e")
+    world.files(F, A + b"/d/g", A + b"/e/f", A + b"/e/g")
+    world.scan()
+    reaped = reap_list(tmp_path / "plans", world.source.entries(), F)
+    for old, new in ((b"/d", b"/x"), (b"/e", b"/d"), (b"/x", b"/e")):
+        world.source.rename(A + old, A + new)
+    assert world.compare(reap_list=reaped).files == {A + b"/e/f"}

@@ -63,11 +63,8 @@ def test_less_than_a_week_leaves_it_to_what_is_configured() -> None:
     found = choose_growth(growing(6), [], [], {ALICE: TIB}, configured_bytes_per_day=5)
     assert found == Growth(bytes_per_day=5, basis="[capacity] growth; too little was measured here yet")
     assert choose_growth([], [], [], {}, configured_bytes_per_day=0) == Growth()
-
-
-def test_the_target_tells_nothing_of_users() -> None:
     copied = [sample(day, day * TIB, side=Side.TARGET) for day in range(30)]
-    assert choose_growth(copied, [], [], {ALICE: TIB}, configured_bytes_per_day=0) == Growth()
+    assert choose_growth(copied, [], [], {ALICE: TIB}, configured_bytes_per_day=0) == Growth(), "of the target"
 
 
 def test_catalogs_tell_it_too() -> None:

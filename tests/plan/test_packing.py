@@ -1,4 +1,4 @@
-"""The packer, file by file: partition exact, limits hold, link groups whole, directories together."""
+"""The packer: partition exact, limits hold, link groups whole, directories together, big files in ranges."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.catalog.rules_packing import ChunkLimits, Listing, PackedChunk, pack
+from migrator.catalog.rules_packing import ChunkLimits, Listing, PackedChunk, pack, ranges_of
 from migrator.core.paths import parent
 from migrator.core.states import ChunkKind
 
@@ -48,10 +48,6 @@ def packed(
 ) -> list[PackedChunk]:
     bound = ChunkLimits(max_bytes=max_bytes, max_files=max_files, range_size_bytes=range_size_bytes)
     return list(pack(listings, bound, bricks=bricks))
-
-
-def paths(chunks: Sequence[PackedChunk]) -> list[list[bytes]]:
-    return [chunk.paths for chunk in chunks]
 
 
 @st.composite
@@ -102,76 +98,66 @@ with_ranges = st.builds(
 )
 
 
-@given(trees(), limits)
-def test_every_path_is_in_exactly_one_chunk_of_its_tree_kind_and_brick(
+@given(trees(), limits | with_ranges)
+def test_every_path_and_every_byte_is_in_one_chunk_within_the_limits(
     listings: list[Listing], bound: ChunkLimits
 ) -> None:
     chunks = list(pack(listings, bound))
     wanted = Counter((one.batch, one.kind, one.tree, one.brick, path) for one in listings for path in one.paths)
-    found = Counter(
-        (chunk.batch, chunk.kind, chunk.tree, chunk.brick, path)
-        for chunk in chunks
-        if chunk.kind is not ChunkKind.DIRECTORY_TIMES
-        for path in chunk.paths
-    )
-    assert found == wanted
-    assert all(chunk.paths for chunk in chunks)
+    found: Counter[tuple[int, ChunkKind, bytes, str | None, bytes]] = Counter()
+    size_bytes: Counter[tuple[int, bytes]] = Counter()
+    numbers: defaultdict[int, list[int]] = defaultdict(list)
     for chunk in chunks:
-        columns = (chunk.sizes_bytes, chunk.link_groups, chunk.links_to, chunk.mtimes_ns)
-        assert {len(column) for column in columns} == {len(chunk.paths)}
+        numbers[chunk.batch].append(chunk.number)
+        columns = (chunk.paths, chunk.sizes_bytes, chunk.link_groups, chunk.links_to, chunk.mtimes_ns)
+        assert {len(column) for column in columns} == {len(chunk.paths)} != {0}
         assert chunk.mtimes_ns == [len(path) * 7 for path in chunk.paths]
-
-
-@given(trees(), limits)
-def test_a_chunk_is_within_the_limits_or_is_a_single_thing(listings: list[Listing], bound: ChunkLimits) -> None:
-    for chunk in pack(listings, bound):
         if chunk.files > bound.max_files or chunk.size_bytes > bound.max_bytes:
             groups = set(chunk.link_groups)
-            assert chunk.files == 1 or (len(groups) == 1 and None not in groups)
+            assert len(chunk.paths) == 1 or (len(groups) == 1 and None not in groups)
+        if chunk.kind in (ChunkKind.FILES, ChunkKind.RANGES, ChunkKind.RANGED_FILES):
+            alone = zip(chunk.sizes_bytes, chunk.link_groups, strict=True)
+            size_bytes[chunk.batch, chunk.tree] += sum(size for size, group in alone if group is None)
+        if chunk.kind not in (ChunkKind.DIRECTORY_TIMES, ChunkKind.RANGES):
+            kind = ChunkKind.FILES if chunk.kind is ChunkKind.RANGED_FILES else chunk.kind
+            found.update((chunk.batch, kind, chunk.tree, chunk.brick, path) for path in chunk.paths)
+    assert found == wanted
+    assert all(ones == list(range(1, len(ones) + 1)) for ones in numbers.values())
+    listed: Counter[tuple[int, bytes]] = Counter()
+    for one in listings:
+        if one.kind is ChunkKind.FILES and not one.grouped:
+            listed[one.batch, one.tree] += sum(one.sizes_bytes)
+    assert +size_bytes == +listed
 
 
 @given(trees(), limits)
-def test_a_link_group_is_whole_and_its_bytes_count_once(listings: list[Listing], bound: ChunkLimits) -> None:
-    homes: defaultdict[tuple[bytes, int], set[tuple[int, int]]] = defaultdict(set)
+def test_link_groups_and_directories_that_fit_stay_whole(listings: list[Listing], bound: ChunkLimits) -> None:
+    homes: defaultdict[object, set[tuple[int, int]]] = defaultdict(set)
     weights = {
         (one.tree, group): size
         for one in listings
         for group, size in zip(one.link_groups, one.sizes_bytes, strict=True)
         if group is not None
     }
-    for chunk in pack(listings, bound):
-        sums: Counter[int] = Counter()
-        for group, size in zip(chunk.link_groups, chunk.sizes_bytes, strict=True):
-            if group is not None:
-                homes[chunk.tree, group].add((chunk.batch, chunk.number))
-                sums[group] += size
-        assert all(total == weights[chunk.tree, group] for group, total in sums.items())
-    assert all(len(found) == 1 for found in homes.values())
-
-
-@given(trees(), limits)
-def test_a_directory_that_fits_is_not_divided(listings: list[Listing], bound: ChunkLimits) -> None:
     content: defaultdict[bytes, list[int]] = defaultdict(list)
-    homes: defaultdict[bytes, set[tuple[int, int]]] = defaultdict(set)
     for one in listings:
         if one.kind is ChunkKind.FILES and not one.grouped:
             for path, size in zip(one.paths, one.sizes_bytes, strict=True):
                 content[parent(path)].append(size)
     for chunk in pack(listings, bound):
-        if chunk.kind is ChunkKind.FILES and None in chunk.link_groups:
-            for path in chunk.paths:
+        sums: Counter[int] = Counter()
+        for path, group, size in zip(chunk.paths, chunk.link_groups, chunk.sizes_bytes, strict=True):
+            if group is not None:
+                homes[chunk.tree, group].add((chunk.batch, chunk.number))
+                sums[group] += size
+            elif chunk.kind is ChunkKind.FILES:
                 homes[parent(path)].add((chunk.batch, chunk.number))
-    for directory, sizes in content.items():
+        # The bytes of a group count once.
+        assert all(total == weights[chunk.tree, group] for group, total in sums.items())
+    for unit, found in homes.items():
+        sizes = content[unit] if isinstance(unit, bytes) else []
         if len(sizes) <= bound.max_files and sum(sizes) <= bound.max_bytes:
-            assert len(homes[directory]) == 1
-
-
-@given(trees(), limits | with_ranges)
-def test_numbers_count_from_one_in_every_batch(listings: list[Listing], bound: ChunkLimits) -> None:
-    numbers: defaultdict[int, list[int]] = defaultdict(list)
-    for chunk in pack(listings, bound):
-        numbers[chunk.batch].append(chunk.number)
-    assert all(found == list(range(1, len(found) + 1)) for found in numbers.values())
+            assert len(found) == 1
 
 
 @given(trees(), limits | with_ranges)
@@ -204,27 +190,14 @@ def test_three_chunks_that_follow_one_another_would_not_fit_into_one(
 
 def test_a_file_larger_than_a_chunk_stands_alone_and_leaves_the_open_chunk_open() -> None:
     rows: list[Row] = [(b"t/d/a", 1, None), (b"t/d/big", 101, None), (b"t/d/b", 1, None)]
-    assert paths(packed([listing(rows)])) == [[b"t/d/big"], [b"t/d/a", b"t/d/b"]]
+    assert [chunk.paths for chunk in packed([listing(rows)])] == [[b"t/d/big"], [b"t/d/a", b"t/d/b"]]
 
 
-def test_directories_get_a_twin_for_their_times() -> None:
-    chunks = packed([listing([(b"t/%d" % number, 0, None) for number in range(5)], kind=ChunkKind.DIRECTORIES)])
-    assert [(chunk.number, chunk.kind, len(chunk.paths)) for chunk in chunks] == [
-        (1, ChunkKind.DIRECTORIES, 4),
-        (2, ChunkKind.DIRECTORY_TIMES, 4),
-        (3, ChunkKind.DIRECTORIES, 1),
-        (4, ChunkKind.DIRECTORY_TIMES, 1),
-    ]
-
-
-def test_a_group_larger_than_the_limits_is_alone() -> None:
+def test_a_group_larger_than_the_limits_is_alone_and_names_that_disagree_count_as_the_largest() -> None:
     rows: list[Row] = [(b"t/a", 1, 1), (b"t/b", 1, 1)]
     rows += [(b"t/c%d" % number, 90, 2) for number in range(6)]
     rows += [(b"t/d", 1, 3), (b"t/e", 1, 3)]
     assert [len(chunk.paths) for chunk in packed([listing(rows, grouped=True)])] == [2, 6, 2]
-
-
-def test_names_of_a_group_that_disagree_count_as_the_largest() -> None:
     (chunk,) = packed([listing([(b"t/a", 10, 1), (b"t/b", 30, 1), (b"t/c", 20, 1)], grouped=True)])
     assert chunk.sizes_bytes == [10, 20, 0]
 
@@ -232,3 +205,82 @@ def test_names_of_a_group_that_disagree_count_as_the_largest() -> None:
 def test_limits_that_nothing_can_keep_are_refused() -> None:
     with pytest.raises(ValueError, match="limits"):
         packed([], max_files=0)
+    with pytest.raises(ValueError, match="limits"):
+        packed([], range_size_bytes=-1)
+
+
+def test_directories_go_to_the_bricks_by_turns_with_a_twin_for_their_times() -> None:
+    rows: list[Row] = [(b"t/%d" % number, 0, None) for number in range(9)]
+    directories = listing(rows, kind=ChunkKind.DIRECTORIES)
+    chunks = packed([directories, listing([(b"u/x", 1, None)], tree=b"u")], bricks=("one:/b", "two:/b"))
+    pair = [ChunkKind.DIRECTORIES, ChunkKind.DIRECTORY_TIMES]
+    assert [one.kind for one in chunks] == [*pair * 3, ChunkKind.FILES]
+    assert [len(one.paths) for one in chunks] == [4, 4, 4, 4, 1, 1, 1]
+    assert [one.brick for one in chunks] == [*["one:/b"] * 2, *["two:/b"] * 2, *["one:/b"] * 2, None]
+    assert {one.brick for one in packed([directories])} == {None}
+
+
+def test_a_brick_ends_a_chunk() -> None:
+    bricks = ("one:/b", "one:/b", "two:/b")
+    chunks = packed([listing([(b"t/d/%d" % number, 1, None)], brick=brick) for number, brick in enumerate(bricks)])
+    assert [(one.brick, one.paths) for one in chunks] == [("one:/b", [b"t/d/0", b"t/d/1"]), ("two:/b", [b"t/d/2"])]
+
+
+# Big files in ranges.
+
+
+@given(st.integers(0, 10**6), st.integers(10**3, 10**5))
+def test_ranges_lie_end_to_end(size_bytes: int, range_size_bytes: int) -> None:
+    ranges = ranges_of(size_bytes, range_size_bytes)
+    assert ranges[0][0] == 0
+    assert [offset + length for offset, length in ranges] == [*(offset for offset, _ in ranges[1:]), size_bytes]
+    assert all(offset % range_size_bytes == 0 for offset, _ in ranges)
+    assert all(length == range_size_bytes for _, length in ranges[:-1])
+    if len(ranges) > 1:
+        assert range_size_bytes <= 2 * ranges[-1][1] < 3 * range_size_bytes
+
+
+@given(trees(), with_ranges)
+def test_big_files_with_one_name_are_in_ranges_and_nothing_else_is(listings: list[Listing], bound: ChunkLimits) -> None:
+    assert bound.range_size_bytes is not None
+    big = {
+        (one.batch, one.brick, path): size
+        for one in listings
+        if one.kind is ChunkKind.FILES and not one.grouped
+        for path, size in zip(one.paths, one.sizes_bytes, strict=True)
+        if size > 2 * bound.range_size_bytes
+    }
+    ranges: defaultdict[tuple[int, str | None, bytes], list[tuple[int, int]]] = defaultdict(list)
+    completed: list[tuple[int, str | None, bytes]] = []
+    for chunk in pack(listings, bound):
+        keys = [(chunk.batch, chunk.brick, path) for path in chunk.paths]
+        if chunk.kind is ChunkKind.RANGES:
+            assert chunk.range_offset_bytes is not None
+            ranges[keys[0]].append((chunk.range_offset_bytes, chunk.size_bytes))
+            assert chunk.file_sizes_bytes == (big[keys[0]],)
+        elif chunk.kind is ChunkKind.RANGED_FILES:
+            assert chunk.size_bytes == 0
+            # The ranges come first, so that a list in order of number can be worked off.
+            assert set(keys) <= set(ranges)
+            assert chunk.file_sizes_bytes == tuple(big[key] for key in keys)
+            assert len(keys) == 1 or sum(big[key] for key in keys) <= bound.max_bytes
+            completed += keys
+        elif chunk.kind is ChunkKind.FILES:
+            assert not set(keys) & set(big)
+    assert Counter(completed) == Counter(big.keys())
+    assert {key: list(ranges_of(size, bound.range_size_bytes)) for key, size in big.items()} == ranges
+
+
+def test_a_big_file_among_small_ones_and_one_with_several_names() -> None:
+    rows: list[Row] = [(b"t/d/a", 1, None), (b"t/d/big", 90, None), (b"t/d/edge", 60, None), (b"t/d/b", 1, None)]
+    chunks = packed([listing(rows, brick="one:/b")], range_size_bytes=30)
+    assert [(one.number, one.kind, one.paths, one.files, one.range_offset_bytes, one.size_bytes) for one in chunks] == [
+        (1, ChunkKind.RANGES, [b"t/d/big"], 0, 0, 30),
+        (2, ChunkKind.RANGES, [b"t/d/big"], 0, 30, 30),
+        (3, ChunkKind.RANGES, [b"t/d/big"], 0, 60, 30),
+        (4, ChunkKind.RANGED_FILES, [b"t/d/big"], 1, None, 0),
+        (5, ChunkKind.FILES, [b"t/d/a", b"t/d/edge", b"t/d/b"], 3, None, 62),
+    ]
+    assert {one.brick for one in chunks} == {"one:/b"}
+    (chunk,) = packed([listing([(b"t/a", 90, 1), (b"t/b", 90, 1)], grouped=True)], range_size_bytes=10)
+    assert (chunk.kind, chunk.size_bytes) == (ChunkKind.FILES, 90)

@@ -1,27 +1,23 @@
-"""What plan documents and chunk lists on disk do."""
+"""What plan documents and chunk lists on disk do: those of plans, of later passes, and of split chunks."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from migrator.catalog.ports import ChunkLists
 from migrator.catalog.rules_packing import PackedChunk
 from migrator.core.errors import Refused, UsageError
-from migrator.core.states import CHUNK_ORDER, CONTENT_KINDS, ChunkKind
+from migrator.core.states import CHUNK_ORDER, CONTENT_KINDS, ChunkKind, PassKind
 from migrator.plan.chunk_lists import ROW_GROUP_ROWS, ChunkListFiles
 from migrator.plan.document import PlanFiles
-from migrator.plan.model import Chunk, ListedPath
-from migrator.plan.ports import ChunkListWriter, PlanDocuments
+from migrator.plan.model import Chunk, ListedPath, WrittenList
 from tests.support.plans import small_plan
 
 HOSTILE = (b"-rf", b"new\nline", b"\xff\xfe", b"a" * 255, b"quo'te", b"/".join([b"d" * 250] * 30))
 SITE_ID = small_plan().site_id
-
-
 IN_RANGES = (ChunkKind.RANGES, ChunkKind.RANGED_FILES)
 
 
@@ -64,20 +60,26 @@ def listed(one: PackedChunk) -> list[ListedPath]:
 
 @pytest.fixture
 def lists(tmp_path: Path) -> ChunkListFiles:
-    files = ChunkListFiles(
+    (tmp_path / "state").mkdir()
+    return ChunkListFiles(
         tmp_path / "plans", splits_dir=tmp_path / "state" / "splits", passes_dir=tmp_path / "state" / "passes"
     )
-    ports: tuple[ChunkLists, ChunkListWriter] = (files, files)
-    assert len(ports) == 2
-    return files
 
 
 @pytest.fixture
 def documents(tmp_path: Path) -> PlanFiles:
-    files = PlanFiles(tmp_path / "plans", site_id=SITE_ID)
-    port: PlanDocuments = files
-    assert port is files
-    return files
+    return PlanFiles(tmp_path / "plans", site_id=SITE_ID)
+
+
+Writer = Callable[[Iterable[PackedChunk]], WrittenList]
+
+
+@pytest.fixture(params=["plan", "pass"])
+def write(lists: ChunkListFiles, request: pytest.FixtureRequest) -> Writer:
+    """Writes the list of a batch, or of a pass after its seed."""
+    if request.param == "plan":
+        return lambda chunks: lists.write("spring", 3, chunks)
+    return lambda chunks: lists.write_pass("spring", 3, 2, chunks)
 
 
 def many(count: int) -> Iterator[PackedChunk]:
@@ -85,26 +87,42 @@ def many(count: int) -> Iterator[PackedChunk]:
         yield chunk(number, [b"%d-%d" % (number, place) for place in range(1 + number * 7919 % 1500)])
 
 
-def test_every_chunk_is_read_as_it_was_written(lists: ChunkListFiles) -> None:
+def test_every_chunk_is_read_as_it_was_written(lists: ChunkListFiles, write: Writer, tmp_path: Path) -> None:
     written = [
         chunk(number, list(HOSTILE), kind=CHUNK_ORDER[number % len(CHUNK_ORDER)], tree=b"t\xff")
         for number in range(1, 13)
     ]
-    found = lists.write("spring", 3, written)
-    assert found.chunk_list == "spring.chunks/batch-0003.parquet"
+    found = write(written)
     assert [
         (one.number, one.kind, one.tree, one.files, one.size_bytes, one.brick) for one in lists.chunks(found.chunk_list)
     ] == [(one.number, one.kind, one.tree, one.files, one.size_bytes, one.brick) for one in written]
     for one in written:
         assert list(lists.paths(found.chunk_list, one.number)) == listed(one)
+    assert lists.digest(found.chunk_list) == found.digest
+    of_plan = found.chunk_list == "spring.chunks/batch-0003.parquet"
+    assert (tmp_path / ("plans" if of_plan else "state") / found.chunk_list).is_file()
 
 
-def test_the_sums_of_a_list(lists: ChunkListFiles) -> None:
+def test_every_list_has_a_name_of_its_own(lists: ChunkListFiles) -> None:
+    names = {
+        lists.write_pass(plan, batch, number, [], kind=kind).chunk_list
+        for plan in ("spring", "summer")
+        for batch in (1, 2)
+        for number in (1, 2)
+        for kind in (PassKind.DELTA, PassKind.FINAL)
+    }
+    names |= {lists.write(plan, batch, []).chunk_list for plan in ("spring", "summer") for batch in (1, 2)}
+    assert len(names) == 20
+
+
+def test_the_sums_of_a_list(lists: ChunkListFiles, write: Writer) -> None:
     written = [chunk(number, [b"x", b"y"], kind=kind) for number, kind in enumerate(CHUNK_ORDER, start=1)]
-    found = lists.write("spring", 1, written)
+    found = write(written)
     # A file in ranges counts as a file where it is listed whole, and its bytes where its ranges are.
     assert (found.chunks, found.files, found.directories) == (6, 6, 2)
     assert found.size_bytes == sum(one.size_bytes for one in written if one.kind in CONTENT_KINDS)
+    empty = write([])
+    assert (empty.chunks, empty.files, list(lists.chunks(empty.chunk_list))) == (0, 0, [])
 
 
 def test_a_chunk_is_found_among_many_row_groups(lists: ChunkListFiles, tmp_path: Path) -> None:
@@ -131,13 +149,6 @@ def test_one_chunk_is_read_from_one_row_group(lists: ChunkListFiles, monkeypatch
     assert len(read) == 1
 
 
-def test_a_batch_without_paths_has_an_empty_list(lists: ChunkListFiles) -> None:
-    found = lists.write("spring", 1, [])
-    assert (found.chunks, found.files) == (0, 0)
-    assert list(lists.chunks(found.chunk_list)) == []
-    assert lists.digest(found.chunk_list) == found.digest
-
-
 @pytest.mark.parametrize("number", [0, 4, 10**9])
 def test_a_chunk_that_is_not_there_is_refused(lists: ChunkListFiles, number: int) -> None:
     found = lists.write("spring", 1, [chunk(1, [b"a"]), chunk(2, [b"b"]), chunk(5, [b"c"])])
@@ -156,27 +167,28 @@ def test_the_digest_is_of_the_content(lists: ChunkListFiles, tmp_path: Path) -> 
     assert lists.digest(found.chunk_list) != found.digest
 
 
-def test_a_list_that_is_replaced_is_read_anew(lists: ChunkListFiles) -> None:
-    name = lists.write("spring", 1, [chunk(1, [b"a"]), chunk(2, [b"b"])]).chunk_list
+def test_a_list_that_is_replaced_is_read_anew(lists: ChunkListFiles, write: Writer) -> None:
+    name = write([chunk(1, [b"a"]), chunk(2, [b"b"])]).chunk_list
     assert lists.paths(name, 2)[0].path == b"home/a/b"
-    lists.write("spring", 1, [chunk(1, [b"a"]), chunk(2, [b"other"])])
+    write([chunk(1, [b"a"]), chunk(2, [b"other"])])
     assert lists.paths(name, 2)[0].path == b"home/a/other"
 
 
-def test_a_missing_list_is_refused(lists: ChunkListFiles) -> None:
+@pytest.mark.parametrize("name", ["spring.chunks/batch-0001.parquet", "passes/none.parquet"])
+def test_a_missing_or_torn_list_is_refused(lists: ChunkListFiles, tmp_path: Path, name: str) -> None:
     for ask in (lists.digest, lambda name: lists.paths(name, 1), lambda name: list(lists.chunks(name))):
         with pytest.raises(Refused, match="is missing"):
-            ask("spring.chunks/batch-0001.parquet")
-
-
-def test_a_list_that_is_none_is_refused(lists: ChunkListFiles, tmp_path: Path) -> None:
-    name = lists.write("spring", 1, [chunk(1, [b"a"])]).chunk_list
-    os.truncate(tmp_path / "plans" / name, 30)
+            ask(name)
+    torn = lists.write("spring", 1, [chunk(1, [b"a"])]).chunk_list
+    os.truncate(tmp_path / "plans" / torn, 30)
     with pytest.raises(Refused, match="cannot be read"):
-        lists.paths(name, 1)
+        lists.paths(torn, 1)
 
 
-@pytest.mark.parametrize("name", ["/etc/passwd", "../x.parquet", "splits/../../x.parquet", "a/../../b"])
+@pytest.mark.parametrize(
+    "name",
+    ["/etc/passwd", "../x.parquet", "splits/../../x.parquet", "a/../../b", "passes/../secret", "passes//etc/passwd"],
+)
 def test_lists_lie_below_their_directories(lists: ChunkListFiles, name: str) -> None:
     with pytest.raises(Refused, match="cannot be a chunk list"):
         lists.digest(name)
@@ -240,7 +252,8 @@ def test_a_plan_of_another_site_is_refused_except_to_look_at(documents: PlanFile
     "name", ["", ".", "..", "a/b", "/etc/x", "-n", ".hidden", "a\n", "a b", "ä", "a" * 101, "x.json", "x.chunks"]
 )
 def test_names_that_cannot_be_a_plans(documents: PlanFiles, lists: ChunkListFiles, name: str) -> None:
-    for ask in (documents.require_free, documents.read, lambda name: lists.write(name, 1, [])):
+    writers = (lambda name: lists.write(name, 1, []), lambda name: lists.write_pass(name, 1, 1, []))
+    for ask in (documents.require_free, documents.read, *writers):
         with pytest.raises(UsageError, match="cannot be the name"):
             ask(name)
 

@@ -1,6 +1,6 @@
 """The planning stage with real catalogs, plan files and ledger."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -206,6 +206,9 @@ def test_the_chunk_lists_hold_every_path_once(ready: World) -> None:
         assert len(chunks) == batch.chunks
         assert all(chunk.files <= 50 and chunk.size_bytes <= 100 * MIB for chunk in chunks)
         assert ready.lists.digest(batch.chunk_list) == batch.chunk_list_digest
+    # The same catalog gives the same lists.
+    again = ready.plan().plan
+    assert [one.chunk_list_digest for one in again.batches] == [one.chunk_list_digest for one in plan.batches]
 
 
 def test_bricks_and_big_files_shape_the_chunks(ready: World) -> None:
@@ -295,23 +298,19 @@ def test_batches_beyond_the_targets_room_do_not_fit_and_the_plan_is_written_all_
 UNKNOWN = replace(ROOMY, total_inodes=None, free_inodes=None)
 
 
-def test_unknown_inodes_are_refused_and_nothing_is_written(ready: World) -> None:
+def test_unknown_inodes_are_refused_unless_accepted_or_configured(ready: World) -> None:
     with pytest.raises(Refused, match="not known how many files") as caught:
         ready.plan(capacity=UNKNOWN)
     assert "inodes_free" in caught.value.hint
     assert "--accept-unknown-inodes" in caught.value.hint
     assert not (ready.root / "plans").exists()
 
-
-def test_inodes_from_the_configuration_are_believed_where_the_file_system_is_silent(ready: World) -> None:
+    accepted = ready.plan(PlanRequest(accept_unknown_inodes=True), capacity=UNKNOWN).plan
+    assert all(batch.fits for batch in accepted.batches)
+    assert any("was not checked" in problem for problem in accepted.problems)
+    # Inodes from the configuration are believed where the file system is silent.
     ready.site = change(ready.site, target=change(ready.site.target, inodes_free=14))
     assert [batch.fits for batch in ready.plan(capacity=UNKNOWN).plan.batches] == [True, False, False]
-
-
-def test_accepted_unknown_inodes_stay_a_problem(ready: World) -> None:
-    plan = ready.plan(PlanRequest(accept_unknown_inodes=True), capacity=UNKNOWN).plan
-    assert all(batch.fits for batch in plan.batches)
-    assert any("was not checked" in problem for problem in plan.problems)
 
 
 def test_a_catalog_that_is_not_whole_makes_a_plan_that_says_so(world: World) -> None:
@@ -322,15 +321,12 @@ def test_a_catalog_that_is_not_whole_makes_a_plan_that_says_so(world: World) -> 
     assert any("not whole" in problem and "gl1:/brick was down" in problem for problem in plan.problems)
 
 
-def test_a_half_written_catalog_is_refused(ready: World) -> None:
+def test_a_newer_scan_under_way_is_said_and_a_half_written_catalog_is_refused(ready: World) -> None:
+    ready.ledger.scans.start(catalog="catalog-2", via="mount", at_s=2000.0)
+    assert any("catalog-2" in problem for problem in ready.plan().plan.problems)
     (ready.root / "catalogs" / "catalog-1" / "catalog.json").unlink()
     with pytest.raises(Refused, match="half written"):
         ready.plan()
-
-
-def test_a_newer_scan_under_way_is_said(ready: World) -> None:
-    ready.ledger.scans.start(catalog="catalog-2", via="mount", at_s=2000.0)
-    assert any("catalog-2" in problem for problem in ready.plan().plan.problems)
 
 
 def test_a_scan_of_some_trees_alone_is_no_catalog_to_plan_from(ready: World) -> None:
@@ -343,16 +339,12 @@ def test_a_scan_of_some_trees_alone_is_no_catalog_to_plan_from(ready: World) -> 
         ready.plan(PlanRequest(catalog="catalog-2"))
 
 
-def test_without_a_site_or_a_scan_there_is_no_plan(world: World) -> None:
+def test_without_a_site_a_scan_or_with_a_catalog_of_another_site_there_is_no_plan(world: World) -> None:
     with pytest.raises(UsageError, match="no record"):
         world.plan()
     world.init()
     with pytest.raises(UsageError, match="no catalog"):
         world.plan()
-
-
-def test_a_catalog_of_another_site_is_refused(world: World) -> None:
-    world.init()
     record = world.scanned(entries())
     file = world.root / "catalogs" / record.name / "catalog.json"
     file.write_text(file.read_text().replace(SITE_ID, "another"))
@@ -366,14 +358,6 @@ def test_a_taken_name_is_refused_before_the_work(ready: World) -> None:
     with pytest.raises(UsageError, match="already"):
         ready.plan(PlanRequest(name="spring", order=Order.SMALLEST))
     assert all(ready.lists.digest(name) == digest for name, digest in digests.items())
-
-
-def test_the_same_catalog_gives_the_same_lists(ready: World) -> None:
-    digests: defaultdict[int, set[str]] = defaultdict(set)
-    for _ in range(3):
-        for batch in ready.plan().plan.batches:
-            digests[batch.number].add(batch.chunk_list_digest)
-    assert all(len(found) == 1 for found in digests.values())
 
 
 def test_who_would_be_beyond_his_limit_on_the_target_is_named(ready: World) -> None:
