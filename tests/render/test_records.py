@@ -23,18 +23,8 @@ from migrator.render.terminal import print_document
 from migrator.render.text import plain, to_json, to_markdown
 from migrator.report.view_records import catalog_document, run_document, verification_document
 from migrator.report.view_status import finding_document
-from migrator.transfer.model import (
-    BatchSummary,
-    ConvergenceOutcome,
-    DeltaSummary,
-    FileProblem,
-    FileProblemKind,
-    GuardFinding,
-    RunSummary,
-    Stopped,
-    StopReason,
-    TreeWork,
-)
+from migrator.transfer import model as transfer
+from migrator.transfer.model import BatchSummary, RunSummary
 from tests.support.catalogs import whole_catalog
 from tests.support.facts import verification
 from tests.support.plans import small_plan, usage
@@ -54,163 +44,156 @@ def summary(batch: BatchSummary, *, dry_run: bool = False) -> RunSummary:
     )
 
 
-class TestRun:
-    def test_says_what_was_brought_over(self) -> None:
-        text = text_of(
-            run_document(
-                summary(
-                    BatchSummary(
-                        batch=2, chunks=7, files=1234, size_bytes=2**30, written_bytes=2**29, elapsed_s=64.0, vanished=3
-                    )
-                )
-            )
-        )
-        for expected in ("Batch 2", "# Run 4", "its log is in runs/4", "files: 1,234", "mean rate: 8.0 MiB/s", ": 3"):
-            assert expected in text
-
-    def test_refusals_stops_and_bad_files_are_alerts(self) -> None:
-        batch = BatchSummary(
-            batch=1,
-            bad=tuple(
-                FileProblem(path=b"f%03d" % n, kind=FileProblemKind.BAD, errno=13, reason="Permission denied")
-                for n in range(60)
-            ),
-            trees_gone=(b"home/\ngone",),
-            guards=(GuardFinding(guard="bricks", problems=("gl1:/b1 is down",)),),
-            stopped=Stopped(
-                reason=StopReason.TARGET_FULL, message="the target is full", cause="c", hint="h", unended=("pid 7",)
-            ),
-        )
-        text = text_of(run_document(summary(batch)))
-        assert "**Stopped: the target is full**" in text
-        assert "**Could not be ended: pid 7**" in text
-        assert "**Refused by the guard bricks: gl1:/b1 is down**" in text
-        assert r"home/x0agone" in text
-        assert "f049" in text
-        assert "f050" not in text
-        assert "10 more are not shown" in text
-
-    def test_a_dry_run_says_what_it_would_do(self) -> None:
-        batch = BatchSummary(batch=1, left=(TreeWork(tree=b"home/a", chunks=2, files=30, size_bytes=2048),))
-        document = run_document(summary(batch, dry_run=True))
-        assert document.subtitle == "nothing was changed"
-        (table,) = tables_of(document)
-        assert (table.title, table.rows) == ("Would be done", (("home/a", "2", "30", "2.0 KiB"),))
-        assert "delta pass" not in text_of(document)
-
-    def test_every_delta_pass_is_a_row_and_what_was_decided_after_it_a_sentence(self) -> None:
-        tallies = {
-            ChangeKind.NEW: ChangeTally(paths=1, size_bytes=9),
-            ChangeKind.GROWN: ChangeTally(paths=20),
-            ChangeKind.REWRITTEN: ChangeTally(paths=300),
-            ChangeKind.ATTRIBUTES: ChangeTally(paths=4000),
-            ChangeKind.RENAMED: ChangeTally(paths=5),
-            ChangeKind.VANISHED: ChangeTally(paths=6),
-            ChangeKind.UNSETTLED: ChangeTally(paths=7),
-        }
-        trees = (TreeChanges(tree=b"home/a", names_before=9, bytes_before=9, by_kind=tallies),)
-        first = DeltaSummary(
-            number=3,
-            files=4321,
-            size_bytes=2048,
-            elapsed_s=64.0,
-            scan_s=10.0,
-            changes=Changes(base="one", now="two", trees=trees),
-            outcome=ConvergenceOutcome.CONVERGED,
-            freeze_s=90.0,
-            sentence="batch 1, delta pass 3: converged",
-        )
-        stopped = replace(first, number=4, changes=None, outcome=None, freeze_s=None, sentence="")
-        document = run_document(summary(BatchSummary(batch=1, files=4321, deltas=(first, stopped))))
-        (table,) = tables_of(document)
-        assert table.title == "Delta passes"
-        numbers = ("4,321", "2.0 KiB", "10 s", "1 min 4 s")
-        assert table.rows == (
-            ("3", "1", "4,320", "5", "6", "7", *numbers, "1 min 30 s"),
-            ("4", NONE, NONE, NONE, NONE, NONE, *numbers, NONE),
-        )
-        assert "Batch 1, delta pass 3: converged" in text_of(document)
+def bad(path: bytes) -> transfer.FileProblem:
+    return transfer.FileProblem(path=path, kind=transfer.FileProblemKind.BAD, errno=13, reason="Permission denied")
 
 
-def test_a_catalog_says_why_it_is_not_whole() -> None:
-    record = CatalogRecord(
-        name="c1",
-        scan_id=1,
-        site_id="s",
-        via="mount",
-        trees=(UserTree(path=b"home/a", user="a"),),
-        parts=(),
-        started_at_s=10.0,
-        finished_at_s=100.0,
-        whole=False,
-        reasons=("gl1:/b1 is down",),
-        rows=3,
-        files=2,
-        directories=1,
-        size_bytes=4096,
-        problems=1,
-    )
-    text = text_of(catalog_document(record))
-    assert "**Not whole: gl1:/b1 is down**" in text
-    assert "took: 1 min 30 s" in text
-    assert "whole: under way" in text_of(catalog_document(replace(record, finished_at_s=None)))
-
-
-def test_no_part_of_a_scan_takes_longer_than_the_whole() -> None:
-    """A record begins when the volume was looked at, and that time belongs to the scan too."""
-    record = whole_catalog(
-        started_at_s=10.0, finished_at_s=10.2, times=ScanTimes(checks_s=3.5, walk_s=0.5, finish_s=0.5)
-    )
-    assert "took: 4.5 s" in text_of(catalog_document(record))
-
-
-def test_a_catalog_of_bricks_shows_each_of_them_and_where_the_time_went() -> None:
-    record = whole_catalog(
-        started_at_s=10.0,
-        finished_at_s=100.0,
-        rows=3,
-        files=2,
-        way_reasons=("features.shard is on",),
-        findings=("1 directory is missing on some brick",),
-        bricks=(BrickWalk(brick="gl1:/b\n1", host="gl1", rows=3000, directories=1000, elapsed_s=2.0, whole=False),),
-        times=ScanTimes(checks_s=1.25, walk_s=90.0, finish_s=0.5),
-    )
-    text = text_of(catalog_document(record))
-    assert "checking the volume, and starting: 1.25 s" in text
-    assert "reading: 1 min 30 s" in text
-    assert "Found on the bricks: 1 directory is missing on some brick" in text
-    assert "The bricks were not read: features.shard is on" in text
-    assert "2,000" in text
-    assert "not to its end" in text
-    assert "gl1:/b\n1" not in text
-
-
-def test_a_verification_says_what_was_compared() -> None:
-    document = verification_document(verification("week1"))
-    text = text_of(document)
-    assert "content to be compared: all files, xxh3_128" in text
-    assert "900 of 990 files, 512.0 GiB of 1.0 TiB (50.0 %)" in text
-    assert "paths equal: 997 of 1,000" in text
-    assert "list of all differences: manifests/week1/differences.parquet" in text
-    assert "What next: for what users changed since" in text
-    differences, first, expected = tables_of(document)
-    assert [row[:2] for row in first.rows] == [("missing", "home/alice/week1")]
-    assert differences.rows == (("content", "2"), ("missing", "1"))
-    assert expected.rows == (("loss-acl", "5"),)
-    assert "a sample of 2.5 % of the files" in text_of(verification_document(verification(share=0.025)))
+COPIED = BatchSummary(batch=2, chunks=7, files=1234, size_bytes=2**30, written_bytes=2**29, elapsed_s=64.0, vanished=3)
+FAILED = BatchSummary(
+    batch=1,
+    bad=tuple(bad(b"f%03d" % number) for number in range(60)),
+    trees_gone=(b"home/\ngone",),
+    guards=(transfer.GuardFinding(guard="bricks", problems=("gl1:/b1 is down",)),),
+    stopped=transfer.Stopped(
+        reason=transfer.StopReason.TARGET_FULL, message="the target is full", cause="c", hint="h", unended=("pid 7",)
+    ),
+)
+NOT_WHOLE = CatalogRecord(
+    name="c1",
+    scan_id=1,
+    site_id="s",
+    via="mount",
+    trees=(UserTree(path=b"home/a", user="a"),),
+    parts=(),
+    started_at_s=10.0,
+    finished_at_s=100.0,
+    whole=False,
+    reasons=("gl1:/b1 is down",),
+    rows=3,
+    files=2,
+    directories=1,
+    size_bytes=4096,
+    problems=1,
+)
+OF_BRICKS = whole_catalog(
+    started_at_s=10.0,
+    finished_at_s=100.0,
+    rows=3,
+    files=2,
+    way_reasons=("features.shard is on",),
+    findings=("1 directory is missing on some brick",),
+    bricks=(BrickWalk(brick="gl1:/b\n1", host="gl1", rows=3000, directories=1000, elapsed_s=2.0, whole=False),),
+    times=ScanTimes(checks_s=1.25, walk_s=90.0, finish_s=0.5),
+)
+# A record begins when the volume was checked, and that time belongs to the scan too.
+QUICK = whole_catalog(started_at_s=10.0, finished_at_s=10.2, times=ScanTimes(checks_s=3.5, walk_s=0.5, finish_s=0.5))
+VERIFIED = replace(verification(), differences={}, whole=True, reasons=())
 
 
 @pytest.mark.parametrize(
-    ("digested_bytes", "said"),
+    ("document", "said", "not_said"),
     [
-        (2**40, "result: verified\n"),
-        (2**39, "result: verified (content of 50.0 %)"),
-        (0, "result: verified (attributes only)"),
+        (
+            run_document(summary(COPIED)),
+            ("Batch 2", "# Run 4", "its log is in runs/4", "files: 1,234", "mean rate: 8.0 MiB/s", ": 3"),
+            (),
+        ),
+        (
+            run_document(summary(FAILED)),
+            (
+                "**Stopped: the target is full**",
+                "**Could not be ended: pid 7**",
+                "**Refused by the guard bricks: gl1:/b1 is down**",
+                "home/x0agone",
+                "f049",
+                "10 more are not shown",
+            ),
+            ("f050",),
+        ),
+        (catalog_document(NOT_WHOLE), ("**Not whole: gl1:/b1 is down**", "took: 1 min 30 s"), ()),
+        (catalog_document(replace(NOT_WHOLE, finished_at_s=None)), ("whole: under way",), ()),
+        (
+            catalog_document(OF_BRICKS),
+            (
+                "checking the volume, and starting: 1.25 s",
+                "reading: 1 min 30 s",
+                "Found on the bricks: 1 directory is missing on some brick",
+                "The bricks were not read: features.shard is on",
+                "2,000",
+                "not to its end",
+            ),
+            ("gl1:/b\n1",),
+        ),
+        (catalog_document(QUICK), ("took: 4.5 s",), ()),
+        (
+            verification_document(verification("week1")),
+            (
+                "content to be compared: all files, xxh3_128",
+                "900 of 990 files, 512.0 GiB of 1.0 TiB (50.0 %)",
+                "paths equal: 997 of 1,000",
+                "list of all differences: manifests/week1/differences.parquet",
+                "What next: for what users changed since",
+            ),
+            (),
+        ),
+        (verification_document(verification(share=0.025)), ("a sample of 2.5 % of the files",), ()),
+        *(
+            (verification_document(replace(VERIFIED, digested_bytes=digested)), (f"result: {words}\n",), ())
+            for digested, words in (
+                (2**40, "verified"),
+                (2**39, "verified (content of 50.0 %)"),
+                (0, "verified (attributes only)"),
+            )
+        ),
     ],
 )
-def test_verified_says_how_much_content_was_compared(digested_bytes: int, said: str) -> None:
-    record = replace(verification(), differences={}, whole=True, reasons=(), digested_bytes=digested_bytes)
-    assert said in text_of(verification_document(record))
+def test_what_a_record_says(document: Document, said: tuple[str, ...], not_said: tuple[str, ...]) -> None:
+    text = text_of(document)
+    assert [words for words in said if words not in text] == []
+    assert [words for words in not_said if words in text] == []
+
+
+def test_a_dry_run_says_what_it_would_do() -> None:
+    batch = BatchSummary(batch=1, left=(transfer.TreeWork(tree=b"home/a", chunks=2, files=30, size_bytes=2048),))
+    document = run_document(summary(batch, dry_run=True))
+    assert document.subtitle == "nothing was changed"
+    (table,) = tables_of(document)
+    assert (table.title, table.rows) == ("Would be done", (("home/a", "2", "30", "2.0 KiB"),))
+    assert "delta pass" not in text_of(document)
+
+
+def test_every_delta_pass_is_a_row_and_what_was_decided_after_it_a_sentence() -> None:
+    counts = (1, 20, 300, 4000, 5, 6, 7)
+    tallies = {kind: ChangeTally(paths=count, size_bytes=9) for kind, count in zip(ChangeKind, counts, strict=True)}
+    trees = (TreeChanges(tree=b"home/a", names_before=9, bytes_before=9, by_kind=tallies),)
+    first = transfer.DeltaSummary(
+        number=3,
+        files=4321,
+        size_bytes=2048,
+        elapsed_s=64.0,
+        scan_s=10.0,
+        changes=Changes(base="one", now="two", trees=trees),
+        outcome=transfer.ConvergenceOutcome.CONVERGED,
+        freeze_s=90.0,
+        sentence="batch 1, delta pass 3: converged",
+    )
+    stopped = replace(first, number=4, changes=None, outcome=None, freeze_s=None, sentence="")
+    document = run_document(summary(BatchSummary(batch=1, files=4321, deltas=(first, stopped))))
+    (table,) = tables_of(document)
+    assert table.title == "Delta passes"
+    numbers = ("4,321", "2.0 KiB", "10 s", "1 min 4 s")
+    assert table.rows == (
+        ("3", "1", "4,320", "5", "6", "7", *numbers, "1 min 30 s"),
+        ("4", NONE, NONE, NONE, NONE, NONE, *numbers, NONE),
+    )
+    assert "Batch 1, delta pass 3: converged" in text_of(document)
+
+
+def test_a_verification_counts_differences_and_expected_losses_by_kind() -> None:
+    differences, first, expected = tables_of(verification_document(verification("week1")))
+    assert [row[:2] for row in first.rows] == [("missing", "home/alice/week1")]
+    assert differences.rows == (("content", "2"), ("missing", "1"))
+    assert expected.rows == (("loss-acl", "5"),)
 
 
 def test_findings_put_failures_first() -> None:
@@ -222,54 +205,43 @@ def test_findings_put_failures_first() -> None:
     assert table.rows[0][2] == r"nothing\x1b is mounted"
     assert document.subtitle == "1 failure, 1 warning, 1 ok."
     assert "Fix the failures" in text_of(document)
-    assert "Mend" not in text_of(finding_document([ok("rsync", "3.2.7")]))
+    assert "Fix" not in text_of(finding_document([ok("rsync", "3.2.7")]))
 
 
-class TestPlan:
-    def test_ranks_by_bytes_and_says_what_is_left_out(self) -> None:
-        light, heavy = (
-            usage(UserTree(path=b"h/" + n.encode(), user=n), size, 10) for n, size in (("l", 10), ("h", 90))
-        )
-        plan = replace(small_plan(), ranking=(light, heavy), size_bytes=100, outside=usage(light.tree, 7, 3))
-        document = plan_document(plan, ranking_rows=1)
-        ranking = tables_of(document)[1]
-        assert [row[1] for row in ranking.rows] == ["h"]
-        assert ranking.rows[0][4] == "90.0 %"
-        assert "1 more are not shown" in ranking.note
-        assert "Outside every user tree lie 3 files with 7 B" in text_of(document)
-
-    def test_curves_say_when_the_source_is_half_empty(self) -> None:
-        curves = tables_of(plan_document(small_plan()))[-1]
-        # 1,000 of 1,500 bytes are off after a minute, the rest after a minute and a half.
-        assert curves.rows == (("heaviest", "1 min", "1 min", "1 min 30 s", "1 min 30 s", "1 min 30 s"),)
+def test_a_plan_ranks_by_bytes_and_says_when_the_source_is_half_empty() -> None:
+    light, heavy = (usage(UserTree(path=b"h/" + n.encode(), user=n), size, 10) for n, size in (("l", 10), ("h", 90)))
+    plan = replace(small_plan(), ranking=(light, heavy), size_bytes=100, outside=usage(light.tree, 7, 3))
+    document = plan_document(plan, ranking_rows=1)
+    ranking = tables_of(document)[1]
+    assert [row[1] for row in ranking.rows] == ["h"]
+    assert ranking.rows[0][4] == "90.0 %"
+    assert "1 more are not shown" in ranking.note
+    assert "Outside every user tree lie 3 files with 7 B" in text_of(document)
+    # 1,000 of 1,500 bytes are off after a minute, the rest after a minute and a half.
+    curves = tables_of(plan_document(small_plan()))[-1]
+    assert curves.rows == (("heaviest", "1 min", "1 min", "1 min 30 s", "1 min 30 s", "1 min 30 s"),)
 
 
-class TestJson:
-    def test_forms(self) -> None:
-        assert plain({b"\xff": {ExitCode.DONE}, 3: (None, True, float("nan"), float("inf"), 1.5)}) == {
-            "%FF": [0],
-            "3": [None, True, None, None, 1.5],
-        }
-        assert plain(UsageError("m", cause="c", hint="h")) == {"message": "m", "cause": "c", "hint": "h"}
-        assert plain("a\udcff") == "a\\udcff"
-        with pytest.raises(TypeError, match="object"):
-            plain(object())
-
-    def test_computed_properties_are_keys_too(self) -> None:
-        parsed = json.loads(to_json(summary(BatchSummary(batch=1, nothing_to_do=True))))
-        assert (parsed["exit_code"], parsed["nothing_to_do"]) == (0, True)
-        assert parsed["batches"][0]["refused"] is False
+def test_json_has_properties_and_a_form_of_every_value() -> None:
+    assert plain({b"\xff": {ExitCode.DONE}, 3: (None, True, float("nan"), float("inf"), 1.5)}) == {
+        "%FF": [0],
+        "3": [None, True, None, None, 1.5],
+    }
+    assert plain(UsageError("m", cause="c", hint="h")) == {"message": "m", "cause": "c", "hint": "h"}
+    assert plain("a\udcff") == "a\\udcff"
+    with pytest.raises(TypeError, match="object"):
+        plain(object())
+    parsed = json.loads(to_json(summary(BatchSummary(batch=1, nothing_to_do=True))))
+    assert (parsed["exit_code"], parsed["nothing_to_do"]) == (0, True)
+    assert parsed["batches"][0]["refused"] is False
 
 
 def test_wording() -> None:
-    assert when(None) == NONE
-    assert when(0.0) == "1970-01-01 00:00 UTC"
-    assert when(1e300) == "beyond all dates"
-    assert (several(1, "file"), several(2000, "file"), several(0, "x waits", "x wait")) == (
-        "1 file",
-        "2,000 files",
-        "0 x wait",
-    )
+    assert [when(at_s) for at_s in (None, 0.0, 1e300)] == [NONE, "1970-01-01 00:00 UTC", "beyond all dates"]
+    counted = (several(1, "file"), several(2000, "file"), several(0, "x waits", "x wait"))
+    assert counted == ("1 file", "2,000 files", "0 x wait")
+    assert [sparkline(values) for values in ([], [0.0, 0.0], [0.0, 7.0])] == ["", "▁▁", "▁█"]
+    assert len(sparkline([1.0] * 1000)) == 60
 
 
 @given(st.text(alphabet="ab /\u2026"), st.integers(10, 60))
@@ -282,18 +254,14 @@ def test_short_text_stays_and_long_text_is_bounded(text: str, most: int) -> None
     assert max(len(word) for word in short.split(" ")) <= 2 * most + 1
 
 
-def test_long_paths_keep_both_ends_and_the_words_around_them() -> None:
-    path = "home/alice/" + "d/" * 2000 + "name"
-    short = shortened(f"{path}: Permission denied", LINE_CHARACTERS)
+def test_tables_shorten_long_paths_in_their_middle_and_json_does_not() -> None:
+    path = b"home/alice/" + b"d/" * 2000 + b"name"
+    short = shortened(f"{path.decode()}: Permission denied", LINE_CHARACTERS)
     assert short.startswith("home/alice/d/d/")
     assert short.endswith("/d/name: Permission denied")
     assert len(short.partition(" ")[0]) == LINE_CHARACTERS
-
-
-def test_tables_shorten_paths_and_json_does_not() -> None:
-    path = b"home/alice/" + b"d/" * 2000 + b"name"
-    problem = FileProblem(path=path, kind=FileProblemKind.BAD, errno=13, reason="Permission denied")
-    run = summary(BatchSummary(batch=1, bad=(problem,), left=(TreeWork(tree=path, chunks=1, files=1, size_bytes=1),)))
+    work = transfer.TreeWork(tree=path, chunks=1, files=1, size_bytes=1)
+    run = summary(BatchSummary(batch=1, bad=(bad(path),), left=(work,)))
     document = run_document(run)
     terminal = io.StringIO()
     print_document(Console(file=terminal, width=132), document)
@@ -303,10 +271,3 @@ def test_tables_shorten_paths_and_json_does_not() -> None:
         assert len(line) <= FILE_CHARACTERS + 140
     assert "d/" * 200 not in to_html(document)
     assert path.decode() in to_json(run)
-
-
-def test_sparkline() -> None:
-    assert sparkline([]) == ""
-    assert sparkline([0.0, 0.0]) == "▁▁"
-    assert sparkline([0.0, 7.0]) == "▁█"
-    assert len(sparkline([1.0] * 1000)) == 60

@@ -1,4 +1,4 @@
-"""`metrics` over a real ledger: Prometheus takes them, they are the ledger's sums, and counters never go down."""
+"""`metrics`: Prometheus takes them, they are the ledger's sums, counters never go down, and unknown values are left out."""
 
 import json
 import os
@@ -16,14 +16,21 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from migrator.bricks.drain.model import DrainSample
+from migrator.core.entry import UserTree
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.probe import Probe, ProbeSide, ProbeTimes
 from migrator.core.states import AttemptState, ChunkKind, ChunkState
+from migrator.core.windows import WindowStanding
+from migrator.cutover.model import ROLLBACK_STATES, UNDER_WAY_STATES, CutoverRecord, CutoverState, frozen_since_s
 from migrator.gluster.model import TaskStatus
 from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.report import model
 from migrator.report.metrics import read_metrics
-from migrator.report.model import MetricFamily, MetricKind
+from migrator.report.model import MetricFamily, MetricKind, RunLife
+from migrator.report.rules_metrics import CATALOGUE, families
+from migrator.transfer import model as transfer
 from migrator.transfer.model import Sample, StreamCounters
+from tests.support.facts import report
 from tests.support.operations import AUDIT, CHECK, COMMIT, START, WATCH, do
 from tests.support.report_world import DAY_S, Weeks
 from tests.support.serving import serving, site_of_weeks
@@ -100,18 +107,18 @@ def call(site_file: Path, *words: str) -> "subprocess.CompletedProcess[bytes]":
 
 
 def test_prometheus_takes_them_whatever_things_are_called(site_file: Path) -> None:
-    program = shutil.which("promtool")
-    if program is None:
-        pytest.skip("there is no promtool")
     done = call(site_file)
     assert (done.returncode, done.stderr) == (0, b"")
-    checked = subprocess.run([program, "check", "metrics"], input=done.stdout, capture_output=True, check=False)
-    assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
+    if (program := shutil.which("promtool")) is not None:
+        checked = subprocess.run([program, "check", "metrics"], input=done.stdout, capture_output=True, check=False)
+        assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
     families = {family.name: family for family in text_string_to_metric_families(done.stdout.decode())}
     bricks = {sample.labels["brick"] for sample in families["migrator_drain_state"].samples}
     assert bricks == {'gl1:/b"\\{}\n\u202e\\udcff', "gl2:/b,gl3:/b"}
     for name in HOSTILE:
         assert name not in done.stdout
+    by_name = {family["name"]: family for family in json.loads(call(site_file, "--json").stdout)}
+    assert by_name["migrator_drain_failures"]["samples"][0]["value"] == 3.0
 
 
 def test_what_a_host_had_moved_before_its_reboot_counts(site_file: Path) -> None:
@@ -132,18 +139,24 @@ def test_they_are_the_sums_of_the_ledger(site_file: Path) -> None:
     weeks = Weeks(users=8, chunks=80, names=HOSTILE)
     found = read(site_file, weeks.now_s)
     assert sum(values(found, "planned_bytes").values()) == pytest.approx(sum(weeks.sizes), rel=1e-6)
-    assert values(found, "attention_files")[("1",)] == 1.0
-    assert values(found, "events_total")[("chunk-failed", "error")] == 3.0
-    assert values(found, "runs_total") == {("run", "4"): 1.0}
-    assert values(found, "run_state")[("run", "at-work")] == 1.0
-    assert values(found, "drain_state")[("gl2:/b,gl3:/b", "committed")] == 1.0
-    assert values(found, "gluster_moved_files_total") == {("drain", "gl1"): 32.0, ("drain", "gl2"): 5.0}
-    assert values(found, "gluster_moved_bytes_total") == {("drain", "gl1"): 3200.0, ("drain", "gl2"): 500.0}
-    assert values(found, "gluster_move_failures_total") == {("drain", "gl1"): 3.0, ("drain", "gl2"): 0.0}
-    assert values(found, "probe_latency_seconds") == {("source",): 0.1}
-    assert values(found, "verifications_total") == {("yes",): 1.0, ("no",): 0.0}
-    assert values(found, "cutovers")[("thawed",)] == 5.0
-    assert values(found, "frozen_users") == {(): 0.0}
+    for name, labels, value in (
+        ("attention_files", ("1",), 1.0),
+        ("events_total", ("chunk-failed", "error"), 3.0),
+        ("run_state", ("run", "at-work"), 1.0),
+        ("drain_state", ("gl2:/b,gl3:/b", "committed"), 1.0),
+        ("cutovers", ("thawed",), 5.0),
+    ):
+        assert values(found, name)[labels] == value
+    for name, expected in (
+        ("runs_total", {("run", "4"): 1.0}),
+        ("gluster_moved_files_total", {("drain", "gl1"): 32.0, ("drain", "gl2"): 5.0}),
+        ("gluster_moved_bytes_total", {("drain", "gl1"): 3200.0, ("drain", "gl2"): 500.0}),
+        ("gluster_move_failures_total", {("drain", "gl1"): 3.0, ("drain", "gl2"): 0.0}),
+        ("probe_latency_seconds", {("source",): 0.1}),
+        ("verifications_total", {("yes",): 1.0, ("no",): 0.0}),
+        ("frozen_users", {(): 0.0}),
+    ):
+        assert values(found, name) == expected
     assert next(one for one in found if one.name == "migrator_freeze_seconds").samples[-2].value == 5.0
     attempts = values(found, "attempts_total")
     assert set(attempts) == {("gl1", "direct", "succeeded")}
@@ -219,8 +232,22 @@ def test_a_textfile_is_whole_and_for_everybody(site_file: Path, tmp_path: Path) 
     assert file.stat().st_mode & 0o777 == 0o644
     assert secret.read_text() == "secret"
     assert b"migrator_build_info" in file.read_bytes()
-    refused = call(site_file, "--textfile", str(tmp_path / "nowhere" / "x.prom"))
-    assert (refused.returncode, b"cannot be written" in refused.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--textfile", "/nonexistent/x.prom"), 1, b"cannot be written"),
+        # node_exporter does not read other names.
+        (("--textfile", "/tmp/migrator.txt"), 2, b"migrator.prom"),
+        (("--interval", "10s"), 2, b""),
+        (("--listen", "0.0.0.0:0"), 4, b""),
+    ],
+)
+def test_what_is_refused(site_file: Path, words: tuple[str, ...], code: int, said: bytes) -> None:
+    done = call(site_file, *words)
+    assert done.returncode == code
+    assert said in done.stderr
 
 
 @pytest.mark.exhaustive
@@ -258,18 +285,134 @@ def test_a_port_answers_at_metrics_and_asks_for_a_token_where_there_is_one(site_
             assert b"migrator_build_info" in answer.read()
 
 
-def test_a_name_that_node_exporter_does_not_read_is_refused(site_file: Path, tmp_path: Path) -> None:
-    refused = call(site_file, "--textfile", str(tmp_path / "migrator.txt"))
-    assert (refused.returncode, b"migrator.prom" in refused.stderr) == (2, True)
-    assert not (tmp_path / "migrator.txt").exists()
+# --- From facts
 
 
-def test_options_that_exclude_each_other_are_refused(site_file: Path) -> None:
-    assert call(site_file, "--interval", "10s").returncode == 2
-    assert call(site_file, "--listen", "0.0.0.0:0").returncode == 4
+GOVERNOR = transfer.GovernorRecord(
+    at_s=1.0,
+    run_id=1,
+    gate=transfer.Gate.OPEN,
+    bound=transfer.Bound.LATENCY,
+    streams=3,
+    most=8,
+    hosts=(("gl1", 2), ("localhost", 1)),
+    bwlimit_bytes_per_s=None,
+    reason="",
+    max_latency_s=0.05,
+)
 
 
-def test_json_has_the_same_values(site_file: Path) -> None:
-    found = json.loads(call(site_file, "--json").stdout)
-    by_name = {family["name"]: family for family in found}
-    assert by_name["migrator_drain_failures"]["samples"][0]["value"] == 3.0
+def window(when: str, changes_at_s: float | None) -> WindowStanding:
+    return WindowStanding(
+        when=when, jobs=None, bwlimit_bytes_per_s=None, holds=True, changes_at_s=changes_at_s, changes=""
+    )
+
+
+NIGHTS, ALWAYS = window("Mon-Fri 19:00-07:00", 500.0), window("00:00-24:00", None)
+EMPTY = model.StatusFacts(at_s=100.0, site=None)
+FACTS = model.MetricFacts(
+    status=EMPTY,
+    sums=model.MetricSums(),
+    runs=(),
+    capacity=(),
+    governing=transfer.GoverningFacts(
+        governor=GOVERNOR,
+        windows=(NIGHTS, ALWAYS, NIGHTS),
+        loads=(transfer.HostLoad(host="gl1", at_s=90.0, load=3.5),),
+    ),
+    frozen_since_s=(),
+    version="1",
+    read_s=0.5,
+)
+
+
+def with_status(**changes: object) -> tuple[MetricFamily, ...]:
+    return families(replace(FACTS, status=replace(EMPTY, **changes)))  # type: ignore[arg-type]
+
+
+def test_an_empty_site_has_every_metric_and_hardly_a_value() -> None:
+    found = families(FACTS)
+    assert [one.name for one in found] == [spec.name for spec in CATALOGUE]
+    for name in ("trees", "copied_bytes", "copy_left_seconds", "freeze_oldest_start_timestamp_seconds"):
+        assert values(found, name) == {}
+    assert values(found, "frozen_users") == {(): 0.0}
+    assert set(values(found, "cutovers").values()) == {0.0}
+
+
+@pytest.mark.parametrize(("done_files", "left"), [(1, {}), (2, {(): 0.0})])
+def test_time_left_is_zero_when_all_is_copied_and_nothing_while_it_is_unknown(
+    done_files: int, left: dict[tuple[str, ...], float]
+) -> None:
+    tally = model.Tally(total_bytes=2, done_bytes=2, total_files=2, done_files=done_files)
+    assert values(with_status(plan=report().status.plan, overall=tally), "copy_left_seconds") == left
+
+
+@pytest.mark.parametrize("life", [RunLife.AT_WORK, RunLife.KILLED, RunLife.ENDED])
+def test_streams_and_limits_of_a_run_that_is_not_at_work_are_left_out(life: RunLife) -> None:
+    run = replace(report().status.runs[0], verb="run", life=life)
+    others = replace(run, verb="brick-drain", life=RunLife.AT_WORK)
+    sums = model.MetricSums(counts={"streams": [(4, "gl1", "brick"), (1, "gl1", "mount")]})
+    found = families(replace(FACTS, runs=(run, others), sums=sums))
+    for name, there in (
+        ("streams", {("gl1", "brick"): 4.0, ("gl1", "mount"): 1.0}),
+        ("allowed_streams", {(): 3.0}),
+        ("governor_bound", {("latency",): 1.0}),
+        ("host_allowed_streams", {("gl1",): 2.0, ("localhost",): 1.0}),
+        ("probe_latency_limit_seconds", {(): 0.05}),
+        ("host_load", {("gl1",): 3.5}),
+    ):
+        assert values(found, name) == (there if life is RunLife.AT_WORK else {})
+    assert values(found, "host_load_limit") == values(found, "bandwidth_limit_bytes_per_second") == {}
+    assert values(found, "window_change_timestamp_seconds") == {("Mon-Fri 19:00-07:00",): 500.0}
+    # Of two samples with the same labels Prometheus would accept none, nor any other metric.
+    holds = next(family for family in found if family.name == "migrator_window_holds")
+    assert sorted(sample.labels["window"] for sample in holds.samples) == ["00:00-24:00", "Mon-Fri 19:00-07:00"]
+
+
+def test_a_probe_without_an_answer_has_no_latency_of_zero() -> None:
+    hung = Probe(side=ProbeSide.SOURCE, at_s=90.0, waited_s=30.0)
+    failed = Probe(side=ProbeSide.TARGET, at_s=90.0, failure="read-only")
+    found = with_status(probes=(hung, failed))
+    assert values(found, "probe_latency_seconds") == {("source",): 30.0}
+    assert values(found, "probe_success") == {("source",): 0.0, ("target",): 0.0}
+    assert values(found, "probe_operation_seconds") == {}
+
+
+def test_no_label_names_a_user_a_tree_or_a_file() -> None:
+    secret = "who-is-this"
+    status = report(secret.encode(), secret).status
+    found = families(replace(FACTS, status=replace(status, site="site", plan=None, drains=(), additions=())))
+    assert any(values(found, "copied_bytes")) is True
+    labels = {text for family in found for sample in family.samples for text in sample.labels.values()}
+    assert not any(secret in text for text in labels)
+
+
+def test_a_histogram_counts_up_to_all() -> None:
+    found = families(replace(FACTS, sums=model.MetricSums(freezes_s=(30.0, 31.0, 100_000.0))))
+    family = next(one for one in found if one.kind is MetricKind.HISTOGRAM)
+    buckets = [(sample.labels["le"], sample.value) for sample in family.samples if sample.name.endswith("_bucket")]
+    assert (buckets[0], buckets[1], buckets[-1]) == (("30.0", 1.0), ("60.0", 2.0), ("+Inf", 3.0))
+    assert [value for _, value in buckets] == sorted(value for _, value in buckets)
+    assert [sample.value for sample in family.samples[-2:]] == [3.0, 100_061.0]
+
+
+def test_a_user_is_frozen_on_the_way_there_and_back() -> None:
+    def since_s(state: CutoverState, frozen: float | None = None, thawed: float | None = None) -> float | None:
+        record = CutoverRecord(
+            id=1,
+            plan="p",
+            batch=1,
+            tree=UserTree(path=b"home/a", user="a"),
+            attempt=1,
+            state=state,
+            times={state: 50.0, CutoverState.ROLLBACK_FREEZING: 40.0},
+            predicted_freeze_s=None,
+            frozen_at_s=frozen,
+            thawed_at_s=thawed,
+        )
+        return frozen_since_s(record)
+
+    assert since_s(CutoverState.PLANNED) is None
+    assert since_s(CutoverState.THAWED, 10.0, 20.0) is since_s(CutoverState.REVERTED, 10.0, 20.0) is None
+    assert {since_s(state, 10.0) for state in (*UNDER_WAY_STATES, *ROLLBACK_STATES)} == {10.0}
+    assert {since_s(state, 10.0, 20.0) for state in ROLLBACK_STATES} == {40.0}
