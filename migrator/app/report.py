@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from migrator.app import Wiring, new_token, processes
 from migrator.core.progress import Progress
 from migrator.render.html import print_pdf
-from migrator.report.model import ReportSent
-from migrator.report.report import SendRequest, SendWorld, require_report_hooks, send_report
+from migrator.report.report import SendWorld, require_report_hooks, send_report
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -25,15 +24,8 @@ def require_hooks(wiring: Wiring) -> None:
     asyncio.run(require_report_hooks(wiring.hooks(), wiring.blocking()))
 
 
-async def send(wiring: Wiring, ledger: "Ledger", progress: Progress, directory: Path, plan: str | None) -> ReportSent:
-    """Pass a report, by its absolute directory, to the hooks. Raises as `send_report`."""
-    request = SendRequest(
-        directory=os.fsencode(directory),
-        plan=plan,
-        source_root=wiring.source_root,
-        target_root=wiring.target_root,
-        pid=os.getpid(),
-    )
+async def send(wiring: Wiring, ledger: "Ledger", progress: Progress, directory: Path, plan: str | None) -> str:
+    """Pass a report, by its absolute directory, to the hooks. Returns and raises as `send_report`."""
     world = SendWorld(
         ledger=ledger,
         hooks=wiring.hooks(),
@@ -43,5 +35,8 @@ async def send(wiring: Wiring, ledger: "Ledger", progress: Progress, directory: 
         clock=wiring.clock,
         blocking=wiring.blocking(),
         tokens=new_token,
+        source_root=wiring.source_root,
+        target_root=wiring.target_root,
+        pid=os.getpid(),
     )
-    return await send_report(request, world)
+    return await send_report(world, os.fsencode(directory), plan)

@@ -1,6 +1,5 @@
 """`report`: status, history, forecast and proofs. Reads the ledger only."""
 
-import os
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -149,10 +148,11 @@ def _send(wiring: app.Wiring, directory: Path, facts: ReportFacts) -> ExitCode:
 
     plan = None if facts.status.plan is None else facts.status.plan.name
     with wiring.ledger() as ledger, open_progress(sys.stderr, wiring.clock) as shown:
-        sent = run_to_end(
+        problem = run_to_end(
             reporting.send(wiring, ledger, shown, directory.resolve(), plan),
             when_interrupted=f"the report lies in {directory}; run the same command again to send it",
         )
-    if not sent.sent:
-        click.echo(f"migrator: the report in {os.fsdecode(sent.directory)} was not sent: {sent.reason}", err=True)
-    return sent.exit_code
+    if problem:
+        click.echo(f"migrator: the report in {directory} was not sent: {problem}", err=True)
+        return ExitCode.FAILED
+    return ExitCode.DONE

@@ -9,7 +9,6 @@ from migrator.bricks.add.model import AdditionStanding
 from migrator.bricks.drain.model import DrainStanding
 from migrator.bricks.retire.model import RetirementRecord
 from migrator.core.entry import UserTree
-from migrator.core.errors import ExitCode
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.probe import Probe
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
@@ -20,20 +19,6 @@ from migrator.fs.model import CapacityOutlook, CapacitySample
 from migrator.plan.model import Plan
 from migrator.transfer.model import ConvergenceRecord, FileProblem, GoverningFacts
 from migrator.verify.model import VerificationRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportSent:
-    """The result of `report --send`. `sent` is False if a hook failed or skipped the report; `reason` says which."""
-
-    directory: bytes
-    sent: bool
-    reason: str = ""
-
-    @property
-    def exit_code(self) -> ExitCode:
-        return ExitCode.DONE if self.sent else ExitCode.FAILED
-
 
 # --- Forecast of the copying
 

@@ -4,15 +4,16 @@ import asyncio
 import json
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from migrator.bench.model import BenchmarkResult, BenchmarkState
+from migrator.core import documents
 from migrator.core.clock import Clock
-from migrator.core.errors import Interrupted, MigratorError, Refused, UsageError
+from migrator.core.errors import ExitCode, Interrupted, MigratorError, Refused, UsageError
 from migrator.core.paths import show
 from migrator.core.progress import Progress
 from migrator.core.tasks import Blocking
@@ -28,7 +29,7 @@ from migrator.plan.model import Plan, fit_cost, sum_of
 from migrator.plan.ports import PlanDocuments
 from migrator.report import model, rules
 from migrator.report.rules_forecast import Left, forecast_copy, slot_width_s, slots_of
-from migrator.report.status import IsGone, read_done, read_status
+from migrator.report.status import IsGone, first_start, read_done, read_status
 from migrator.transfer.run_files import RunFiles
 
 if TYPE_CHECKING:
@@ -68,16 +69,17 @@ def read_report(
     if capacity:
         width_s = rules.span_width(capacity[-1].at_s - capacity[0].at_s, CHART_POINTS)
         capacity = tuple(ledger.capacity.all(span_s=width_s))
+    throughput, days = _throughput(ledger)
     bricks = rules.brick_outlooks(status.drains, document, now_s=now_s, retirement=status.retirement)
     facts = model.ReportFacts(
         status=status,
-        throughput=_throughput(ledger),
+        throughput=tuple(throughput),
         done=_done(ledger, status),
         verifications=tuple(ledger.verifications.of_plan(name)) if name else (),
         plan=document,
         plan_problem=problem,
         forecast=forecast,
-        days=_days(ledger),
+        days=tuple(days),
         capacity=capacity,
         outlook=rules.target_outlook(capacity, status.overall, forecast, now_s=now_s),
         bricks=bricks,
@@ -95,29 +97,25 @@ def read_report(
     return facts if earlier is None else _compared(ledger, facts, earlier)
 
 
-def _throughput(ledger: "Ledger") -> tuple[model.ThroughputPoint, ...]:
+def _throughput(ledger: "Ledger") -> tuple[Sequence[model.ThroughputPoint], Sequence[model.ThroughputPoint]]:
+    """The course of the throughput in spans for a chart, and by day, or by hour in a short history."""
     span = ledger.facts.sampled_span()
     if span is None:
-        return ()
+        return (), ()
     first_s, last_s = span
     width_s = rules.span_width(last_s - first_s, CHART_POINTS)
-    return tuple(ledger.facts.throughput(from_s=first_s, to_s=last_s, span_s=width_s))
-
-
-def _days(ledger: "Ledger") -> tuple[model.ThroughputPoint, ...]:
-    span = ledger.facts.sampled_span()
-    if span is None:
-        return ()
-    width_s = DAY_S if span[1] - span[0] >= _DAYS_FOR_DAYS * DAY_S else HOUR_S
-    from_s = span[0] // width_s * width_s
-    return tuple(ledger.facts.throughput(from_s=from_s, to_s=span[1], span_s=width_s))
+    day_s = DAY_S if last_s - first_s >= _DAYS_FOR_DAYS * DAY_S else HOUR_S
+    return (
+        ledger.facts.throughput(from_s=first_s, to_s=last_s, span_s=width_s),
+        ledger.facts.throughput(from_s=first_s // day_s * day_s, to_s=last_s, span_s=day_s),
+    )
 
 
 def _forecast(ledger: "Ledger", status: model.StatusFacts) -> model.CopyForecast | None:
     if status.plan is None or status.overall.left_files <= 0 or rules.left_to_people(status.trees):
         return None
     name = status.plan.name
-    began_s = min((one.started_at_s for batch in status.batches for one in batch.passes), default=None)
+    began_s = _began(status)
     if began_s is None or began_s >= status.at_s:
         return None
     width_s = slot_width_s(status.at_s - began_s)
@@ -194,11 +192,13 @@ def _work_between(ledger: "Ledger", from_s: float, to_s: float) -> model.Through
     return None if point is None else replace(point, at_s=to_s, span_s=to_s - from_s)
 
 
+def _began(status: model.StatusFacts) -> float | None:
+    return first_start([one for batch in status.batches for one in batch.passes])
+
+
 def _done(ledger: "Ledger", status: model.StatusFacts) -> tuple[model.DonePoint, ...]:
-    if status.plan is None:
-        return ()
-    started = min((entry.started_at_s for batch in status.batches for entry in batch.passes), default=None)
-    if started is None:
+    started = _began(status)
+    if status.plan is None or started is None:
         return ()
     points = read_done(ledger, status.plan.name, now_s=status.at_s, started_at_s=started)
     return (model.DonePoint(at_s=started, done_files=0, done_bytes=0), *points)
@@ -223,17 +223,6 @@ VERB = "report"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SendRequest:
-    """Which report to send. `directory` is absolute; `plan` is the one that the report counts by."""
-
-    directory: bytes
-    plan: str | None
-    source_root: bytes
-    target_root: bytes
-    pid: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SendWorld:
     """Everything outside the program that sending uses."""
 
@@ -245,6 +234,9 @@ class SendWorld:
     clock: Clock
     blocking: Blocking
     tokens: Callable[[], str]
+    source_root: bytes
+    target_root: bytes
+    pid: int
 
 
 async def require_report_hooks(hooks: Hooks, blocking: Blocking) -> None:
@@ -259,46 +251,46 @@ async def require_report_hooks(hooks: Hooks, blocking: Blocking) -> None:
         )
 
 
-async def send_report(request: SendRequest, world: SendWorld) -> model.ReportSent:
-    """Call the `report` hooks for a written report. A second call sends it again.
+async def send_report(world: SendWorld, directory: bytes, plan: str | None) -> str:
+    """Call the `report` hooks for a report that counts by `plan`, written to an absolute directory. Returns why it was not sent;
+    empty if it was. A second call sends it again.
 
     Raises UsageError (a site without `init`), Refused (a hook refuses or is not safe to call), LockHeld, Interrupted.
     """
     site = world.ledger.site.read()
     if site is None:
         raise UsageError("this site has no record yet", hint="run `migrator init`")
-    with world.locks.hold(VERB, "sending a report"), world.files.open(VERB, world.clock.now_s()) as directory:
+    with world.locks.hold(VERB, "sending a report"), world.files.open(VERB, world.clock.now_s()) as files:
         try:
             async with recorded_run(
-                world.ledger.runs, world.clock, verb=VERB, pid=request.pid, directory=directory.path
+                world.ledger.runs, world.clock, verb=VERB, pid=world.pid, directory=files.path
             ) as run:
-                result = await _send(request, world, site, run.id)
-                run.exit_code = result.exit_code
+                problem = await _send(world, site, run.id, directory, plan)
+                run.exit_code = ExitCode.FAILED if problem else ExitCode.DONE
         except asyncio.CancelledError:
             raise Interrupted("sending the report was interrupted", hint="run the same command again") from None
-    return result
+    return problem
 
 
-async def _send(request: SendRequest, world: SendWorld, site: SiteRecord, run_id: int) -> model.ReportSent:
+async def _send(world: SendWorld, site: SiteRecord, run_id: int, directory: bytes, plan: str | None) -> str:
     calls = StepHooks(
         world=hook_world(
             world,
             world.hooks,
             site,
-            source_root=request.source_root,
-            target_root=request.target_root,
+            source_root=world.source_root,
+            target_root=world.target_root,
             run_id=run_id,
             say=partial(say, world, run_id=run_id),
         )
     )
     await calls.begin((HookStep.REPORT,))
-    facts = HookFacts(run_id=run_id, plan=request.plan, report=request.directory, started_at_s=world.clock.now_s())
+    facts = HookFacts(run_id=run_id, plan=plan, report=directory, started_at_s=world.clock.now_s())
     try:
-        sent = await calls.tell(_step(request.directory), facts)
+        sent = await calls.tell(_step(directory), facts)
     except HookSkipped as skipped:
-        return model.ReportSent(directory=request.directory, sent=False, reason=skipped.message)
-    reason = "" if sent else "a hook failed: see the events in `migrator status`"
-    return model.ReportSent(directory=request.directory, sent=sent, reason=reason)
+        return skipped.message
+    return "" if sent else "a hook failed: see the events in `migrator status`"
 
 
 def _step(directory: bytes) -> HookedStep:
@@ -321,40 +313,22 @@ def read_earlier(place: Path) -> model.EarlierReport:
     UsageError if it is no report.
     """
     file = place / REPORT_JSON if place.is_dir() else place
+    hint = "name a report.json that `migrator report --output DIRECTORY` has written, or its directory"
     try:
         document = json.loads(file.read_bytes())
-        status = document["status"]
-        overall = status["overall"]
-        forecast = document.get("forecast") or {}
-        plan = status.get("plan") or {}
-        return model.EarlierReport(
-            at_s=float(status["at_s"]),
-            plan=plan.get("name"),
-            total_bytes=int(overall["total_bytes"]),
-            done_bytes=int(overall["done_bytes"]),
-            total_files=int(overall["total_files"]),
-            done_files=int(overall["done_files"]),
-            likely_at_s=_number(forecast, "likely_at_s"),
-            earliest_at_s=_number(forecast, "earliest_at_s"),
-            latest_at_s=_number(forecast, "latest_at_s"),
-            cone=tuple(
-                model.ConePoint(**{key: float(value) for key, value in one.items()})
-                for one in forecast.get("cone") or []
-            ),
-        )
+        status, forecast = document["status"], document.get("forecast") or {}
+        known = {
+            **status["overall"],
+            **forecast,
+            "at_s": status["at_s"],
+            "plan": (status.get("plan") or {}).get("name"),
+        }
+        known["cone"] = forecast.get("cone") or []
+        facts = {field.name: known.get(field.name) for field in fields(model.EarlierReport)}
+        earlier: model.EarlierReport = documents.decode(model.EarlierReport, facts)
     except OSError as error:
-        raise UsageError(
-            f"the earlier report {file} cannot be read: {error.strerror}",
-            hint="name a report.json that `migrator report --output DIRECTORY` has written, or its directory",
-        ) from error
+        raise UsageError(f"the earlier report {file} cannot be read: {error.strerror}", hint=hint) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(
-            f"{file} is not a report of migrator",
-            cause="it is another file, or was cut off or edited",
-            hint="name a report.json that `migrator report --output DIRECTORY` has written, or its directory",
-        ) from error
-
-
-def _number(record: Mapping[str, Any], key: str) -> float | None:
-    value = record.get(key)
-    return None if value is None else float(value)
+        cause = "it is another file, or was cut off or edited"
+        raise UsageError(f"{file} is not a report of migrator", cause=cause, hint=hint) from error
+    return earlier

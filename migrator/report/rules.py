@@ -3,8 +3,9 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import pairwise
+from typing import TypeVar
 
 from migrator.bricks.drain.model import OUT_STATES, UNDER_WAY_STATES, DrainStanding, DrainState
 from migrator.bricks.retire.model import RetirementRecord, RetirementState
@@ -20,6 +21,15 @@ from migrator.report import model
 from migrator.scan.rules import REMEDY, strange_words
 from migrator.transfer.model import ConvergenceRecord
 from migrator.verify.model import DifferenceKind, VerificationRecord
+
+_Value = TypeVar("_Value")
+
+
+def of_record(kind: type[_Value], record: object, **more: object) -> _Value:
+    """A value with the fields of a record that have the same names, and `more`."""
+    names = (field.name for field in fields(kind))  # type: ignore[arg-type]
+    return kind(**{name: getattr(record, name) for name in names if name not in more}, **more)
+
 
 # --- Progress and estimates
 
@@ -148,14 +158,13 @@ def batch_facts(
         chunks[entry.state] += entry.chunks
     if planned.chunks and not passes:
         chunks[ChunkState.PENDING] = planned.chunks
-    return model.BatchFacts(
-        number=planned.number,
-        state=planned.state,
+    return of_record(
+        model.BatchFacts,
+        planned,
         tally=add_up(trees),
         users=tuple(dict.fromkeys(tree.tree.user for tree in trees)),
         chunks=dict(chunks),
         passes=tuple(passes),
-        forecast_s=planned.forecast_s,
         attention=attention or model.AttentionCount(bad=0, vanished=0),
         verification=verification,
         convergence=convergence,
@@ -668,17 +677,8 @@ def _incident(group: model.EventGroup, endings: Sequence[model.EventGroup]) -> m
     first = min(
         (ending for ending in endings if _ends(ending, group)), key=lambda ending: ending.last_at_s, default=None
     )
-    return model.Incident(
-        kind=group.kind,
-        severity=group.severity,
-        subject=group.subject,
-        count=group.count,
-        first_at_s=group.first_at_s,
-        last_at_s=group.last_at_s,
-        message=group.message,
-        resolved_at_s=None if first is None else first.last_at_s,
-        resolution="" if first is None else _ENDS[first.kind][0],
-    )
+    resolved_at_s, resolution = (None, "") if first is None else (first.last_at_s, _ENDS[first.kind][0])
+    return of_record(model.Incident, group, resolved_at_s=resolved_at_s, resolution=resolution)
 
 
 def _ends(ending: model.EventGroup, group: model.EventGroup) -> bool:

@@ -33,22 +33,8 @@ def read_passes(ledger: "Ledger", plan: str) -> Sequence[model.PassFacts]:
 
 def _pass(ledger: "Ledger", record: PassRecord) -> model.PassFacts:
     changes = None if record.kind is PassKind.SEED else ledger.passes.changes(record.id)
-    return model.PassFacts(
-        id=record.id,
-        batch=record.batch,
-        kind=record.kind,
-        number=record.number,
-        state=record.state,
-        started_at_s=record.started_at_s,
-        finished_at_s=record.finished_at_s,
-        catalog=record.catalog,
-        base_catalog=record.base_catalog,
-        scan_s=record.scan_s,
-        moved_at_s=record.moved_at_s,
-        total_files=record.total_files,
-        total_bytes=record.total_bytes,
-        changes=None if changes is None else {kind: changes.tally(kind) for kind in ChangeKind},
-    )
+    tallies = None if changes is None else {kind: changes.tally(kind) for kind in ChangeKind}
+    return rules.of_record(model.PassFacts, record, changes=tallies)
 
 
 def read_batches(
@@ -255,19 +241,7 @@ def _scan(ledger: "Ledger") -> model.ScanFacts | None:
     record = ledger.scans.unfinished() or ledger.scans.latest()
     if record is None:
         return None
-    return model.ScanFacts(
-        name=record.name,
-        via=record.via,
-        started_at_s=record.started_at_s,
-        finished_at_s=record.finished_at_s,
-        whole=record.whole,
-        reasons=record.reasons,
-        rows=record.rows,
-        files=record.files,
-        directories=record.directories,
-        size_bytes=record.size_bytes,
-        problems=record.problems,
-    )
+    return rules.of_record(model.ScanFacts, record)
 
 
 def _strange(ledger: "Ledger") -> tuple[StrangeFiles, ...]:
@@ -287,17 +261,8 @@ def _run_facts(ledger: "Ledger", now_s: float, is_gone: IsGone | None) -> list[m
 def run_facts(record: RunRecord, now_s: float, *, gone: bool) -> model.RunFacts:
     """One run; `gone`: its process is known to be gone."""
     silent_s = max(now_s - record.heartbeat_at_s, 0.0)
-    return model.RunFacts(
-        id=record.id,
-        verb=record.verb,
-        pid=record.pid,
-        life=model.run_life(silent_s=silent_s, finished=record.finished_at_s is not None, process_gone=gone),
-        started_at_s=record.started_at_s,
-        silent_s=silent_s,
-        finished_at_s=record.finished_at_s,
-        exit_code=record.exit_code,
-        directory=record.directory,
-    )
+    life = model.run_life(silent_s=silent_s, finished=record.finished_at_s is not None, process_gone=gone)
+    return rules.of_record(model.RunFacts, record, life=life, silent_s=silent_s)
 
 
 def has_gone(record: RunRecord, is_gone: IsGone | None) -> bool:
