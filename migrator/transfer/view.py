@@ -1,6 +1,7 @@
 """Batches, passes, streams and limits for people."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from migrator.core.paths import show
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
@@ -8,25 +9,12 @@ from migrator.core.units import format_count, format_duration, format_rate, form
 from migrator.core.windows import WindowStanding
 from migrator.cutover.model import SETTLED_STATES, CutoverFacts
 from migrator.delta.model import ChangeKind, Changes
-from migrator.render.document import (
-    NONE,
-    Block,
-    Document,
-    Section,
-    clean,
-    facts,
-    figure,
-    paragraph,
-    paths,
-    percent,
-    table,
-    text,
-    verified_words,
-    when,
-)
+from migrator.render import document as doc
+from migrator.render.document import NONE, Block, clean, figure, paragraph, paths, percent, text, verified_words, when
 from migrator.report.model import BatchFacts, PassFacts, StreamSum, TreeFacts, TreeState, percent_of
 from migrator.transfer.model import (
     ConvergenceOutcome,
+    ConvergenceRecord,
     DeltaSummary,
     Gate,
     GoverningFacts,
@@ -37,35 +25,52 @@ from migrator.transfer.model import (
 from migrator.transfer.rules import BY, added_up
 from migrator.verify.model import VerificationRecord
 
+T = TypeVar("T")
+Cells = Sequence[tuple[doc.Column, Callable[[T], str]]]
+"""The columns of a table over records, each with what it shows of one."""
+
+
+def _table(title: str, cells: Cells[T], records: Iterable[T], *, limit: int | None = None, note: str = "") -> Block:
+    rows = [tuple(shown(record) for _, shown in cells) for record in records]
+    return doc.table(title, [column for column, _ in cells], rows, limit=limit, note=note)
+
+
 # The delta passes of one run over a batch.
 
 
-_COLUMNS: Sequence[tuple[str, tuple[ChangeKind, ...]]] = (
-    ("new", (ChangeKind.NEW,)),
-    ("changed", (ChangeKind.GROWN, ChangeKind.REWRITTEN, ChangeKind.ATTRIBUTES)),
-    ("renamed", (ChangeKind.RENAMED,)),
-    ("vanished", (ChangeKind.VANISHED,)),
-    ("sent to be sure", (ChangeKind.UNSETTLED,)),
+def _count(changes: Changes | None, *kinds: ChangeKind) -> str:
+    return NONE if changes is None else format_count(sum(changes.tally(kind).paths for kind in kinds))
+
+
+def _duration(duration_s: float | None) -> str:
+    return NONE if duration_s is None else format_duration(duration_s)
+
+
+_DELTA: Cells[DeltaSummary] = (
+    (text("pass"), lambda one: str(one.number)),
+    (figure("new"), lambda one: _count(one.changes, ChangeKind.NEW)),
+    (
+        figure("changed"),
+        lambda one: _count(one.changes, ChangeKind.GROWN, ChangeKind.REWRITTEN, ChangeKind.ATTRIBUTES),
+    ),
+    (figure("renamed"), lambda one: _count(one.changes, ChangeKind.RENAMED)),
+    (figure("vanished"), lambda one: _count(one.changes, ChangeKind.VANISHED)),
+    (figure("sent to be sure"), lambda one: _count(one.changes, ChangeKind.UNSETTLED)),
+    (figure("files sent"), lambda one: format_count(one.files)),
+    (figure("bytes sent"), lambda one: format_size(one.size_bytes)),
+    (figure("scan and comparison"), lambda one: format_duration(one.scan_s)),
+    (figure("pass took"), lambda one: format_duration(one.elapsed_s)),
+    (figure("freeze now"), lambda one: _duration(one.freeze_s)),
 )
 
 
 def delta_blocks(deltas: Sequence[DeltaSummary]) -> Iterator[Block]:
     """The changes, what each pass sent, and the decision after the last one; nothing without passes."""
-    if not deltas:
-        return
-    columns = [
-        text("pass"),
-        *(figure(title) for title, _ in _COLUMNS),
-        figure("files sent"),
-        figure("bytes sent"),
-        figure("scan and comparison"),
-        figure("pass took"),
-        figure("freeze now"),
-    ]
-    yield table("Delta passes", columns, [_row(delta) for delta in deltas])
+    if deltas:
+        yield _table("Delta passes", _DELTA, deltas)
     for delta in deltas:
         if delta.sentence:
-            yield paragraph(_capital(delta.sentence))
+            yield paragraph(delta.sentence[:1].upper() + delta.sentence[1:])
 
 
 def follow_words(at_most: int) -> str:
@@ -74,26 +79,6 @@ def follow_words(at_most: int) -> str:
         f"After that, {several(at_most, 'delta pass', 'delta passes')} at most would follow, for what users change. They are "
         "not previewed: each begins with a scan of the source."
     )
-
-
-def _row(delta: DeltaSummary) -> tuple[str, ...]:
-    return (
-        str(delta.number),
-        *(_count(delta.changes, kinds) for _, kinds in _COLUMNS),
-        format_count(delta.files),
-        format_size(delta.size_bytes),
-        format_duration(delta.scan_s),
-        format_duration(delta.elapsed_s),
-        NONE if delta.freeze_s is None else format_duration(delta.freeze_s),
-    )
-
-
-def _count(changes: Changes | None, kinds: Sequence[ChangeKind]) -> str:
-    return NONE if changes is None else format_count(sum(changes.tally(kind).paths for kind in kinds))
-
-
-def _capital(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]
 
 
 # Convergence of every batch: what changes, and how long a freeze would take.
@@ -108,24 +93,30 @@ OUTCOMES = {
 }
 
 
+def _of_record(shown: Callable[[ConvergenceRecord], str]) -> Callable[[BatchFacts], str]:
+    return lambda batch: NONE if batch.convergence is None else shown(batch.convergence)
+
+
+_CONVERGENCE: Cells[BatchFacts] = (
+    (figure("batch"), lambda batch: str(batch.number)),
+    (figure("delta passes"), lambda batch: format_count(_deltas_made(batch))),
+    (text("last decision"), _of_record(lambda one: OUTCOMES[one.outcome])),
+    (text("as of"), _of_record(lambda one: when(one.at_s))),
+    (figure("files/h changing"), _of_record(lambda one: f"{one.prediction.churn_files_per_h:,.1f}")),
+    (figure("bytes/h changing"), _of_record(lambda one: format_size(one.prediction.churn_bytes_per_h))),
+    (paths("most of them in"), _of_record(lambda one: _most(one.prediction))),
+    (figure("next pass"), _of_record(lambda one: format_duration(one.prediction.next_pass_s))),
+    (figure("freeze"), _of_record(lambda one: format_duration(one.prediction.freeze_s))),
+    (figure("wanted, at most"), _of_record(lambda one: format_duration(one.max_freeze_s))),
+)
+
+
 def convergence_blocks(batches: Sequence[BatchFacts]) -> Iterator[Block]:
     """Delta passes of every batch that has any, and the last prediction; nothing without passes."""
     shown = [batch for batch in batches if batch.convergence is not None or _deltas_made(batch)]
     if not shown:
         return
-    columns = [
-        figure("batch"),
-        figure("delta passes"),
-        text("last decision"),
-        text("as of"),
-        figure("files/h changing"),
-        figure("bytes/h changing"),
-        paths("most of them in"),
-        figure("next pass"),
-        figure("freeze"),
-        figure("wanted, at most"),
-    ]
-    yield table("How long a freeze would take", columns, [_convergence_row(batch) for batch in shown])
+    yield _table("How long a freeze would take", _CONVERGENCE, shown)
     yield paragraph(
         "The freeze is that of users who are frozen right after the pass: a final pass with a margin, and its "
         "verification. Where time has passed since, another delta pass has to go before it."
@@ -134,26 +125,6 @@ def convergence_blocks(batches: Sequence[BatchFacts]) -> Iterator[Block]:
 
 def _deltas_made(batch: BatchFacts) -> int:
     return sum(one.kind is PassKind.DELTA and one.state is PassState.DONE for one in batch.passes)
-
-
-def _convergence_row(batch: BatchFacts) -> tuple[str, ...]:
-    made = format_count(_deltas_made(batch))
-    record = batch.convergence
-    if record is None:
-        return (str(batch.number), made, *[NONE] * 8)
-    found = record.prediction
-    return (
-        str(batch.number),
-        made,
-        OUTCOMES[record.outcome],
-        when(record.at_s),
-        f"{found.churn_files_per_h:,.1f}",
-        format_size(found.churn_bytes_per_h),
-        _most(found),
-        format_duration(found.next_pass_s),
-        format_duration(found.freeze_s),
-        format_duration(record.max_freeze_s),
-    )
 
 
 def _most(found: Prediction) -> str:
@@ -175,63 +146,57 @@ WHY_DIFFERENCES = (
 )
 
 
+def _left(batch: BatchFacts) -> int:
+    return sum(batch.chunks.get(state, 0) for state in (ChunkState.PENDING, ChunkState.RUNNING, ChunkState.FAILED))
+
+
+_PROGRESS: Cells[BatchFacts | TreeFacts] = (
+    (figure("bytes"), lambda one: format_size(one.tally.total_bytes)),
+    (figure("left"), lambda one: format_size(one.tally.left_bytes)),
+    (figure("done, %"), lambda one: percent(one.tally.percent_bytes)),
+    (figure("files"), lambda one: format_count(one.tally.total_files)),
+    (figure("files left"), lambda one: format_count(one.tally.left_files)),
+)
+
+_PASS: Cells[PassFacts] = (
+    (figure("batch"), lambda one: str(one.batch)),
+    (text("pass"), lambda one: one.kind.value if one.kind is PassKind.SEED else f"{one.kind.value} {one.number}"),
+    (text("state"), lambda one: one.state.value),
+    (text("began"), lambda one: when(one.started_at_s)),
+    (text("ended"), lambda one: when(one.finished_at_s)),
+    (figure("scan took"), lambda one: _duration(one.scan_s)),
+    (figure("files"), lambda one: format_count(one.total_files)),
+    (figure("bytes"), lambda one: format_size(one.total_bytes)),
+    (figure("renamed"), lambda one: _changed(one, ChangeKind.RENAMED)),
+    (figure("vanished"), lambda one: _changed(one, ChangeKind.VANISHED)),
+)
+
+
+def _changed(one: PassFacts, kind: ChangeKind) -> str:
+    return NONE if one.changes is None else format_count(one.changes[kind].paths)
+
+
 def batch_blocks(batches: Sequence[BatchFacts]) -> Iterator[Block]:
     """Progress and predictions of every batch, and the equal paths of the newest verifications."""
-    yield batch_table(batches)
+    yield _table("", _BATCH, batches)
     if any(entry.kind is not PassKind.SEED for batch in batches for entry in batch.passes):
-        yield pass_table(batches)
+        yield _table("Passes", _PASS, [entry for batch in batches for entry in batch.passes])
     yield from convergence_blocks(batches)
     differing = [
         batch.verification for batch in batches if batch.verification and any(batch.verification.differences.values())
     ]
     for record in differing:
         yield paragraph(
-            f"Batch {record.batch}: {equal_words(record)}. All differences: {record.differences_file or NONE}"
+            f"Batch {record.batch}: {_equal_words(record)}. All differences: {record.differences_file or NONE}"
         )
     if differing:
         yield paragraph(WHY_DIFFERENCES)
 
 
-def equal_words(record: VerificationRecord) -> str:
+def _equal_words(record: VerificationRecord) -> str:
     """How many of the compared paths are equal."""
     share = percent(percent_of(record.equal_paths, record.paths))
     return f"{format_count(record.equal_paths)} of {several(record.paths, 'path')} equal ({share})"
-
-
-def batch_table(batches: Sequence[BatchFacts]) -> Block:
-    """Progress of every batch."""
-    columns = [
-        figure("batch"),
-        text("state"),
-        figure("users"),
-        figure("bytes"),
-        figure("left"),
-        figure("done, %"),
-        figure("files"),
-        figure("files left"),
-        figure("chunks left"),
-        figure("bad files"),
-        text("verified"),
-    ]
-    return table("", columns, [_batch_row(batch) for batch in batches])
-
-
-def _batch_row(batch: BatchFacts) -> tuple[str, ...]:
-    waiting = sum(batch.chunks.get(state, 0) for state in (ChunkState.PENDING, ChunkState.RUNNING, ChunkState.FAILED))
-    tally = batch.tally
-    return (
-        str(batch.number),
-        _batch_state(batch),
-        format_count(tally.total_users),
-        format_size(tally.total_bytes),
-        format_size(tally.left_bytes),
-        percent(tally.percent_bytes),
-        format_count(tally.total_files),
-        format_count(tally.left_files),
-        format_count(waiting),
-        format_count(batch.attention.bad),
-        _verdict(batch.verification),
-    )
 
 
 def _batch_state(batch: BatchFacts) -> str:
@@ -246,45 +211,24 @@ def _batch_state(batch: BatchFacts) -> str:
     return batch.state.value
 
 
-def pass_table(batches: Sequence[BatchFacts]) -> Block:
-    """Every pass and its purpose."""
-    columns = [
-        figure("batch"),
-        text("pass"),
-        text("state"),
-        text("began"),
-        text("ended"),
-        figure("scan took"),
-        figure("files"),
-        figure("bytes"),
-        figure("renamed"),
-        figure("vanished"),
-    ]
-    return table("Passes", columns, [_pass_row(entry) for batch in batches for entry in batch.passes])
-
-
-def _pass_row(entry: PassFacts) -> tuple[str, ...]:
-    moved = [ChangeKind.RENAMED, ChangeKind.VANISHED]
-    return (
-        str(entry.batch),
-        entry.kind.value if entry.kind is PassKind.SEED else f"{entry.kind.value} {entry.number}",
-        entry.state.value,
-        when(entry.started_at_s),
-        when(entry.finished_at_s),
-        NONE if entry.scan_s is None else format_duration(entry.scan_s),
-        format_count(entry.total_files),
-        format_size(entry.total_bytes),
-        *(NONE if entry.changes is None else format_count(entry.changes[kind].paths) for kind in moved),
-    )
-
-
 def _verdict(verification: VerificationRecord | None) -> str:
     if verification is None:
         return NONE
     differences = sum(verification.differences.values())
     if differences:
-        return f"{several(differences, 'difference')}, {equal_words(verification)}"
+        return f"{several(differences, 'difference')}, {_equal_words(verification)}"
     return when(verification.finished_at_s) if verification.whole else "not whole"
+
+
+_BATCH: Cells[BatchFacts] = (
+    (figure("batch"), lambda batch: str(batch.number)),
+    (text("state"), _batch_state),
+    (figure("users"), lambda batch: format_count(batch.tally.total_users)),
+    *_PROGRESS,
+    (figure("chunks left"), lambda batch: format_count(_left(batch))),
+    (figure("bad files"), lambda batch: format_count(batch.attention.bad)),
+    (text("verified"), lambda batch: _verdict(batch.verification)),
+)
 
 
 def tree_table(
@@ -295,34 +239,19 @@ def tree_table(
     """
     by_number = {batch.number: batch for batch in batches}
     moved = {one.tree.path for one in cutovers if one.state in SETTLED_STATES}
-    columns = [
-        figure("rank"),
-        paths("user"),
-        paths("tree"),
-        figure("batch"),
-        text("state"),
-        figure("bytes"),
-        figure("left"),
-        figure("done, %"),
-        figure("files"),
-        figure("files left"),
-    ]
-    rows = (
-        (
-            str(tree.rank),
-            tree.tree.user,
-            show(tree.tree.path),
-            str(tree.batch),
-            "moved" if tree.tree.path in moved else _tree_state(tree, by_number.get(tree.batch)),
-            format_size(tree.tally.total_bytes),
-            format_size(tree.tally.left_bytes),
-            percent(tree.tally.percent_bytes),
-            format_count(tree.tally.total_files),
-            format_count(tree.tally.left_files),
-        )
-        for tree in trees
+
+    def state(tree: TreeFacts) -> str:
+        return "moved" if tree.tree.path in moved else _tree_state(tree, by_number.get(tree.batch))
+
+    cells: Cells[TreeFacts] = (
+        (figure("rank"), lambda tree: str(tree.rank)),
+        (paths("user"), lambda tree: tree.tree.user),
+        (paths("tree"), lambda tree: show(tree.tree.path)),
+        (figure("batch"), lambda tree: str(tree.batch)),
+        (text("state"), state),
+        *_PROGRESS,
     )
-    return table("", columns, rows, limit=limit)
+    return _table("", cells, trees, limit=limit)
 
 
 def _tree_state(tree: TreeFacts, batch: BatchFacts | None) -> str:
@@ -340,10 +269,10 @@ def _tree_state(tree: TreeFacts, batch: BatchFacts | None) -> str:
 # What the governor allows, and what people have set.
 
 
-def governing_document(governing: GoverningFacts) -> Document:
+def governing_document(governing: GoverningFacts) -> doc.Document:
     """The answer to `tune`, `pause` and `resume`."""
     blocks = (*governing_blocks(governing), *_limits(governing), *_windows(governing))
-    return Document(title="Limits", subtitle="", sections=(Section(title="What is in force", blocks=blocks),))
+    return doc.Document(title="Limits", subtitle="", sections=(doc.Section(title="What is in force", blocks=blocks),))
 
 
 def governing_blocks(governing: GoverningFacts) -> Iterator[Block]:
@@ -359,7 +288,7 @@ def governing_blocks(governing: GoverningFacts) -> Iterator[Block]:
             yield paragraph("It was paused; the run goes on within seconds.")
         if record.gate is Gate.OPEN and len(record.hosts) > 1:
             loads = {one.host: one.load for one in governing.loads}
-            yield facts([(clean(host), _on_host(streams, loads.get(host))) for host, streams in record.hosts])
+            yield doc.facts([(clean(host), _on_host(streams, loads.get(host))) for host, streams in record.hosts])
     if tuned is not None:
         yield paragraph(f"Tuned by {clean(tuned.by)} since {when(tuned.since_s)}.")
 
@@ -382,7 +311,7 @@ def _limits(governing: GoverningFacts) -> Iterator[Block]:
         ("latency of small operations", _milliseconds(given.max_latency_s), _milliseconds(tuned.max_latency_s)),
         ("load of a host", _number(given.max_load), _number(tuned.max_load)),
     ]
-    yield table("", [text("limit"), text("site.toml"), text("tuned")], rows)
+    yield doc.table("", [text("limit"), text("site.toml"), text("tuned")], rows)
 
 
 def _windows(governing: GoverningFacts) -> Iterator[Block]:
@@ -392,12 +321,7 @@ def _windows(governing: GoverningFacts) -> Iterator[Block]:
     if not governing.windows:
         yield paragraph("There are no windows: chunks may be begun at any time.")
         return
-    columns = [text("window"), text("streams on each host"), text("all streams together"), text("now")]
-    rows = [
-        (window.when, _number(window.jobs), _rate(window.bwlimit_bytes_per_s), _standing(window))
-        for window in governing.windows
-    ]
-    yield table("Windows", columns, rows)
+    yield _table("Windows", _WINDOW, governing.windows)
     if not any(window.holds for window in governing.windows):
         begins = [(one.changes_at_s, one.changes) for one in governing.windows if one.changes_at_s is not None]
         if begins:
@@ -408,6 +332,14 @@ def _standing(window: WindowStanding) -> str:
     if window.changes_at_s is None:
         return "holds at all times" if window.holds else "never holds"
     return f"{'holds until' if window.holds else 'begins'} {window.changes}"
+
+
+_WINDOW: Cells[WindowStanding] = (
+    (text("window"), lambda window: window.when),
+    (text("streams on each host"), lambda window: _number(window.jobs)),
+    (text("all streams together"), lambda window: _rate(window.bwlimit_bytes_per_s)),
+    (text("now"), _standing),
+)
 
 
 def _on_host(streams: int, load: float | None) -> str:
@@ -435,25 +367,14 @@ _ROWS = 40
 
 def stream_blocks(sums: Sequence[StreamSum]) -> Iterator[Block]:
     """One table, or nothing."""
-    rows = [
-        (
-            by,
-            clean(name),
-            format_count(one.files),
-            format_size(one.size_bytes),
-            format_rate(one.bytes_per_s),
-            f"{one.files_per_s:,.1f}",
-        )
-        for by in BY
-        for name, one in added_up(sums, by)[:_ROWS]
-    ]
+    cells: Cells[tuple[str, str, StreamSum]] = (
+        (text("by"), lambda row: row[0]),
+        (text("which"), lambda row: clean(row[1])),
+        (figure("files"), lambda row: format_count(row[2].files)),
+        (figure("bytes"), lambda row: format_size(row[2].size_bytes)),
+        (figure("a stream"), lambda row: format_rate(row[2].bytes_per_s)),
+        (figure("files/s a stream"), lambda row: f"{row[2].files_per_s:,.1f}"),
+    )
+    rows = [(by, name, one) for by in BY for name, one in added_up(sums, by)[:_ROWS]]
     if rows:
-        columns = [
-            text("by"),
-            text("which"),
-            figure("files"),
-            figure("bytes"),
-            figure("a stream"),
-            figure("files/s a stream"),
-        ]
-        yield table("What streams brought", columns, rows, note="Chunks that arrived, of all plans.")
+        yield _table("What streams brought", cells, rows, note="Chunks that arrived, of all plans.")
