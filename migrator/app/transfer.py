@@ -95,7 +95,6 @@ class WayMaker:
             executor=executor,
             engines=engines,
             brick=BrickRules(times_from_mdata=times_from_mdata(await self._volume_state())),
-            settler=direct,
         )
 
     async def _prove(self, host: Host, brick: str | None, places: Places) -> None:

@@ -31,7 +31,7 @@ from migrator.transfer.model import (
     StreamCounters,
     Verdict,
 )
-from migrator.transfer.ports import ChunkWork, Engine, Executor, Settler, StreamReader, Way
+from migrator.transfer.ports import ChunkWork, Engine, Executor, StreamReader, Way
 from migrator.transfer.rules import is_leftover, is_stream_leftover, marks_name, part_name, stop_reason, temporary_marks
 from migrator.transfer.run_files import AttemptFiles
 
@@ -714,7 +714,6 @@ class Attempt(Stream):
         return result
 
     async def _copy_by_stream(self, command: Command) -> Outcome:
-        """After a copy from a brick by an engine that knows nothing of bricks, the settler repairs what it can."""
         start: Start = partial(self._way.executor.execute, command, program=self._engine.program, tree=self._chunk.tree)
         outcome = await self.follow(
             start,
@@ -722,29 +721,12 @@ class Attempt(Stream):
             files=self._pass.invocation.directory.attempt(self._chunk.number, self.id, command),
             on_start=partial(self._world.ledger.passes.started, self.id),
         )
-        if outcome.verdict is Verdict.DONE and self._way.settler is not None and self._engine.name != DIRECT:
-            outcome = await self._settle(self._way.settler, outcome)
         failing = [suspect for suspect in outcome.suspects if suspect.errno == errno.EIO]
         known = self._pass.known_io_errors
         if outcome.stop is StopReason.IO_ERROR and failing and all(suspect.path in known for suspect in failing):
             # All of these files were recorded by an earlier run: they are bad, and the pool does not stop.
             return replace(outcome, verdict=Verdict.DONE, stop=None)
         return outcome
-
-    async def _settle(self, settler: Settler, copied: Outcome) -> Outcome:
-        """Repair times and find moved names after a copy from a brick; the outcome of both steps. Files that did not arrive
-        cannot be repaired; if both steps report a file, the second one counts, because it knows bricks.
-        """
-        command = settler.settle_command(self._work, self._view)
-        if command is None:
-            return copied
-        command = replace(command, token=self.token)
-        start: Start = partial(self._way.executor.execute, command, program=settler.program, tree=self._chunk.tree)
-        settled = await self.follow(start, settler.reader(self._work, self._view))
-        told = {suspect.path for suspect in settled.suspects}
-        suspects = (*settled.suspects, *(suspect for suspect in copied.suspects if suspect.path not in told))
-        self.counters = copied.counters
-        return replace(settled, counters=copied.counters, suspects=suspects)
 
     async def _without_stream(self, result: Result) -> Result:
         """Make links, and copy what no stream can take."""

@@ -32,9 +32,10 @@ class HostLane:
     """The `Lane` port over one host. Ways are made once for every connection; several callers share the making."""
 
     def __init__(self, host: str, *, jobs: int, reads_mount: bool, hosts: Hosts, make_way: MakeWay) -> None:
-        self._host = host
-        self._jobs = jobs
-        self._reads_mount = reads_mount
+        self.host = host
+        self.jobs = jobs
+        self.reads_mount = reads_mount
+        self.ends_by_lease = True  # the far end on a host sees to it
         self._hosts = hosts
         self._make_way = make_way
         self._connection: tuple[int, int] | None = None
@@ -42,29 +43,9 @@ class HostLane:
         self._making = asyncio.Lock()
         self._expecting: set[asyncio.Task[None]] = set()
 
-    @property
-    def host(self) -> str:
-        """As in the ledger."""
-        return self._host
-
-    @property
-    def jobs(self) -> int:
-        """How many streams may run there at once."""
-        return self._jobs
-
-    @property
-    def ends_by_lease(self) -> bool:
-        """The far end on a host sees to it."""
-        return True
-
-    @property
-    def reads_mount(self) -> bool:
-        """Whether it reads the mount; if not it reads the bricks of its host."""
-        return self._reads_mount
-
     def reads(self, brick: str) -> bool:
         """The name of a brick starts with its host."""
-        return not self._reads_mount and brick.startswith(self._host + ":/")
+        return not self.reads_mount and brick.startswith(self.host + ":/")
 
     def expect(self, bricks: Collection[str]) -> None:
         """As the port."""
@@ -88,7 +69,7 @@ class HostLane:
     async def way(self, brick: str | None) -> Way:
         """How a chunk of this brick is read there. Raises HostLost, ToolFailed."""
         async with self._making:
-            host = await self._hosts.reach(self._host)
+            host = await self._hosts.reach(self.host)
             # A new connection: files placed on the host are gone with the old one.
             connection = (id(host), (await host.identity()).process_id)
             if connection != self._connection:
@@ -100,7 +81,7 @@ class HostLane:
 
     async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
         """Reach the host, and end what attempts have left there. Raises HostLost."""
-        host = await self._hosts.reach(self._host)
+        host = await self._hosts.reach(self.host)
         return [token for token in tokens if not await host.processes.end(token, grace_s=_GRACE_S)]
 
 
@@ -116,12 +97,8 @@ class MoverLane(HostLane):
 
     def __init__(self, host: str, *, jobs: int, movers: Movers, make_way: MakeWay) -> None:
         super().__init__(host, jobs=jobs, reads_mount=True, hosts=movers, make_way=make_way)
+        self.ends_by_lease = False  # the batch system reports the end of its job
         self._movers = movers
-
-    @property
-    def ends_by_lease(self) -> bool:
-        """The batch system reports the end of its job."""
-        return False
 
     async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
         """The tokens that cannot be ended there. Raises HostLost while the batch system does not know."""
@@ -132,16 +109,11 @@ class Lanes:
     """All lanes of a run, in the order in which they are filled. The first reads the mount on this machine."""
 
     def __init__(self, lanes: Sequence[Lane]) -> None:
-        self._lanes = tuple(lanes)
-
-    @property
-    def all(self) -> Sequence[Lane]:
-        """In the order in which they are filled."""
-        return self._lanes
+        self.all = tuple(lanes)
 
     def of_host(self, host: str) -> Lane | None:
         """The lane of a host as the ledger names it."""
-        return next((lane for lane in self._lanes if lane.host == host), None)
+        return next((lane for lane in self.all if lane.host == host), None)
 
 
 # Which lane may take which chunk: bricks on their own hosts while the volume is quiet, everything else through the mount.

@@ -600,13 +600,15 @@ def choose_engine(requested: str, kind: ChunkKind, available: Collection[str], *
     """The engine for a chunk on a host that has the `available` ones; None: no stream, another chunk copies the content (a
     file that no engine can copy in ranges is copied whole).
 
-    `auto` takes `direct` in the cases in which it was measured to be faster: everything read from a brick (there a stream is
-    bound by its own system calls), and big files in ranges, which only it can copy. Through the mount a stream waits for
-    the mount, and rsync copies only what has changed. A host without the requested engine uses rsync.
+    A brick is read by `direct` in any case: the others know nothing of link-to files, nor of the times that the volume shows.
+    Through the mount `auto` takes `direct` for big files in ranges, which only it can copy, and else rsync, which copies
+    only what has changed. A host without the requested engine uses rsync.
     """
     direct = DIRECT in available and requested in (AUTO, DIRECT)
+    if from_brick:
+        return DIRECT
     if kind is ChunkKind.RANGES:
         return DIRECT if direct else None
-    if direct and (requested == DIRECT or from_brick or kind is ChunkKind.RANGED_FILES or RSYNC not in available):
+    if direct and (requested == DIRECT or kind is ChunkKind.RANGED_FILES or RSYNC not in available):
         return DIRECT
     return RSYNC

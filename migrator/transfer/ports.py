@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from migrator.core.errors import MigratorError
+from migrator.core.paths import is_beneath
 from migrator.core.states import ChunkKind
 from migrator.fs.model import TargetCapabilities
 from migrator.hosts.model import ProcessIdentity
@@ -45,6 +46,17 @@ class ChunkWork:
     bwlimit_bytes_per_s: int | None = None
     recopy: bool = False
     brick: BrickRules | None = None
+
+    def name(self, path: bytes) -> bytes:
+        """As `name_in_tree`."""
+        return name_in_tree(self.tree, path)
+
+
+def name_in_tree(tree: bytes, path: bytes) -> bytes:
+    """A path relative to its tree. Raises ValueError for a path outside it."""
+    if not is_beneath(path, tree):
+        raise ValueError("a path outside its chunk's tree")
+    return path if not tree else path[len(tree) + 1 :]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,22 +107,6 @@ class Engine(Protocol):
 
     def reader(self, work: ChunkWork, view: StreamView) -> StreamReader:
         """A new reader for one attempt."""
-
-
-class Settler(Protocol):
-    """Repairs the copy of an engine that knows nothing of bricks: sets the times that the volume shows, and reports the names
-    that were no data on the brick (`moved`).
-    """
-
-    @property
-    def program(self) -> bytes:
-        """The executable's absolute path."""
-
-    def settle_command(self, work: ChunkWork, view: StreamView) -> Command | None:
-        """The argv and the list; None if there is nothing to repair. Pure."""
-
-    def reader(self, work: ChunkWork, view: StreamView) -> StreamReader:
-        """A new reader for one run of it."""
 
 
 class Executor(Protocol):
@@ -225,14 +221,12 @@ class BrickRefused(MigratorError):
 class Way:
     """A connected host: its executor over one root of the source, and its engines by name.
 
-    `brick` is None if it reads a mount. `settler` repairs what engines other than `direct` copy from a brick; a way to a
-    brick without one has `direct` only.
+    `brick` is None if it reads a mount.
     """
 
     executor: Executor
     engines: Mapping[str, Engine]
     brick: BrickRules | None = None
-    settler: Settler | None = None
 
 
 class Lane(Protocol):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from migrator.core.states import ChunkKind
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, HostLost
-from migrator.transfer.model import FileProblem, FileProblemKind, Outcome, StopReason, StreamCounters, Verdict
+from migrator.transfer.model import DIRECT, FileProblem, FileProblemKind, Outcome, StopReason, StreamCounters, Verdict
 from migrator.transfer.ports import BrickRefused, BrickRules, ChunkWork, Engine, Executor, StreamView, Way
 from tests.support.fake_filesystem import FakeFileSystem, Node
 
@@ -231,7 +231,9 @@ class FakeLane:
             raise self.lost
         if brick in self.refused:
             raise BrickRefused(f"{brick} is no brick there")
-        return Way(executor=self.executor, engines={self.engine_name: self.engine}, brick=self.rules)
+        return Way(
+            executor=self.executor, engines={DIRECT if self.rules else self.engine_name: self.engine}, brick=self.rules
+        )
 
     async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
         if self.lost is not None:

@@ -9,9 +9,8 @@ import pytest
 from migrator.core.states import ChunkKind
 from migrator.transfer.model import FileProblem, FileProblemKind, Verdict
 from migrator.transfer.ports import BrickRules
-from tests.support.native_builds import SANITIZED
-from tests.support.native_copy import direct_engine, listed, run_copy
-from tests.support.streams import Streams, engine_of, make_trees
+from tests.support.native_copy import direct_engine
+from tests.support.streams import Streams, make_trees
 from tests.support.xfs import XfsMount
 
 pytestmark = pytest.mark.needs_root
@@ -107,45 +106,3 @@ def test_what_is_no_data_overwrites_nothing(sides: tuple[Path, Path, Streams]) -
     assert {(target / name).read_text() for name in modes} == {"whole"}
     assert (target / "stale").read_text() == (target / "sticky").read_text() == "content"
     assert {path.name for path in target.iterdir()} == {*modes, "stale", "sticky"}
-
-
-def settle(streams: Streams, *names: str) -> dict[bytes, FileProblemKind]:
-    """The second step of an attempt with rsync."""
-    source, target = (root / os.fsdecode(TREE) for root in (streams.source_root, streams.target_root))
-    options = ("--brick", "--times", "mdata")
-    ran = run_copy(source, target, listed(*map(str.encode, names)), *options, kind="settle", flags=SANITIZED)
-    assert (ran.returncode, ran.stderr) == (0, b"")
-    lines = [line.split() for line in ran.stdout.splitlines() if line.startswith(b"F ")]
-    return {names[int(line[1])].encode(): FileProblemKind(line[2].decode()) for line in lines}
-
-
-def test_times_after_rsync_from_a_brick(sides: tuple[Path, Path, Streams]) -> None:
-    source, target, streams = sides
-    (source / "sub").mkdir()
-    (target / "sub").mkdir()
-    for name in ("file", "sub/second", "rewritten"):
-        (source / name).write_text("content")
-        on_brick(source / name)
-    (source / "link").symlink_to("nowhere")
-    on_brick(source / "link")
-    (source / "moved").touch()
-    (source / "moved").chmod(0o1000)
-    on_brick(source / "moved", link_to=True)
-    rsync = Streams(engine_of(), streams.source_root, streams.target_root, brick=BRICK)
-    assert rsync.run(full("file", "sub/second", "rewritten", "link"), tree=TREE).outcome.verdict is Verdict.DONE
-    (source / "rewritten").write_text("something else")
-    names = ("file", "sub/second", "rewritten", "link", "moved", "gone", "sub/gone")
-    expected = {
-        b"rewritten": FileProblemKind.CHANGED,
-        b"moved": FileProblemKind.MOVED,
-        b"gone": FileProblemKind.VANISHED,
-        b"sub/gone": FileProblemKind.VANISHED,
-    }
-    for _ in range(2):
-        assert settle(streams, *names) == expected
-        for name in ("file", "sub/second", "link"):
-            assert (target / name).lstat().st_mtime_ns == MTIME_NS
-        assert (target / "rewritten").stat().st_mtime_ns not in (
-            MTIME_NS,
-            (source / "rewritten").stat().st_mtime_ns,
-        ), "a new time on an old content"

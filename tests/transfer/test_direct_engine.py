@@ -62,16 +62,6 @@ def test_links_and_foreign_paths_are_refused() -> None:
         ENGINE.command(work(ListedPath(path=b"home/bob/x", size_bytes=1)), VIEW)
 
 
-def test_only_what_came_from_a_brick_is_settled() -> None:
-    brick = BrickRules(times_from_mdata=True)
-    assert ENGINE.settle_command(work(path(b"x")), VIEW) is None
-    assert ENGINE.settle_command(work(path(b"x"), kind=ChunkKind.DIRECTORIES, brick=brick), VIEW) is None
-    command = ENGINE.settle_command(work(path(b"x"), brick=brick), VIEW)
-    assert command is not None
-    assert command.argv[command.argv.index(b"--kind") + 1] == b"settle"
-    assert command.stdin == b":x\0"
-
-
 def test_the_root_of_the_tree_does_not_shift_what_is_told_of_paths() -> None:
     chunk = work(ListedPath(path=TREE, size_bytes=0), path(b"one"), path(b"two"))
     reader = ENGINE.reader(chunk, VIEW)

@@ -63,15 +63,6 @@ def test_times_are_the_volumes_where_those_of_the_bricks_differ(runs: BrickRuns,
 
 
 @pytest.mark.exhaustive
-def test_rsync_reads_the_bricks_too_and_sets_the_volumes_times(runs: BrickRuns, work: LabHandle) -> None:
-    runs.prepare()
-    runs.run("--engine", "rsync")
-    assert {(engine, state) for _, engine, state in runs.attempts("files")} == {("rsync", "succeeded")}
-    assert runs.hosts_of() >= addresses(work)
-    runs.assert_equal()
-
-
-@pytest.mark.exhaustive
 def test_hosts_without_the_target_leave_it_to_the_mount(work: LabHandle, scratch: Path) -> None:
     with brick_runs(work, scratch / "site") as runs:
         text = runs.site.file.read_text()

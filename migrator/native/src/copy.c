@@ -3,8 +3,8 @@
  *     copy --source DIRECTORY --target DIRECTORY --kind KIND [OPTION...] < LIST
  *
  * KIND is what the list holds: directories (made and dressed, without times), files (everything that is no directory),
- * ranges (parts of big files), directory-times (directories again, with their times), settle (times of what another
- * program has copied from a brick). copy_list.c describes the list, copy_events.c what is told on standard output.
+ * ranges (parts of big files), directory-times (directories again, with their times). copy_list.c describes the list,
+ * copy_events.c what is told on standard output.
  *
  * It runs as root inside a mount namespace of its own that holds the two trees and nothing else; without root it does what
  * it may. No path is followed through a symlink on either side. A file comes to lie under a temporary name in its
@@ -43,7 +43,7 @@ struct number {
 };
 
 static bool take_kind(const char *word, enum kind *kind) {
-    static const char *const words[] = {"directories", "files", "ranges", "directory-times", "settle"};
+    static const char *const words[] = {"directories", "files", "ranges", "directory-times"};
     for (size_t at = 0; at < sizeof words / sizeof *words; at++)
         if (strcmp(word, words[at]) == 0) {
             *kind = (enum kind)at;
@@ -121,8 +121,6 @@ enum result copy_path(struct copier *copier, const struct record *record, size_t
         bool gone = copier->failed_side == SIDE_SOURCE && copier->failed_errno == ENOENT;
         return gone ? RESULT_VANISHED : RESULT_FAILED;
     }
-    if (copier->options->kind == KIND_SETTLE)
-        return settle(copier, record);
     if (copier->options->kind == KIND_RANGES)
         return copy_one_range(copier, record);
     int linked = link_to_first(copier, record);

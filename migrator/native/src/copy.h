@@ -24,7 +24,7 @@ enum {
 
 enum side { SIDE_SOURCE, SIDE_TARGET };
 
-enum kind { KIND_DIRECTORIES, KIND_FILES, KIND_RANGES, KIND_DIRECTORY_TIMES, KIND_SETTLE };
+enum kind { KIND_DIRECTORIES, KIND_FILES, KIND_RANGES, KIND_DIRECTORY_TIMES };
 
 enum problem { PROBLEM_VANISHED, PROBLEM_MOVED, PROBLEM_CHANGED, PROBLEM_BAD };
 
@@ -182,14 +182,13 @@ int copy_content(struct copier *copier, int in, int out, const struct stat *fact
 enum { RANGE_CUT = 1 };
 int copy_range(struct copier *copier, int in, int out, uint64_t offset, uint64_t end);
 
-/* copy_file.c, copy_ranges.c, copy_nodes.c, copy_settle.c: what became of one path. The caller tells of it. */
+/* copy_file.c, copy_ranges.c, copy_nodes.c: what became of one path. The caller tells of it. */
 enum result { RESULT_FINE, RESULT_VANISHED, RESULT_MOVED, RESULT_CHANGED, RESULT_FAILED, RESULT_NOT_A_FILE };
 
 enum result copy_path(struct copier *copier, const struct record *record, size_t index);
 enum result copy_file(struct copier *copier, const struct record *record);
 enum result copy_one_range(struct copier *copier, const struct record *record);
 enum result copy_node(struct copier *copier, const struct record *record);
-enum result settle(struct copier *copier, const struct record *record);
 enum result source_failed(struct copier *copier, const char *operation);
 int open_part(struct copier *copier, const struct record *record, const char *name, char *part);
 bool is_there(const struct copier *copier, const char *name, struct stat *existing);

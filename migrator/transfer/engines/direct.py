@@ -10,6 +10,7 @@ from migrator.core.units import KIB
 from migrator.fs.model import TargetCapabilities
 from migrator.hosts.ports import Command, Completed
 from migrator.plan.model import ListedPath
+from migrator.transfer.engines.output import Lines, OutputReader
 from migrator.transfer.engines.rules_direct import EndedDirect, PathEvent, judge_direct, parse_event
 from migrator.transfer.model import Outcome, StreamCounters
 from migrator.transfer.ports import BrickRules, ChunkWork, StreamReader, StreamView
@@ -18,7 +19,6 @@ from migrator.transfer.ports import BrickRules, ChunkWork, StreamReader, StreamV
 
 
 _PROGRESS = re.compile(rb"P ([0-9]{1,18}) ([0-9]{1,18})")
-_LONGEST_LINE_BYTES = 4096
 
 
 class DirectProgress:
@@ -26,15 +26,11 @@ class DirectProgress:
 
     def __init__(self, paths: int) -> None:
         self._paths = paths
-        self._rest = b""
-        self._counters = StreamCounters()
+        self._lines = Lines(self._line)
+        self.take = self._lines.add
+        self.counters = StreamCounters()
         self._events: dict[int, PathEvent] = {}
         self._garbled = False
-
-    @property
-    def counters(self) -> StreamCounters:
-        """What has arrived so far."""
-        return self._counters
 
     @property
     def events(self) -> Sequence[PathEvent]:
@@ -44,22 +40,13 @@ class DirectProgress:
     @property
     def garbled(self) -> bool:
         """Whether a line was unintelligible or truncated."""
-        return self._garbled or bool(self._rest)
-
-    def take(self, piece: bytes) -> None:
-        """The next piece."""
-        *lines, self._rest = (self._rest + piece).split(b"\n")
-        for line in lines:
-            self._line(line)
-        if len(self._rest) > _LONGEST_LINE_BYTES:
-            # Nothing that is read here is that long: drop it, so that memory stays flat whatever is said.
-            self._garbled, self._rest = True, self._rest[-_LONGEST_LINE_BYTES:]
+        return self._garbled or self._lines.is_cut
 
     def _line(self, line: bytes) -> None:
         if match := _PROGRESS.fullmatch(line):
             files, size_bytes = int(match[1]), int(match[2])
-            self._counters = StreamCounters(
-                files=max(files, self._counters.files), size_bytes=max(size_bytes, self._counters.size_bytes)
+            self.counters = StreamCounters(
+                files=max(files, self.counters.files), size_bytes=max(size_bytes, self.counters.size_bytes)
             )
         elif (event := parse_event(line, os.strerror)) is not None and event.index < self._paths:
             self._events.setdefault(event.index, event)
@@ -68,7 +55,6 @@ class DirectProgress:
 
 
 _HEAD_BYTES = 64 * KIB
-_TAIL_BYTES = 8 * KIB
 _GROUP_MASK = (1 << 64) - 1
 
 _KINDS: Mapping[ChunkKind, bytes] = {
@@ -78,7 +64,6 @@ _KINDS: Mapping[ChunkKind, bytes] = {
     ChunkKind.RANGES: b"ranges",
     ChunkKind.DIRECTORY_TIMES: b"directory-times",
 }
-_SETTLE = b"settle"
 
 
 class DirectEngine:
@@ -105,26 +90,11 @@ class DirectEngine:
         """
         if work.kind is ChunkKind.LINKS:
             raise ValueError("links across trees are made by link(2), not by a stream")
-        return self._command(work, view, _KINDS[work.kind])
-
-    def settle_command(self, work: ChunkWork, view: StreamView) -> Command | None:
-        """After another engine has copied this chunk from a brick: set the times that the volume shows, and report the names
-        that were no data there. None if the source is no brick.
-        """
-        if work.brick is None or work.kind in (ChunkKind.LINKS, ChunkKind.RANGES, ChunkKind.DIRECTORIES):
-            return None
-        return self._command(work, view, _SETTLE)
-
-    def reader(self, work: ChunkWork, view: StreamView) -> StreamReader:  # noqa: ARG002 (the port's)
-        """A new reader for one attempt; of `settle_command` as well."""
-        return DirectReader(work)
-
-    def _command(self, work: ChunkWork, view: StreamView, kind: bytes) -> Command:
         return Command(
             argv=(
                 self.program,
                 b"copy",
-                *(b"--source", view.source_tree, b"--target", view.target_tree, b"--kind", kind),
+                *(b"--source", view.source_tree, b"--target", view.target_tree, b"--kind", _KINDS[work.kind]),
                 *_of_brick(work.brick),
                 *((b"--privileged",) if self._privileged else ()),
                 *((b"--recopy",) if work.recopy else ()),
@@ -136,42 +106,32 @@ class DirectEngine:
             timeout_s=None,
         )
 
+    def reader(self, work: ChunkWork, view: StreamView) -> StreamReader:  # noqa: ARG002 (the port's)
+        """A new reader for one attempt."""
+        return DirectReader(work)
 
-class DirectReader:
+
+class DirectReader(OutputReader):
     """Follows one run of the helper."""
 
     def __init__(self, work: ChunkWork) -> None:
+        super().__init__(keep_bytes=_HEAD_BYTES)
         self._paths = [listed.path for listed in _listed(work)]
         self._progress = DirectProgress(len(self._paths))
-        self._head = bytearray()
-        self._tail = b""
 
     def stdout(self, piece: bytes) -> None:
-        """Take a piece of standard output."""
         self._progress.take(piece)
-
-    def stderr(self, piece: bytes) -> None:
-        """Take a piece of standard error."""
-        self._tail = (self._tail + piece)[-_TAIL_BYTES:]
-        self._head += piece[: _HEAD_BYTES - len(self._head)]
 
     @property
     def counters(self) -> StreamCounters:
-        """What has arrived so far."""
         return self._progress.counters
 
-    @property
-    def stderr_tail(self) -> bytes:
-        """The last few KiB of standard error."""
-        return self._tail
-
     def outcome(self, completed: Completed) -> Outcome:
-        """Judge the attempt."""
         return judge_direct(
             EndedDirect(
                 exit_code=completed.exit_code,
                 events=self._progress.events,
-                stderr=bytes(self._head),
+                stderr=self._stderr.head,
                 paths=self._paths,
                 counters=self.counters,
                 garbled=self._progress.garbled,
@@ -194,7 +154,7 @@ def _record(work: ChunkWork, listed: ListedPath) -> bytes:
     """As `copy_list.c` describes it: what this path needs, a colon, the name, NUL."""
     by_ranges = work.kind in (ChunkKind.RANGES, ChunkKind.RANGED_FILES)
     if work.kind is ChunkKind.FILES and listed.link_group is None:
-        return b":" + _in_tree(work.tree, listed.path) + b"\0"
+        return b":" + work.name(listed.path) + b"\0"
     fields: list[bytes] = []
     if by_ranges:
         if listed.file_size_bytes is None:
@@ -212,7 +172,7 @@ def _record(work: ChunkWork, listed: ListedPath) -> bytes:
         fields.append(b"l%d" % (listed.link_group & _GROUP_MASK))
     if work.kind is ChunkKind.RANGED_FILES:
         fields.append(b"r")
-    return b",".join(fields) + b":" + _in_tree(work.tree, listed.path) + b"\0"
+    return b",".join(fields) + b":" + work.name(listed.path) + b"\0"
 
 
 def _of_brick(brick: BrickRules | None) -> Sequence[bytes]:
@@ -244,9 +204,3 @@ def _attributes(capabilities: TargetCapabilities) -> Sequence[bytes]:
 
 def _bandwidth(limit_bytes_per_s: int | None) -> Sequence[bytes]:
     return () if limit_bytes_per_s is None else (b"--bwlimit", b"%d" % max(limit_bytes_per_s, 1))
-
-
-def _in_tree(tree: bytes, path: bytes) -> bytes:
-    if not is_beneath(path, tree):
-        raise ValueError("a path outside its chunk's tree")
-    return path if not tree else path[len(tree) + 1 :]

@@ -3,7 +3,7 @@
 import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from migrator.core.paths import show
 from migrator.core.units import KIB, MIB
 from migrator.fs.model import TargetCapabilities
 from migrator.hosts.ports import Command, Completed
+from migrator.transfer.engines.output import TAIL_BYTES, GrowingFile, Kept, Lines, OutputReader, read_head
 from migrator.transfer.engines.rsync import ProgressParser, attribute_filters, bandwidth
 from migrator.transfer.engines.rules_drivers import (
     EndedDriver,
@@ -28,78 +29,6 @@ from migrator.transfer.engines.rules_drivers import (
 )
 from migrator.transfer.model import Outcome, StopReason, StreamCounters
 from migrator.transfer.ports import DriverView, DriverWork
-
-# Reading the logs that a driver's streams write into its directory, while they grow and afterwards.
-
-
-_READ_BYTES = 1 << 20
-_LINE_LIMIT_BYTES = 1 << 16
-
-
-class GrowingFile:
-    """A file that another program appends to; what is new is handed out in pieces. A missing one is empty."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = 0
-
-    def hand_out(self, take: Callable[[bytes], None]) -> None:
-        """Hand out all that has been added since the last call."""
-        try:
-            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError:
-            return
-        try:
-            while piece := os.pread(fd, _READ_BYTES, self._offset):
-                self._offset += len(piece)
-                take(piece)
-        finally:
-            os.close(fd)
-
-
-class Lines:
-    """Cuts pieces into lines; one that is longer than anything of interest is dropped."""
-
-    def __init__(self, take: Callable[[bytes], None]) -> None:
-        self._take = take
-        self._rest = b""
-
-    def add(self, piece: bytes) -> None:
-        """The next piece."""
-        *lines, self._rest = (self._rest + piece).split(b"\n")
-        for line in lines:
-            self._take(line)
-        if len(self._rest) > _LINE_LIMIT_BYTES:
-            self._rest = b""
-
-
-class Kept:
-    """The beginning and the end of an output: enough to judge it, whatever its length."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
-        self._head = b""
-        self._tail = b""
-
-    def add(self, piece: bytes) -> None:
-        """The next piece."""
-        room = self._limit_bytes - len(self._head)
-        self._head += piece[:room]
-        self._tail = (self._tail + piece[room:])[-self._limit_bytes :] if room < len(piece) else self._tail
-
-    @property
-    def content(self) -> bytes:
-        return self._head + self._tail
-
-
-def read_head(path: Path, limit_bytes: int) -> bytes:
-    """The beginning of a file; empty if it is missing."""
-    try:
-        with path.open("rb") as file:
-            return file.read(limit_bytes)
-    except OSError:
-        return b""
-
 
 # Arguments that drivers pass to their rsyncs: no blanks, quotes or dollars, because the scripts paste them into shells.
 
@@ -152,13 +81,13 @@ def _refusal(name: str, files: Sequence[bytes], view: DriverView) -> str | None:
     return f"{name} can take no tree whose path holds anything but letters, digits and ._/+@%-"
 
 
-class _Reader:
+class _Reader(OutputReader):
     """Follows one run of a driver. `trouble` is set as soon as a stream reports an error that no file is to blame for."""
 
     def __init__(self, view: DriverView, directory: Path, *, keep_bytes: int) -> None:
+        super().__init__(keep_bytes=keep_bytes)
         self._view = view
         self._directory = directory
-        self._stderr = Kept(keep_bytes)
         self._files = 0
         self._size_bytes = 0
         self.trouble: tuple[StopReason, str] | None = None
@@ -248,7 +177,6 @@ class DriverDirectories:
 # the ordinary chunks that follow: hard links between parts, errors of the crawl, and verification.
 
 
-_TAIL_BYTES = 8 * KIB
 _PART_STDERR_BYTES = 64 * KIB
 _MOST_PARTS_READ = 200
 
@@ -313,7 +241,7 @@ class FpsyncReader(_Reader):
     """Its own lines show which parts are in flight, the logs of their rsyncs how far they are."""
 
     def __init__(self, view: DriverView, directory: Path) -> None:
-        super().__init__(view, directory, keep_bytes=_TAIL_BYTES)
+        super().__init__(view, directory, keep_bytes=TAIL_BYTES)
         self._lines = Lines(self._line)
         self._running: dict[int, tuple[GrowingFile, ProgressParser]] = {}
         self._completed = False
@@ -323,9 +251,6 @@ class FpsyncReader(_Reader):
     def stdout(self, piece: bytes) -> None:
         self._lines.add(piece)
 
-    def stderr(self, piece: bytes) -> None:
-        self._stderr.add(piece)
-
     @property
     def counters(self) -> StreamCounters:
         for log, parser in self._running.values():
@@ -334,8 +259,8 @@ class FpsyncReader(_Reader):
 
     @property
     def stderr_tail(self) -> bytes:
-        half = _TAIL_BYTES // 2
-        return self._stderr.content[-half:] + self._last_complaint[-half:]
+        half = TAIL_BYTES // 2
+        return self._stderr.last(half) + self._last_complaint[-half:]
 
     def outcome(self, completed: Completed) -> Outcome:
         ended = self._ended(completed)
@@ -464,7 +389,7 @@ class Parsyncfp2Reader(_Reader):
 
     def __init__(self, view: DriverView, directory: Path) -> None:
         super().__init__(view, directory, keep_bytes=_KEPT_BYTES)
-        self._stdout = Kept(_KEPT_BYTES)
+        self._stdout = Kept(_KEPT_BYTES, _KEPT_BYTES)
         self._messages = Lines(self._message)
         self._logs: dict[str, tuple[GrowingFile, Lines]] = {}
 
@@ -472,7 +397,7 @@ class Parsyncfp2Reader(_Reader):
         self._stdout.add(piece)
 
     def stderr(self, piece: bytes) -> None:
-        self._stderr.add(piece)
+        super().stderr(piece)
         self._messages.add(piece)
 
     @property
@@ -481,10 +406,6 @@ class Parsyncfp2Reader(_Reader):
             log, lines = self._logs.setdefault(path.name, (GrowingFile(path), Lines(self._logged)))
             log.hand_out(lines.add)
         return super().counters
-
-    @property
-    def stderr_tail(self) -> bytes:
-        return self._stderr.content[-_TAIL_BYTES:]
 
     def outcome(self, completed: Completed) -> Outcome:
         return judge_parsyncfp2(replace(self._ended(completed), stdout=self._stdout.content))

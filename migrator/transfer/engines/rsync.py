@@ -4,15 +4,16 @@ import re
 from collections.abc import Sequence
 
 from migrator.core.errors import ToolFailed
-from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, is_beneath, show
+from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, show
 from migrator.core.states import ChunkKind
 from migrator.core.units import KIB
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.rules import KERNEL_LABELS
 from migrator.hosts.ports import Command, Completed, Processes
+from migrator.transfer.engines.output import Lines, OutputReader
 from migrator.transfer.engines.rules_rsync import EndedRsync, RsyncFeatures, judge_rsync, parse_features
 from migrator.transfer.model import Outcome, StreamCounters
-from migrator.transfer.ports import ChunkWork, StreamReader, StreamView
+from migrator.transfer.ports import ChunkWork, StreamReader, StreamView, name_in_tree
 
 # Querying rsync's capabilities.
 
@@ -46,8 +47,6 @@ _ITEM = re.compile(rb"[<>ch.][fdLDS][^ ]{9,}")
 _PROGRESS = re.compile(rb" *([0-9]+) +[0-9]+% +[^ ]+ +[0-9:?]+(?: +\(xfr#([0-9]+), (?:to|ir)-chk=[0-9]+/[0-9]+\))?")
 _TRANSFERRED_FILES = re.compile(rb"Number of regular files transferred: ([0-9,.]+)")
 _TRANSFERRED_BYTES = re.compile(rb"Total transferred file size: ([0-9,.]+) bytes")
-_ENDS = re.compile(rb"[\r\n]")
-_LONGEST_LINE_BYTES = 4096
 
 
 class ProgressParser:
@@ -59,7 +58,8 @@ class ProgressParser:
     """
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._lines = Lines(self._line, ends=b"\r\n")
+        self.take = self._lines.add
         self._others = 0
         self._transferred = 0
         self._size_bytes = 0
@@ -68,15 +68,6 @@ class ProgressParser:
     def counters(self) -> StreamCounters:
         """What has arrived so far."""
         return StreamCounters(files=self._transferred + self._others, size_bytes=self._size_bytes)
-
-    def take(self, piece: bytes) -> None:
-        """The next piece."""
-        *lines, self._rest = _ENDS.split(self._rest + piece)
-        for line in lines:
-            self._line(line)
-        if len(self._rest) > _LONGEST_LINE_BYTES:
-            # Nothing that is read here is that long: drop it, so that memory stays flat whatever is said.
-            self._rest = self._rest[-_LONGEST_LINE_BYTES:]
 
     def _line(self, line: bytes) -> None:
         if match := _PROGRESS.match(line):
@@ -96,7 +87,6 @@ def _number(text: bytes) -> int:
     return int(text.replace(b",", b"").replace(b".", b""))
 
 
-_TAIL_BYTES = 8 * KIB
 _STDERR_LIMIT_BYTES = 32 << 20
 _TEMPORARY_EXTRA_BYTES = len(b"." + b".XXXXXX")
 _COMMENT_STARTS = (b"#", b";")
@@ -120,7 +110,7 @@ class RsyncEngine:
         front, and grow by a dot and a random suffix while they are written (rsync shortens only the last component).
         """
         extra = len(b"./") + _TEMPORARY_EXTRA_BYTES
-        return len(_in_tree(tree, path)) + extra < RSYNC_PATH_LIMIT_BYTES
+        return len(name_in_tree(tree, path)) + extra < RSYNC_PATH_LIMIT_BYTES
 
     def command(self, work: ChunkWork, view: StreamView) -> Command:
         """The argv, and the names relative to the tree, NUL-terminated, on standard input. Pure.
@@ -151,49 +141,36 @@ class RsyncEngine:
         return RsyncReader(work, view)
 
 
-class RsyncReader:
+class RsyncReader(OutputReader):
     """Follows one rsync."""
 
     def __init__(self, work: ChunkWork, view: StreamView) -> None:
+        super().__init__(keep_bytes=_STDERR_LIMIT_BYTES)
         self._work = work
         self._view = view
         self._progress = ProgressParser()
-        self._stderr = bytearray()
-        self._stderr_cut = False
-        self._tail = b""
 
     def stdout(self, piece: bytes) -> None:
-        """Take a piece of standard output."""
         self._progress.take(piece)
-
-    def stderr(self, piece: bytes) -> None:
-        """Take a piece of standard error."""
-        self._tail = (self._tail + piece)[-_TAIL_BYTES:]
-        room = _STDERR_LIMIT_BYTES - len(self._stderr)
-        self._stderr += piece[:room]
-        self._stderr_cut = self._stderr_cut or len(piece) > room
 
     @property
     def counters(self) -> StreamCounters:
-        """What has arrived so far."""
         return self._progress.counters
 
-    @property
-    def stderr_tail(self) -> bytes:
-        """The last few KiB of standard error."""
-        return self._tail
-
     def outcome(self, completed: Completed) -> Outcome:
-        """Judge the attempt."""
         return judge_rsync(
             EndedRsync(
                 exit_code=completed.exit_code,
-                stderr=bytes(self._stderr),
-                stderr_cut=self._stderr_cut,
+                stderr=self._stderr.head,
+                stderr_cut=self._stderr.is_cut,
                 timed_out=completed.timed_out,
                 tree=self._work.tree,
                 names=_names(self._work),
-                link_groups=_link_groups(self._work),
+                link_groups={
+                    self._work.name(listed.path): listed.link_group
+                    for listed in self._work.paths
+                    if listed.link_group is not None
+                },
                 source_tree=self._view.source_tree,
                 target_tree=self._view.target_tree,
                 counters=self.counters,
@@ -276,20 +253,8 @@ def bandwidth(limit_bytes_per_s: int | None) -> Sequence[bytes]:
 
 
 def _names(work: ChunkWork) -> list[bytes]:
-    names = [_in_tree(work.tree, listed.path) for listed in work.paths]
+    names = [work.name(listed.path) for listed in work.paths]
     return [name for name in names if name]
-
-
-def _link_groups(work: ChunkWork) -> dict[bytes, int]:
-    return {
-        _in_tree(work.tree, listed.path): listed.link_group for listed in work.paths if listed.link_group is not None
-    }
-
-
-def _in_tree(tree: bytes, path: bytes) -> bytes:
-    if not is_beneath(path, tree):
-        raise ValueError("a path outside its chunk's tree")
-    return path if not tree else path[len(tree) + 1 :]
 
 
 def _listed(name: bytes) -> bytes:
