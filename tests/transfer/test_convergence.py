@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.core.states import PassKind
-from migrator.core.units import GIB, HOUR_S, MIB
+from migrator.core.units import HOUR_S, MIB
 from migrator.delta.model import ChangeKind, ChangeTally, TreeChanges
 from migrator.plan.model import TransferCost
 from migrator.transfer.model import (
@@ -185,39 +185,21 @@ def test_whether_another_pass_follows(decision: Decision, outcome: ConvergenceOu
 @pytest.mark.parametrize(
     ("decision", "sentence"),
     [
-        (
-            judged(SEED),
-            "batch 1, seed pass: 100,000 files, 93.1 GiB in 1 h 55 min: the first delta pass follows",
-        ),
-        (
-            judged(SEED, limits=replace(LIMITS, max_delta_passes=0)),
-            "batch 1, seed pass: 100,000 files, 93.1 GiB in 1 h 55 min: no delta pass is wanted",
-        ),
-        (
-            judged(SEED, delta(1, scanned_at_s=HOUR_S, files=40, size_bytes=GIB)),
-            "batch 1, delta pass 1: 40 files, 1.0 GiB in 21 s; 40 files/h, 1.0 GiB/h are changing; a freeze would take "
-            "about 1 min 15 s (at most 10 min wanted): converged",
-        ),
+        (judged(SEED), "batch 1, seed pass: 100,000 files, 93.1 GiB in 1 h 55 min: the first delta pass follows"),
         (
             judged(SEED, replace(NOTHING, renames=2, gone=1300, sent_files=1, sent_bytes=MIB), limits=SHORT),
             "batch 1, delta pass 1: 1 file, 1.0 MiB, 2 renamed, 1,300 gone in 10 s; 0 files/h, 0 B/h are changing; a "
             "freeze would take about 1 min 3 s (at most 1 min wanted): another delta pass follows",
         ),
-        (
-            judged(SEED, FIRST, SECOND, limits=SHORT, earlier_freeze_s=20.0),
-            "batch 1, delta pass 2: 132 files, 0 B in 11 s; 3,600 files/h, 0 B/h are changing; a freeze would take about "
-            "1 min 16 s (at most 1 min wanted): it no longer shrinks, for a scan and a verification without any change "
-            "take about 1 min 15 s",
-        ),
-        (
-            judged(SEED, FIRST, limits=replace(SHORT, max_delta_passes=1)),
-            "batch 1, delta pass 1: 7,200 files, 0 B in 1 min 22 s; 3,600 files/h, 0 B/h are changing; a freeze would "
-            "take about 1 min 17 s (at most 1 min wanted): the limit of 1 delta pass is reached",
-        ),
     ],
 )
 def test_sentences(decision: Decision, sentence: str) -> None:
     assert decision.sentence == sentence
+
+
+def test_a_freeze_that_stays_long_is_explained() -> None:
+    decision = judged(SEED, FIRST, SECOND, limits=SHORT, earlier_freeze_s=20.0)
+    assert decision.sentence.endswith("a scan and a verification without any change take about 1 min 15 s")
 
 
 amounts = st.integers(min_value=0, max_value=10**6)
@@ -310,24 +292,3 @@ def test_a_freeze_that_begins_later_is_never_shorter_nor_below_the_least(
     assert late.freeze_s >= soon.freeze_s * (1 - 1e-12)
     assert soon.freeze_s >= soon.least_freeze_s * (1 - 1e-12)
     assert soon.least_freeze_s >= 0.0
-
-
-@given(passes=histories(), cost=costs, check=checks, made=st.integers(min_value=0, max_value=9), wanted_s=seconds)
-def test_no_pass_follows_beyond_the_limit_nor_a_freeze_that_is_short_enough(
-    passes: list[PassFacts], cost: TransferCost, check: FreezeCheck, made: int, wanted_s: float
-) -> None:
-    decision = decide(
-        passes,
-        batch=1,
-        at_s=passes[-1].finished_at_s,
-        cost=cost,
-        check=check,
-        limits=PassLimits(max_freeze_s=wanted_s, max_delta_passes=5),
-        made=made,
-        earlier_freeze_s=None,
-    )
-    assert decision.prediction is not None
-    if decision.go_on:
-        assert made < 5
-        assert decision.prediction.freeze_s > wanted_s
-    assert (decision.outcome is ConvergenceOutcome.NOTHING_CHANGED) is passes[-1].nothing_changed

@@ -1,0 +1,75 @@
+"""Which engine copies a chunk, when a chunk is tried again, which errors stop the pool, and when a copy will be done."""
+
+import errno
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.core.states import ChunkKind
+from migrator.transfer.model import RetryPolicy, StopReason, choose_engine
+from migrator.transfer.rules import Point, Rate, delay_s, rate_over, seconds_left, stop_reason
+
+BOTH, ONLY_RSYNC = ("rsync", "direct"), ("rsync",)
+
+
+@pytest.mark.parametrize(
+    ("requested", "kind", "available", "from_brick", "expected"),
+    [
+        ("auto", ChunkKind.FILES, BOTH, True, "direct"),
+        ("auto", ChunkKind.DIRECTORIES, BOTH, True, "direct"),
+        ("auto", ChunkKind.FILES, BOTH, False, "rsync"),
+        ("auto", ChunkKind.RANGED_FILES, BOTH, False, "direct"),
+        ("auto", ChunkKind.RANGES, BOTH, False, "direct"),
+        ("auto", ChunkKind.RANGES, ONLY_RSYNC, False, None),
+        ("rsync", ChunkKind.RANGES, BOTH, False, None),
+        ("rsync", ChunkKind.RANGED_FILES, BOTH, False, "rsync"),
+        ("rsync", ChunkKind.FILES, BOTH, True, "direct"),
+        ("direct", ChunkKind.FILES, BOTH, False, "direct"),
+        ("direct", ChunkKind.FILES, ONLY_RSYNC, False, "rsync"),
+        ("auto", ChunkKind.FILES, ("direct",), False, "direct"),
+        ("rsync", ChunkKind.FILES, ("direct",), False, "rsync"),
+        ("fpsync", ChunkKind.RANGED_FILES, BOTH, False, "rsync"),
+        ("parsyncfp2", ChunkKind.RANGES, BOTH, False, None),
+    ],
+)
+def test_choice(
+    *,
+    requested: str,
+    kind: ChunkKind,
+    available: tuple[str, ...],
+    from_brick: bool,
+    expected: str | None,
+) -> None:
+    assert choose_engine(requested, kind, available, from_brick=from_brick) == expected
+
+
+def test_delays_double_up_to_the_longest() -> None:
+    policy = RetryPolicy(tries=3, first_delay_s=1.0, longest_delay_s=10.0)
+    assert [delay_s(failures, policy) for failures in range(7)] == [0.0, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+
+
+def test_errors_of_a_file_alone_do_not_stop_the_pool() -> None:
+    assert [stop_reason(code) for code in (errno.EACCES, errno.ENOENT, None)] == [None] * 3
+    assert stop_reason(errno.ENOSPC) is StopReason.TARGET_FULL
+
+
+def test_the_rate_is_taken_over_the_window() -> None:
+    points = [Point(at_s=0.0, files=0, size_bytes=0), Point(at_s=50.0, files=10, size_bytes=100)]
+    points.append(Point(at_s=60.0, files=30, size_bytes=400))
+    assert rate_over(points, 10.0) == Rate(files_per_s=2.0, bytes_per_s=30.0, over_s=10.0)
+    assert rate_over(points, float("inf")) == Rate(files_per_s=0.5, bytes_per_s=400 / 60, over_s=60.0)
+
+
+def test_the_slower_of_files_and_bytes_counts() -> None:
+    rate = Rate(files_per_s=10.0, bytes_per_s=1000.0, over_s=60.0)
+    assert seconds_left(100, 1000, rate) == 10.0
+    assert seconds_left(10, 5000, rate) == 5.0
+    assert seconds_left(5, 10, Rate(files_per_s=0.0, bytes_per_s=10.0, over_s=60.0)) is None
+    assert seconds_left(0, 0, None) == 0.0
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**15), st.floats(0, 10**6), st.floats(0, 10**10))
+def test_no_estimate_is_negative(files: int, size_bytes: int, files_per_s: float, bytes_per_s: float) -> None:
+    left_s = seconds_left(files, size_bytes, Rate(files_per_s=files_per_s, bytes_per_s=bytes_per_s, over_s=1.0))
+    assert left_s is None or left_s >= 0.0
