@@ -6,6 +6,7 @@ tested on it without any rsync.
 """
 
 import errno
+import itertools
 import json
 import os
 import signal
@@ -127,31 +128,27 @@ def no_room(world: World) -> Ran:
     return world.run(b"big", b"small")
 
 
+def without_inodes(world: World) -> list[bytes]:
+    """Fill the target up; names that do not fit there any more."""
+    for number in itertools.count():
+        try:
+            write(world.target, b"filler/%d" % number, b"")
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            break
+    return [b"new-%d" % number for number in range(400)]
+
+
 def no_inodes(world: World) -> Ran:
-    filled = 0
-    try:
-        while True:
-            write(world.target, b"filler/%d" % filled, b"")
-            filled += 1
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-    names = [b"new-%d" % number for number in range(400)]
+    names = without_inodes(world)
     for name in names:
         write(world.source, name)
     return world.run(*names)
 
 
 def no_inodes_for_directories(world: World) -> Ran:
-    filled = 0
-    try:
-        while True:
-            write(world.target, b"filler/%d" % filled, b"")
-            filled += 1
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-    names = [b"new-%d" % number for number in range(400)]
+    names = without_inodes(world)
     for name in names:
         (world.source / os.fsdecode(name)).mkdir()
     return world.run(*names, kind=ChunkKind.DIRECTORIES)
@@ -219,15 +216,23 @@ def directory_in_the_way(world: World) -> Ran:
     return world.run(b"name: No space left on device (28)")
 
 
+@contextmanager
+def immutable(*paths: bytes) -> Iterator[None]:
+    for path in paths:
+        subprocess.run([b"chattr", b"+i", path], check=True)
+    try:
+        yield
+    finally:
+        for path in paths:
+            subprocess.run([b"chattr", b"-i", path], check=True)
+
+
 def file_above(world: World) -> Ran:
     write(world.source, b"d/e/one")
     write(world.source, b"d/two")
     write(world.target, b"d")
-    run_tool("chattr", "+i", str(world.target / "d"))
-    try:
+    with immutable(path_of(world.target, b"d")):
         return world.run(b"d/e/one", b"d/two")
-    finally:
-        run_tool("chattr", "-i", str(world.target / "d"))
 
 
 def immutable_on_target(world: World) -> Ran:
@@ -235,27 +240,22 @@ def immutable_on_target(world: World) -> Ran:
     for name in names:
         write(world.source, name, b"new content\n")
         write(world.target, name)
-        subprocess.run([b"chattr", b"+i", path_of(world.target, name)], check=True)
-    try:
+    with immutable(*(path_of(world.target, name) for name in names)):
         return world.run(*names)
-    finally:
-        for name in names:
-            subprocess.run([b"chattr", b"-i", path_of(world.target, name)], check=True)
+
+
+CLOSED = (b"d/plain", b'd/a" -> "b', b"d/.hidden", b"d/" + b"n" * 255, b"d/" + b"\xc3\xa9" * 127)
 
 
 def directory_closed_to_new_files(world: World) -> Ran:
-    names = (b"d/plain", b'd/a" -> "b', b"d/.hidden", b"d/" + b"n" * 255, b"d/" + b"\xc3\xa9" * 127)
-    for name in names:
+    for name in CLOSED:
         write(world.source, name)
     (world.source / 'd/s" -> "t').symlink_to("nowhere")
     os.link(path_of(world.source, b"d/plain"), path_of(world.source, b"d/second"))
     os.mkfifo(path_of(world.source, b"d/fifo"))
     (world.target / "d").mkdir()
-    run_tool("chattr", "+i", str(world.target / "d"))
-    try:
-        return world.run(*names, b'd/s" -> "t', b"d/second", b"d/fifo")
-    finally:
-        run_tool("chattr", "-i", str(world.target / "d"))
+    with immutable(path_of(world.target, b"d")):
+        return world.run(*CLOSED, b'd/s" -> "t', b"d/second", b"d/fifo")
 
 
 def source_disk_fails(world: World) -> Ran:
@@ -302,29 +302,31 @@ def _signalled(world: World, send: Callable[[int], None]) -> Ran:
     return world.run(b"big", bwlimit_bytes_per_s=1 * MIB, on_start=on_start, on_stdout=on_stdout)
 
 
+def replaced(tree: Path, *, by_link: bool) -> None:
+    """A tree that is gone, or a symlink to a directory beside it."""
+    write(tree.parent / "other", b"one")
+    tree.rmdir()
+    if by_link:
+        tree.symlink_to("other")
+
+
 def source_tree_gone(world: World) -> Ran:
-    world.source.rmdir()
+    replaced(world.source, by_link=False)
     return world.run(b"one", b"two")
 
 
 def source_tree_is_a_symlink(world: World) -> Ran:
-    write(world.source.parent / "other", b"one")
-    world.source.rmdir()
-    world.source.symlink_to("other")
+    replaced(world.source, by_link=True)
     return world.run(b"one")
 
 
 def target_tree_gone(world: World) -> Ran:
-    world.target.rmdir()
-    write(world.source, b"one")
+    replaced(world.target, by_link=False)
     return world.run(b"one")
 
 
 def target_tree_is_a_symlink(world: World) -> Ran:
-    (world.target.parent / "other").mkdir()
-    world.target.rmdir()
-    world.target.symlink_to("other")
-    write(world.source, b"one")
+    replaced(world.target, by_link=True)
     return world.run(b"one")
 
 
@@ -363,20 +365,7 @@ SCENARIOS: dict[str, tuple[Scenario, Expected]] = {
         ),
         (
             directory_closed_to_new_files,
-            Expected(
-                DONE,
-                suspects=bad(
-                    errno.EPERM,
-                    b"d/plain",
-                    b'd/a" -> "b',
-                    b"d/.hidden",
-                    b"d/" + b"n" * 255,
-                    b"d/" + b"\xc3\xa9" * 127,
-                    b'd/s" -> "t',
-                    b"d/fifo",
-                    b"d/second",
-                ),
-            ),
+            Expected(DONE, suspects=bad(errno.EPERM, *CLOSED, b'd/s" -> "t', b"d/fifo", b"d/second")),
         ),
         (source_disk_fails, Expected(STOP, StopReason.IO_ERROR, bad(errno.EIO, b"late"))),
         (told_to_end, Expected(INTERRUPTED)),
