@@ -1,0 +1,373 @@
+"""What every ledger keeps of archives, benchmarks, capacity, predictions, backups, limits, measurements and streams at work."""
+
+from dataclasses import replace
+
+import pytest
+
+from migrator.bench.model import Background, BenchmarkRecord, BenchmarkState, Measurement, Place, SuiteName, Unit
+from migrator.core.entry import UserTree
+from migrator.core.errors import LedgerCorrupt, UsageError
+from migrator.core.events import Event, EventKind, Severity
+from migrator.core.states import ChunkKind, PassKind
+from migrator.cutover.model import CutoverState, TreeMeasurement, TreeTest
+from migrator.fs.model import CapacitySample, Side
+from migrator.ledger import measures
+from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.reap.model import ArchiveRecord, ArchiveState, ReapRelease, WrittenArchive
+from migrator.transfer import model as transfer
+from migrator.transfer.model import ConvergenceOutcome, ConvergenceRecord, Limits, Prediction, Sample, TreeChurn
+from tests.support.operations import ROLLBACK_FREEZE, THERE, do
+from tests.support.plans import small_plan
+from tests.support.records import HOSTILE, attempt, begin, end, files, waiting
+
+ALICE, BOB = b"home/alice\xff\n", b"home/bob"
+
+
+# Archives and releases.
+
+
+WRITTEN = WrittenArchive(
+    members=7, content_bytes=2**50, archive_bytes=2**40, index_bytes=12, archive_digest="aa", index_digest="bb"
+)
+
+
+def archive(ledger: Ledger, number: int, *, tree: bytes = ALICE, plan: str = "p", batch: int = 1) -> ArchiveRecord:
+    return ledger.archives.add(plan=plan, batch=batch, tree=tree, number=number, written=WRITTEN, at_s=5.25)
+
+
+def test_archives_are_told_by_tree_and_by_plan(ledger: Ledger) -> None:
+    late, early = archive(ledger, 2), archive(ledger, 1)
+    facts = {"plan": "p", "batch": 1, "tree": ALICE, "written": WRITTEN, "state": ArchiveState.WRITTEN, "at_s": 5.25}
+    assert late == ArchiveRecord(id=late.id, number=2, **facts)  # type: ignore[arg-type]
+    other = archive(ledger, 1, tree=BOB, batch=2)
+    elsewhere = archive(ledger, 3, plan="q")
+    assert list(ledger.archives.of_tree(ALICE)) == [early, late, elsewhere]
+    assert list(ledger.archives.of_tree(b"home")) == []
+    assert list(ledger.archives.of_plan("p")) == [late, early, other]
+    assert list(ledger.archives.of_plan("p", 2)) == [other]
+
+
+def test_archives_are_proven_once_and_void_for_ever(ledger: Ledger) -> None:
+    made = archive(ledger, 1)
+    for at_s in (6.0, 7.0):
+        ledger.archives.prove(made.id, at_s=at_s)
+        assert list(ledger.archives.of_tree(ALICE)) == [replace(made, state=ArchiveState.PROVEN, at_s=6.0)]
+    ledger.archives.void(made.id, "it was lost", at_s=8.0)
+    ledger.archives.void(made.id, "again", at_s=9.0)
+    gone = replace(made, state=ArchiveState.VOID, at_s=8.0, reason="it was lost")
+    assert list(ledger.archives.of_tree(ALICE)) == [gone]
+    with pytest.raises(LedgerCorrupt, match="cannot become proven"):
+        ledger.archives.prove(made.id, at_s=10.0)
+    with pytest.raises(LedgerCorrupt, match="no archive 5"):
+        ledger.archives.prove(5, at_s=1.0)
+
+
+def test_releases_are_kept_by_tree_in_their_order(ledger: Ledger) -> None:
+    found = [
+        ReapRelease(tree=ALICE, pattern=name, is_glob=bool(number % 2), by="root", at_s=float(number))
+        for number, name in enumerate(HOSTILE)
+    ]
+    other = ReapRelease(tree=BOB, pattern=b"x", is_glob=False, by="root", at_s=1.0)
+    for some in ([], [*found[:2], other], found[2:]):
+        ledger.releases.add(some)
+    assert list(ledger.releases.of_trees([ALICE])) == found
+    assert list(ledger.releases.of_trees([BOB, b"home/c"])) == [other]
+    assert list(ledger.releases.of_trees([])) == []
+
+
+# Benchmarks.
+
+
+BENCHMARK = BenchmarkRecord(
+    id=0,
+    suite=SuiteName.RECURSIVE,
+    scale=0.01,
+    seed=7,
+    runs=3,
+    places=(
+        Place(label="source", root=b"/mnt/\xff gluster", filesystem="fuse.glusterfs"),
+        Place(label="/scratch", root=b"/scratch", filesystem="xfs"),
+    ),
+    hosts=("gl1", "gl2"),
+    token="f00dbabe0001",
+    state=BenchmarkState.RUNNING,
+    started_at_s=10.0,
+)
+MEASUREMENT = Measurement(
+    place="source",
+    run=2,
+    step="ls",
+    unit=Unit.SECONDS,
+    value=1.5,
+    by_host={"gl1": 1.0, "gl2": 2.0},
+    at_s=20.0,
+    details={"cpu_s": 0.25},
+    background=(Background(host="gl1", load_average=0.5, disk_bytes_per_s=0.0, network_bytes_per_s=1e6),),
+    cold=False,
+    skew_s=0.01,
+)
+
+
+def test_a_benchmark_is_read_as_it_was_written_and_its_first_end_counts(ledger: Ledger) -> None:
+    record, other = ledger.benchmarks.start(BENCHMARK), ledger.benchmarks.start(BENCHMARK)
+    assert record == replace(BENCHMARK, id=record.id)
+    assert ledger.benchmarks.read(record.id) == record
+    assert list(ledger.benchmarks.all()) == [record, other]
+    first = replace(MEASUREMENT, run=1, at_s=12.0)
+    for made in (replace(MEASUREMENT, value=9.0), first, MEASUREMENT):
+        ledger.benchmarks.measured(record.id, made)
+    assert list(ledger.benchmarks.measurements(record.id)) == [first, MEASUREMENT]
+    assert list(ledger.benchmarks.measurements(other.id)) == []
+    ended = ledger.benchmarks.finish(record.id, BenchmarkState.FAILED, at_s=30.0, notes=["fio is not there"])
+    assert (ended.state, ended.ended_at_s, ended.notes) == (BenchmarkState.FAILED, 30.0, ("fio is not there",))
+    assert ledger.benchmarks.finish(record.id, BenchmarkState.DONE, at_s=40.0) == ended
+    with pytest.raises(UsageError, match="no benchmark 12"):
+        ledger.benchmarks.read(12)
+
+
+# Capacity, and sums for reports.
+
+
+def capacity(side: Side, at_s: float, free_bytes: int, free_inodes: int | None = None) -> CapacitySample:
+    total_inodes = None if free_inodes is None else 100
+    sizes = {"total_bytes": 1000, "free_bytes": free_bytes, "total_inodes": total_inodes, "free_inodes": free_inodes}
+    return CapacitySample(side=side, at_s=at_s, **sizes)  # type: ignore[arg-type]
+
+
+def test_capacity_comes_in_order_of_time_and_the_last_of_a_time_or_span_counts(ledger: Ledger) -> None:
+    later, earlier = capacity(Side.TARGET, 20.0, 5, 7), capacity(Side.SOURCE, 10.0, 9)
+    ledger.capacity.add([replace(later, free_bytes=9), earlier])
+    ledger.capacity.add([later])
+    ledger.capacity.add([])
+    assert ledger.capacity.all() == [earlier, later]
+    assert (later.used_bytes, later.used_inodes, earlier.used_inodes) == (995, 93, None)
+    ledger.capacity.add([capacity(Side.SOURCE, float(at_s), at_s) for at_s in range(0, 40, 5)])
+    kept = [(one.side, one.at_s, one.free_bytes) for one in ledger.capacity.all(span_s=20.0)]
+    assert kept == [(Side.SOURCE, 15.0, 15), (Side.TARGET, 20.0, 5), (Side.SOURCE, 35.0, 35)]
+
+
+def test_what_seed_passes_alone_copied(ledger: Ledger) -> None:
+    ledger.plans.record(small_plan("week1"), path="p", checksum="c")
+    for kind, number, size_bytes in ((PassKind.SEED, 0, 100), (PassKind.DELTA, 1, 7000)):
+        made = ledger.passes.start(
+            plan="week1", batch=1, kind=kind, number=number, catalog="c", chunk_list="l", chunks=(), at_s=1.0
+        )
+        sample = Sample(at_s=0.0, interval_s=5.0, attempt_id=None, streams=2, files=1, size_bytes=size_bytes)
+        places = [(at_s, attempt_id) for at_s in (12.0, 15.0, 47.0) for attempt_id in (None, 1)]
+        ledger.samples.add(made.id, [replace(sample, at_s=at_s, attempt_id=number) for at_s, number in places])
+    found = ledger.report_sums.copied("week1", span_s=10.0)
+    assert [(point.at_s, point.files, point.size_bytes, point.streams) for point in found] == [
+        (20.0, 2, 200, 2.0),
+        (50.0, 1, 100, 2.0),
+    ]
+    assert ledger.report_sums.copied("week2", span_s=10.0) == []
+
+
+def event(at_s: float, kind: EventKind = EventKind.HOST_LOST, subject: str = "host a") -> Event:
+    severity = Severity.INFO if kind is EventKind.HOST_FOUND else Severity.WARNING
+    return Event(at_s=at_s, kind=kind, severity=severity, subject=subject, message=f"m{at_s:.0f}")
+
+
+def test_events_by_kind_and_subject(ledger: Ledger) -> None:
+    for one in (event(1.0), event(2.0, subject="host b"), event(3.0, EventKind.HOST_FOUND), event(4.0)):
+        ledger.events.add(one)
+    groups = ledger.report_sums.event_groups(10)
+    assert [(one.subject, one.count, one.first_at_s, one.last_at_s, one.message) for one in groups] == [
+        ("host a", 2, 1.0, 4.0, "m4"),
+        ("host b", 1, 2.0, 2.0, "m2"),
+    ]
+    assert len(ledger.report_sums.event_groups(1)) == 1
+    (found,) = ledger.report_sums.latest_events([EventKind.HOST_FOUND.value])
+    assert (found.subject, found.severity) == ("host a", Severity.INFO)
+
+
+# Predictions.
+
+
+PREDICTION = Prediction(
+    next_pass_s=12.5,
+    freeze_s=1e9 / 3,
+    least_freeze_s=0.0,
+    churn_files_per_h=40.25,
+    churn_bytes_per_h=2.0**50,
+    trees=tuple(TreeChurn(tree=name, files_per_h=0.1, bytes_per_h=2.0**40) for name in HOSTILE),
+)
+
+
+def test_predictions_by_batch_and_plan_in_the_order_of_passes(ledger: Ledger) -> None:
+    made = []
+    for plan, batch, outcome in (("p", 1, "go-on"), ("p", 2, "converged"), ("q", 1, "go-on")):
+        of_pass = ledger.passes.start(
+            plan=plan, batch=batch, kind=PassKind.SEED, catalog="c1", chunk_list="list", chunks=(), at_s=5.0
+        )
+        facts = {"pass_id": of_pass.id, "at_s": 7.25, "batch": batch, "max_freeze_s": 600.0, "prediction": PREDICTION}
+        made.append(ConvergenceRecord(outcome=ConvergenceOutcome(outcome), **facts))  # type: ignore[arg-type]
+    first, other, elsewhere = made
+    for one in (elsewhere, other, first, first):
+        ledger.predictions.record(one)
+    assert [list(ledger.predictions.of_batch("p", number)) for number in (1, 2, 3)] == [[first], [other], []]
+    assert list(ledger.predictions.of_plan("p")) == [first, other]
+    assert list(ledger.predictions.of_plan("q")) == [elsewhere]
+    later = replace(first, at_s=9.0, prediction=replace(PREDICTION, freeze_s=1.0, trees=()))
+    ledger.predictions.record(later)
+    assert list(ledger.predictions.of_batch("p", 1)) == [later], "the last one of a pass"
+
+
+# Around cutovers.
+
+
+def test_the_newest_backup_of_a_tree_counts(ledger: Ledger) -> None:
+    backups = ledger.target_backups
+    backups.record([], at_s=1.0, note="")
+    assert backups.latest(ALICE) is None
+    for trees, at_s, newest in (([ALICE, BOB], 20.0, 20.0), ([ALICE], 10.0, 20.0), ([ALICE], 30.5, 30.5)):
+        backups.record(trees, at_s=at_s, note="weekly")
+        assert (backups.latest(ALICE), backups.latest(BOB)) == (newest, 20.0)
+
+
+def test_measurements_are_kept_and_those_of_users_who_work_on_the_target_are_told(ledger: Ledger) -> None:
+    one = TreeMeasurement(
+        side=Side.SOURCE, run=1, test=TreeTest.READ, at_s=10.0, seconds=1.5, amount=7, complete=True, cold=False
+    )
+    two = replace(one, side=Side.TARGET, at_s=20.0, test=TreeTest.LIST, cold=None, complete=False, failure="went away")
+    tree = UserTree(path=ALICE, user="\udcff ann")
+    record = ledger.cutovers.plan(plan="week1", batch=2, tree=tree, predicted_freeze_s=None, at_s=1.0)
+    ledger.speed_ups.add(record.id, [two, replace(one, seconds=3.0)])
+    assert [found.seconds for found in ledger.speed_ups.of(record.id)] == [3.0, 1.5]
+    ledger.speed_ups.add(record.id, [one])
+    assert list(ledger.speed_ups.of(record.id)) == [one, two]
+    assert list(ledger.speed_ups.of(record.id + 1)) == []
+    assert list(ledger.speed_ups.settled()) == []
+    assert do(ledger.cutovers, record, *THERE).state is CutoverState.THAWED
+    (found,) = ledger.speed_ups.settled()
+    stored = ledger.cutovers.read(record.id).tree
+    assert (found.tree, found.plan, found.batch, found.measurements) == (stored, "week1", 2, (one, two))
+    do(ledger.cutovers, record, ROLLBACK_FREEZE, at_s=90.0)
+    assert list(ledger.speed_ups.settled()) == [], "the user is on the way back"
+    ledger.speed_ups.forget(record.id, Side.SOURCE)
+    assert list(ledger.speed_ups.of(record.id)) == [two]
+
+
+# Limits that people set, and what runs were allowed.
+
+
+def test_who_paused_first_and_since_when_stays_until_it_is_resumed(ledger: Ledger) -> None:
+    assert ledger.controls.now() == transfer.NO_CONTROLS
+    ledger.controls.hold(by="anna", reason="exams", at_s=5.0)
+    ledger.controls.hold(by="bob", reason="", at_s=6.0)
+    with open_ledger(ledger.file) as other:
+        assert other.controls.now() == transfer.Controls(hold=transfer.Hold(since_s=5.0, by="anna", reason="exams"))
+    for at_s in (7.0, 8.0):
+        ledger.controls.resume(by="bob", at_s=at_s)
+        assert ledger.controls.now().hold is None
+    ledger.controls.hold(by="bob", reason="", at_s=9.0)
+    assert ledger.controls.now().hold == transfer.Hold(since_s=9.0, by="bob")
+
+
+def test_limits_are_set_all_together_beside_a_pause_and_not_overwritten_unseen(ledger: Ledger) -> None:
+    tune, three = ledger.controls.tune, Limits(jobs=3, max_latency_s=0.05)
+    assert tune(three, by="anna", at_s=5.0, instead_of=Limits())
+    assert not tune(Limits(max_load=2.0), by="bob", at_s=6.0, instead_of=Limits())
+    assert tune(three, by="bob", at_s=6.0)
+    ledger.controls.hold(by="bob", reason="", at_s=7.0)
+    assert ledger.controls.now().tuned == transfer.Tuned(limits=three, since_s=5.0, by="anna")
+    limits = Limits(bwlimit_bytes_per_s=10**9, max_load=1.5)
+    assert tune(limits, by="bob", at_s=8.0, instead_of=three)
+    tuned = transfer.Tuned(limits=limits, since_s=8.0, by="bob")
+    assert ledger.controls.now() == transfer.Controls(hold=transfer.Hold(since_s=7.0, by="bob"), tuned=tuned)
+    tune(Limits(), by="bob", at_s=9.0)
+    assert ledger.controls.now().tuned is None
+
+
+def test_what_a_run_was_allowed_is_kept_for_a_while(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measures, "KEPT_RECORDS", 10)
+    assert ledger.governor.newest() is None
+    run_id = ledger.runs.start(verb="run", pid=1, at_s=1.0, directory="d")
+    record = transfer.GovernorRecord(
+        at_s=10.5,
+        run_id=run_id,
+        gate=transfer.Gate.OUTSIDE_WINDOWS,
+        bound=transfer.Bound.WINDOWS,
+        streams=0,
+        most=12,
+        hosts=(("gl1", 4), ("localhost", 8)),
+        bwlimit_bytes_per_s=1000,
+        reason="outside the windows of [transfer]",
+        until_s=99.0,
+        max_latency_s=0.05,
+        max_load=8.0,
+    )
+    second = replace(
+        record, gate=transfer.Gate.OPEN, bound=transfer.Bound.LOAD, until_s=None, bwlimit_bytes_per_s=None, at_s=11.0
+    )
+    for one in (record, second):
+        ledger.governor.add(one)
+    assert list(ledger.governor.of_run(run_id)) == [record, second]
+    assert ledger.governor.newest() == second
+    for number in range(62):
+        ledger.governor.add(replace(record, at_s=float(number)))
+    assert [found.at_s for found in ledger.governor.of_run(run_id)] == [float(number) for number in range(52, 62)]
+
+
+def test_of_hosts_what_was_read_last_is_kept(ledger: Ledger) -> None:
+    one, two = (transfer.HostLoad(host=host, at_s=1.0, load=3.0) for host in ("gl1", "gl2"))
+    for loads, kept in (([two, one], [one, two]), ([replace(one, load=7.5)], [replace(one, load=7.5)]), ([], [])):
+        ledger.governor.keep_loads(loads)
+        assert list(ledger.governor.loads()) == kept
+
+
+# Streams at work, and new events.
+
+
+FULL_S = 1e9
+
+
+def sample(ledger: Ledger, pass_id: int, at_s: float, attempt_id: int | None, size_bytes: int = 100) -> None:
+    one = Sample(at_s=at_s, interval_s=5.0, attempt_id=attempt_id, streams=1, files=1, size_bytes=size_bytes)
+    ledger.samples.add(pass_id, [one])
+
+
+def test_streams_are_the_attempts_that_have_not_ended_with_what_their_own_samples_say(ledger: Ledger) -> None:
+    pass_id = begin(ledger, [files(1, 300, count=3), files(2, 200), files(3, 100)])
+    first, second, third = (attempt(ledger, chunk.id, f"t{chunk.id}") for chunk in waiting(ledger, pass_id))
+    end(ledger, first)
+    for at_s in (10.0, 15.0, 20.0):
+        sample(ledger, pass_id, at_s, None, 5000)
+        sample(ledger, pass_id, at_s, second, 100)
+    sample(ledger, pass_id, 20.0, third, 7)
+    mine, other = ledger.watching.streams(recent_s=6.0)
+    assert (mine.attempt_id, other.attempt_id) == (second, third)
+    assert (mine.host, mine.chunk, mine.kind, mine.tree) == ("here", 2, ChunkKind.FILES, b"home/alice")
+    assert (mine.batch, mine.pass_kind, mine.pass_number) == (1, PassKind.SEED, 0)
+    assert (mine.files, mine.size_bytes, mine.brick, mine.started_at_s) == (1, 200, None, 6.0)
+    assert (mine.done_files, mine.done_bytes, mine.recent_bytes, mine.recent_s) == (3, 300, 200, 10.0)
+    assert mine.rate_bytes_per_s == pytest.approx(20.0)
+    assert other.rate_bytes_per_s == pytest.approx(1.4)
+
+
+def test_a_stream_is_to_be_confirmed_once_its_pass_is_sampled_without_it(ledger: Ledger) -> None:
+    pass_id = begin(ledger, [files(1, 300)])
+    other = ledger.passes.start(
+        plan="p", batch=2, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=[files(1, 1)], at_s=5.0
+    ).id
+    mine = attempt(ledger, waiting(ledger, pass_id)[0].id)
+    sample(ledger, other, 15.0, None)
+    (stream,) = ledger.watching.streams(recent_s=FULL_S)
+    assert (stream.rate_bytes_per_s, stream.confirming) == (None, False)
+    for attempt_id in (None, mine):
+        sample(ledger, pass_id, 10.0, attempt_id)
+    assert not ledger.watching.streams(recent_s=FULL_S)[0].confirming
+    sample(ledger, pass_id, 15.0, None)
+    assert ledger.watching.streams(recent_s=FULL_S)[0].confirming
+
+
+def test_new_events_come_with_their_numbers_oldest_first_and_of_too_many_the_newest(ledger: Ledger) -> None:
+    assert (ledger.watching.last_event(), list(ledger.watching.events_after(0, 10))) == (0, [])
+    ledger.events.add(event(1.0))
+    last = ledger.watching.last_event()
+    for at_s in (2.0, 3.0, 4.0):
+        ledger.events.add(event(at_s))
+    found = ledger.watching.events_after(last, 10)
+    assert [one.message for _, one in found] == ["m2", "m3", "m4"]
+    assert found[-1][0] == ledger.watching.last_event()
+    assert [one.message for _, one in ledger.watching.events_after(0, 2)] == ["m3", "m4"]
