@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from bench import plan_scale, report_scale, walk_speed, walking
+from bench import plan_scale, report_scale
 from bench.big import big
 from bench.bulk import LARGE_BULK, bulk, large_bulk
 from bench.freezes import NAME as NAME_OF_FREEZES
@@ -22,6 +22,8 @@ from bench.scaling import scaling
 from bench.scan import scan
 from bench.timing import ContestantFailed, say
 from bench.trees import TREE, small_users
+from bench.walk_speed import NAME as NAME_OF_WALKS
+from bench.walk_speed import walk_speed
 
 ON_THE_TREE: dict[str, Callable[[BenchLab, Options], Section]] = {
     "scan": scan,
@@ -34,17 +36,16 @@ ON_THEIR_OWN: dict[str, Callable[[Options], Section]] = {
     "bulk": bulk,
     "big": big,
     "scaling": scaling,
-    walking.NAME: walking.walking,
+    NAME_OF_WALKS: walk_speed,
     NAME_OF_FREEZES: freezes,
 }
 ALL = (*ON_THE_TREE, *ON_THEIR_OWN)
 ALONE: dict[str, Callable[[list[str]], int]] = {
     "plan-scale": plan_scale.main,
-    walking.NAME: walk_speed.main,
     report_scale.NAME: report_scale.main,
 }
 """Where nothing else is named: with options of their own."""
-PAGE_ORDER = ("bulk", LARGE_BULK, "scan", walking.NAME, "passes", "big", "scaling", NAME_OF_FREEZES)
+PAGE_ORDER = ("bulk", LARGE_BULK, "scan", NAME_OF_WALKS, "passes", "big", "scaling", NAME_OF_FREEZES)
 
 TREE_FILES = 200_000
 
