@@ -415,27 +415,14 @@ class BrickPartsWriter:
 
 
 def _totals(batch: pa.RecordBatch) -> CatalogTotals:
-    """Rows and bytes of files, by tree."""
-    is_file = pc.equal(batch.column("type"), pa.scalar("file"))
-    sizes = pc.if_else(is_file, batch.column("size"), pa.scalar(0, type=pa.int64()))
-    table = pa.table({"tree": batch.column("tree"), "size": sizes})
-    groups = table.group_by("tree", use_threads=False).aggregate([("size", "sum"), ([], "count_all")])
-    by_tree = {row["tree"]: (int(row["count_all"]), int(row["size_sum"])) for row in groups.to_pylist()}
-    return CatalogTotals(
-        rows=batch.num_rows,
-        size_bytes=sum(size_bytes for _, size_bytes in by_tree.values()),
-        by_tree=by_tree,
-    )
+    """Rows and bytes of files."""
+    files = pc.filter(batch.column("size"), pc.equal(batch.column("type"), pa.scalar("file")))
+    return CatalogTotals(rows=batch.num_rows, size_bytes=pc.sum(files).as_py() or 0)
 
 
 def _sum(one: CatalogTotals, other: CatalogTotals) -> CatalogTotals:
-    by_tree = dict(one.by_tree)
-    for tree, (rows, size_bytes) in other.by_tree.items():
-        tree_rows, tree_bytes = by_tree.get(tree, (0, 0))
-        by_tree[tree] = (tree_rows + rows, tree_bytes + size_bytes)
     return CatalogTotals(
         rows=one.rows + other.rows,
         directories=one.directories + other.directories,
         size_bytes=one.size_bytes + other.size_bytes,
-        by_tree=by_tree,
     )

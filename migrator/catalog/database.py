@@ -39,18 +39,13 @@ def connect(
 
 
 _TOTALS = """
-    SELECT tree, count(*), count(*) FILTER (type = 'directory'), coalesce(sum(size) FILTER (type = 'file'), 0)::HUGEINT
-    FROM read_parquet($files) GROUP BY tree
+    SELECT count(*), count(*) FILTER (type = 'directory'), coalesce(sum(size) FILTER (type = 'file'), 0)::HUGEINT
+    FROM read_parquet($files)
 """
 
 
 def totals_of(connection: duckdb.DuckDBPyConnection, files: Sequence[Path], *, problems: int = 0) -> CatalogTotals:
     """Rows, directories and bytes of files in the parts of a catalog."""
-    rows = connection.execute(_TOTALS, {"files": list(map(str, files))}).fetchall() if files else []
-    return CatalogTotals(
-        rows=sum(row[1] for row in rows),
-        directories=sum(row[2] for row in rows),
-        size_bytes=sum(int(row[3]) for row in rows),
-        problems=problems,
-        by_tree={tree: (count, int(size_bytes)) for tree, count, _, size_bytes in rows},
-    )
+    found = connection.execute(_TOTALS, {"files": list(map(str, files))}).fetchone() if files else None
+    rows, directories, size_bytes = map(int, found or (0, 0, 0))
+    return CatalogTotals(rows=rows, directories=directories, size_bytes=size_bytes, problems=problems)

@@ -1,7 +1,7 @@
 """Interfaces of catalogs, chunk lists and manifests, without DuckDB and pyarrow."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
@@ -39,13 +39,12 @@ class CatalogWriter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogTotals:
-    """Totals of a catalog. `by_tree` has rows and bytes of files; None is outside every tree."""
+    """Totals of a catalog."""
 
     rows: int = 0
     directories: int = 0
     size_bytes: int = 0
     problems: int = 0
-    by_tree: Mapping[bytes | None, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,15 +18,12 @@ class BrickProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanProgress:
-    """A scan in progress. `by_user` holds user, rows and bytes so far. A scan through the mount has no `bricks`; a scan of
-    bricks does not know how many directories wait.
-    """
+    """A scan in progress. A scan through the mount has no `bricks`; a scan of bricks does not know how many directories wait."""
 
     elapsed_s: float
     rows: int
     directories_waiting: int
     problems: int
-    by_user: tuple[tuple[str, int, int], ...]
     bricks: tuple[BrickProgress, ...] = ()
 
 

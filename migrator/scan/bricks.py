@@ -1,8 +1,7 @@
 """The scan of bricks: each is walked on its own host, and all rows go into one catalog."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from migrator.catalog.model import BrickFindings, BrickWalk, CatalogRecord, ScanProblem, ScanTimes, StrangeFiles
@@ -181,8 +180,8 @@ class BrickTeam:
         self._times_from_mdata = times_from_mdata
         self._writer: BrickCatalogWriter | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._by_tree: Counter[bytes | None] = Counter()
-        self._bytes_by_tree: Counter[bytes | None] = Counter()
+        self.rows = 0
+        """Rows of all bricks so far, without directories."""
 
     @property
     def writer(self) -> BrickCatalogWriter:
@@ -232,13 +231,7 @@ class BrickTeam:
 
     def count(self, counted: CatalogTotals) -> None:
         """Add the totals of a block."""
-        for tree, (rows, size_bytes) in counted.by_tree.items():
-            self._by_tree[tree] += rows
-            self._bytes_by_tree[tree] += size_bytes
-
-    def by_tree(self) -> Mapping[bytes | None, tuple[int, int]]:
-        """Rows (without directories) and bytes of each tree so far."""
-        return {tree: (rows, self._bytes_by_tree[tree]) for tree, rows in self._by_tree.items()}
+        self.rows += counted.rows
 
     def may_be_asked(self, paths: Iterable[bytes]) -> list[bytes]:
         """The paths that may be looked up through the mount, in order: a client that looks up a name that lacks a gfid on any brick
@@ -370,15 +363,12 @@ class BrickWay:
                 self._note(task_changes(self._state, health.state))
 
     def _show(self) -> None:
-        by_tree = self._team.by_tree()
         # A directory lies on every brick, but is one path of the catalog.
         directories = max((walker.directory_count for walker in self._team.walkers), default=0)
         self._session.show(
-            rows=sum(rows for rows, _ in by_tree.values()) + directories,
+            rows=self._team.rows + directories,
             directories_waiting=0,
             problems=self._team.problems,
-            by_tree=by_tree,
-            trees=self._trees,
             bricks=self._team.progress(),
         )
 

@@ -43,10 +43,9 @@ class Tally:
         self.directories = totals.directories
         self.size_bytes = totals.size_bytes
         self.problems = totals.problems
-        self._by_tree = dict(totals.by_tree)
 
-    def count(self, tree: bytes | None, entries: Sequence[Entry]) -> None:
-        """Add entries of one tree."""
+    def count(self, entries: Sequence[Entry]) -> None:
+        """Add entries."""
         directories = size_bytes = 0
         for entry in entries:
             if entry.type is EntryType.FILE:
@@ -56,13 +55,6 @@ class Tally:
         self.rows += len(entries)
         self.directories += directories
         self.size_bytes += size_bytes
-        tree_rows, tree_bytes = self._by_tree.get(tree, (0, 0))
-        self._by_tree[tree] = (tree_rows + len(entries), tree_bytes + size_bytes)
-
-    @property
-    def by_tree(self) -> Mapping[bytes | None, tuple[int, int]]:
-        """Rows and bytes of each tree, as a copy."""
-        return self._by_tree.copy()
 
 
 class Walk:
@@ -199,7 +191,7 @@ class Walk:
                     return []
                 for owner, entries in shares:
                     self._writer.add(owner, entries)
-                    self.tally.count(owner, entries)
+                    self.tally.count(entries)
         self._require_living_source(problems)
         with self._writing:
             if self._stopping:
@@ -281,7 +273,7 @@ class MountWay:
         began_s = self._session.elapsed_s()
         walk.start(self._session.request.workers)
         try:
-            await self._watch(walk, opened.record, ended)
+            await self._watch(walk, ended)
             if walk.failure is not None:
                 raise walk.failure
             return await self._close(walk, opened, began_s)
@@ -354,12 +346,12 @@ class MountWay:
         )
         return walk, ended
 
-    async def _watch(self, walk: Walk, record: CatalogRecord, ended: asyncio.Event) -> None:
+    async def _watch(self, walk: Walk, ended: asyncio.Event) -> None:
         """Until the walk has ended, report progress and poll the bricks."""
         try:
             async with asyncio.TaskGroup() as group:
                 around = (
-                    group.create_task(self._report_progress(walk, record)),
+                    group.create_task(self._report_progress(walk)),
                     group.create_task(self._poll_bricks(walk)),
                 )
                 await ended.wait()
@@ -367,11 +359,11 @@ class MountWay:
                     task.cancel()
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from failures
-        self._show(walk, record)
+        self._show(walk)
 
-    async def _report_progress(self, walk: Walk, record: CatalogRecord) -> None:
+    async def _report_progress(self, walk: Walk) -> None:
         while True:
-            self._show(walk, record)
+            self._show(walk)
             await self._session.clock.sleep(_SHOW_EVERY_S)
 
     async def _poll_bricks(self, walk: Walk) -> None:
@@ -389,13 +381,11 @@ class MountWay:
                 EventKind.SOURCE_UNHEALTHY, Severity.WARNING, "scan", f"the scan will not be whole: {problem}"
             )
 
-    def _show(self, walk: Walk, record: CatalogRecord) -> None:
+    def _show(self, walk: Walk) -> None:
         self._session.show(
             rows=walk.tally.rows,
             directories_waiting=walk.directories_waiting,
             problems=walk.tally.problems,
-            by_tree=walk.tally.by_tree,
-            trees=record.trees,
         )
 
     async def _interrupt(self, walk: Walk, record: CatalogRecord) -> None:

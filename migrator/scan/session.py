@@ -1,7 +1,7 @@
 """One invocation of a scan: guards, ledger and progress, for bricks and mount."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -167,25 +167,15 @@ class Session:
         rows: int,
         directories_waiting: int,
         problems: int,
-        by_tree: Mapping[bytes | None, tuple[int, int]],
-        trees: Sequence[UserTree],
         bricks: tuple[BrickProgress, ...] = (),
     ) -> None:
         """Report progress."""
-        users = {tree.path: tree.user for tree in trees}
-        by_user: dict[str, tuple[int, int]] = {}
-        for tree, (tree_rows, size_bytes) in by_tree.items():
-            if tree is not None:
-                user = users.get(tree) or show(tree)
-                user_rows, user_bytes = by_user.get(user, (0, 0))
-                by_user[user] = (user_rows + tree_rows, user_bytes + size_bytes)
         self._progress.show(
             ScanProgress(
                 elapsed_s=self.elapsed_s(),
                 rows=rows,
                 directories_waiting=directories_waiting,
                 problems=problems,
-                by_user=tuple((user, *facts) for user, facts in sorted(by_user.items())),
                 bricks=bricks,
             )
         )

@@ -39,9 +39,7 @@ class Closed(io.StringIO):
 
 
 def scan(rows: int) -> ScanProgress:
-    return ScanProgress(
-        elapsed_s=10.0, rows=rows, directories_waiting=2, problems=1, by_user=(("al\x1b[31mice", rows, 2**30),)
-    )
+    return ScanProgress(elapsed_s=10.0, rows=rows, directories_waiting=2, problems=1)
 
 
 def run(streams: int = 2) -> RunProgress:

@@ -126,12 +126,11 @@ def test_odd_files_arrive_in_the_catalog_as_they_are(odd_tree: tuple[Path, OddFi
         site.close()
 
 
-def test_progress_tells_rows_and_users(site: ScanSite) -> None:
+def test_progress_tells_rows(site: ScanSite) -> None:
     site.grow(["alice", "bob"])
     record = site.scan(users={b"home/bob": "robert"})
     last = site.shown.snapshots[-1]
     assert (last.rows, last.directories_waiting, last.problems) == (record.rows, 0, 0)
-    assert last.by_user == (("alice", 19, 60), ("robert", 19, 60))
     assert [event.kind.value for event in site.shown.events] == ["scan-started", "scan-finished"]
 
 
