@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from migrator.catalog.model import BrickWalk, CatalogRecord, ScanTimes
+from migrator.catalog.model import BrickWalk, CatalogRecord
 from migrator.core.paths import show
 from migrator.core.units import format_count, format_duration, format_rate, format_size, several
 from migrator.render import document as doc
@@ -30,60 +30,33 @@ def catalog_document(record: CatalogRecord) -> doc.Document:
                 ("bytes, every name counted", format_size(record.size_bytes)),
                 ("could not be read", format_count(record.problems)),
                 ("whole", "under way" if record.finished_at_s is None else doc.yes(record.whole)),
-                *_times(record.times),
             ]
         )
     ]
     blocks.extend(doc.paragraph(f"Not whole: {reason}", alert=True) for reason in record.reasons)
     blocks.extend(doc.paragraph(f"Found on the bricks: {finding}") for finding in record.findings)
     blocks.extend(doc.paragraph(f"The bricks were not read: {reason}") for reason in record.way_reasons)
-    sections = [doc.Section(title="What the scan read", blocks=tuple(blocks))]
-    if record.bricks:
-        sections.append(doc.Section(title="The bricks", blocks=(_bricks(record.bricks),)))
+    sections = doc.sections(("What the scan read", blocks), ("The bricks", [_bricks(record.bricks)]))
     return doc.Document(
         title=doc.clean(f"Scan {record.name}"), subtitle=doc.when(record.finished_at_s), sections=tuple(sections)
     )
-
-
-def _times(times: ScanTimes) -> list[tuple[str, str]]:
-    """Empty if an earlier version did not record them."""
-    if times == ScanTimes():
-        return []
-    return [
-        ("checking the volume, and starting", _seconds(times.checks_s)),
-        ("reading", _seconds(times.walk_s)),
-        ("merging into one catalog", _seconds(times.finish_s)),
-    ]
 
 
 def _bricks(walks: Sequence[BrickWalk]) -> doc.Block:
     """Every brick has the directories, so the table adds up to more than the volume has."""
     return doc.table(
         "",
-        [
-            doc.text("brick"),
-            doc.figure("entries"),
-            doc.figure("directories"),
-            doc.figure("seconds"),
-            doc.figure("entries/s"),
-            doc.text("whole"),
-        ],
+        [doc.text("brick"), doc.figure("entries"), doc.figure("entries/s"), doc.text("whole")],
         [
             (
                 doc.clean(walk.brick),
                 format_count(walk.rows + walk.directories),
-                format_count(walk.directories),
-                f"{walk.elapsed_s:.2f}",
                 f"{walk.rows_per_s:,.0f}",
                 "yes" if walk.whole else "not to its end",
             )
             for walk in walks
         ],
     )
-
-
-def _seconds(duration_s: float) -> str:
-    return f"{duration_s:.2f} s" if duration_s < 60.0 else format_duration(duration_s)
 
 
 def verification_document(record: VerificationRecord) -> doc.Document:
@@ -204,12 +177,8 @@ def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[doc.Block]:
         yield doc.paragraph(f"Hooks that would be called: {', '.join(batch.hooks)}")
     if batch.refusal is not None:
         return
-    if batch.nothing_to_do and batch.left_alone and not batch.deltas:
-        yield doc.paragraph("Nothing to do.")
-    elif batch.nothing_to_do and batch.deltas:
-        yield doc.paragraph("Nothing to do: this batch was copied before, and nothing has changed since.")
-    elif batch.nothing_to_do:
-        yield doc.paragraph("Nothing to do: this batch was copied before.")
+    if batch.nothing_to_do:
+        yield doc.paragraph("Nothing to do: everything that is left to this batch is copied.")
     elif not (dry_run or batch.skipped):
         rate = format_rate(batch.written_bytes / batch.elapsed_s) if batch.elapsed_s > 0 else doc.NONE
         yield doc.facts(

@@ -108,27 +108,22 @@ def copy(ledger: Ledger, pass_id: int, chunk_id: int, at_s: float, *problems: Fi
 
 
 class TestFromTheStart:
-    def test_before_init(self, ledger: Ledger) -> None:
+    def test_before_and_after_init(self, ledger: Ledger) -> None:
         status = read_status(ledger, now_s=T0_S)
         assert (status.site, status.scan, status.plan, status.batches) == (None, None, None, ())
         assert [one.hint for one in status.blocked] == ["migrator init"]
         assert status.overall.percent_bytes is None
-
-    def test_after_init(self, ledger: Ledger) -> None:
+        with pytest.raises(UsageError, match="week9"):
+            read_status(ledger, now_s=T0_S, plan="week9")
         ledger.site.create(SITE)
-        status = read_status(ledger, now_s=T0_S)
-        assert status.site == "rehearsal"
-        assert [one.hint for one in status.blocked] == ["migrator scan"]
         report = read_report(ledger, OnePlan(PLAN), now_s=T0_S)
-        assert (report.plan, report.plan_problem, report.done, report.throughput) == (
-            None,
-            "there is no plan yet",
-            (),
-            (),
-        )
+        assert report.status.site == "rehearsal"
+        assert [one.hint for one in report.status.blocked] == ["migrator scan"]
+        assert (report.plan, report.plan_problem) == (None, "there is no plan yet")
+        assert (report.done, report.throughput) == ((), ())
         assert "Nothing has been copied yet" in to_markdown(report_document(report))
 
-    def test_while_the_first_scan_goes_on(self, ledger: Ledger) -> None:
+    def test_scans_and_the_plan(self, ledger: Ledger) -> None:
         ledger.site.create(SITE)
         ledger.scans.start(catalog="catalog-1", via="mount", at_s=T0_S)
         ledger.runs.start(verb="scan", pid=7, at_s=T0_S, directory="runs/1")
@@ -136,8 +131,9 @@ class TestFromTheStart:
         assert status.scan is not None
         assert status.scan.finished_at_s is None
         assert [run.life for run in status.runs] == [RunLife.AT_WORK]
-        assert read_status(ledger, now_s=T0_S + 100).runs[0].life is RunLife.SILENT
-        assert "(old)" in to_markdown(status_document(read_status(ledger, now_s=T0_S + 100))).replace("\\", "")
+        status = read_status(ledger, now_s=T0_S + 100)
+        assert status.runs[0].life is RunLife.SILENT
+        assert "(old)" in to_markdown(status_document(status)).replace("\\", "")
 
     def test_a_scan_that_is_not_whole(self, ledger: Ledger) -> None:
         ledger.site.create(SITE)
@@ -156,10 +152,6 @@ class TestFromTheStart:
         assert [tree.state for tree in status.trees] == [TreeState.PLANNED, TreeState.PLANNED]
         assert [one.basis for one in status.estimates] == ["4 streams without a pause (assumed)"]
         assert status.blocked == ()
-
-    def test_a_plan_that_is_not_there(self, ledger: Ledger) -> None:
-        with pytest.raises(UsageError, match="week9"):
-            read_status(ledger, now_s=T0_S, plan="week9")
 
 
 class TestHalfWay:
@@ -199,50 +191,45 @@ class TestHalfWay:
         text = to_markdown(status_document(status)).replace("\\", "")
         assert "Now: 10 B/s and 0.2 files/s with 2.0 streams, over 2 min 10 s." in text
 
-    def test_now_is_not_what_an_earlier_run_did(self, ledger: Ledger, pass_id: int) -> None:
+    def test_now_is_what_the_present_run_does(self, ledger: Ledger, pass_id: int) -> None:
         earlier = ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/1")
         ledger.runs.finish(earlier, T0_S + 61, 130)
-        ledger.runs.start(verb="run", pid=7, at_s=T0_S + 61, directory="runs/2")
+        run = ledger.runs.start(verb="run", pid=7, at_s=T0_S + 61, directory="runs/2")
         rate = read_status(ledger, now_s=T0_S + 71).rate
         assert rate is not None
         # Two samples of five seconds.
         assert (rate.busy_s, rate.size_bytes, rate.span_s) == (10.0, 100, 10.0)
-
-    def test_now_is_only_said_while_something_is_copied(self, ledger: Ledger, pass_id: int) -> None:
-        run = ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/1")
         ledger.runs.finish(run, T0_S + 125, 0)
         status = read_status(ledger, now_s=T0_S + 130)
         assert status.rate is None
         assert status.last_rate is not None
-        assert (status.last_rate.at_s, status.last_rate.size_bytes) == (T0_S + 120, 1200)
+        assert (status.last_rate.at_s, status.last_rate.size_bytes) == (T0_S + 120, 600)
         text = to_markdown(status_document(status)).replace("\\", "")
-        assert "Now:" not in text
         assert "Nothing is being copied now. Last, until" in text
-        assert "measured now" not in text
+        assert not any(words in text for words in ("Now:", "measured now"))
 
     def test_a_run_whose_process_is_gone_was_killed(self, ledger: Ledger, pass_id: int) -> None:
-        ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/1")
+        run = ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/1")
         asked: list[tuple[int, float]] = []
 
         def is_gone(pid: int, at_s: float) -> bool:
             asked.append((pid, at_s))
             return True
 
-        status = read_status(ledger, now_s=T0_S + 1, is_gone=is_gone)
-        assert status.runs[0].life is RunLife.KILLED
-        assert asked == [(7, T0_S)]
-        assert status.rate is None
-        assert "was killed" in status.blocked[0].on
-        assert read_status(ledger, now_s=T0_S + 1, is_gone=lambda *_: False).runs[0].life is RunLife.AT_WORK
-
-    def test_a_run_that_ends_during_the_look_was_not_killed(self, ledger: Ledger, pass_id: int) -> None:
-        run = ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/1")
-
-        def is_gone(pid: int, at_s: float) -> bool:
-            ledger.runs.finish(run, T0_S + 1, 0)
+        def ends_meanwhile(pid: int, at_s: float) -> bool:
+            ledger.runs.finish(run, T0_S + 1, 130)
             return True
 
-        assert read_status(ledger, now_s=T0_S + 1, is_gone=is_gone).runs[0].life is RunLife.ENDED
+        status = read_status(ledger, now_s=T0_S + 1, is_gone=is_gone)
+        assert (status.runs[0].life, status.rate) == (RunLife.KILLED, None)
+        assert asked == [(7, T0_S)]
+        assert "was killed" in status.blocked[0].on
+        assert read_status(ledger, now_s=T0_S + 1, is_gone=lambda *_: False).runs[0].life is RunLife.AT_WORK
+        status = read_status(ledger, now_s=T0_S + 1, is_gone=ends_meanwhile)
+        assert status.runs[0].life is RunLife.ENDED
+        (blocker,) = status.blocked
+        assert "interrupted, resumable" in blocker.on
+        assert "runs/1" in blocker.hint
 
     def test_report_has_its_history(self, ledger: Ledger, pass_id: int) -> None:
         report = read_report(ledger, OnePlan(PLAN), now_s=T0_S + 130)
@@ -255,20 +242,11 @@ class TestHalfWay:
         assert [point.done_bytes for point in report.done[1:]] == [600, 600, 900]
         assert report.done[-1].done_files == 8
         parsed = json.loads(to_json(report))
-        assert parsed["status"]["overall"] == {
-            "total_bytes": 1500,
-            "done_bytes": 900,
-            "left_bytes": 600,
-            "percent_bytes": 60.0,
-            "total_files": 15,
-            "done_files": 8,
-            "left_files": 7,
-            "percent_files": 53.3,
-            "total_users": 2,
-            "done_users": 0,
-            "left_users": 2,
-            "percent_users": 0.0,
-        }
+        overall = parsed["status"]["overall"]
+        for name, total, done, percent in (("bytes", 1500, 900, 60.0), ("files", 15, 8, 53.3), ("users", 2, 0, 0.0)):
+            found = [overall.pop(f"{key}_{name}") for key in ("total", "done", "left", "percent")]
+            assert found == [total, done, total - done, percent]
+        assert overall == {}
 
     def test_attention_is_cut_and_counted(self, ledger: Ledger, pass_id: int) -> None:
         (chunk,) = ledger.passes.pending(pass_id, ChunkKind.FILES, 5)
@@ -294,13 +272,6 @@ class TestHalfWay:
                 )
             )
         assert [event.message for event in read_status(ledger, now_s=T0_S + 9).events] == ["2", "0"]
-
-    def test_a_failed_run_is_in_the_way(self, ledger: Ledger, pass_id: int) -> None:
-        run = ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/9")
-        ledger.runs.finish(run, T0_S + 5, 130)
-        (blocker,) = read_status(ledger, now_s=T0_S + 9).blocked
-        assert "interrupted, resumable" in blocker.on
-        assert "runs/9" in blocker.hint
 
     @pytest.mark.parametrize(
         ("documents", "said"),

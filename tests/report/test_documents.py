@@ -1,0 +1,192 @@
+"""Status, report and plan as people read them: the first page, the head of a report, probes, and passes."""
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from migrator.core.entry import UserTree
+from migrator.core.probe import Probe, ProbeSide, ProbeTimes
+from migrator.core.states import PassKind, PassState
+from migrator.cutover.model import CutoverState
+from migrator.plan.view import plan_document
+from migrator.render.document import Chart, Document, Facts, Paragraph, Table, first_page
+from migrator.render.html import to_html
+from migrator.render.terminal import print_document
+from migrator.render.text import to_json, to_markdown
+from migrator.report.model import FARTHEST_S, Blocker, ReportFacts, StatusFacts, Tally, TreeState
+from migrator.report.view import burn_down, headline_blocks, report_document
+from migrator.report.view_status import status_document
+from migrator.transfer.model import ConvergenceOutcome
+from migrator.transfer.view import OUTCOMES, convergence_blocks
+from tests.support.facts import AT_S, report
+from tests.support.plans import small_plan
+
+REPORT = report()
+STATUS, FORECAST = REPORT.status, REPORT.forecast
+[BATCH] = STATUS.batches
+CUTOVER, PASS = STATUS.cutovers[0], BATCH.passes[0]
+
+# --- The first page
+
+
+MANY = tuple(Blocker(subject=f"batch {number}", on="it is not verified", hint="migrator verify") for number in range(9))
+BLOCKED = replace(STATUS, blocked=MANY)
+
+
+def printed(document: Document) -> str:
+    stream = io.StringIO()
+    print_document(Console(file=stream, width=132), document)
+    return stream.getvalue().rstrip()
+
+
+@pytest.mark.parametrize(
+    "document", [status_document(BLOCKED), report_document(replace(REPORT, status=BLOCKED))], ids=("status", "report")
+)
+def test_the_first_page_fits_on_a_screen_and_further_blockers_are_details(document: Document) -> None:
+    flags = [section.first_page for section in document.sections]
+    assert flags == sorted(flags, reverse=True)
+    shown = printed(first_page(document, "migrator status --details"))
+    assert len(shown.splitlines()) <= 40
+    assert shown.endswith("Details: migrator status --details")
+    assert "41.3 % of the bytes copied" in shown
+    assert "expected end" in shown
+    found = {section.title: section for section in document.sections}
+    tables = [block for title in ("Blocked", "Also blocked") for block in found[title].blocks]
+    rows = [row[0] for block in tables if isinstance(block, Table) for row in block.rows]
+    assert rows == [one.subject for one in MANY]
+    assert not found["Also blocked"].first_page
+    # On paper the details begin on a page of their own.
+    assert to_html(document).count('class="page-end"') == 1
+
+
+def test_a_plan_begins_with_one_screen() -> None:
+    problems = tuple(f"user {number} would exceed their limit" for number in range(9))
+    document = plan_document(replace(small_plan(), problems=problems, catalog_whole=False))
+    assert [section.first_page for section in document.sections].index(False) == 1
+    shown = printed(first_page(document, "migrator report --plan plan --details"))
+    assert len(shown.splitlines()) <= 40
+    assert "The scan behind this plan is not whole" in shown
+    for said in ("1.5 KiB in 15 files", "1 min 30 s with 4 streams", "alice", "for every batch"):
+        assert said in shown
+    assert shown.endswith("Details: migrator report --plan plan --details")
+    every = to_markdown(document)
+    assert all(problem in every for problem in problems)
+
+
+def test_nothing_is_promised_where_there_are_no_details() -> None:
+    whole = status_document(StatusFacts(at_s=AT_S, site=None))
+    page = replace(whole, sections=whole.sections[:1])
+    assert "Details" in str(first_page(whole, "migrator status --details"))
+    assert "Details" not in str(first_page(page, "migrator status --details"))
+
+
+# --- The head of a report
+
+
+def told(facts: ReportFacts) -> dict[str, str]:
+    (found,) = [block for block in headline_blocks(facts) if isinstance(block, Facts)]
+    return dict(found.pairs)
+
+
+COPYING, ATTENTION = TreeState.COPYING, TreeState.ATTENTION
+ALL_BUT_ONE = Tally(total_bytes=100, done_bytes=99, total_files=10, done_files=9, total_users=1)
+
+
+@pytest.mark.parametrize(
+    ("tally", "state", "moved", "end"),
+    [
+        # Only empty files, or only directories, are planned.
+        (Tally(total_files=4, done_files=1, total_users=1), COPYING, "25.0 % of the files", "not known"),
+        (Tally(total_users=2), COPYING, "nothing is planned to be copied", "not known: too little was copied to tell"),
+        (Tally(total_users=2, done_users=2), COPYING, "nothing is", "everything that is planned was copied"),
+        (ALL_BUT_ONE, COPYING, "99.0 % of the bytes", "not known"),
+        (ALL_BUT_ONE, ATTENTION, "99.0 %", "everything that is planned was copied, apart from 1 file that needs attention"),
+    ],
+)  # fmt: skip
+def test_what_was_moved_and_when_it_ends_without_a_forecast(
+    tally: Tally, state: TreeState, moved: str, end: str
+) -> None:
+    trees = (replace(STATUS.trees[0], tally=tally, state=state),)
+    found = told(replace(REPORT, forecast=None, status=replace(STATUS, overall=tally, trees=trees)))
+    assert found["moved"].startswith(moved)
+    assert found["expected end of copying"].startswith(end)
+
+
+def test_users_that_an_earlier_plan_moved_are_not_in_the_figures() -> None:
+    here = replace(CUTOVER, state=CutoverState.RETAINED, tree=STATUS.trees[0].tree)
+    gone = replace(here, tree=UserTree(path=b"home/zoe", user="zoe"), plan="week0")
+    back = replace(gone, tree=UserTree(path=b"home/yan", user="yan"), state=CutoverState.ROLLED_BACK)
+    for cutovers, words in (
+        ((here, back), "1 user tree works on the target"),
+        (
+            (here, gone, back),
+            "2 user trees work on the target, 1 of them by earlier plans: they are not in these figures",
+        ),
+    ):
+        assert told(replace(REPORT, status=replace(STATUS, cutovers=cutovers)))["users"].endswith(words)
+
+
+def test_an_end_that_no_forecast_reaches_is_no_date() -> None:
+    assert FORECAST is not None
+    end_s = AT_S + FARTHEST_S
+    far = replace(FORECAST, made_at_s=AT_S, latest_at_s=end_s)
+    assert "and a time more than 100 years ahead" in told(replace(REPORT, forecast=far))["expected end of copying"]
+    assert [chart.title for chart in burn_down(REPORT) if isinstance(chart, Chart)] == ["Bytes left, and the forecast"]
+    never = replace(far, likely_at_s=end_s, earliest_at_s=end_s)
+    assert told(replace(REPORT, forecast=never))["expected end of copying"] == "a time more than 100 years ahead"
+    # A century on its axis would leave no room for what has been.
+    (chart,) = burn_down(replace(REPORT, forecast=never))
+    assert isinstance(chart, Chart)
+    assert (chart.title, chart.series, chart.band) == ("Bytes left", (), ())
+
+
+# --- Probes and passes
+
+
+def test_the_newest_probe_of_each_side() -> None:
+    times = ProbeTimes(create_s=0.0105, write_s=0.001, sync_s=0.25, stat_s=0.002, unlink_s=0.004, readdir_s=1.5)
+    hung = Probe(side=ProbeSide.TARGET, at_s=AT_S, waited_s=90.4)
+    probes = (Probe(side=ProbeSide.SOURCE, at_s=AT_S, times=times), hung)
+    text = to_markdown(status_document(StatusFacts(at_s=AT_S, site="site", probes=probes)))
+    rows = {
+        line.split()[1]: [cell.strip() for cell in line.split("|")[3:10]]
+        for line in text.splitlines()
+        if "| 20" in line
+    }
+    took = ["10.5 ms", "1.0 ms", "250.0 ms", "2.0 ms", "4.0 ms", "1,500.0 ms", ""]
+    assert rows == {"source": took, "target": ["\N{EN DASH}"] * 6 + ["no answer within 90 s"]}
+
+
+def test_a_batch_has_its_last_prediction() -> None:
+    deltas = [
+        replace(PASS, kind=kind, number=number, state=state)
+        for number, (kind, state) in enumerate(
+            (
+                (PassKind.DELTA, PassState.DONE),
+                (PassKind.DELTA, PassState.DONE),
+                (PassKind.DELTA, PassState.STOPPED),
+                (PassKind.SEED, PassState.DONE),
+            ),
+            1,
+        )
+    ]
+    record = BATCH.convergence
+    assert record is not None
+    still = tuple(replace(tree, bytes_per_h=0.0) for tree in record.prediction.trees)
+    without_bytes = replace(record, prediction=replace(record.prediction, trees=still))
+    for convergence, most in ((record, "home/alice (75.0 %)"), (without_bytes, "home/alice")):
+        blocks = list(convergence_blocks([replace(BATCH, passes=tuple(deltas), convergence=convergence)]))
+        (row,) = [row for block in blocks if isinstance(block, Table) for row in block.rows]
+        numbers = ("2025-11-20 00:52 UTC", "1,234.5", "2.0 GiB", most, "1 min 30 s", "20 min", "10 min")
+        assert row == ("1", "2", "no longer shrinks", *numbers)
+        assert sum(isinstance(block, Paragraph) for block in blocks) == 1
+    assert set(OUTCOMES) == set(ConvergenceOutcome)
+    assert len(set(OUTCOMES.values())) == len(ConvergenceOutcome)
+    for document in (status_document(STATUS), report_document(REPORT)):
+        assert "no longer shrinks" in to_markdown(document)
+    read = json.loads(to_json(STATUS))["batches"][0]["convergence"]
+    assert (read["outcome"], read["prediction"]["freeze_s"]) == ("no-longer-shrinks", 1200.0)
+    assert read["prediction"]["trees"][0]["tree"] == "home/alice"
