@@ -99,13 +99,23 @@ def dress_directory(fd: int, like: Entry, capabilities: TargetCapabilities) -> N
 
 
 def remove_acls(path: bytes) -> None:
-    """Take both ACLs away, which a new entry may have from its directory. Follows the path's last part."""
-    for name in (ACL_ACCESS, ACL_DEFAULT):
-        try:
+    """Take both ACLs away, which a new entry may have from its directory. Follows the path's last part.
+
+    Only what is there is removed: the client of BeeGFS 8.3.1 answers EINVAL to every removal on Linux 6.0 and 6.1.
+    """
+    for name in _present(path):
+        if name in (ACL_ACCESS, ACL_DEFAULT):
             os.removexattr(path, name)
-        except OSError as error:
-            if error.errno not in (errno.ENODATA, errno.EOPNOTSUPP):
-                raise
+
+
+def _present(path: bytes) -> list[bytes]:
+    """The names of all extended attributes; none on a file system without them."""
+    try:
+        return [os.fsencode(name) for name in os.listxattr(path)]
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            raise
+        return []
 
 
 def descriptor_path(fd: int) -> bytes:
@@ -273,13 +283,7 @@ def set_xattrs(path: bytes, xattrs: Mapping[bytes, bytes]) -> None:
 
     The mode is set afterwards: it and the ACL's mask agree on the source, and taking an ACL away changes it.
     """
-    try:
-        present = os.listxattr(path)
-    except OSError as error:
-        if error.errno != errno.EOPNOTSUPP:
-            raise
-        present = []
-    for name in map(os.fsencode, present):
+    for name in _present(path):
         inherited = name in (ACL_ACCESS, ACL_DEFAULT) or name.startswith(b"user.")
         if inherited and name not in xattrs:
             os.removexattr(path, name)

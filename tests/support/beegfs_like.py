@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
 from migrator.fs.beneath import Root, entry_path
 from migrator.fs.model import TargetCapabilities
 
@@ -301,6 +302,10 @@ def _serve(backing: bytes, mount_point: str, slow: str = "", slow_names: str = "
         def removexattr(self, path: str, name: str) -> int:
             _refuse_foreign(name)
             with self._named(path) as named:
+                if os.fsencode(name) in (ACL_ACCESS, ACL_DEFAULT) and name not in os.listxattr(named):
+                    # Its client hands a missing value to posix_acl_from_xattr, which Linux 6.0 and 6.1 refuse. The real
+                    # one refuses to remove existing ACLs too.
+                    raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
                 os.removexattr(named, os.fsencode(name), follow_symlinks=False)
             return 0
 
