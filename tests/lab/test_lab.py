@@ -1,6 +1,5 @@
 """The lab on a real cluster: what comes up holds what it should, and nothing stays when it is taken down."""
 
-import asyncio
 import os
 import random
 import signal
@@ -12,13 +11,13 @@ import pytest
 
 from migrator.core.errors import Refused, ToolFailed
 from migrator.hosts.proc import identity_of, lives
-from migrator.lab.churn import ChurnSummary, lab_churn, read_journal
 from migrator.lab.machine import processes_in
 from migrator.lab.model import LabKind, LabPhase, OddKind, VolumeType
 from migrator.lab.record import read_record
 from tests.support.cluster.fixtures import MakeLab
-from tests.support.cluster.handle import LabHandle, WallClock, bring_up, take_down, wait_until
+from tests.support.cluster.handle import LabHandle, bring_up, take_down, wait_until
 from tests.support.cluster.lab_remains import remains_of
+from tests.support.lab_churn import churn, comparable, covered_differences
 from tests.support.lab_facts import ODD_PROOFS, walk
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
@@ -39,29 +38,23 @@ def test_every_odd_kind_is_on_the_mount(lab: LabHandle) -> None:
     }
 
 
-def test_files_lie_on_every_brick(lab: LabHandle) -> None:
+def test_every_brick_has_files_and_the_wrapper_asks_the_cluster(lab: LabHandle) -> None:
     assert len(lab.bricks) == 6
     for brick in lab.bricks:
         home = lab.brick_directory(brick) / "home"
         assert any(files for _, _, files in os.walk(os.fsencode(home)))
-
-
-def test_the_wrapper_asks_the_cluster(lab: LabHandle) -> None:
     answer = lab.gluster("--xml", "volume", "info", lab.state.spec.volume)
     assert b"<brickCount>6</brickCount>" in answer
     assert all(pid > 0 for pid in lab.brick_pids().values())
 
 
-def test_a_brick_goes_down_and_comes_back(lab: LabHandle) -> None:
+def test_a_brick_and_a_management_daemon_go_down_and_come_back(lab: LabHandle) -> None:
     brick = lab.bricks[1]
     before = sorted(walk(lab.state.source + b"/shared"))
     with lab.brick_down(brick):
         assert lab.brick_pids()[brick.name] == -1
     assert lab.brick_pids()[brick.name] > 0
     assert sorted(walk(lab.state.source + b"/shared")) == before
-
-
-def test_a_management_daemon_goes_down_and_comes_back(lab: LabHandle) -> None:
     with lab.glusterd_down(lab.state.hosts[1]):
         wait_until(lambda: len(lab.brick_pids()) == 4, "the others have noticed")
     assert len(lab.brick_pids()) == 6
@@ -197,27 +190,8 @@ def test_a_directory_in_use_is_refused(make_lab: MakeLab, lab: LabHandle) -> Non
 
 def test_users_at_work_on_the_mount_are_in_the_journal(make_lab: MakeLab, scratch: Path) -> None:
     handle = make_lab(users=2, files=150, data_bytes=1_000_000)
-    state = handle.state
-    journal = os.fsencode(scratch / "journal")
-
-    async def work() -> ChurnSummary:
-        return await lab_churn(
-            state.source,
-            state.trees,
-            journal=journal,
-            rate_per_s=1e6,
-            seed=3,
-            clock=WallClock(),
-            stop=asyncio.Event(),
-            operations=300,
-        )
-
-    before = {path: fact.comparable for path, fact in walk(state.source).items()}
-    summary = asyncio.run(work())
+    before = comparable(handle.state)
+    summary = churn(handle.state, scratch / "journal", 300, seed=3)
     handle.drop_client_cache()
-    after = {path: fact.comparable for path, fact in walk(state.source).items()}
-    touched = read_journal(journal)
-    different = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
-    assert len(different) > 100
-    assert {path for path in different if not touched.covers(path)} == set()
+    assert len(covered_differences(before, comparable(handle.state), scratch / "journal")) > 100
     assert summary.refused < 40

@@ -19,11 +19,16 @@ def needs_sshd(lab: LabHandle) -> None:
         pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
 
 
-def test_a_host_is_reached_over_ssh_and_sees_its_bricks_and_the_target(lab: LabHandle) -> None:
+def test_hosts_are_reached_as_the_site_names_them(lab: LabHandle) -> None:
+    sections = tomllib.loads(lab.site_file.read_text())["source"]["hosts"]
+    assert set(sections) == {brick.name.partition(":")[0] for brick in lab.bricks}
     mark = lab.target / "seen-by-hosts"
     mark.write_text("here\n")
     try:
         for host in lab.state.hosts:
+            section = sections[host.address]
+            assert (section["ssh"], section["target"]) == (f"root@{host.address}", str(lab.target))
+            assert section["options"] == ["-F", os.fsdecode(lab.state.ssh_config)]
             done = lab.ssh(host, f"hostname; id -u; cat {mark}; ls -d /srv/b*/data; ls -A {lab.source}")
             assert done.stderr == b""
             assert done.stdout.split() == [host.namespace.encode(), b"0", b"here", b"/srv/b1/data", b"/srv/b2/data"]
@@ -31,54 +36,29 @@ def test_a_host_is_reached_over_ssh_and_sees_its_bricks_and_the_target(lab: LabH
         mark.unlink()
 
 
-def test_its_site_names_every_host_as_the_volume_does(lab: LabHandle) -> None:
-    sections = tomllib.loads(lab.site_file.read_text())["source"]["hosts"]
-    assert set(sections) == {brick.name.partition(":")[0] for brick in lab.bricks}
-    for host in lab.state.hosts:
-        section = sections[host.address]
-        assert section["ssh"] == f"root@{host.address}"
-        assert section["target"] == str(lab.target)
-        assert section["options"] == ["-F", os.fsdecode(lab.state.ssh_config)]
+def test_ssh_to_one_host_fails_for_a_while(lab: LabHandle) -> None:
+    other, *_, host = lab.state.hosts
+    for fault, said in (
+        (lab.key_refused, b"Permission denied"),
+        (lab.host_key_changed, b"IDENTIFICATION HAS CHANGED"),
+        (lab.sshd_down, b"Connection refused"),
+    ):
+        with fault(host):
+            done = lab.ssh(host, "true")
+            assert (done.returncode, said in done.stderr) == (255, True)
+            assert lab.ssh(other, "true").returncode == 0
+        assert lab.ssh(host, "true").returncode == 0
 
 
-def test_a_host_refuses_the_key_and_takes_it_again(lab: LabHandle) -> None:
-    host = lab.state.hosts[0]
-    with lab.key_refused(host):
-        done = lab.ssh(host, "true")
-        assert (done.returncode, b"Permission denied" in done.stderr) == (255, True)
-        assert lab.ssh(lab.state.hosts[1], "true").returncode == 0
-    assert lab.ssh(host, "true").returncode == 0
-
-
-def test_a_host_shows_another_key_and_its_own_again(lab: LabHandle) -> None:
-    host = lab.state.hosts[1]
-    with lab.host_key_changed(host):
-        done = lab.ssh(host, "true")
-        assert (done.returncode, b"IDENTIFICATION HAS CHANGED" in done.stderr) == (255, True)
-    assert lab.ssh(host, "true").returncode == 0
-
-
-def test_nothing_listens_on_a_host_for_a_while(lab: LabHandle) -> None:
-    host = lab.state.hosts[2]
-    with lab.sshd_down(host):
-        done = lab.ssh(host, "true")
-        assert (done.returncode, b"Connection refused" in done.stderr) == (255, True)
-    assert lab.ssh(host, "true").returncode == 0
-
-
-def test_the_target_is_unmounted_on_one_host_only(lab: LabHandle) -> None:
-    first, second, _ = lab.state.hosts
-    with lab.target_unmounted(second):
-        assert lab.on_host(second, "mountpoint", "-q", lab.state.target).returncode != 0
+def test_one_host_loses_its_target_or_its_network_for_a_while(lab: LabHandle) -> None:
+    first, host, _ = lab.state.hosts
+    with lab.target_unmounted(host):
+        assert lab.on_host(host, "mountpoint", "-q", lab.state.target).returncode != 0
         assert lab.on_host(first, "mountpoint", "-q", lab.state.target).returncode == 0
         assert lab.target.is_mount()
-    assert lab.on_host(second, "mountpoint", "-q", lab.state.target).returncode == 0
-
-
-def test_a_host_is_cut_off_and_comes_back(lab: LabHandle) -> None:
-    host = lab.state.hosts[1]
+    assert lab.on_host(host, "mountpoint", "-q", lab.state.target).returncode == 0
     with lab.interface_down(host):
-        # Asked in the host's own network, where nothing waits for a reply of nobody.
+        # Asked in the host's own network, so the query does not wait for the interface.
         assert lab.on_host(host, "ip", "route", "show").stdout == b""
         assert is_alive(lab.glusterd_pid(host) or 0)
     assert lab.ssh(host, "true").returncode == 0

@@ -14,12 +14,13 @@ import pytest
 from migrator.core.errors import Refused, UsageError
 from migrator.hosts.process import LocalProcesses
 from migrator.lab import gluster_wrapper
-from migrator.lab.churn import ChurnSummary, lab_churn, read_journal
+from migrator.lab.churn import read_journal
 from migrator.lab.down import aside_name, lab_down
 from migrator.lab.model import LabKind, LabPhase, LabSpec, LabState
 from migrator.lab.record import read_record
 from migrator.lab.up import lab_up
 from tests.support.cluster.handle import WallClock
+from tests.support.lab_churn import churn, comparable, covered_differences
 from tests.support.lab_facts import walk
 
 SPEC = LabSpec(
@@ -34,26 +35,6 @@ def bring_up(directory: Path, **fields: int) -> LabState:
 
 def take_down(directory: Path) -> bool:
     return asyncio.run(lab_down(os.fsencode(directory), LocalProcesses(), WallClock()))
-
-
-def churn(state: LabState, journal: Path, operations: int, seed: int = 1) -> ChurnSummary:
-    async def work() -> ChurnSummary:
-        return await lab_churn(
-            state.source,
-            state.trees,
-            journal=os.fsencode(journal),
-            rate_per_s=1e6,
-            seed=seed,
-            clock=WallClock(),
-            stop=asyncio.Event(),
-            operations=operations,
-        )
-
-    return asyncio.run(work())
-
-
-def comparable(state: LabState) -> dict[bytes, object]:
-    return {path: fact.comparable for path, fact in walk(state.source).items()}
 
 
 def test_up_and_down(scratch: Path) -> None:
@@ -102,19 +83,13 @@ def test_what_is_no_lab_is_left_alone(scratch: Path) -> None:
     assert not (scratch / "lab").exists()
 
 
-def test_a_lab_that_was_moved_is_refused(scratch: Path) -> None:
+def test_down_of_a_moved_lab_and_after_a_crash(scratch: Path) -> None:
     bring_up(scratch / "lab", files=5)
     (scratch / "lab").rename(scratch / "moved")
     with pytest.raises(Refused, match="was made as"):
         take_down(scratch / "moved")
-    (scratch / "moved").rename(scratch / "lab")
-    assert take_down(scratch / "lab")
-
-
-def test_down_goes_on_after_a_crash_of_itself_and_before_the_record(scratch: Path) -> None:
-    bring_up(scratch / "lab", files=5)
     # `down` was killed while it removed the directory, an earlier `up` before its directory was in place.
-    (scratch / "lab").rename(os.fsdecode(aside_name(os.fsencode(scratch / "lab"), "abc")))
+    (scratch / "moved").rename(os.fsdecode(aside_name(os.fsencode(scratch / "lab"), "abc")))
     Path(os.fsdecode(aside_name(os.fsencode(scratch / "lab"), "def"))).mkdir()
     assert not take_down(scratch / "lab")
     assert list(scratch.iterdir()) == []
@@ -141,66 +116,40 @@ def test_without_root_a_lab_works_and_says_what_it_lacks(scratch: Path) -> None:
     assert list(home.iterdir()) == []
 
 
-def test_what_differs_after_a_churn_is_what_its_journal_names(scratch: Path) -> None:
-    state = bring_up(scratch / "lab")
-    before = comparable(state)
-    summary = churn(state, scratch / "journal", 600)
-    after = comparable(state)
-    touched = read_journal(os.fsencode(scratch / "journal"))
-    different = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
-    assert len(different) > 200
-    assert {path for path in different if not touched.covers(path)} == set()
+def test_the_journal_of_a_churn_names_all_that_differs(scratch: Path) -> None:
+    journals = []
+    for name in ("one", "two"):
+        state, journal = bring_up(scratch / name), scratch / f"{name}.journal"
+        before = comparable(state)
+        summary = churn(state, journal, 600)
+        journals.append(journal.read_bytes())
+    assert journals[0] == journals[1], "equal seeds"
+    assert len(covered_differences(before, comparable(state), journal)) > 200
     assert sum(summary.operations.values()) == 600
     assert summary.refused < 60
     done = {kind for kind, count in summary.operations.items() if count}
     assert {"create", "append", "overwrite", "rename", "rename-elsewhere", "link", "delete", "chmod"} <= done
     assert {"make-directory", "rename-directory", "remove-directory", "replace", "truncate"} <= done
     # A journal that named everything would pass the test above, too.
+    touched = read_journal(os.fsencode(journal))
     assert len([path for path in before if touched.covers(path)]) < len(before) * 0.9
 
 
-def test_equal_seeds_give_equal_churns(scratch: Path) -> None:
-    journals = []
-    for name in ("one", "two"):
-        state = bring_up(scratch / name, files=60)
-        churn(state, scratch / f"{name}.journal", 150)
-        journals.append((scratch / f"{name}.journal").read_bytes())
-    assert journals[0] == journals[1]
-
-
 def test_a_churn_stops_when_it_is_told_and_keeps_its_rate(scratch: Path) -> None:
-    state = bring_up(scratch / "lab", files=40)
-
-    async def work() -> ChurnSummary:
-        stop = asyncio.Event()
-        clock = CountingClock(stop, after=5)
-        return await lab_churn(
-            state.source,
-            state.trees,
-            journal=os.fsencode(scratch / "journal"),
-            rate_per_s=10.0,
-            seed=1,
-            clock=clock,
-            stop=stop,
-        )
-
-    summary = asyncio.run(work())
+    state, stop = bring_up(scratch / "lab", files=40), asyncio.Event()
+    summary = churn(state, scratch / "journal", None, clock=CountingClock(stop, after=5), stop=stop, rate_per_s=10.0)
     # One operation at once, then one for each tenth of a second that the clock shows.
     assert sum(summary.operations.values()) == 5
     assert read_journal(os.fsencode(scratch / "journal")).operations <= 5
 
 
-def test_a_churn_of_what_is_not_there_is_a_usage_error(scratch: Path) -> None:
+def test_a_churn_of_a_missing_tree_or_journal_directory_is_a_usage_error(scratch: Path) -> None:
     state = bring_up(scratch / "lab", files=40)
     with pytest.raises(UsageError, match="home/nope is no directory"):
         churn(replace(state, trees=(b"home/nope",)), scratch / "journal", 1)
     assert not (scratch / "journal").exists()
     with pytest.raises(UsageError, match="there is no directory above it"):
         churn(state, scratch / "nowhere" / "journal", 1)
-
-
-def test_a_tree_that_the_lab_has_not_is_a_usage_error_of_the_command(scratch: Path) -> None:
-    state = bring_up(scratch / "lab", files=40)
     lab = ("lab", "churn", "--dir", str(scratch / "lab"), "--operations", "1")
     done = call(*lab, "--tree", "home/nope")
     assert done.returncode == 2, done.stderr
