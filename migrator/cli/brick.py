@@ -4,14 +4,13 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
 from migrator import app
 from migrator.app.bricks import addition_world, brick_usage, host_versions, open_volume
 from migrator.bricks.add.add import add_bricks
-from migrator.bricks.add.model import AdditionRequest, AdditionSide, AdditionSummary, BrickStandings, Wish
+from migrator.bricks.add.model import AdditionRequest, AdditionSide, AdditionSummary, Wish
 from migrator.bricks.drain.drain import drain_bricks, stop_drain
 from migrator.bricks.drain.model import DrainRequest, DrainSummary
 from migrator.bricks.list import list_bricks
@@ -23,10 +22,6 @@ from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.progress import Progress
 from migrator.render.progress import open_progress
-
-if TYPE_CHECKING:
-    from migrator.render.document import Document
-
 
 # --- `brick list`, `brick drain`, `brick stop`, `brick status`
 
@@ -55,14 +50,8 @@ def list_command(invocation: Invocation, user: str | None) -> ExitCode:
                 )
 
         listing = run_to_end(listed(), when_interrupted="run the command again")
-    present(invocation, listing, _as_document)
+    present(invocation, listing, "bricks.view:brick_document")
     return ExitCode.DONE
-
-
-def _as_document(listing: BrickListing) -> "Document":
-    from migrator.bricks.view import brick_document  # noqa: PLC0415
-
-    return brick_document(listing)
 
 
 @brick.command("drain")
@@ -134,7 +123,7 @@ def status_command(invocation: Invocation) -> ExitCode:
     wiring = app.Wiring(open_site(invocation))
     with wiring.ledger(read_only=True) as ledger:
         bricks = read_bricks(ledger)
-    present(invocation, bricks, _as_standings_document)
+    present(invocation, bricks, "bricks.view:brick_standings_document")
     return ExitCode.DONE
 
 
@@ -176,20 +165,8 @@ def _drain(
             summary = run_to_end(
                 work(shown), when_interrupted="the same command goes on; what Gluster has begun goes on by itself"
             )
-    present(invocation, summary, _as_drain_document)
+    present(invocation, summary, "bricks.view:drain_document")
     return summary.exit_code
-
-
-def _as_drain_document(summary: DrainSummary) -> "Document":
-    from migrator.bricks.view import drain_document  # noqa: PLC0415
-
-    return drain_document(summary)
-
-
-def _as_standings_document(bricks: BrickStandings) -> "Document":
-    from migrator.bricks.view import brick_standings_document  # noqa: PLC0415
-
-    return brick_standings_document(bricks)
 
 
 # --- `brick add`
@@ -271,14 +248,8 @@ def add_command(
 
         with open_progress(sys.stderr, wiring.clock) as shown:
             summary = run_to_end(work(shown), when_interrupted="the same command resumes")
-    present(invocation, summary, _addition_document)
+    present(invocation, summary, "bricks.view:addition_document")
     return summary.exit_code
-
-
-def _addition_document(summary: AdditionSummary) -> "Document":
-    from migrator.bricks.view import addition_document  # noqa: PLC0415
-
-    return addition_document(summary)
 
 
 # --- `brick retire`
@@ -310,11 +281,5 @@ def retire_command(invocation: Invocation, *, dry_run: bool, confirm: str | None
 
         with open_progress(sys.stderr, wiring.clock) as shown:
             summary = run_to_end(work(shown), when_interrupted="the same command resumes")
-    present(invocation, summary, _retirement_document)
+    present(invocation, summary, "bricks.view:retirement_document")
     return summary.exit_code
-
-
-def _retirement_document(summary: RetirementSummary) -> "Document":
-    from migrator.bricks.view import retirement_document  # noqa: PLC0415
-
-    return retirement_document(summary)

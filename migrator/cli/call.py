@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -356,15 +357,16 @@ details_option = click.option("--details", is_flag=True, help="Print everything,
 
 
 def present(
-    invocation: Invocation, value: Value, document_of: "Callable[[Value], Document]", *, more: str = ""
+    invocation: Invocation, value: Value, document_of: "Callable[[Value], Document] | str", *, more: str = ""
 ) -> None:
-    """Print a result on standard output as JSON or as its document, which is made only if needed. With `more`, the command that
-    shows the rest, only the first page of the document.
+    """Print a result on standard output as JSON or as its document. With `more`, the command that shows the rest, only the first
+    page of the document. A view named as `module:function` is loaded only if needed.
     """
     if invocation.as_json:
         click.echo(to_json(value), nl=False)
         return
-    document = document_of(value)
+    view = resolve_name(f"migrator.{document_of}") if isinstance(document_of, str) else document_of
+    document = view(value)
     if more:
         from migrator.render.document import first_page  # noqa: PLC0415
 

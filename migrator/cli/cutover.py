@@ -28,7 +28,6 @@ from migrator.verify.model import DigestPolicy
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
-    from migrator.render.document import Document
 
 
 ByBatch = Mapping[int, tuple[UserTree, ...]]
@@ -156,7 +155,7 @@ def _move(
         dry_run=dry_run,
         outcomes=tuple(outcome for one in summaries for outcome in one.outcomes),
     )
-    present(invocation, whole, _as_document)
+    present(invocation, whole, "cutover.view:moving_document")
     return whole.exit_code
 
 
@@ -227,9 +226,3 @@ def _request(site: Site, plan: str, trees: ByBatch, *, dry_run: bool, accept_fre
         wants_backup=site.cutover.wait_for_backup,
         dry_run=dry_run,
     )
-
-
-def _as_document(summary: CutoverSummary) -> "Document":
-    from migrator.cutover.view import moving_document  # noqa: PLC0415
-
-    return moving_document(summary)

@@ -25,7 +25,6 @@ from migrator.transfer.bases import latest_plan
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
-    from migrator.render.document import Document
 
 
 @click.command("purge")
@@ -99,7 +98,7 @@ def purge_command(
                 # A dry run changes nothing, so it makes no probes either.
                 working = work(shown) if dry_run else beside_probes(wiring, ledger, work(shown))
                 summary = run_to_end(working, when_interrupted="the same command resumes")
-    present(invocation, summary, _as_document)
+    present(invocation, summary, "purge.view:purge_document")
     return summary.exit_code
 
 
@@ -117,9 +116,3 @@ def _trees_of(ledger: "Ledger", plan: Plan, users: Sequence[str]) -> Mapping[int
     for record in moved.values():
         trees[record.batch] = (*trees.get(record.batch, ()), record.tree)
     return trees
-
-
-def _as_document(summary: PurgeSummary) -> "Document":
-    from migrator.purge.view import purge_document  # noqa: PLC0415
-
-    return purge_document(summary)

@@ -32,14 +32,13 @@ from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Plan
 from migrator.reap import archive, restore
 from migrator.reap.listing import ListRequest, ReleaseRequest, list_reaped, release
-from migrator.reap.model import ArchiveLimits, ReapReport, ReapRow, Released, Restored, TreeArchived
+from migrator.reap.model import ArchiveLimits, ReapRow, TreeArchived
 from migrator.render.progress import open_progress
 from migrator.site.rules_guards import mount_problems
 from migrator.transfer.bases import choose_plan, latest_plan
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
-    from migrator.render.document import Document
 
 
 # --- `reap archive`, `reap restore`
@@ -80,7 +79,7 @@ def archive_command(
                     beside_probes(wiring, ledger, archive.archive_trees(request, world)),
                     when_interrupted="the same command resumes",
                 )
-    present(invocation, done, _archived_document)
+    present(invocation, done, "reap.view:archived_document")
     return archive.exit_code(done)
 
 
@@ -132,7 +131,7 @@ def restore_command(
             beside_probes(wiring, ledger, restore.restore(request, world)),
             when_interrupted="restored files stay; the same command restores the rest",
         )
-    present(invocation, done, _restored_document)
+    present(invocation, done, "reap.view:restored_document")
     return restore.exit_code(done)
 
 
@@ -165,18 +164,6 @@ def _check_target(known: SiteRecord | None, target: FileSystem) -> None:
         raise Refused(
             "nothing is restored: " + "; ".join(problems), hint="mount the target, check with `migrator doctor`"
         )
-
-
-def _archived_document(trees: Sequence[TreeArchived]) -> "Document":
-    from migrator.reap.view import archived_document  # noqa: PLC0415
-
-    return archived_document(trees)
-
-
-def _restored_document(trees: Sequence[Restored]) -> "Document":
-    from migrator.reap.view import restored_document  # noqa: PLC0415
-
-    return restored_document(trees)
 
 
 # --- `reap list`, `reap release`
@@ -252,7 +239,7 @@ def list_command(
         whole.close()
     if out is not None and form == "text":
         write_texts(out, report)
-    present(invocation, report, _report_document)
+    present(invocation, report, "reap.view:reap_report_document")
     return ExitCode.DONE
 
 
@@ -296,7 +283,7 @@ def release_command(
             ledger=ledger,
             now_s=wiring.clock.now_s(),
         )
-    present(invocation, released, _released_document)
+    present(invocation, released, "reap.view:released_document")
     return ExitCode.DONE
 
 
@@ -307,18 +294,6 @@ def _trees_of_batches(
     plan, _ = wiring.plans(known.site_id if known else None).read(plan_name or latest_plan(ledger))
     chosen = chosen_batches(plan, numbers, every=False)
     return frozenset(tree.path for batch in plan.batches if batch.number in chosen for tree in batch.trees)
-
-
-def _report_document(report: ReapReport) -> "Document":
-    from migrator.reap.view import reap_report_document  # noqa: PLC0415
-
-    return reap_report_document(report)
-
-
-def _released_document(released: Released) -> "Document":
-    from migrator.reap.view import released_document  # noqa: PLC0415
-
-    return released_document(released)
 
 
 reap.add_command(archive_command)

@@ -33,11 +33,10 @@ from migrator.render.progress import open_progress
 from migrator.transfer.bases import choose_plan
 from migrator.transfer.context import World
 from migrator.transfer.governor import Tuning, read_governing
-from migrator.transfer.model import GoverningFacts, Limits, RetryPolicy, RunRequest, RunStopped, RunSummary
+from migrator.transfer.model import Limits, RetryPolicy, RunRequest, RunStopped, RunSummary
 from migrator.transfer.run import run_batches
 
 if TYPE_CHECKING:
-    from migrator.render.document import Document
     from migrator.site.config import Site
 
 
@@ -163,9 +162,9 @@ def run_command(
                     summary = run_to_end(work(shown), when_interrupted="the same command resumes")
             except RunStopped as stopped:
                 if not invocation.as_json:
-                    present(invocation, stopped.summary, _as_document)
+                    present(invocation, stopped.summary, "report.view_records:run_document")
                 raise
-    present(invocation, summary, _as_document)
+    present(invocation, summary, "report.view_records:run_document")
     return summary.exit_code
 
 
@@ -174,12 +173,6 @@ def _at_most(deltas: int | None, configured: int, users: Sequence[str]) -> int:
     if deltas is not None:
         return deltas
     return min(configured, 1) if users else configured
-
-
-def _as_document(summary: RunSummary) -> "Document":
-    from migrator.report.view_records import run_document  # noqa: PLC0415
-
-    return run_document(summary)
 
 
 # --- `tune`, `pause`, `resume`
@@ -231,7 +224,7 @@ def tune_command(
     else:
         with _tuning(invocation) as tuning:
             shown = tuning.tune(limits, reset=reset)
-    present(invocation, shown, _limits_document)
+    present(invocation, shown, "transfer.view:governing_document")
     return ExitCode.DONE
 
 
@@ -242,7 +235,7 @@ def pause_command(invocation: Invocation, *, reason: str) -> ExitCode:
     """Start no more chunks, passes and cutovers until `resume`; running ones finish."""
     with _tuning(invocation) as tuning:
         shown = tuning.pause(reason)
-    present(invocation, shown, _limits_document)
+    present(invocation, shown, "transfer.view:governing_document")
     return ExitCode.DONE
 
 
@@ -252,7 +245,7 @@ def resume_command(invocation: Invocation) -> ExitCode:
     """Continue after `pause`."""
     with _tuning(invocation) as tuning:
         shown = tuning.resume()
-    present(invocation, shown, _limits_document)
+    present(invocation, shown, "transfer.view:governing_document")
     return ExitCode.DONE
 
 
@@ -278,9 +271,3 @@ def _given(site: "Site") -> Limits:
         max_latency_s=site.governor.max_latency_s,
         max_load=site.governor.max_load,
     )
-
-
-def _limits_document(governing: GoverningFacts) -> "Document":
-    from migrator.transfer.view import governing_document  # noqa: PLC0415
-
-    return governing_document(governing)

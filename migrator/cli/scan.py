@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
@@ -16,9 +15,6 @@ from migrator.core.errors import ExitCode
 from migrator.render.progress import open_progress
 from migrator.scan.session import ScanRequest
 from migrator.scan.stage import scan
-
-if TYPE_CHECKING:
-    from migrator.render.document import Document
 
 
 @click.command("scan")
@@ -63,11 +59,5 @@ def scan_command(invocation: Invocation, via: str | None, jobs: int, restart: bo
                     )
 
         record = run_to_end(scanned(), when_interrupted="run `migrator scan` again")
-    present(invocation, record, _as_document)
+    present(invocation, record, "report.view_records:catalog_document")
     return ExitCode.DONE if record.whole else ExitCode.ATTENTION
-
-
-def _as_document(record: CatalogRecord) -> "Document":
-    from migrator.report.view_records import catalog_document  # noqa: PLC0415
-
-    return catalog_document(record)

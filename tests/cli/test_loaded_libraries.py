@@ -1,11 +1,16 @@
 """What scan, plan and run load on a site: each only what it works with. The rest is time before the first file."""
 
+import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
+
+from migrator.cli import call
 
 _THEN_WRITE_MODULES = """
 import atexit, pathlib, sys
@@ -74,3 +79,16 @@ def test_each_verb_loads_what_it_works_with_and_no_more(site_file: Path) -> None
     delta = loaded(site_file, "run", "--all", "--deltas", "1")
     assert {"duckdb", "migrator.scan.stage"} <= delta
     assert not delta & (_NEVER | _REPORTS | _SLURM_AND_DRIVERS)
+
+
+def test_views_that_are_loaded_late_exist() -> None:
+    found = [
+        node.value
+        for file in Path(call.__file__).parent.glob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and re.fullmatch(r"[a-z_.]+:[a-z_]+_document", node.value)
+    ]
+    assert len(found) > 10
+    assert all(callable(resolve_name(f"migrator.{name}")) for name in found)
