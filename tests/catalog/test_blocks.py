@@ -3,9 +3,8 @@
 import io
 import struct
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from migrator.catalog.files import ROW_SCHEMA
 from migrator.core.errors import MigratorError
 from migrator.gluster import walks as frames
 from migrator.gluster.walks import FrameKind, FrameReader
+from tests.support.walker_blocks import block
 
 TREES = (b"home/a", b"home/b\n")
 
@@ -46,40 +46,6 @@ _row = st.tuples(
 _rows = st.lists(_row, min_size=1, max_size=40)
 
 
-def padded(data: bytes) -> bytes:
-    """Filled up with zeros to a multiple of 8 bytes."""
-    return data + bytes(-len(data) % 8)
-
-
-def column(code: str, values: Sequence[int]) -> bytes:
-    return padded(struct.pack(f"<{len(values)}{code}", *values))
-
-
-def bitmap(values: Sequence[bool]) -> bytes:
-    """One bit a value, the first one lowest."""
-    bits = sum(1 << index for index, value in enumerate(values) if value)
-    return padded(bits.to_bytes((len(values) + 7) // 8, "little"))
-
-
-def payload_of(rows: Sequence[tuple[Any, ...]]) -> bytes:
-    """As the walker writes it: type, seven 64-bit and eight 32-bit numbers, path, gfid, target, digest."""
-    columns = list(zip(*rows, strict=True))
-    types, wide, narrow, variable = columns[0], columns[1:8], columns[8:16], columns[16:20]
-    tree, nlink, gfids, targets, digests = narrow[7], narrow[3], *variable[1:]
-    pieces = [struct.pack("<5Q", len(types), *(sum(len(value) for value in values if value) for values in variable))]
-    pieces += [column("Q" if index >= 5 else "q", values) for index, values in enumerate(wide)]
-    pieces += [column("I" if index in {0, 1, 3} else "i", values) for index, values in enumerate(narrow)]
-    pieces.append(padded(bytes(types)))
-    pieces.append(bitmap([number >= 0 for number in tree]))
-    pieces.append(bitmap([value is not None for value in gfids]))
-    pieces.append(bitmap([count > 1 and kind != 1 for count, kind in zip(nlink, types, strict=True)]))
-    pieces += [bitmap([value is not None for value in values]) for values in (targets, digests)]
-    for values in variable:
-        held = [value or b"" for value in values]
-        pieces += [column("i", [0, *accumulate(map(len, held))]), padded(b"".join(held))]
-    return b"".join(pieces)
-
-
 def decoded(payload: bytes) -> pa.RecordBatch:
     return decode_rows(memoryview(payload), trees=TREES, brick="host:/brick", dev=2**64 - 1)
 
@@ -90,7 +56,7 @@ def frame(kind: int, payload: bytes, *, magic: int = 0x57474D31, length: int | N
 
 @given(_rows)
 def test_rows_are_read_as_they_were_written(rows: list[tuple[Any, ...]]) -> None:
-    batch = decoded(payload_of(rows))
+    batch = decoded(block(rows))
     batch.validate(full=True)
     assert batch.schema == ROW_SCHEMA
     names = ("file", "directory", "symlink", "fifo", "socket", "block", "character")
@@ -109,7 +75,7 @@ def test_rows_are_read_as_they_were_written(rows: list[tuple[Any, ...]]) -> None
 
 @given(_rows, st.data())
 def test_changed_bytes_never_crash(rows: list[tuple[Any, ...]], data: st.DataObject) -> None:
-    payload = bytearray(payload_of(rows))
+    payload = bytearray(block(rows))
     for _ in range(data.draw(st.integers(1, 8))):
         payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
     cut = data.draw(st.just(len(payload)) | st.integers(0, len(payload)))
@@ -134,7 +100,7 @@ def test_noise_is_no_row(noise: bytes) -> None:
 @pytest.mark.parametrize("field", range(5))
 @pytest.mark.parametrize("claimed", [2**31, 2**62, 2**64 - 1])
 def test_a_head_that_claims_too_much_is_refused(field: int, claimed: int) -> None:
-    payload = bytearray(payload_of([_sample()]))
+    payload = bytearray(block([_sample()]))
     struct.pack_into("<Q", payload, 8 * field, claimed)
     with pytest.raises(MigratorError, match="shorter than its columns"):
         decoded(bytes(payload))
@@ -143,9 +109,9 @@ def test_a_head_that_claims_too_much_is_refused(field: int, claimed: int) -> Non
 def test_numbers_beyond_what_is_known_are_refused() -> None:
     for row in (_sample(kind=7), _sample(tree=len(TREES))):
         with pytest.raises(MigratorError, match="rows cannot be read"):
-            decoded(payload_of([row]))
+            decoded(block([row]))
     with pytest.raises(MigratorError, match="longer than its columns"):
-        decoded(payload_of([_sample()]) + bytes(8))
+        decoded(block([_sample()]) + bytes(8))
 
 
 def _sample(*, kind: int = 0, tree: int = 0) -> tuple[Any, ...]:

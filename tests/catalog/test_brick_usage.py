@@ -79,22 +79,14 @@ def test_what_the_trees_have_on_bricks_that_are_to_be_drained(tmp_path: Path) ->
     assert contents.content("catalog-1", ("gl9:/b",)) is None
 
 
-def test_several_trees_of_one_user_are_added_up(tmp_path: Path) -> None:
-    entries = [
-        invented(b"home/alice/a", size_bytes=1, blocks=8, brick=ONE),
-        invented(b"work/alice/a", size_bytes=2, blocks=8, brick=ONE),
-    ]
-    write_catalog(tmp_path, entries, (b"home/alice", b"work/alice"), bricks=(ONE,))
+def test_several_trees_of_one_user_a_catalog_of_the_mount_and_an_empty_one(tmp_path: Path) -> None:
+    trees = (b"home/alice", b"work/alice")
+    entries = [invented(tree + b"/a", size_bytes=number, blocks=8, brick=ONE) for number, tree in enumerate(trees, 1)]
+    write_catalog(tmp_path, entries, trees, bricks=(ONE,))
     assert usage(tmp_path).uses("catalog-1") == {ONE: (use("alice", 2, 3, 16),)}
-
-
-def test_a_catalog_of_the_mount_and_an_empty_one(tmp_path: Path) -> None:
-    write_catalog(tmp_path, [invented(b"home/alice/a", size_bytes=3, blocks=8)], TREES)
-    assert set(usage(tmp_path).uses("catalog-1")) == {None}
+    write_catalog(tmp_path, [invented(b"home/alice/a", size_bytes=3, blocks=8)], TREES, name="mount")
+    assert set(usage(tmp_path).uses("mount")) == {None}
     write_catalog(tmp_path, [], TREES, name="empty", bricks=(ONE,))
     assert usage(tmp_path).uses("empty") == {ONE: ()}
-
-
-def test_a_catalog_that_is_missing(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no catalog"):
         usage(tmp_path).uses("catalog-9")

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -19,48 +18,21 @@ from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree, XattrKin
 from migrator.core.errors import Refused, UsageError
 from migrator.scan.mount import Walk
 from migrator.scan.rules import TreeIndex
+from tests.support.catalogs import invented, whole_catalog
 from tests.support.scan_site import ScanSite
 
-RECORD = CatalogRecord(
+RECORD = whole_catalog(
     name="catalog-1",
-    scan_id=7,
-    site_id="5e1f",
-    via="mount",
     trees=(UserTree(path=b"home/\xff\n%", user="\\xff"),),
-    parts=(),
-    started_at_s=1.5,
     finished_at_s=None,
     whole=False,
-    reasons=(),
-    rows=0,
-    files=0,
-    directories=0,
-    size_bytes=0,
-    problems=0,
     health_fingerprint="f",
 )
 
 
 def entry(path: bytes, **changes: Any) -> Entry:
-    return replace(
-        Entry(
-            path=path,
-            type=EntryType.FILE,
-            size_bytes=2**40,
-            blocks=8,
-            uid=2**32 - 3,
-            gid=5,
-            mode=0o7777,
-            mtime_ns=-1_500_000_000,
-            atime_ns=2,
-            ctime_ns=3,
-            dev=2**40,
-            rdev=0,
-            ino=2**64 - 1,
-            nlink=1,
-        ),
-        **changes,
-    )
+    extreme = {"size_bytes": 2**40, "uid": 2**32 - 3, "mode": 0o7777, "mtime_ns": -1_500_000_000, "dev": 2**40}
+    return replace(invented(path, ino=2**64 - 1), **(extreme | changes))
 
 
 def store(directory: Path, max_part_rows: int = 4) -> CatalogDirectories:
@@ -123,22 +95,21 @@ def test_the_closing_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     ]
 
 
-def test_a_name_that_is_taken_is_never_written_over(tmp_path: Path) -> None:
-    store(tmp_path).create(RECORD)
-    with pytest.raises(FileExistsError):
-        store(tmp_path).create(RECORD)
-
-
-def test_a_missing_catalog_and_a_half_written_one_are_told_apart(tmp_path: Path) -> None:
+def test_a_missing_catalog_a_half_written_and_a_closed_one_are_told_apart(tmp_path: Path) -> None:
     catalogs = store(tmp_path)
     with pytest.raises(UsageError, match="no catalog"):
         catalogs.closed("catalog-1")
     assert catalogs.resume("catalog-1") is None
-    catalogs.create(RECORD)
+    opened = catalogs.create(RECORD)
+    with pytest.raises(FileExistsError):
+        catalogs.create(RECORD)
     with pytest.raises(Refused, match="half written") as caught:
         catalogs.closed("catalog-1")
     assert "scan" in caught.value.hint
     assert catalogs.closing_record("catalog-1") is None
+    finish(opened)
+    with pytest.raises(Refused, match="is closed"):
+        catalogs.resume("catalog-1")
 
 
 @pytest.mark.parametrize("harm", ["gone", "torn", "grown"])
@@ -165,13 +136,6 @@ def test_a_record_that_is_none_is_said(tmp_path: Path, content: bytes) -> None:
         open_closed(tmp_path)
 
 
-def test_a_closed_catalog_is_not_gone_on_with(tmp_path: Path) -> None:
-    catalogs = store(tmp_path)
-    finish(catalogs.create(RECORD))
-    with pytest.raises(Refused, match="is closed"):
-        catalogs.resume("catalog-1")
-
-
 @pytest.mark.parametrize(("kind", "harm"), [("part", "gone"), ("part", "torn"), ("done", "torn")])
 def test_a_committed_file_that_is_damaged_is_not_gone_on_with(tmp_path: Path, kind: str, harm: str) -> None:
     catalogs = store(tmp_path)
@@ -179,7 +143,10 @@ def test_a_committed_file_that_is_damaged_is_not_gone_on_with(tmp_path: Path, ki
     opened.writer.add(None, [entry(b"x")])
     opened.writer.directory_done(b"", [])
     opened.writer.abandon()
-    file = next(iter(numbered(tmp_path / "catalogs" / "catalog-1", kind).values()))
+    (done,) = numbered(tmp_path / "catalogs" / "catalog-1", "done").values()
+    assert pq.read_table(done).to_pylist() == [{"path": b"", "complete": True}]
+    assert (pq.read_schema(done).metadata or {})[b"migrator.rows"] == b"1"
+    (file,) = numbered(tmp_path / "catalogs" / "catalog-1", kind).values()
     if harm == "gone":
         file.unlink()
     else:
@@ -263,16 +230,3 @@ def test_a_directory_of_many_parts_that_was_under_way_is_read_again_as_a_whole(t
     finish(again)
     paths = [bytes(row["path"]) for row in closed_rows(catalogs)]
     assert sorted(paths) == sorted([b"big", b"done", b"done/x", *(b"big/%d" % number for number in range(9))])
-
-
-def test_done_files_say_how_many_rows_their_part_has(tmp_path: Path) -> None:
-    catalogs = store(tmp_path)
-    opened = catalogs.create(RECORD)
-    opened.writer.add(None, [entry(b"x")])
-    opened.writer.directory_done(b"", [])
-    opened.writer.abandon()
-    (done,) = numbered(tmp_path / "catalogs" / "catalog-1", "done").values()
-    table = pq.read_table(done)
-    assert isinstance(table, pa.Table)
-    assert table.to_pylist() == [{"path": b"", "complete": True}]
-    assert (table.schema.metadata or {})[b"migrator.rows"] == b"1"
