@@ -268,7 +268,11 @@ def write_part(file: Path, table: pa.Table) -> int:
 
 
 class BrickPartsWriter:
-    """The `BrickCatalogWriter` port."""
+    """Writes a catalog from the blocks that walks of bricks send. It cannot be resumed.
+
+    `add_rows`, `add_directories` and `brick_done` may be called by one thread per brick at the same time, everything else
+    by a single thread. All raise OSError.
+    """
 
     def __init__(self, directory: Path, *, trees: Sequence[bytes], temp_dir: Path, bricks: int = 1) -> None:
         self._directory = directory
@@ -288,6 +292,9 @@ class BrickPartsWriter:
         self._totals: CatalogTotals | None = CatalogTotals()
 
     def add_rows(self, brick: str, device: int, payload: memoryview) -> CatalogTotals:
+        """Add a block of entries without directories, and return its totals. `brick` and `device` apply to all rows. Raises
+        MigratorError for a malformed block.
+        """
         batch = decode_rows(payload, trees=self._trees, brick=brick, dev=device)
         self._add(self._rows, brick, batch, self._write_table)
         counted = _totals(batch)
@@ -295,11 +302,13 @@ class BrickPartsWriter:
         return counted
 
     def add_directories(self, brick: str, device: int, payload: memoryview) -> CatalogTotals:
+        """Add a block of a brick's directories, which `unite` merges. Raises MigratorError for a malformed block."""
         batch = decode_rows(payload, trees=self._trees, brick=brick, dev=device)
         self._add(self._directories, brick, batch, self._keep_directories)
         return CatalogTotals(directories=batch.num_rows)
 
     def brick_done(self, brick: str) -> None:
+        """Write the pending rows of a brick that has ended."""
         for buffers, write in ((self._rows, self._write_table), (self._directories, self._keep_directories)):
             with self._lock:
                 batches = buffers.pop(brick, [])
@@ -312,6 +321,7 @@ class BrickPartsWriter:
             self._write_problems()
 
     def unite(self, *, bricks: int, limit: int) -> BrickFindings:
+        """Merge directories into one row each, and find what cannot be in a quiet volume. `bricks` is their number."""
         for brick in set(self._rows) | set(self._directories):
             self.brick_done(brick)
         self._is_united = True
@@ -325,10 +335,12 @@ class BrickPartsWriter:
         return self._union.findings(self._part_files())
 
     def lacks(self, paths: Sequence[bytes]) -> Sequence[bytes]:
+        """After `unite`: the paths that have no row."""
         present = self._united().files_of(paths, self._part_files())
         return [path for path in dict.fromkeys(paths) if path not in present]
 
     def replace(self, rows: Mapping[bytes, tuple[bytes | None, Entry] | None]) -> None:
+        """After `unite`: replace the rows of these paths by what the mount shows: a tree and an entry, or nothing."""
         if not rows:
             return
         self._totals = None

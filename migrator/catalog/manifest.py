@@ -116,7 +116,7 @@ _LINK_QUERY = """
 
 
 class ParquetDraft:
-    """The `ManifestDraft` port: unsorted parts, which `close` merges into sorted files. Constant memory."""
+    """A manifest in progress: unsorted parts, which `close` merges into sorted files. Constant memory."""
 
     def __init__(self, directory: Path, *, catalogs_dir: Path, temp_dir: Path, algorithm: str, part_rows: int) -> None:
         self._directory = directory
@@ -147,6 +147,9 @@ class ParquetDraft:
         losses: Sequence[Loss] = (),
         links: Sequence[LinkedPath] = (),
     ) -> None:
+        """Add results; several threads may call this. A path with a difference may be added as verified too: it is left out of the
+        manifest. After `abandon` nothing happens. Raises OSError.
+        """
         if self._abandoned.is_set():
             return
         self._verified.add(verified)
@@ -155,7 +158,7 @@ class ParquetDraft:
         self._links.add(links)
 
     def link_findings(self) -> Iterator[LinkFinding]:
-        """The findings, in order of path."""
+        """Compare the hard links of all added paths; the findings come in order of path. While this is read, no links may be added."""
         self._links.flush()
         cursor = self._database.execute(_LINK_QUERY, [self._links.files()])
         while rows := cursor.fetchmany(_PIECE_ROWS):
@@ -175,7 +178,9 @@ class ParquetDraft:
         return tuple(problems)
 
     def unaccounted(self, catalogs: Sequence[str], trees: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-        """Paths of the catalogs that were not added, by an anti-join that spills to disk."""
+        """The paths of the trees that are in any of the catalogs but were not added, in order, in blocks. Spills to disk; more may be
+        added while this is read.
+        """
         files = [str(file) for name in catalogs for file in numbered(self._catalogs_dir / name, "part").values()]
         if not files or not trees:
             return
@@ -198,7 +203,7 @@ class ParquetDraft:
             yield [path for (path,) in rows]
 
     def close(self) -> ClosedManifest:
-        """Sort the parts into the final files; the manifest has no path with a difference."""
+        """Sort the parts into the final files, durably; the manifest has no path with a difference. Raises OSError."""
         for parts in self._parts:
             parts.flush()
         differences = self._differences.files()
@@ -223,7 +228,9 @@ class ParquetDraft:
         )
 
     def abandon(self) -> None:
-        """Interrupt a running query and remove the directory. Threads may still call `add`, to no effect."""
+        """Interrupt a running query and remove the directory. Threads may still call `add`, to no effect. After `close` it does
+        nothing.
+        """
         if self._closed or self._abandoned.is_set():
             return
         self._abandoned.set()
@@ -313,7 +320,7 @@ _Group = tuple[list[bytes], "Mapping[str, pa.ChunkedArray[Any]]"]
 
 
 class ParquetEarlierManifest:
-    """The `EarlierManifest` port over one file. Thread-safe."""
+    """The content readings of an earlier verification. Thread-safe; constant memory."""
 
     def __init__(self, file: Path, *, held_groups: int = _HELD_GROUPS) -> None:
         self._held_groups = held_groups
@@ -331,6 +338,9 @@ class ParquetEarlierManifest:
             ) from error
 
     def find(self, paths: Sequence[bytes]) -> Mapping[bytes, ReadContent]:
+        """The readings of these paths. Unknown paths, and those where the manifest has become unreadable, are left out. Fast for
+        neighbouring paths. Never raises OSError.
+        """
         found: dict[bytes, ReadContent] = {}
         with self._lock:
             # In order, so that every row group is read once.
@@ -418,7 +428,7 @@ _NOT_MENDED = (DifferenceKind.EXTRA, DifferenceKind.UNREADABLE, DifferenceKind.U
 
 
 class ManifestDirectories:
-    """The `Manifests` port over a directory; `catalogs_dir` holds the catalogs of the site."""
+    """The manifests of a site; `catalogs_dir` holds its catalogs. Reading raises Refused if a file is missing."""
 
     def __init__(self, directory: Path, *, catalogs_dir: Path, temp_dir: Path, part_rows: int = PART_ROWS) -> None:
         self._directory = directory
@@ -427,6 +437,7 @@ class ManifestDirectories:
         self._part_rows = part_rows
 
     def create(self, name: str, *, algorithm: str) -> ParquetDraft:
+        """Begin a manifest, after removing the leftovers of a killed one of the same name. Raises OSError."""
         directory = self._directory / name
         if directory.exists():
             shutil.rmtree(directory)
@@ -470,6 +481,7 @@ class ManifestDirectories:
         return file_digest(_existing(Path(manifest)))
 
     def open_earlier(self, manifest: str, *, digest: str) -> ParquetEarlierManifest:
+        """Open the manifest of an earlier verification. Raises Refused if it is unreadable or its digest differs."""
         if self.digest(manifest) != digest:
             raise Refused(
                 "the manifest of a verification is not the one that was written",

@@ -1,40 +1,19 @@
-"""Interfaces of catalogs, chunk lists and manifests, without DuckDB and pyarrow."""
+"""Values of catalogs in progress and of manifests, without DuckDB and pyarrow."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from migrator.catalog.model import BrickFindings, CatalogRecord, ScanProblem
+from migrator.catalog.model import CatalogRecord
 from migrator.core.entry import Entry
 from migrator.fs.rules import Loss
-from migrator.plan.model import Chunk, ListedPath
 from migrator.reap.model import ArchivedMember
-from migrator.verify.model import ContentReading, Difference, ReadContent
+from migrator.verify.model import ContentReading, Difference
 
-# --- Catalogs and chunk lists
+if TYPE_CHECKING:
+    from migrator.catalog.writer import PartsWriter
 
-
-class CatalogWriter(Protocol):
-    """Writes one catalog in parts. One thread at a time may call it.
-
-    A directory is done once it is in a part on disk; a killed scan resumes from there.
-    """
-
-    def add(self, tree: bytes | None, entries: Sequence[Entry]) -> None:
-        """Add entries of one tree (None: outside every tree)."""
-
-    def directory_done(self, path: bytes, problems: Sequence[ScanProblem]) -> None:
-        """Complete a directory, after all its entries were added."""
-
-    def note(self, problems: Sequence[ScanProblem]) -> None:
-        """Add problems that belong to no directory; they are written with the next part."""
-
-    def close(self, record: CatalogRecord) -> CatalogRecord:
-        """Flush, fsync, and write the closing record; `parts` of the record is filled in."""
-
-    def abandon(self) -> None:
-        """Flush what is complete, and leave the catalog open for a later resume."""
+# --- Catalogs in progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,81 +31,9 @@ class OpenCatalog:
     """A catalog in progress: `record` is its opening record, `frontier` the directories still to be read."""
 
     record: CatalogRecord
-    writer: CatalogWriter
+    writer: "PartsWriter"
     frontier: tuple[bytes, ...]
     totals: CatalogTotals
-
-
-class BrickCatalogWriter(Protocol):
-    """Writes a catalog from the blocks that walks of bricks send. It cannot be resumed.
-
-    `add_rows`, `add_directories` and `brick_done` may be called by one thread per brick at the same time, everything else
-    by a single thread. All raise OSError.
-    """
-
-    def add_rows(self, brick: str, device: int, payload: memoryview) -> CatalogTotals:
-        """Add a block of entries without directories, and return its totals. `brick` and `device` apply to all rows.
-        Raises MigratorError for a malformed block.
-        """
-
-    def add_directories(self, brick: str, device: int, payload: memoryview) -> CatalogTotals:
-        """Add a block of a brick's directories, which `unite` merges. Raises MigratorError for a malformed block."""
-
-    def note(self, problems: Sequence[ScanProblem]) -> None:
-        """Add problems."""
-
-    def brick_done(self, brick: str) -> None:
-        """Write the pending rows of a brick that has ended."""
-
-    def unite(self, *, bricks: int, limit: int) -> BrickFindings:
-        """Merge directories into one row each, and find what cannot be in a quiet volume. `bricks` is their number."""
-
-    def replace(self, rows: Mapping[bytes, tuple[bytes | None, Entry] | None]) -> None:
-        """After `unite`: replace the rows of these paths by what the mount shows: a tree and an entry, or nothing."""
-
-    def lacks(self, paths: Sequence[bytes]) -> Sequence[bytes]:
-        """After `unite`: the paths that have no row."""
-
-    def totals(self) -> CatalogTotals:
-        """After `unite`: the totals of the catalog."""
-
-    def close(self, record: CatalogRecord) -> CatalogRecord:
-        """Flush, fsync, and write the closing record; `parts` of the record is filled in."""
-
-
-class Catalogs(Protocol):
-    """The catalogs of a site."""
-
-    def create_from_bricks(self, record: CatalogRecord, *, bricks: int) -> BrickCatalogWriter:
-        """Create a catalog for the walks of so many bricks. Raises OSError."""
-
-    def discard(self, name: str) -> None:
-        """Remove a catalog that was never closed; it may be gone already. Raises OSError."""
-
-    def create(self, record: CatalogRecord) -> OpenCatalog:
-        """Create a catalog; the record's `finished_at_s` is None. Raises OSError."""
-
-    def resume(self, name: str) -> OpenCatalog | None:
-        """Resume a catalog; None if it was never begun on disk. Raises Refused if it is damaged or closed."""
-
-    def closing_record(self, name: str) -> CatalogRecord | None:
-        """The closing record of a catalog; None if it has none. Raises Refused if the catalog is damaged."""
-
-
-class ChunkLists(Protocol):
-    """The chunk lists of plans, of later passes, and of split chunks."""
-
-    def chunks(self, chunk_list: str) -> Iterable[Chunk]:
-        """The chunks of a list, in order of number."""
-
-    def paths(self, chunk_list: str, number: int) -> Sequence[ListedPath]:
-        """The paths of one chunk, in order."""
-
-    def digest(self, chunk_list: str) -> str:
-        """The digest of a list, to compare with the plan's. Raises Refused if it is missing."""
-
-    def write_split(self, pass_id: int, chunk: Chunk, paths: Sequence[ListedPath]) -> str:
-        """Write the list of one half of a split chunk; return its name. May be called again for the same half."""
 
 
 # --- Manifests
@@ -201,71 +108,3 @@ class Examples:
 
     differences: tuple[Difference, ...]
     losses: tuple[Loss, ...]
-
-
-class ManifestDraft(Protocol):
-    """A manifest in progress. `add` may be called by several threads; after `abandon` it does nothing."""
-
-    def add(
-        self,
-        *,
-        verified: Sequence[VerifiedPath] = (),
-        differences: Sequence[Difference] = (),
-        losses: Sequence[Loss] = (),
-        links: Sequence[LinkedPath] = (),
-    ) -> None:
-        """Add results. A path with a difference may be added as verified too: it is left out of the manifest. Raises OSError."""
-
-    def link_findings(self) -> Iterator[LinkFinding]:
-        """Compare the hard links of all added paths. While this is read, differences and losses may be added, but no links."""
-
-    def catalog_problems(self, catalogs: Sequence[str]) -> tuple[str, ...]:
-        """Why earlier catalogs cannot be queried, as sentences. A catalog that was never begun on disk is no problem."""
-
-    def unaccounted(self, catalogs: Sequence[str], trees: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-        """The paths of the trees that are in any of the catalogs but were not added, in order, in blocks. More may be added
-        while this is read.
-        """
-
-    def close(self) -> ClosedManifest:
-        """Write manifest, differences and expected losses durably, in order of path. Raises OSError."""
-
-    def abandon(self) -> None:
-        """Interrupt a running query and remove what was written. May be called again; after `close` it does nothing."""
-
-
-class EarlierManifest(Protocol):
-    """The content readings of an earlier verification. Thread-safe; constant memory."""
-
-    def find(self, paths: Sequence[bytes]) -> Mapping[bytes, ReadContent]:
-        """The readings of these paths. Unknown paths, and those where the manifest has become unreadable, are left out. Fast for
-        neighbouring paths. Never raises OSError.
-        """
-
-    def close(self) -> None:
-        """Release the file; `find` then returns nothing. May be called again."""
-
-
-class Differing(Protocol):
-    """The differences that verifications found."""
-
-    def differing(self, manifest: str) -> Iterator[bytes]:
-        """The paths of the source that differ on the target or are missing there, from the list beside a manifest, in order.
-        Raises Refused if the list is missing.
-        """
-
-
-class Manifests(Differing, Protocol):
-    """The manifests of a site."""
-
-    def create(self, name: str, *, algorithm: str) -> ManifestDraft:
-        """Begin a manifest, after removing the leftovers of a killed one of the same name. Raises OSError."""
-
-    def examples(self, manifest: str, *, per_kind: int = 5) -> Examples:
-        """Some findings of each kind, from the files beside a manifest. Raises Refused if they are missing."""
-
-    def digest(self, manifest: str) -> str:
-        """The digest of the manifest's file, to compare with the ledger's. Raises Refused if it is missing."""
-
-    def open_earlier(self, manifest: str, *, digest: str) -> EarlierManifest:
-        """Open the manifest of an earlier verification. Raises Refused if it is missing or unreadable, or its digest differs."""

@@ -59,7 +59,8 @@ def parquet_bytes(table: pa.Table) -> memoryview:
 
 
 class PartsWriter:
-    """The `CatalogWriter` port. One thread at a time may call it; the entries of one call lie in one directory.
+    """Writes one catalog in parts. One thread at a time may call it; the entries of one call lie in one directory. A directory is done
+    once it is in a part on disk; a killed scan resumes from there.
 
     A part is written when it has `max_part_rows` rows or `max_part_bytes` of columns in memory.
     """
@@ -156,7 +157,7 @@ class PartsWriter:
 
 
 class CatalogDirectories:
-    """The `Catalogs` port over a directory; `temp_dir` takes what DuckDB spills."""
+    """The catalogs of a site; `temp_dir` takes what DuckDB spills."""
 
     def __init__(self, directory: Path, *, temp_dir: Path, max_part_rows: int = MAX_PART_ROWS) -> None:
         self._directory = directory

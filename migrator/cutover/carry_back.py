@@ -12,7 +12,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from migrator.catalog.model import CatalogRecord
-from migrator.catalog.ports import Manifests
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.errors import ExitCode, LedgerCorrupt, MigratorError, Refused
 from migrator.core.paths import is_beneath, join, show
@@ -40,7 +39,7 @@ from migrator.fs.writing import MountedTarget
 from migrator.gluster.model import SourceHealth
 from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.plan.model import Batch, Order, Plan, TransferCost
-from migrator.plan.ports import ChunkListWriter, PlanDocuments
+from migrator.plan.ports import PlanDocuments
 from migrator.reap.ports import ReapLists
 from migrator.transfer.context import Invocation, World
 from migrator.transfer.model import RunRequest
@@ -50,8 +49,10 @@ from migrator.verify.model import DigestPolicy, VerificationRecord
 from migrator.verify.stage import VerifyRequest, verify
 
 if TYPE_CHECKING:
+    from migrator.catalog.manifest import ManifestDirectories
     from migrator.cutover.catalogs import SwitchedCatalogFiles
     from migrator.ledger.ledger import Ledger
+    from migrator.plan.chunk_lists import ChunkListFiles
 
 # Both sides of one frozen user tree.
 
@@ -234,8 +235,8 @@ class BackParts:
     switched: "SwitchedCatalogFiles"
     world: World
     proof_ledger: "Ledger"
-    list_writer: ChunkListWriter
-    manifests: Manifests
+    list_writer: "ChunkListFiles"
+    manifests: "ManifestDirectories"
     files: RunFiles
     deltas: Deltas
     request: RunRequest

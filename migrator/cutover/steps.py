@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from migrator.catalog.ports import Manifests
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, UserTree
 from migrator.core.errors import LedgerCorrupt, MigratorError, Refused
@@ -96,6 +95,7 @@ from migrator.transfer.hooks import Hooking
 from migrator.verify.model import DigestPolicy, VerificationRecord
 
 if TYPE_CHECKING:
+    from migrator.catalog.manifest import ManifestDirectories
     from migrator.ledger.cutovers import SpeedUpRecords
     from migrator.ledger.ledger import Ledger
     from migrator.ledger.operations import CutoverRecords
@@ -144,7 +144,7 @@ class CutoverWorld:
     links: Links | None
     place: LinkPlace | None
     verify: VerifyTree
-    manifests: Manifests
+    manifests: "ManifestDirectories"
     policy: DigestPolicy
     deltas: Deltas
     back: CarryingBack

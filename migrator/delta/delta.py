@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrator.catalog.model import CatalogRecord
-from migrator.catalog.ports import Differing
 from migrator.catalog.rules_packing import ChunkLimits, pack
 from migrator.core.errors import Refused
 from migrator.core.events import EventKind, Severity
@@ -19,13 +18,12 @@ from migrator.core.units import format_count, format_duration, several
 from migrator.delta.extras import ExtraSearch, ToTake
 from migrator.delta.model import ChangeKind, Changes, TreeChanges
 from migrator.delta.moving import carry_out_moves
-from migrator.delta.ports import MoveLists, WrittenMoves
+from migrator.delta.ports import WrittenMoves
 from migrator.delta.rules import deletion_problems
 from migrator.fs.model import Need, TargetCapabilities, trash_place
 from migrator.fs.moving import TargetMoves
 from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.plan.model import Batch, Plan, WrittenList
-from migrator.plan.ports import PassListWriter
 from migrator.plan.rules import after_delta, moved_trees
 from migrator.reap.ports import ReapLists
 from migrator.site.rules_guards import health_problems
@@ -44,14 +42,16 @@ from migrator.transfer.model import BatchSummary, FileProblemKind, PassLimits
 from migrator.transfer.passes import Copying, remaining_of
 
 if TYPE_CHECKING:
-    from migrator.delta.store import Comparison, Comparisons, Extras
+    from migrator.catalog.manifest import ManifestDirectories
+    from migrator.delta.store import Comparison, Comparisons, Extras, MoveListFiles
     from migrator.ledger.ledger import Ledger
+    from migrator.plan.chunk_lists import ChunkListFiles
 
 # Differences that a verification found: sent again, because size and times may not show them.
 
 
 def found_to_differ(
-    ledger: "Ledger", differing: Differing, *, plan: str, batch: int, trees: Collection[bytes]
+    ledger: "Ledger", differing: "ManifestDirectories", *, plan: str, batch: int, trees: Collection[bytes]
 ) -> Sequence[bytes]:
     """Paths that the newest verification of each tree found to differ, unless a pass after the seed has covered the tree
     since. Blocking. Raises Refused if the list of differences is missing.
@@ -119,15 +119,15 @@ class Deltas:
 
     scan: Scan
     comparisons: "Comparisons"
-    pass_lists: PassListWriter
-    move_lists: MoveLists
+    pass_lists: "ChunkListFiles"
+    move_lists: "MoveListFiles"
     moves: TargetMoves
     chunk_limits: ChunkLimits
     max_shrink: float
     trash_keep_s: float
     limits: PassLimits
     reap_lists: ReapLists | None = None
-    differing: Differing | None = None
+    differing: "ManifestDirectories | None" = None
     extras: "Extras | None" = None
     again: Sequence[bytes] = ()
 

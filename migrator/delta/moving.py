@@ -14,7 +14,6 @@ from migrator.core.paths import is_beneath, show
 from migrator.core.tasks import Blocking
 from migrator.core.units import several
 from migrator.delta.model import Gone, Rename
-from migrator.delta.ports import MoveLists
 from migrator.fs.model import STAGED_NAME, TRASH_NAME, TargetCapabilities, trash_place
 from migrator.fs.moving import Standing, TargetMoves
 from migrator.fs.ports import FileSystem
@@ -26,6 +25,7 @@ from migrator.transfer.model import FileProblem, FileProblemKind, StopReason
 from migrator.transfer.rules import stop_reason
 
 if TYPE_CHECKING:
+    from migrator.delta.store import MoveListFiles
     from migrator.ledger.ledger import PassRecords
 
 # A move list is applied in three steps; each may be interrupted anywhere and repeated. First every renamed path leaves its
@@ -50,7 +50,7 @@ class MovingWorld:
 
     source: FileSystem
     moves: TargetMoves
-    lists: MoveLists
+    lists: "MoveListFiles"
     capabilities: TargetCapabilities
     blocking: Blocking
     sync: Callable[[], Awaitable[None]]
@@ -343,7 +343,7 @@ async def carry_out_moves(
     *,
     title: str,
     moves: TargetMoves,
-    lists: MoveLists,
+    lists: "MoveListFiles",
 ) -> None:
     """Apply the move list of a pass, unless that was done before; a stop is in `under_way`. May be called again after any
     crash. Paths that could not be renamed are recorded with the pass, and the next one sends them. Raises Refused.

@@ -1,14 +1,7 @@
-"""Comparisons, move lists and extras as stages see them."""
+"""Move lists and extras as stages see them."""
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
-
-from migrator.delta.model import Gone, Rename
-
-# Comparison of two catalogs.
-
 
 # Move lists.
 
@@ -21,25 +14,6 @@ class WrittenMoves:
     digest: str
     renames: int
     gone: int
-
-
-class MoveLists(Protocol):
-    """The move lists of a site, one for each delta pass. At most some thousand rows are in memory.
-
-    Reading raises Refused if a list is missing or damaged.
-    """
-
-    def write(self, name: str, renames: Iterable[Rename], gone: Iterable[Gone]) -> WrittenMoves:
-        """Write a list durably, in the given order. Replaces a list of the same name by an interrupted pass."""
-
-    def renames(self, move_list: str) -> Iterator[Rename]:
-        """The renames of a list, in order."""
-
-    def gone(self, move_list: str) -> Iterator[Gone]:
-        """The vanished paths, in order."""
-
-    def digest(self, move_list: str) -> str:
-        """The digest of a list's content."""
 
 
 # Extras: paths that the target has, the source has not, and no list of vanished paths names.

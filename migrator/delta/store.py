@@ -514,13 +514,17 @@ _BRING_BACK = "restore the state directory"
 
 
 class MoveListFiles:
-    """The `MoveLists` port over one directory. A list's name is relative to it, so that a site can be moved."""
+    """The move lists of a site, one for each delta pass. A list's name is relative to their directory, so that a site can be moved.
+    Reading raises Refused if a list is missing or damaged.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def write(self, name: str, renames: Iterable[Rename], gone: Iterable[Gone]) -> WrittenMoves:
-        """As the port. Raises UsageError for an unusable name, and OSError."""
+        """Write a list durably, in the given order; some thousand rows are in memory. Replaces a list of the same name by an interrupted
+        pass. Raises UsageError for an unusable name, and OSError.
+        """
         if not _NAME.fullmatch(name):
             raise UsageError(f'"{name}" cannot be the name of a move list', hint="letters, digits, dots, dashes")
         move_list = name + _SUFFIX

@@ -121,7 +121,7 @@ class _Index:
 
 
 class ChunkListFiles:
-    """The `ChunkLists` and `ChunkListWriter` ports.
+    """The chunk lists of plans, of later passes, and of split chunks.
 
     Lists of a plan are in `plans_dir/NAME.chunks`, those of passes after the seed in `passes_dir/NAME`, those of
     split chunks in `splits_dir`. The name of a list is relative to one of them, so the directories can be moved.

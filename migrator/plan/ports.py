@@ -1,32 +1,8 @@
-"""Interfaces of planning: chunk lists and plan documents."""
+"""The interface of plan documents."""
 
-from collections.abc import Iterable
 from typing import Protocol
 
-from migrator.catalog.rules_packing import PackedChunk
-from migrator.core.states import PassKind
-from migrator.plan.model import Plan, WrittenList
-
-
-class ChunkListWriter(Protocol):
-    """Writes the chunk lists of a plan in progress."""
-
-    def write(self, plan: str, batch: int, chunks: Iterable[PackedChunk]) -> WrittenList:
-        """Write the list of one batch durably, in order of number, replacing the leftovers of an interrupted plan.
-
-        In the result, `chunks` counts all kinds, `files` all paths but directories, links included. Raises OSError.
-        """
-
-
-class PassListWriter(Protocol):
-    """Writes the chunk lists of passes after the seed."""
-
-    def write_pass(
-        self, plan: str, batch: int, number: int, chunks: Iterable[PackedChunk], *, kind: PassKind = PassKind.DELTA
-    ) -> WrittenList:
-        """Write the list of a pass durably, in order of number; `ChunkLists` reads it. Replaces an existing list, so it must
-        not be called for a pass that is in the ledger. Raises OSError.
-        """
+from migrator.plan.model import Plan
 
 
 class PlanDocuments(Protocol):

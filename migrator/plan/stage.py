@@ -19,7 +19,6 @@ from migrator.fs.model import Capacity, Need, TargetCapabilities
 from migrator.ledger.model import SiteRecord
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Batch, Order, Plan, Surprise, TransferCost, TreeUsage, Usages, WrittenList
-from migrator.plan.ports import ChunkListWriter
 from migrator.plan.rules import BatchLimits, LinkSpan, batch_trees, emptying_curves, rank, settled_trees, without_trees
 from migrator.plan.rules_forecast import choose_cost, copy_s, inodes_known, room_problems, still_needed, which_fit
 from migrator.plan.rules_surprises import (
@@ -41,6 +40,7 @@ from migrator.transfer.model import DRIVERS, copies_ranges
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
+    from migrator.plan.chunk_lists import ChunkListFiles
     from migrator.plan.store import CatalogQueries, CatalogQueryFiles
 
 # --- The catalog, and its trees that are still to be planned
@@ -207,7 +207,7 @@ def _require_possible(catalog: CatalogRecord, engine: str) -> None:
 def write_batches(
     name: str,
     queries: "CatalogQueries",
-    lists: ChunkListWriter,
+    lists: "ChunkListFiles",
     parts: Sequence[Sequence[TreeUsage]],
     cost: TransferCost,
     *,
@@ -336,7 +336,7 @@ def make_plan(
     site: Site,
     catalogs: "CatalogQueryFiles",
     documents: PlanFiles,
-    lists: ChunkListWriter,
+    lists: "ChunkListFiles",
     ledger: "Ledger",
     quotas: Sequence[tuple[bytes, int]],
     capacity: Capacity,

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from migrator.beegfs.tool import NoStorageTargets, StorageTargets
-from migrator.catalog.ports import Manifests
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.events import EventKind, Severity
@@ -46,6 +45,7 @@ from migrator.verify.model import VerificationRecord
 from migrator.verify.walk import WorkPool
 
 if TYPE_CHECKING:
+    from migrator.catalog.manifest import ManifestDirectories
     from migrator.ledger.ledger import Ledger
     from migrator.ledger.measures import ControlRecords, ProbeRecords
     from migrator.ledger.plans import ReleaseRecords
@@ -74,7 +74,7 @@ class PurgeWorld:
     target: TargetFileSystem
     places: MountedPlaces
     manifest: "ManifestFiles"
-    manifests: Manifests
+    manifests: "ManifestDirectories"
     storage: StorageTargets | NoStorageTargets
     writers: WriterSearch
     link: Callable[[UserTree], LeadsTo]

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from migrator.catalog.model import BrickFindings, BrickWalk, CatalogRecord, ScanProblem, ScanTimes, StrangeFiles
-from migrator.catalog.ports import BrickCatalogWriter, CatalogTotals
+from migrator.catalog.ports import CatalogTotals
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.errors import Interrupted, MigratorError
@@ -25,6 +26,9 @@ from migrator.scan.rules import (
 )
 from migrator.scan.session import Session, catalog_name, trees_in_words
 from migrator.site.rules_guards import health_problems
+
+if TYPE_CHECKING:
+    from migrator.catalog.brick_parts import BrickPartsWriter
 
 # --- Walks of the chosen bricks, in parallel, each on its own host
 #
@@ -178,13 +182,13 @@ class BrickTeam:
         self.not_to_ask: set[bytes] = set()
         self._walks = walks
         self._times_from_mdata = times_from_mdata
-        self._writer: BrickCatalogWriter | None = None
+        self._writer: BrickPartsWriter | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.rows = 0
         """Rows of all bricks so far, without directories."""
 
     @property
-    def writer(self) -> BrickCatalogWriter:
+    def writer(self) -> "BrickPartsWriter":
         """The writer of the catalog, set by `go`."""
         if self._writer is None:
             raise ValueError("the walks were not let go yet")
@@ -204,7 +208,7 @@ class BrickTeam:
             await walker.greeted.wait()
         return tuple(walker.failure for walker in self.walkers if walker.failure is not None)
 
-    async def go(self, writer: BrickCatalogWriter) -> None:
+    async def go(self, writer: "BrickPartsWriter") -> None:
         """Release the walks, and wait until all have ended. Raises OSError if the catalog cannot be written."""
         self._writer = writer
         self.gate.set()
@@ -333,7 +337,7 @@ class BrickWay:
                 hint=f"make room there, then run {session.command}: a scan of bricks starts over",
             ) from error
 
-    async def _walk(self, writer: BrickCatalogWriter) -> None:
+    async def _walk(self, writer: "BrickPartsWriter") -> None:
         """Until every walk has ended, report progress and poll the volume."""
         around = (
             asyncio.ensure_future(self._show_again_and_again()),
@@ -389,7 +393,7 @@ class BrickWay:
         )
 
     async def _close(
-        self, record: CatalogRecord, writer: BrickCatalogWriter, checked_s: float, *, walked_s: float
+        self, record: CatalogRecord, writer: "BrickPartsWriter", checked_s: float, *, walked_s: float
     ) -> CatalogRecord:
         session, team = self._session, self._team
         doubts, totals = await asyncio.to_thread(self._unite, writer)
@@ -441,7 +445,7 @@ class BrickWay:
             if walker.failure is not None
         ]
 
-    def _unite(self, writer: BrickCatalogWriter) -> tuple[BrickDoubts, CatalogTotals]:
+    def _unite(self, writer: "BrickPartsWriter") -> tuple[BrickDoubts, CatalogTotals]:
         """Merge all rows into one catalog, and look up through the mount what the bricks leave uncertain. Blocking."""
         team = self._team
         findings = writer.unite(bricks=len(team.walkers), limit=_ASK_LIMIT)
@@ -469,7 +473,7 @@ class BrickWay:
         )
         return doubts, writer.totals()
 
-    def _ask_the_mount(self, writer: BrickCatalogWriter, findings: BrickFindings) -> list[ScanProblem]:
+    def _ask_the_mount(self, writer: "BrickPartsWriter", findings: BrickFindings) -> list[ScanProblem]:
         """Look up every path that the bricks leave uncertain; return those that could not be looked up."""
         asked = self._team.may_be_asked(self._team.to_ask)[:_ASK_LIMIT]
         lacking = writer.lacks(asked) if asked else ()

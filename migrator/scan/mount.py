@@ -5,9 +5,10 @@ import errno
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from migrator.catalog.model import CatalogRecord, ScanProblem, ScanTimes
-from migrator.catalog.ports import CatalogTotals, CatalogWriter, OpenCatalog
+from migrator.catalog.ports import CatalogTotals, OpenCatalog
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.errors import Interrupted, MigratorError, Refused
 from migrator.core.events import EventKind, Severity
@@ -18,6 +19,9 @@ from migrator.gluster.model import SourceHealth
 from migrator.scan.rules import TreeIndex, ways_to
 from migrator.scan.session import Session, catalog_name, trees_in_words
 from migrator.site.rules_guards import health_problems
+
+if TYPE_CHECKING:
+    from migrator.catalog.writer import PartsWriter
 
 # --- The walk: several threads, depth first, so that few directories wait
 
@@ -67,7 +71,7 @@ class Walk:
     def __init__(
         self,
         source: FileSystem,
-        writer: CatalogWriter,
+        writer: "PartsWriter",
         trees: TreeIndex,
         *,
         frontier: Iterable[bytes],

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from migrator.catalog.model import CatalogRecord
-from migrator.catalog.ports import Catalogs
 from migrator.core.clock import Clock
 from migrator.core.entry import UserTree
 from migrator.core.errors import Refused
@@ -23,6 +22,7 @@ from migrator.scan.rules import choose_trees, parse_patterns
 from migrator.site.rules_guards import mount_problems
 
 if TYPE_CHECKING:
+    from migrator.catalog.writer import CatalogDirectories
     from migrator.ledger.ledger import Ledger
 
 
@@ -57,7 +57,7 @@ class Session:
         site: SiteRecord,
         source: SourceFileSystem,
         ledger: "Ledger",
-        catalogs: Catalogs,
+        catalogs: "CatalogDirectories",
         progress: Progress,
         clock: Clock,
     ) -> None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from migrator.catalog.model import CatalogRecord
-from migrator.catalog.ports import Catalogs
 from migrator.core.clock import Clock
 from migrator.core.entry import UserTree
 from migrator.core.errors import MigratorError, Refused, UsageError
@@ -23,6 +22,7 @@ from migrator.scan.rules import choose_way
 from migrator.scan.session import ScanRequest, Session
 
 if TYPE_CHECKING:
+    from migrator.catalog.writer import CatalogDirectories
     from migrator.ledger.ledger import Ledger
 
 # --- Choice between bricks and mount
@@ -129,7 +129,7 @@ async def scan(
     *,
     source: SourceFileSystem,
     ledger: "Ledger",
-    catalogs: Catalogs,
+    catalogs: "CatalogDirectories",
     progress: Progress,
     clock: Clock,
     bricks: Bricks | None = None,

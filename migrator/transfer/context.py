@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from migrator.beegfs.rules import fullest_words, lost_targets
 from migrator.beegfs.tool import StorageTargets
-from migrator.catalog.ports import ChunkLists
 from migrator.core.clock import Clock
 from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind, Severity
@@ -31,6 +30,7 @@ from migrator.transfer.run_files import RunDirectory
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
+    from migrator.plan.chunk_lists import ChunkListFiles
     from migrator.transfer.lanes import Lanes
 
 # The end of an attempt after its stream: the sync that makes it count, and the health check of the volume. Streams do not
@@ -187,7 +187,7 @@ class World:
     lanes: "Lanes"
     bricks: BrickGuard | None
     driving: Driving | None
-    chunk_lists: ChunkLists
+    chunk_lists: "ChunkListFiles"
     documents: PlanDocuments
     ledger: "Ledger"
     progress: Progress

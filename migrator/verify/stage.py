@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from migrator.beegfs.tool import StorageTargets
 from migrator.catalog.model import CatalogRecord
-from migrator.catalog.ports import ClosedManifest, Examples, ManifestDraft, Manifests
+from migrator.catalog.ports import ClosedManifest, Examples
 from migrator.core.clock import Clock
 from migrator.core.entry import EntryType
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, Refused, UsageError
@@ -41,6 +41,7 @@ from migrator.verify.walk import (
 )
 
 if TYPE_CHECKING:
+    from migrator.catalog.manifest import ManifestDirectories, ParquetDraft
     from migrator.ledger.ledger import Ledger
 
 # --- Accounting: every path that any scan saw is in the manifest, is reported, or is proven gone
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 async def compare_with_catalogs(
     scans: Sequence[CatalogRecord],
-    draft: ManifestDraft,
+    draft: "ParquetDraft",
     comparison: TreeComparison,
     tally: Tally,
     *,
@@ -352,7 +353,7 @@ async def verify(
     *,
     source: SourceFileSystem,
     target: TargetFileSystem,
-    manifests: Manifests,
+    manifests: "ManifestDirectories",
     ledger: "Ledger",
     progress: Progress,
     clock: Clock,
@@ -395,7 +396,7 @@ class _Verification:
         *,
         source: SourceFileSystem,
         target: TargetFileSystem,
-        manifests: Manifests,
+        manifests: "ManifestDirectories",
         ledger: "Ledger",
         progress: Progress,
         clock: Clock,
@@ -468,7 +469,7 @@ class _Verification:
             ) from None
 
     async def _compare(
-        self, batch: Batch, capabilities: TargetCapabilities, draft: ManifestDraft, tally: Tally, number: int
+        self, batch: Batch, capabilities: TargetCapabilities, draft: "ParquetDraft", tally: Tally, number: int
     ) -> ClosedManifest:
         reading = await asyncio.to_thread(self._begin_reading, number)
         carrying = await asyncio.to_thread(self._open_earlier, batch) if self._request.carry else None
@@ -505,7 +506,7 @@ class _Verification:
         self,
         batch: Batch,
         capabilities: TargetCapabilities,
-        draft: ManifestDraft,
+        draft: "ParquetDraft",
         tally: Tally,
         *,
         reading: ContentReading,

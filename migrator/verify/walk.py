@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from migrator.beegfs.tool import StorageTargets, look_at_storage
 from migrator.catalog.model import ScanProblem
-from migrator.catalog.ports import (
-    EarlierManifest,
-    LinkedPath,
-    LinkFinding,
-    LinkFindingKind,
-    ManifestDraft,
-    Manifests,
-    VerifiedPath,
-)
+from migrator.catalog.ports import LinkedPath, LinkFinding, LinkFindingKind, VerifiedPath
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused
@@ -44,6 +36,7 @@ from migrator.verify.model import (
 )
 
 if TYPE_CHECKING:
+    from migrator.catalog.manifest import ManifestDirectories, ParquetDraft, ParquetEarlierManifest
     from migrator.ledger.plans import VerificationRecords
 
 # --- Waiting for lost storage of the target: its files are unreadable meanwhile, not different
@@ -260,7 +253,7 @@ class Content:
 class Tally:
     """The counters of one verification. Thread-safe."""
 
-    def __init__(self, draft: ManifestDraft) -> None:
+    def __init__(self, draft: "ParquetDraft") -> None:
         self._draft = draft
         self._lock = threading.Lock()
         self.paths = 0
@@ -528,12 +521,12 @@ class Carrying:
     `problems` are manifests that could not be opened: the content that only they prove is read again.
     """
 
-    def __init__(self, manifests: Manifests, records: "VerificationRecords", policy: DigestPolicy) -> None:
+    def __init__(self, manifests: "ManifestDirectories", records: "VerificationRecords", policy: DigestPolicy) -> None:
         self._manifests = manifests
         self._records = records
         self._policy = policy
-        self._opened: dict[int, EarlierManifest | None] = {}
-        self._by_tree: dict[bytes, EarlierManifest] = {}
+        self._opened: dict[int, ParquetEarlierManifest | None] = {}
+        self._by_tree: dict[bytes, ParquetEarlierManifest] = {}
         self.problems: list[str] = []
 
     def open(self, trees: Sequence[bytes]) -> None:
@@ -563,7 +556,7 @@ class Carrying:
             if manifest is not None:
                 manifest.close()
 
-    def _open(self, number: int, manifest: str, digest: str) -> EarlierManifest | None:
+    def _open(self, number: int, manifest: str, digest: str) -> "ParquetEarlierManifest | None":
         if number not in self._opened:
             try:
                 self._opened[number] = self._manifests.open_earlier(manifest, digest=digest)
@@ -575,7 +568,7 @@ class Carrying:
                 )
         return self._opened[number]
 
-    def _of_tree(self, path: bytes) -> EarlierManifest | None:
+    def _of_tree(self, path: bytes) -> "ParquetEarlierManifest | None":
         while path:
             if path in self._by_tree:
                 return self._by_tree[path]
@@ -586,7 +579,7 @@ class Carrying:
 # --- Hard links
 
 
-def compare_links(draft: ManifestDraft, tally: Tally, capabilities: TargetCapabilities) -> None:
+def compare_links(draft: "ParquetDraft", tally: Tally, capabilities: TargetCapabilities) -> None:
     """Compare the link groups of both sides, from the names in the draft, and count differences and losses."""
     # Rows added before are on disk by now, so more may be added while these are read.
     for finding in draft.link_findings():

@@ -8,7 +8,6 @@ import pytest
 from migrator.core.entry import EntryType
 from migrator.core.errors import Refused, UsageError
 from migrator.delta.model import Gone, Rename
-from migrator.delta.ports import MoveLists
 from migrator.delta.store import ROW_GROUP_ROWS, MoveListFiles
 
 HOSTILE = (b"-rf", b"new\nline", b"\xff\xfe", b"a" * 255, b"quo'te", b"/".join([b"d" * 250] * 30))
@@ -16,7 +15,7 @@ NAME = "batch-0001-delta-0001"
 
 
 @pytest.fixture
-def lists(tmp_path: Path) -> MoveLists:
+def lists(tmp_path: Path) -> MoveListFiles:
     return MoveListFiles(tmp_path / "state" / "moves")
 
 
@@ -42,12 +41,12 @@ def gone(number: int, name: bytes = b"x") -> Gone:
     return Gone(tree=b"t\xff", path=b"t\xff/%d" % number + name, type=kind, names=number + 1)
 
 
-def read_whole(lists: MoveLists, move_list: str) -> None:
+def read_whole(lists: MoveListFiles, move_list: str) -> None:
     list(lists.renames(move_list))
     list(lists.gone(move_list))
 
 
-def test_what_is_written_is_read_back_in_order(lists: MoveLists) -> None:
+def test_what_is_written_is_read_back_in_order(lists: MoveListFiles) -> None:
     renames = [rename(number, name) for number, name in enumerate(HOSTILE)]
     vanished = [gone(number, name) for number, name in enumerate(HOSTILE)]
     written = lists.write(NAME, iter(renames), iter(vanished))
@@ -58,13 +57,13 @@ def test_what_is_written_is_read_back_in_order(lists: MoveLists) -> None:
 
 
 @pytest.mark.parametrize(("renames", "vanished"), [(0, 0), (0, 3), (3, 0)])
-def test_either_may_be_empty(lists: MoveLists, renames: int, vanished: int) -> None:
+def test_either_may_be_empty(lists: MoveListFiles, renames: int, vanished: int) -> None:
     written = lists.write(NAME, map(rename, range(renames)), map(gone, range(vanished)))
     assert len(list(lists.renames(written.move_list))) == written.renames == renames
     assert len(list(lists.gone(written.move_list))) == written.gone == vanished
 
 
-def test_long_lists_lie_in_groups_of_one_kind_and_are_read_one_by_one(lists: MoveLists, state: Path) -> None:
+def test_long_lists_lie_in_groups_of_one_kind_and_are_read_one_by_one(lists: MoveListFiles, state: Path) -> None:
     count = ROW_GROUP_ROWS + 7
     written = lists.write(NAME, map(rename, range(count)), map(gone, range(count)))
     assert pq.read_metadata(state / "moves" / written.move_list).num_row_groups == 4
@@ -73,7 +72,7 @@ def test_long_lists_lie_in_groups_of_one_kind_and_are_read_one_by_one(lists: Mov
     assert next(lists.gone(written.move_list)) == gone(0)
 
 
-def test_a_list_that_is_written_again_is_replaced(lists: MoveLists, state: Path) -> None:
+def test_a_list_that_is_written_again_is_replaced(lists: MoveListFiles, state: Path) -> None:
     first = lists.write(NAME, [rename(1)], [])
     second = lists.write(NAME, [rename(2)], [])
     assert first.move_list == second.move_list
@@ -82,7 +81,7 @@ def test_a_list_that_is_written_again_is_replaced(lists: MoveLists, state: Path)
     assert len(list((state / "moves").iterdir())) == 1
 
 
-def test_a_comparison_that_fails_leaves_the_list_from_before(lists: MoveLists, state: Path) -> None:
+def test_a_comparison_that_fails_leaves_the_list_from_before(lists: MoveListFiles, state: Path) -> None:
     written = lists.write(NAME, [rename(1)], [])
 
     def failing() -> Rename:
@@ -95,7 +94,7 @@ def test_a_comparison_that_fails_leaves_the_list_from_before(lists: MoveLists, s
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut", "empty", "bytes", "other columns"])
-def test_a_damaged_list_is_refused(lists: MoveLists, state: Path, damage: str) -> None:
+def test_a_damaged_list_is_refused(lists: MoveListFiles, state: Path, damage: str) -> None:
     written = lists.write(NAME, map(rename, range(5000)), map(gone, range(5000)))
     file = state / "moves" / written.move_list
     content = file.read_bytes()
@@ -122,7 +121,7 @@ def test_a_damaged_list_is_refused(lists: MoveLists, state: Path, damage: str) -
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "/etc/x", ".hidden", "a" * 200])
-def test_names_that_lead_elsewhere_are_refused(lists: MoveLists, name: str) -> None:
+def test_names_that_lead_elsewhere_are_refused(lists: MoveListFiles, name: str) -> None:
     with pytest.raises(UsageError):
         lists.write(name, [], [])
     with pytest.raises(Refused, match="cannot be a move list"):

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from migrator.core.entry import EntryType
 from migrator.delta.model import Gone, Rename
@@ -58,7 +58,7 @@ class Counted:
 
 @dataclass
 class Lists:
-    """The `MoveLists` port in memory."""
+    """Move lists in memory."""
 
     kept_renames: Sequence[Rename] = ()
     kept_gone: Sequence[Gone] = ()
@@ -123,7 +123,7 @@ class MoveWorld:
         world = MovingWorld(
             source=self.source,
             moves=port,
-            lists=self.lists,
+            lists=cast("Any", self.lists),
             capabilities=self.capabilities,
             blocking=inline,
             sync=self._sync,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from migrator.app import new_token
 from migrator.beegfs.tool import NoStorageTargets
+from migrator.catalog.manifest import ManifestDirectories
 from migrator.catalog.model import CatalogRecord
-from migrator.catalog.ports import Manifests
 from migrator.core.entry import UserTree
 from migrator.core.states import PassKind
 from migrator.core.tasks import DaemonThreads
@@ -129,7 +129,7 @@ class PurgeSite:
     search: WriterSearch | None = None
     read_by: SourceFileSystem | None = None
     storage: tuple[str, ...] = ()
-    manifests: Manifests | None = None
+    manifests: ManifestDirectories | None = None
     backups: list[str] = field(default_factory=list)
 
     @property

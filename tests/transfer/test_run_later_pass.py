@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 from migrator.core.states import ChunkKind, PassKind
 from migrator.core.tasks import SharedCall
@@ -34,7 +35,7 @@ async def under_way(world: World, *, kind: PassKind, number: int, chunk_list: st
         lanes=Lanes([FakeLane(world.streams, world.streams, 1)]),
         bricks=None,
         driving=None,
-        chunk_lists=world.lists,
+        chunk_lists=cast("Any", world.lists),
         documents=world.documents,
         ledger=world.ledger,
         progress=world.progress,

@@ -47,7 +47,6 @@ from migrator.bricks.shared import BrickCall
 from migrator.catalog.database import connect
 from migrator.catalog.files import open_closed
 from migrator.catalog.model import CatalogRecord
-from migrator.catalog.ports import Manifests
 from migrator.catalog.queries import ROWS_AT_ONCE, create_entries
 from migrator.core.clock import Clock
 from migrator.core.entry import EntryType
@@ -77,6 +76,7 @@ from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import VerificationRecord
 
 if TYPE_CHECKING:
+    from migrator.catalog.manifest import ManifestDirectories
     from migrator.ledger.ledger import Ledger
     from migrator.ledger.operations import RetirementRecords
 
@@ -205,7 +205,7 @@ class RetirementWorld:
     endpoints: Callable[[], Awaitable[tuple[Mapping[str, Endpoint], tuple[str, ...]]]]
     scan: Callable[[], Awaitable[CatalogRecord]]
     cover: CoverFiles
-    manifests: Manifests
+    manifests: "ManifestDirectories"
     list_to: Callable[[str], AbstractContextManager[tuple[WriteList, str]]]
     back_up: Callable[[str], None]
     hooks: Hooks | None
