@@ -93,9 +93,8 @@ def _account(paths: Sequence[bytes], comparison: TreeComparison, tally: Tally) -
                 tally.gone()
         except OSError as error:
             words = f"cannot be looked at: {error_problem(path, 'look', error).reason}"
-            tally.found(
-                Difference(path=path, kind=DifferenceKind.UNPROVEN, source=words, target="an earlier scan saw it")
-            )
+            seen = "an earlier scan saw it"
+            tally.note([Difference(path=path, kind=DifferenceKind.UNPROVEN, source=words, target=seen)])
 
 
 def _is_taken_away(scan: CatalogRecord) -> bool:
@@ -294,7 +293,7 @@ class Telling:
     def show(self, batch: Batch, tally: Tally) -> None:
         """Report progress."""
         # Users may have added files since the plan counted them: never show more than 100 %.
-        paths, size_bytes = tally.paths, tally.size_bytes
+        paths, (size_bytes, digested_bytes, carried_bytes) = tally.paths, tally.sums
         self._progress.show(
             VerifyProgress(
                 batch=batch.number,
@@ -304,8 +303,8 @@ class Telling:
                 size_bytes=size_bytes,
                 total_bytes=max(batch.size_bytes, size_bytes),
                 differences=tally.difference_count,
-                digested_bytes=tally.digested_bytes,
-                carried_bytes=tally.carried_bytes,
+                digested_bytes=digested_bytes,
+                carried_bytes=carried_bytes,
             )
         )
 
@@ -581,6 +580,7 @@ class _Verification:
 
     def _record(self, number: int, started_at_s: float, tally: Tally, manifest: ClosedManifest) -> VerificationRecord:
         reasons = tuple(dict.fromkeys(self._reasons))
+        size_bytes, digested_bytes, carried_bytes = tally.sums
         return VerificationRecord(
             id=number,
             plan=self._request.plan.name,
@@ -589,11 +589,11 @@ class _Verification:
             finished_at_s=self._clock.now_s(),
             policy=self._request.policy,
             paths=tally.paths,
-            size_bytes=tally.size_bytes,
+            size_bytes=size_bytes,
             digested_files=tally.digested_files,
-            digested_bytes=tally.digested_bytes,
+            digested_bytes=digested_bytes,
             carried_files=tally.carried_files,
-            carried_bytes=tally.carried_bytes,
+            carried_bytes=carried_bytes,
             trees=self._trees,
             proven_gone=tally.proven_gone,
             differences=_counts(tally.differences),

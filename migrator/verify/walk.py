@@ -8,7 +8,7 @@ import zlib
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar, assert_never
 
 from migrator.beegfs.tool import StorageTargets, look_at_storage
 from migrator.catalog.model import ScanProblem
@@ -32,6 +32,7 @@ from migrator.verify.model import (
     DigestPolicy,
     ReadContent,
     earlier_verifications,
+    facts_of,
     is_carried_over,
 )
 
@@ -251,41 +252,25 @@ class Content:
 
 
 class Tally:
-    """The counters of one verification. Thread-safe."""
+    """The counters of one verification, which feed its manifest. Thread-safe."""
 
     def __init__(self, draft: "ParquetDraft") -> None:
         self._draft = draft
         self._lock = threading.Lock()
-        self.paths = 0
-        self.files = 0
-        self.digested_files = 0
-        self.carried_files = 0
-        self._compared = LinkedBytes()
-        self._digested = LinkedBytes()
-        self._proven = LinkedBytes()
-        self.proven_gone = 0
-        self.unread = 0
+        self.paths = self.files = self.digested_files = self.carried_files = self.unread = self.proven_gone = 0
+        self._compared, self._digested, self._proven = LinkedBytes(), LinkedBytes(), LinkedBytes()
         self.differences: Counter[str] = Counter()
         self.expected: Counter[str] = Counter()
 
     @property
-    def size_bytes(self) -> int:
-        """Bytes of the compared files; one with several names counts once."""
+    def sums(self) -> tuple[int, int, int]:
+        """Bytes of the compared files (one with several names counts once), of those whose content this verification read on
+        both sides and found equal, and of those whose content an earlier one had read.
+        """
         with self._lock:
-            return self._compared.size_bytes
-
-    @property
-    def digested_bytes(self) -> int:
-        """Bytes of the files whose content this verification read on both sides and found equal."""
-        with self._lock:
-            return self._digested.size_bytes
-
-    @property
-    def carried_bytes(self) -> int:
-        """Bytes of the files whose content an earlier verification had read."""
-        with self._lock:
+            digested_bytes = self._digested.size_bytes
             # A difference of sums: both parts add up exactly, even if names of one file are in both.
-            return self._proven.size_bytes - self._digested.size_bytes
+            return self._compared.size_bytes, digested_bytes, self._proven.size_bytes - digested_bytes
 
     @property
     def difference_count(self) -> int:
@@ -293,99 +278,86 @@ class Tally:
         with self._lock:
             return self.differences.total()
 
-    def compared(
+    def record(
         self,
         source: Entry,
-        differences: Sequence[Difference],
-        losses: Sequence[Loss],
+        target: Entry | None,
         *,
-        target: Entry,
+        differences: Sequence[Difference] = (),
+        losses: Sequence[Loss] = (),
         content: Content | None = None,
-        link: LinkedPath | None = None,
+        archived: ArchivedMember | None = None,
     ) -> None:
-        """Count a compared path. Without a difference it goes into the manifest."""
-        self._count(source, differences, losses)
-        if content is not None:
-            self._count_content(source, content)
-        verified = VerifiedPath(
-            source=source,
-            target=target,
-            digest=None if content is None else content.digest,
-            reading=None if content is None else content.reading,
-        )
-        self._draft.add(
-            verified=() if differences else (verified,),
-            differences=differences,
-            losses=losses,
-            links=() if link is None else (link,),
-        )
-
-    def missing(self, source: Entry, loss: Loss | None, link: LinkedPath | None) -> None:
-        """Count a path that is not on the target: an expected loss if the target cannot keep it, else a difference."""
-        losses = () if loss is None else (loss,)
-        difference = Difference(path=source.path, kind=DifferenceKind.MISSING, source=source.type.value, target="none")
-        differences = () if losses else (difference,)
-        self._count(source, differences, losses)
-        self._draft.add(differences=differences, losses=losses, links=() if link is None else (link,))
-
-    def archived(self, source: Entry, loss: Loss, member: ArchivedMember, link: LinkedPath | None) -> None:
-        """Count a path that is in a proven archive on the target; the manifest has the archive's number."""
-        self._count(source, (), (loss,))
-        self._draft.add(
-            verified=(VerifiedPath(source=source, target=None, archived=member),),
-            losses=(loss,),
-            links=() if link is None else (link,),
-        )
-
-    def found(self, difference: Difference) -> None:
-        """Count a difference of a path that is not on the source, or that was found late."""
-        with self._lock:
-            self.differences[difference.kind.value] += 1
-        self._draft.add(differences=(difference,))
-
-    def lost(self, loss: Loss) -> None:
-        """Count an expected loss that was found late."""
-        with self._lock:
-            self.expected[loss.kind.value] += 1
-        self._draft.add(losses=(loss,))
-
-    def unreadable(self, problem: ScanProblem, *, on_source: bool) -> None:
-        """Count a path that could not be read on one side; the verification is then not whole."""
-        words = f"{problem.operation}: {problem.reason}"
-        with self._lock:
-            self.unread += 1
-        self.found(
-            Difference(
-                path=problem.path,
-                kind=DifferenceKind.UNREADABLE,
-                source=words if on_source else "not compared",
-                target="not compared" if on_source else words,
-            )
-        )
-
-    def gone(self, count: int = 1) -> None:
-        """Count paths of an earlier catalog that are proven to be gone."""
-        with self._lock:
-            self.proven_gone += count
-
-    def _count_content(self, source: Entry, content: Content) -> None:
-        with self._lock:
-            self._proven.add(source)
-            if content.carried:
-                self.carried_files += 1
-            else:
-                self.digested_files += 1
-                self._digested.add(source)
-
-    def _count(self, source: Entry, differences: Sequence[Difference], losses: Sequence[Loss]) -> None:
+        """Count a path of the source. If it arrived without a difference, it goes into the manifest."""
         with self._lock:
             self.paths += 1
             if source.type is EntryType.FILE:
                 self.files += 1
                 self._compared.add(source)
+            if content is not None:
+                self._proven.add(source)
+                self.carried_files += content.carried
+                self.digested_files += not content.carried
+                if not content.carried:
+                    self._digested.add(source)
+        verified = VerifiedPath(
+            source=source,
+            target=target,
+            digest=None if content is None else content.digest,
+            reading=None if content is None else content.reading,
+            archived=archived,
+        )
+        arrived = not differences and (target is not None or archived is not None)
+        self.note(differences, losses, verified=(verified,) if arrived else (), links=_linked(source, target))
+
+    def note(
+        self,
+        differences: Sequence[Difference] = (),
+        losses: Sequence[Loss] = (),
+        *,
+        verified: Sequence[VerifiedPath] = (),
+        links: Sequence[LinkedPath] = (),
+    ) -> None:
+        """Count differences, and losses that are expected."""
+        with self._lock:
             self.differences.update(difference.kind.value for difference in differences)
             self.unread += sum(difference.kind is DifferenceKind.UNREADABLE for difference in differences)
             self.expected.update(loss.kind.value for loss in losses)
+        self._draft.add(verified=verified, differences=differences, losses=losses, links=links)
+
+    def unreadable(self, problem: ScanProblem, *, on_source: bool) -> None:
+        """Count a path that could not be read on one side; the verification is then not whole."""
+        words = f"{problem.operation}: {problem.reason}"
+        sides = (words, NOT_COMPARED) if on_source else (NOT_COMPARED, words)
+        self.note([_difference(problem.path, DifferenceKind.UNREADABLE, *sides)])
+
+    def gone(self) -> None:
+        """Count a path of an earlier catalog that is proven to be gone."""
+        with self._lock:
+            self.proven_gone += 1
+
+
+NOT_COMPARED = "not compared"
+"""The text for the readable side if a file cannot be read on the other."""
+
+
+def _difference(path: bytes, kind: DifferenceKind, source: str, target: str) -> Difference:
+    return Difference(path=path, kind=kind, source=source, target=target)
+
+
+def _linked(source: Entry, target: Entry | None) -> tuple[LinkedPath, ...]:
+    target_nlink = 0 if target is None else target.nlink
+    of_one_type = target is None or target.type is source.type
+    if source.type is EntryType.DIRECTORY or not of_one_type or max(source.nlink, target_nlink) <= 1:
+        return ()
+    linked = LinkedPath(
+        path=source.path,
+        source_ino=source.ino,
+        source_nlink=source.nlink,
+        target_ino=None if target is None else target.ino,
+        target_nlink=target_nlink,
+    )
+    return (linked,)
 
 
 def error_problem(path: bytes, operation: str, error: OSError) -> ScanProblem:
@@ -398,9 +370,6 @@ def error_problem(path: bytes, operation: str, error: OSError) -> ScanProblem:
 
 
 _REMEMBERED_FILES = 4096
-
-NOT_COMPARED = "not compared"
-"""The text for the readable side if a file cannot be read on the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -443,49 +412,30 @@ class ContentComparison:
     """Compares content. Thread-safe."""
 
     def __init__(self, source: FileSystem, target: FileSystem, algorithm: str) -> None:
-        self._source = source
-        self._target = target
-        self._source_digests = _Digests(source, algorithm)
-        self._target_digests = _Digests(target, algorithm)
+        self._sides = ((source, _Digests(source, algorithm)), (target, _Digests(target, algorithm)))
 
     def compare(self, pair: Pair) -> tuple[bytes | None, Difference | None]:
         """The common digest, or the difference: content, changed while read, or unreadable."""
-        try:
-            source = self._source_digests.of(pair.source)
-        except OSError as error:
-            return None, self._unread(pair.source, error, on_source=True)
-        if source.changed or source.size_bytes != pair.source.size_bytes:
-            return None, _changed(pair.source, "changed while it was read", "")
-        try:
-            target = self._target_digests.of(pair.target)
-        except OSError as error:
-            return None, self._unread(pair.target, error, on_source=False)
-        if target.changed or target.size_bytes != pair.target.size_bytes:
-            return None, _changed(pair.source, "", "changed while it was read")
-        if source.value == target.value:
-            return source.value, None
-        if self._changed_since(self._source, pair.source):
-            return None, _changed(pair.source, "changed since it was listed", "")
-        difference = Difference(
-            path=pair.source.path,
-            kind=DifferenceKind.CONTENT,
-            source=source.value.hex(),
-            target=target.value.hex(),
-        )
-        return None, difference
-
-    def _unread(self, entry: Entry, error: OSError, *, on_source: bool) -> Difference:
-        file_system = self._source if on_source else self._target
-        if self._changed_since(file_system, entry):
-            words = "replaced or removed while it was read"
-            return _changed(entry, words if on_source else "", "" if on_source else words)
-        words = f"read: {error_problem(entry.path, 'read', error).reason}"
-        return Difference(
-            path=entry.path,
-            kind=DifferenceKind.UNREADABLE,
-            source=words if on_source else NOT_COMPARED,
-            target=NOT_COMPARED if on_source else words,
-        )
+        found: list[bytes] = []
+        for on_source, entry, (file_system, digests) in zip(
+            (True, False), (pair.source, pair.target), self._sides, strict=True
+        ):
+            try:
+                digest = digests.of(entry)
+            except OSError as error:
+                if self._changed_since(file_system, entry):
+                    return None, _changed(entry, "replaced or removed while it was read", on_source=on_source)
+                words = f"read: {error_problem(entry.path, 'read', error).reason}"
+                sides = (words, NOT_COMPARED) if on_source else (NOT_COMPARED, words)
+                return None, _difference(entry.path, DifferenceKind.UNREADABLE, *sides)
+            if digest.changed or digest.size_bytes != entry.size_bytes:
+                return None, _changed(entry, "changed while it was read", on_source=on_source)
+            found.append(digest.value)
+        if found[0] == found[1]:
+            return found[0], None
+        if self._changed_since(self._sides[0][0], pair.source):
+            return None, _changed(pair.source, "changed since it was listed", on_source=True)
+        return None, _difference(pair.source.path, DifferenceKind.CONTENT, found[0].hex(), found[1].hex())
 
     @staticmethod
     def _changed_since(file_system: FileSystem, entry: Entry) -> bool:
@@ -494,22 +444,12 @@ class ContentComparison:
             now = look_or_prove_gone(file_system, entry.path)
         except OSError:
             return False
-        if now is None or now.type is not EntryType.FILE:
-            return True
-        return _content_facts(now) != _content_facts(entry)
+        return now is None or now.type is not EntryType.FILE or facts_of(now) != facts_of(entry)
 
 
-def _content_facts(entry: Entry) -> tuple[int, ...]:
-    return entry.ino, entry.size_bytes, entry.mtime_ns, entry.ctime_ns
-
-
-def _changed(entry: Entry, source: str, target: str) -> Difference:
-    return Difference(
-        path=entry.path,
-        kind=DifferenceKind.CHANGED,
-        source=source or "unchanged",
-        target=target or "unchanged",
-    )
+def _changed(entry: Entry, words: str, *, on_source: bool) -> Difference:
+    sides = (words, "unchanged") if on_source else ("unchanged", words)
+    return _difference(entry.path, DifferenceKind.CHANGED, *sides)
 
 
 # --- Carrying over readings of earlier verifications
@@ -583,31 +523,32 @@ def compare_links(draft: "ParquetDraft", tally: Tally, capabilities: TargetCapab
     """Compare the link groups of both sides, from the names in the draft, and count differences and losses."""
     # Rows added before are on disk by now, so more may be added while these are read.
     for finding in draft.link_findings():
-        _take_link_finding(finding, tally, capabilities)
+        found = _link_difference(finding, capabilities)
+        if isinstance(found, Loss):
+            tally.note(losses=[found])
+        elif finding.kind is not LinkFindingKind.OUTSIDE or not tally.unread:
+            # Other names outside the batch may be unreadable ones, and then the record is not whole anyway.
+            tally.note([found])
 
 
-def _take_link_finding(finding: LinkFinding, tally: Tally, capabilities: TargetCapabilities) -> None:
-    other = show(finding.other)
+def _link_difference(finding: LinkFinding, capabilities: TargetCapabilities) -> Difference | Loss:
+    same, alone = f"the same file as {show(finding.other)}", "a file of its own"
+    kind, path = DifferenceKind.HARD_LINKS, finding.path
     match finding.kind:
         case LinkFindingKind.SPLIT if not capabilities.keeps_hard_links:
-            tally.lost(Loss(path=finding.path, kind=SurpriseKind.LOSS_HARD_LINK, detail=f"a copy beside {other}"))
+            return _loss(path, SurpriseKind.LOSS_HARD_LINK, f"a copy beside {show(finding.other)}")
         case LinkFindingKind.SPLIT:
-            _links_differ(tally, finding.path, f"the same file as {other}", "a file of its own")
+            return _difference(path, kind, same, alone)
         case LinkFindingKind.MERGED:
-            _links_differ(tally, finding.path, "a file of its own", f"the same file as {other}")
-        case LinkFindingKind.OUTSIDE if tally.unread:
-            # Its other names may be unreadable ones, and then the record is not whole anyway.
-            pass
+            return _difference(path, kind, alone, same)
         case LinkFindingKind.OUTSIDE:
             names = f"{finding.names} names in this batch"
-            _links_differ(tally, finding.path, names, f"{finding.nlink} names, {finding.names} of them in this batch")
+            return _difference(path, kind, names, f"{finding.nlink} names, {finding.names} of them in this batch")
         case LinkFindingKind.BROKEN:
             detail = f"{finding.nlink} names, {finding.names} of them in this batch: a copy of its own here"
-            tally.lost(Loss(path=finding.path, kind=SurpriseKind.HARD_LINKS_BROKEN, detail=detail))
-
-
-def _links_differ(tally: Tally, path: bytes, source: str, target: str) -> None:
-    tally.found(Difference(path=path, kind=DifferenceKind.HARD_LINKS, source=source, target=target))
+            return _loss(path, SurpriseKind.HARD_LINKS_BROKEN, detail)
+        case _:
+            assert_never(finding.kind)
 
 
 # --- Expected absences: paths that the target cannot keep, and reaped ones
@@ -658,25 +599,22 @@ class Absences:
 
     def of(self, source: Entry) -> Absence | None:
         """Why a path may be absent; None: it is missing. Raises Refused as `load` does."""
-        lost = self.impossible(source)
-        if lost is not None:
+        if (lost := self.impossible(source)) is not None:
             return Absence(loss=lost)
         if self._reaped is None or source.type is not EntryType.FILE:
             return None
-        action = self._reaped.action(
-            source.path, size_bytes=source.size_bytes, mtime_ns=source.mtime_ns, ctime_ns=source.ctime_ns
-        )
+        times = {"mtime_ns": source.mtime_ns, "ctime_ns": source.ctime_ns}
+        action = self._reaped.action(source.path, size_bytes=source.size_bytes, **times)
         if action is None or action is ReapAction.LIST:
             return None
-        member = self._member(source)
+        kind, detail, member = SurpriseKind.ARCHIVED, "the plan archives it", self._member(source)
         if member is not None:
-            words = f"it is in archive {member.archive}"
-            return Absence(loss=_loss(source, SurpriseKind.ARCHIVED, words), member=member)
-        if action is ReapAction.SKIP:
-            return Absence(loss=_loss(source, SurpriseKind.SKIPPED, "the plan skips it"))
-        if self._archived is None:
-            return Absence(loss=_loss(source, SurpriseKind.ARCHIVED, "the plan archives it"))
-        return None
+            detail = f"it is in archive {member.archive}"
+        elif action is ReapAction.SKIP:
+            kind, detail = SurpriseKind.SKIPPED, "the plan skips it"
+        elif self._archived is not None:
+            return None
+        return Absence(loss=_loss(source.path, kind, detail), member=member)
 
     def _member(self, source: Entry) -> ArchivedMember | None:
         if self._archived is None:
@@ -688,8 +626,8 @@ class Absences:
         return member if member is not None and same_file(member, source) else None
 
 
-def _loss(source: Entry, kind: SurpriseKind, detail: str) -> Loss:
-    return Loss(path=source.path, kind=kind, detail=detail)
+def _loss(path: bytes, kind: SurpriseKind, detail: str) -> Loss:
+    return Loss(path=path, kind=kind, detail=detail)
 
 
 # --- The walk
@@ -777,12 +715,11 @@ class TreeComparison:
             self._tally.unreadable(error_problem(root.path, "look", error), on_source=False)
             return
         if target is None:
-            self._tally.missing(root, None, None)
-            self._pool.put_wide(DirectoryTask(path=root.path, on_target=False))
-            return
-        comparison = compare_tree_root(root, target, owner=self._root_owner)
-        self._tally.compared(root, comparison.differences, comparison.losses, target=target)
-        both = target.type is EntryType.DIRECTORY
+            missing = _difference(root.path, DifferenceKind.MISSING, root.type.value, "none")
+            self._tally.record(root, None, differences=[missing])
+        else:
+            self._record(root, target, compare_tree_root(root, target, owner=self._root_owner))
+        both = target is not None and target.type is EntryType.DIRECTORY
         self._pool.put_wide(DirectoryTask(path=root.path, on_target=both))
 
     async def run(self) -> None:
@@ -799,8 +736,6 @@ class TreeComparison:
             self.late_directories.add(path)
         if target is None:
             self._missing(source)
-            if source.type is EntryType.DIRECTORY:
-                self._pool.put_wide(DirectoryTask(path=path, on_target=False))
         else:
             files = _FilesToRead(self._compare_content)
             self._compare_pair(source, target, files)
@@ -865,18 +800,21 @@ class TreeComparison:
                 self._source_alone(task, source, files)
 
     def _missing(self, source: Entry) -> None:
-        """Count a path that is not on the target."""
-        found, link = self._absences.of(source), _linked(source, None)
-        if found is not None and found.member is not None:
-            self._tally.archived(source, found.loss, found.member, link)
+        """Count a path that is not on the target, and everything in it."""
+        found = self._absences.of(source)
+        if found is None:
+            missing = _difference(source.path, DifferenceKind.MISSING, source.type.value, "none")
+            self._tally.record(source, None, differences=[missing])
         else:
-            self._tally.missing(source, None if found is None else found.loss, link)
+            self._tally.record(source, None, losses=[found.loss], archived=found.member)
+        if source.type is EntryType.DIRECTORY:
+            self._pool.put_wide(DirectoryTask(path=source.path, on_target=False))
 
     def _target_trouble(self, source: Entry | None, problem: ScanProblem) -> None:
         """Count an unreadable path of the target; expected for a symlink that is too long to be read there."""
         loss = None if source is None else self._absences.impossible(source)
         if source is not None and loss is not None:
-            self._tally.missing(source, loss, None)
+            self._tally.record(source, None, losses=[loss])
             return
         self._tally.unreadable(problem, on_source=False)
         if source is not None and source.type is EntryType.DIRECTORY:
@@ -885,47 +823,41 @@ class TreeComparison:
     def _target_alone(self, task: DirectoryTask, target: Entry, files: "_FilesToRead") -> None:
         """Handle a path that the source's listing lacked: look it up, because a listing during renames misses names."""
         if task.on_source:
-            try:
-                source = look_or_prove_gone(self._source, target.path)
-            except OSError as error:
-                self._tally.unreadable(error_problem(target.path, "look", error), on_source=True)
-                return
+            known, source = self._look(target.path, on_source=True)
             if source is not None:
                 self._compare_pair(source, target, files)
+            if source is not None or not known:
                 return
         if self._absences.is_archive(target.path):
             return
-        self._tally.found(
-            Difference(path=target.path, kind=DifferenceKind.EXTRA, source="none", target=_extra_words(target))
-        )
+        self._tally.note([_difference(target.path, DifferenceKind.EXTRA, "none", _extra_words(target))])
         if target.type is EntryType.DIRECTORY:
             self._pool.put_wide(DirectoryTask(path=target.path, on_source=False))
 
     def _source_alone(self, task: DirectoryTask, source: Entry, files: "_FilesToRead") -> None:
         """Handle a path that the target's listing lacked: look it up on both sides, because the source may have lost it since."""
         if task.on_target:
-            try:
-                target = look_or_prove_gone(self._target, source.path)
-            except OSError as error:
-                self._tally.unreadable(error_problem(source.path, "look", error), on_source=False)
-                return
+            known, target = self._look(source.path, on_source=False)
             if target is not None:
                 self._compare_pair(source, target, files)
+            if target is not None or not known:
                 return
+        _, still = self._look(source.path, on_source=True)
+        if still is not None:
+            self._missing(source)
+
+    def _look(self, path: bytes, *, on_source: bool) -> tuple[bool, Entry | None]:
+        """Whether it is known what a side has at a path, and that. Counts a path that cannot be looked up."""
         try:
-            if look_or_prove_gone(self._source, source.path) is None:
-                return
+            return True, look_or_prove_gone(self._source if on_source else self._target, path)
         except OSError as error:
-            self._tally.unreadable(error_problem(source.path, "look", error), on_source=True)
-            return
-        self._missing(source)
-        if source.type is EntryType.DIRECTORY:
-            self._pool.put_wide(DirectoryTask(path=source.path, on_target=False))
+            self._tally.unreadable(error_problem(path, "look", error), on_source=on_source)
+            return False, None
 
     def _compare_pair(self, source: Entry, target: Entry, files: "_FilesToRead") -> None:
         comparison = compare(source, target, self._capabilities)
         if source.type is not target.type:
-            self._tally.compared(source, comparison.differences, comparison.losses, target=target)
+            self._record(source, target, comparison)
             if source.type is EntryType.DIRECTORY:
                 self._pool.put_wide(DirectoryTask(path=source.path, on_target=False))
             elif target.type is EntryType.DIRECTORY:
@@ -937,7 +869,7 @@ class TreeComparison:
         if source.type is EntryType.FILE and same_size and is_sampled(source.path, self._policy):
             files.add(Pair(source=source, target=target, comparison=comparison))
         else:
-            self._record(source, target, comparison, None)
+            self._record(source, target, comparison)
 
     def _compare_content(self, pairs: tuple[Pair, ...]) -> None:
         known = {} if self._carrying is None else self._carrying.find(pairs)
@@ -969,14 +901,9 @@ class TreeComparison:
             return False
         return self._storage.was_lost(stopped=lambda: self._pool.stopped)
 
-    def _record(self, source: Entry, target: Entry, comparison: Comparison, content: Content | None) -> None:
-        self._tally.compared(
-            source,
-            comparison.differences,
-            comparison.losses,
-            target=target,
-            content=content,
-            link=_linked(source, target),
+    def _record(self, source: Entry, target: Entry, comparison: Comparison, content: Content | None = None) -> None:
+        self._tally.record(
+            source, target, differences=comparison.differences, losses=comparison.losses, content=content
         )
 
 
@@ -996,21 +923,6 @@ class _FilesToRead:
         if self._pairs:
             pairs, self._pairs = tuple(self._pairs), []
             self._hand_out(pairs)
-
-
-def _linked(source: Entry, target: Entry | None) -> LinkedPath | None:
-    if source.type is EntryType.DIRECTORY:
-        return None
-    target_nlink = 0 if target is None else target.nlink
-    if source.nlink <= 1 and target_nlink <= 1:
-        return None
-    return LinkedPath(
-        path=source.path,
-        source_ino=source.ino,
-        source_nlink=source.nlink,
-        target_ino=None if target is None else target.ino,
-        target_nlink=target_nlink,
-    )
 
 
 def _extra_words(target: Entry) -> str:
