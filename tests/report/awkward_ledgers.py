@@ -3,12 +3,12 @@ back, plans that replace plans, drains that fail, users who went back. A seed gi
 """
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
-from migrator.bricks.drain.model import DrainNotes, DrainSample
+from migrator.bricks.drain.model import DrainSample
 from migrator.bricks.retire.model import RetirementState
 from migrator.core.entry import UserTree
 from migrator.core.events import Event, EventKind, Severity
@@ -19,7 +19,7 @@ from migrator.fs.model import CapacitySample, Side
 from migrator.gluster.model import TaskStatus
 from migrator.hosts.model import ProcessIdentity
 from migrator.ledger.ledger import Ledger, open_ledger
-from migrator.plan.model import Batch, Chunk, Plan
+from migrator.plan.model import Batch, Chunk, Plan, TreeUsage
 from migrator.reap.model import PlanReap, ReapAction, ReapedTree, Savings, WrittenArchive
 from migrator.transfer.model import (
     ChunkRecord,
@@ -68,6 +68,9 @@ DRAIN_WAYS = (
 )
 
 
+_Choice = TypeVar("_Choice")
+
+
 @dataclass
 class Awkward:
     """What was made: the documents of its plans, and when it is looked at."""
@@ -102,8 +105,8 @@ class _Maker:
     def make(self) -> Awkward:
         if self.dice.random() < 0.03:
             return self.made
-        self.ledger.site.create(replace(SITE, name=self.dice.choice(("homes", "<b>&\u202e", "x" * 200))))
-        for number in range(self.dice.choice((0, 1, 1, 1, 2, 3))):
+        self.ledger.site.create(replace(SITE, name=self.pick("homes", "<b>&\u202e", "x" * 200)))
+        for number in range(self.pick(0, 1, 1, 1, 2, 3)):
             self._plan(f"plan-{number + 1:04}")
         self._around()
         return self.made
@@ -115,58 +118,59 @@ class _Maker:
     def some(self, chance: float) -> bool:
         return self.dice.random() < chance
 
+    def pick(self, *choices: _Choice) -> _Choice:
+        return self.dice.choice(choices)
+
+    def _token(self) -> int:
+        self.tokens += 1
+        return self.tokens
+
     def _plan(self, name: str) -> None:
         names = self.dice.sample(NAMES, self.dice.randrange(1, 7))
         trees = [UserTree(path=b"home/" + one, user=one.decode("utf-8", "surrogateescape")) for one in names]
         if self.some(0.3):
             trees += [UserTree(path=b"project/" + names[0], user=trees[0].user)]
-        ranking = []
-        for tree in trees:
-            size = self.dice.choice(SIZES)
-            files = self.dice.randrange(1, 5) if size else self.dice.choice((0, 3, 10**6))
-            ranking.append(usage(tree, size, max(files, size // 2**40)))
-        ranking.sort(key=lambda one: -one.size_bytes)
-        cuts = sorted({0, len(ranking), *(self.dice.randrange(len(ranking) + 1) for _ in range(2))})
-        reaps = self.dice.choice((0.0, 0.4))
-        reaped = [self._reaped(one.tree, one.size_bytes, one.files) for one in ranking if self.some(reaps)]
+        ranking = sorted(map(self._usage, trees), key=lambda one: -one.size_bytes)
+        reaps = self.pick(0.0, 0.4)
+        reaped = [self._reaped(one) for one in ranking if self.some(reaps)]
         left = {one.tree.path: (one.size_bytes, one.files) for one in ranking}
-        for one in reaped:
-            size, files = left[one.tree.path]
-            left[one.tree.path] = (size - one.size_bytes, files - one.files)
-        batches = []
-        for number, (low, high) in enumerate(pairwise(cuts), 1):
-            part = ranking[low:high]
-            batches.append(
-                Batch(
-                    number=number,
-                    trees=tuple(one.tree for one in part),
-                    size_bytes=sum(left[one.tree.path][0] for one in part),
-                    files=sum(left[one.tree.path][1] for one in part),
-                    directories=3 * len(part),
-                    chunks=2 * len(part),
-                    chunk_list=f"{name}.chunks/batch-{number:04}.parquet",
-                    chunk_list_digest="d",
-                    forecast_s=self.dice.choice((0.0, 60.0, 1e9)),
-                    fits=self.some(0.8),
-                )
+        for gone in reaped:
+            size, files = left[gone.tree.path]
+            left[gone.tree.path] = (size - gone.size_bytes, files - gone.files)
+        cuts = sorted({0, len(ranking), *(self.dice.randrange(len(ranking) + 1) for _ in range(2))})
+        batches = tuple(
+            Batch(
+                number=number,
+                trees=tuple(one.tree for one in ranking[low:high]),
+                size_bytes=sum(left[one.tree.path][0] for one in ranking[low:high]),
+                files=sum(left[one.tree.path][1] for one in ranking[low:high]),
+                directories=3 * (high - low),
+                chunks=2 * (high - low),
+                chunk_list=f"{name}.chunks/batch-{number:04}.parquet",
+                chunk_list_digest="d",
+                forecast_s=self.pick(0.0, 60.0, 1e9),
+                fits=self.some(0.8),
             )
+            for number, (low, high) in enumerate(pairwise(cuts), 1)
+        )
+        none = Savings(size_bytes=0, inodes=0, seconds=0.0)
         plan = replace(
             small_plan(name),
             created_at_s=BEGAN_S - 60,
             ranking=tuple(ranking),
-            batches=tuple(batches),
+            batches=batches,
             size_bytes=sum(one.size_bytes for one in ranking),
             files=sum(one.files for one in ranking),
             surprises=(),
             emptying=(),
-            reap=_plan_reap(reaped) if reaped else None,
+            reap=PlanReap(reap_list="r", digest="d", trees=tuple(reaped), saved=none, listed=none) if reaped else None,
         )
         self.made.plans[name] = plan
         self.ledger.plans.record(plan, path=f"plans/{name}.json", checksum="c")
-        for one in reaped:
-            if one.action is ReapAction.ARCHIVE and self.some(0.6):
-                self._archive(plan, one)
-        begun = self.dice.choice((0.0, 0.7, 1.0))
+        for gone in reaped:
+            if gone.action is ReapAction.ARCHIVE and self.some(0.6):
+                self._archive(name, gone)
+        begun = self.pick(0.0, 0.7, 1.0)
         for batch in batches:
             if self.some(begun):
                 self._batch(plan, batch, left)
@@ -175,20 +179,26 @@ class _Maker:
                 if self.some(0.4) and self._may_cut(tree):
                     self._cut_over(name, batch.number, tree)
 
-    def _reaped(self, tree: UserTree, size: int, files: int) -> ReapedTree:
-        share = self.dice.choice((0.5, 1.0))
+    def _usage(self, tree: UserTree) -> TreeUsage:
+        size = self.dice.choice(SIZES)
+        files = self.dice.randrange(1, 5) if size else self.pick(0, 3, 10**6)
+        return usage(tree, size, max(files, size // 2**40))
+
+    def _reaped(self, one: TreeUsage) -> ReapedTree:
+        share = self.pick(0.5, 1.0)
+        size, files = int(one.size_bytes * share), int(one.files * share)
         return ReapedTree(
-            tree=tree,
-            action=self.dice.choice((ReapAction.ARCHIVE, ReapAction.SKIP)),
+            tree=one.tree,
+            action=self.pick(ReapAction.ARCHIVE, ReapAction.SKIP),
             rule="older than 3 years",
-            files=int(files * share),
-            inodes=int(files * share),
-            size_bytes=int(size * share),
-            allocated_bytes=int(size * share),
+            files=files,
+            inodes=files,
+            size_bytes=size,
+            allocated_bytes=size,
             oldest_ns=0,
         )
 
-    def _archive(self, plan: Plan, one: ReapedTree) -> None:
+    def _archive(self, plan: str, one: ReapedTree) -> None:
         written = WrittenArchive(
             members=one.files + 5,
             content_bytes=2 * one.size_bytes,
@@ -198,14 +208,10 @@ class _Maker:
             index_digest="bb",
         )
         made = self.ledger.archives.add(
-            plan=plan.name, batch=1, tree=one.tree.path, number=self._token(), written=written, at_s=self.at_s()
+            plan=plan, batch=1, tree=one.tree.path, number=self._token(), written=written, at_s=self.at_s()
         )
         if self.some(0.7):
             self.ledger.archives.prove(made.id, at_s=self.at_s())
-
-    def _token(self) -> int:
-        self.tokens += 1
-        return self.tokens
 
     def _batch(self, plan: Plan, batch: Batch, left: dict[bytes, tuple[int, int]]) -> None:
         chunks = [chunk for tree in batch.trees for chunk in self._chunks(tree.path, *left[tree.path])]
@@ -223,7 +229,7 @@ class _Maker:
         whole = self.some(0.5)
         self._work(made.id, whole=whole)
         ends = whole or self.some(0.3)
-        state = PassState.DONE if ends else self.dice.choice((PassState.STOPPED, PassState.RUNNING))
+        state = PassState.DONE if ends else self.pick(PassState.STOPPED, PassState.RUNNING)
         if state is not PassState.RUNNING:
             self.ledger.passes.set_state(made.id, state, self.at_s())
         if not ends:
@@ -237,30 +243,21 @@ class _Maker:
             self.ledger.plans.set_batch_state(plan.name, batch.number, BatchState.VERIFIED)
 
     def _chunks(self, tree: bytes, size: int, files: int) -> list[Chunk]:
-        found = [Chunk(number=1, kind=ChunkKind.DIRECTORIES, tree=tree, files=3, size_bytes=0)]
+        """Directories; files in some parts; half of a huge tree in ranges of one file."""
+        found = [(ChunkKind.DIRECTORIES, 3, 0)]
         if files:
             ranged = size // 2 if size > 2**40 else 0
-            parts = self.dice.choice((1, 2, 8))
-            names, bytes_ = files - bool(ranged), size - ranged
-            found += [
-                Chunk(
-                    number=1,
-                    kind=ChunkKind.FILES,
-                    tree=tree,
-                    files=names * (part + 1) // parts - names * part // parts,
-                    size_bytes=bytes_ * (part + 1) // parts - bytes_ * part // parts,
-                )
-                for part in range(parts)
-            ]
+            parts, names, left = self.pick(1, 2, 8), files - bool(ranged), size - ranged
+            ends = [(names * part // parts, left * part // parts) for part in range(parts + 1)]
+            found += [(ChunkKind.FILES, end[0] - begin[0], end[1] - begin[1]) for begin, end in pairwise(ends)]
             if ranged:
-                found.append(Chunk(number=1, kind=ChunkKind.RANGES, tree=tree, files=0, size_bytes=ranged))
-                found.append(Chunk(number=1, kind=ChunkKind.RANGED_FILES, tree=tree, files=1, size_bytes=0))
-        return found
+                found += [(ChunkKind.RANGES, 0, ranged), (ChunkKind.RANGED_FILES, 1, 0)]
+        return [Chunk(number=1, kind=kind, tree=tree, files=count, size_bytes=its) for kind, count, its in found]
 
     def _work(self, pass_id: int, *, whole: bool) -> None:
         for kind in (ChunkKind.DIRECTORIES, ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.RANGED_FILES):
             for chunk in self.ledger.passes.pending(pass_id, kind, 100):
-                fate = "done" if whole and self.some(0.85) else self.dice.choice(("done", "failed", "left", "running"))
+                fate = "done" if whole and self.some(0.85) else self.pick("done", "failed", "left", "running")
                 if fate != "left":
                     self._attempt(pass_id, chunk, fate)
 
@@ -269,29 +266,24 @@ class _Maker:
         attempt = self.ledger.passes.intend(
             chunk_id=chunk.id,
             token=f"t{self._token()}",
-            host=self.dice.choice(("gl1", "gl2", "<i>host")),
+            host=self.pick("gl1", "gl2", "<i>host"),
             engine="rsync",
             argv=(),
             at_s=min(begin_s, end_s) if self.some(0.9) else end_s,
         )
         self.ledger.passes.started(attempt, ProcessIdentity(pid=7, start_ticks=70, boot_id="b"))
         for turn in range(self.dice.randrange(1, 4)):
-            at_s = min(begin_s, end_s) + abs(end_s - begin_s) * turn / 3
             for whose in (None, attempt):
-                self.ledger.samples.add(
-                    pass_id,
-                    [
-                        Sample(
-                            at_s=at_s,
-                            interval_s=self.dice.choice((0.001, 5.0, 5.0)),
-                            attempt_id=whose,
-                            streams=self.dice.randrange(3) if whose is None else 1,
-                            # What is sent again counts again.
-                            files=chunk.files,
-                            size_bytes=chunk.size_bytes,
-                        )
-                    ],
+                sample = Sample(
+                    at_s=min(begin_s, end_s) + abs(end_s - begin_s) * turn / 3,
+                    interval_s=self.pick(0.001, 5.0, 5.0),
+                    attempt_id=whose,
+                    streams=self.dice.randrange(3) if whose is None else 1,
+                    # What is sent again counts again.
+                    files=chunk.files,
+                    size_bytes=chunk.size_bytes,
                 )
+                self.ledger.samples.add(pass_id, [sample])
         if fate == "running":
             return
         bad = FileProblem(
@@ -322,7 +314,7 @@ class _Maker:
             catalog="d",
             base_catalog="c",
             chunk_list="l2",
-            scan_s=self.dice.choice((0.0, 30.0)),
+            scan_s=self.pick(0.0, 30.0),
             chunks=chunks if files and batch.trees else [],
             at_s=self.at_s(),
         )
@@ -330,28 +322,28 @@ class _Maker:
         if self.some(0.8):
             self.ledger.passes.set_state(made.id, PassState.DONE, self.at_s())
             self.ledger.plans.set_batch_state(plan, batch.number, BatchState.CONVERGING)
+            churn = tuple(TreeChurn(tree=tree.path, files_per_h=1.0, bytes_per_h=0.0) for tree in batch.trees[:1])
+            prediction = Prediction(
+                next_pass_s=self.pick(0.0, 90.0, 1e9),
+                freeze_s=self.pick(0.0, 1200.0, 1e9),
+                least_freeze_s=0.0,
+                churn_files_per_h=self.pick(0.0, 1e6),
+                churn_bytes_per_h=self.pick(0.0, 2.0**50),
+                trees=churn,
+            )
             self.ledger.predictions.record(
                 ConvergenceRecord(
                     pass_id=made.id,
                     at_s=self.at_s(),
                     batch=batch.number,
-                    outcome=self.dice.choice(list(ConvergenceOutcome)),
+                    outcome=self.pick(*ConvergenceOutcome),
                     max_freeze_s=600.0,
-                    prediction=Prediction(
-                        next_pass_s=self.dice.choice((0.0, 90.0, 1e9)),
-                        freeze_s=self.dice.choice((0.0, 1200.0, 1e9)),
-                        least_freeze_s=0.0,
-                        churn_files_per_h=self.dice.choice((0.0, 1e6)),
-                        churn_bytes_per_h=self.dice.choice((0.0, 2.0**50)),
-                        trees=tuple(
-                            TreeChurn(tree=tree.path, files_per_h=1.0, bytes_per_h=0.0) for tree in batch.trees[:1]
-                        ),
-                    ),
+                    prediction=prediction,
                 )
             )
 
     def _verified(self, plan: str, batch: Batch) -> None:
-        at_s, share = self.at_s(), self.dice.choice((0.0, 0.1, 1.0))
+        at_s, share = self.at_s(), self.pick(0.0, 0.1, 1.0)
         number = self.ledger.verifications.start(plan=plan, batch=batch.number, at_s=at_s)
         if self.some(0.2):
             return
@@ -362,7 +354,7 @@ class _Maker:
                 plan=plan,
                 batch=batch.number,
                 started_at_s=at_s,
-                finished_at_s=at_s + self.dice.choice((0.0, 3600.0, -5.0)),
+                finished_at_s=at_s + self.pick(0.0, 3600.0, -5.0),
                 policy=DigestPolicy(algorithm="xxh3_128", share=share, seed=1),
                 paths=batch.files,
                 equal_paths=max(batch.files - 1, 0),
@@ -382,7 +374,7 @@ class _Maker:
 
     def _cut_over(self, plan: str, batch: int, tree: UserTree) -> None:
         at_s = self.at_s()
-        predicted_s = self.dice.choice((None, 0.0, 240.0))
+        predicted_s = self.pick(None, 0.0, 240.0)
         record = self.ledger.cutovers.plan(plan=plan, batch=batch, tree=tree, predicted_freeze_s=predicted_s, at_s=at_s)
         way: list[tuple[CutoverStep, CutoverState, CutoverState]] = list(THERE[: self.dice.randrange(6)])
         if len(way) == len(THERE):
@@ -390,7 +382,7 @@ class _Maker:
         elif len(way) < 4 and self.some(0.4):
             way.append(REVERT)
         for step, intent, result in way:
-            at_s += self.dice.choice((0.0, 5.0, 500.0, -50.0))
+            at_s += self.pick(0.0, 5.0, 500.0, -50.0)
             notes = TOPS
             if intent is CutoverState.PURGING:
                 notes = CutoverNotes(purge=PurgeSum(names=5, inodes=5, size_bytes=2**40))
@@ -407,20 +399,20 @@ class _Maker:
         for _ in range(self.dice.randrange(4)):
             begin_s = self.at_s()
             run = self.ledger.runs.start(
-                verb=self.dice.choice(("run", "verify", "cutover", "brick-drain")),
+                verb=self.pick("run", "verify", "cutover", "brick-drain"),
                 pid=1,
                 at_s=begin_s,
                 directory="runs/1",
             )
-            self.ledger.runs.heartbeat(run, self.dice.choice((begin_s, self.made.now_s - 1, self.made.now_s + 90)))
+            self.ledger.runs.heartbeat(run, self.pick(begin_s, self.made.now_s - 1, self.made.now_s + 90))
             if self.some(0.5):
-                self.ledger.runs.finish(run, self.at_s(), self.dice.choice((0, 3, 4, 130)))
+                self.ledger.runs.finish(run, self.at_s(), self.pick(0, 3, 4, 130))
         for _ in range(self.dice.randrange(5)):
             event = Event(
                 at_s=self.at_s(),
                 kind=self.dice.choice(list(EventKind)),
                 severity=self.dice.choice(list(Severity)),
-                subject=self.dice.choice(("run", "host <b>", "batch 1", "x" * 300)),
+                subject=self.pick("run", "host <b>", "batch 1", "x" * 300),
                 message="what\nhappened \u202e <script>",
             )
             self.ledger.events.add(event)
@@ -441,42 +433,36 @@ class _Maker:
 
     def _drain(self, brick: str) -> None:
         record = drains.plan_drain(self.ledger, (brick,), at_s=self.at_s())
-        way = self.dice.choice(DRAIN_WAYS)
-        counted = DrainNotes(files=self.dice.choice((0, 10)), size_bytes=self.dice.choice((0, 2**30)))
-        for number, move in enumerate(way):
-            notes = replace(drains.OPTIONS, files=counted.files, size_bytes=counted.size_bytes)
+        counted = replace(drains.OPTIONS, files=self.pick(0, 10), size_bytes=self.pick(0, 2**30))
+        for number, move in enumerate(self.dice.choice(DRAIN_WAYS)):
             at_s = self.at_s()
-            step = self.ledger.drains.intend(
-                record.id,
-                drains.act(move, reason="<b>why" if number else ""),
-                at_s=at_s,
-                notes=notes if move is drains.START and self.some(0.8) else drains.OPTIONS,
+            act = drains.act(move, reason="<b>why" if number else "")
+            notes = counted if move is drains.START and self.some(0.8) else drains.OPTIONS
+            record = self.ledger.drains.finish(
+                self.ledger.drains.intend(record.id, act, at_s=at_s, notes=notes), move[2], at_s=at_s
             )
-            record = self.ledger.drains.finish(step, move[2], at_s=at_s)
         looks = sorted(self.at_s() for _ in range(self.dice.randrange(5)))
-        moved = sorted(self.dice.choice((0, 4, 10, 15)) for _ in looks)
-        self.ledger.drains.add_samples(
-            record.id,
-            [
-                DrainSample(
-                    task_id="t",
-                    at_s=at_s,
-                    host="gl1",
-                    status=TaskStatus.IN_PROGRESS,
-                    runtime_s=0.0,
-                    files=files,
-                    size_bytes=files * 2**28,
-                    lookups=files,
-                    failures=self.dice.randrange(2),
-                    skipped=0,
-                )
-                for at_s, files in zip(looks, moved, strict=True)
-            ],
-        )
+        moved = sorted(self.pick(0, 4, 10, 15) for _ in looks)
+        samples = [
+            DrainSample(
+                task_id="t",
+                at_s=at_s,
+                host="gl1",
+                status=TaskStatus.IN_PROGRESS,
+                runtime_s=0.0,
+                files=files,
+                size_bytes=files * 2**28,
+                lookups=files,
+                failures=self.dice.randrange(2),
+                skipped=0,
+            )
+            for at_s, files in zip(looks, moved, strict=True)
+        ]
+        self.ledger.drains.add_samples(record.id, samples)
 
     def _room(self) -> None:
-        total = self.dice.choice((0, 1, 2**50))
-        inodes = self.dice.choice((None, 0, 10**6))
+        total = self.pick(0, 1, 2**50)
+        inodes = self.pick(None, 0, 10**6)
         self.ledger.capacity.add(
             [
                 CapacitySample(
@@ -491,8 +477,3 @@ class _Maker:
                 for _ in range(self.dice.randrange(4))
             ]
         )
-
-
-def _plan_reap(reaped: Sequence[ReapedTree]) -> PlanReap:
-    none = Savings(size_bytes=0, inodes=0, seconds=0.0)
-    return PlanReap(reap_list="r", digest="d", trees=tuple(reaped), saved=none, listed=none)
