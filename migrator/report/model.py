@@ -321,18 +321,11 @@ class EventGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Incident:
+class Incident(EventGroup):
     """Warnings or errors of one kind about one subject. `resolved_at_s` is None as long as no event ends them; `resolution`
     names that event.
     """
 
-    kind: EventKind
-    severity: Severity
-    subject: str
-    count: int
-    first_at_s: float
-    last_at_s: float
-    message: str
     resolved_at_s: float | None
     resolution: str
 
