@@ -5,8 +5,8 @@ import errno
 import os
 import threading
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -22,7 +22,7 @@ from migrator.core.progress import Progress
 from migrator.core.units import format_count, format_size, several
 from migrator.cutover.model import ENDED_STATES, CutoverState
 from migrator.fs.ports import FileSystem, TargetFileSystem
-from migrator.reap.archives import TarArchives, TarDraft, TarIndex
+from migrator.reap.archives import AGAIN, TarArchives, TarDraft, TarIndex, unusable
 from migrator.reap.files import HeldFolder, MountedArchiveFolders
 from migrator.reap.model import (
     SETTLE_S,
@@ -37,6 +37,7 @@ from migrator.reap.model import (
     archive_directory,
     archive_name,
     index_name,
+    is_listed,
     is_partial,
     number_of,
 )
@@ -48,12 +49,6 @@ if TYPE_CHECKING:
     from migrator.ledger.plans import ArchiveRecords
 
 # --- Proven archives: read by archiving, restoring, verifying and purging
-
-
-_AGAIN = (
-    "before the switch `migrator reap archive` makes them again of what is on the source; afterwards bring them back from a "
-    "backup of the target, and purge nothing until then"
-)
 
 
 class ProvenArchives:
@@ -112,7 +107,11 @@ class ProvenArchives:
             with self._folders.open(tree) as folder:
                 return tuple(read_archive(folder, self._format, record) for record in reversed(proven))
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise _missing(tree) from error
+            raise Refused(
+                f"archives of {show(tree)} that were read back are not on the target any more",
+                cause="somebody removed them, or the target is not mounted",
+                hint=AGAIN,
+            ) from error
         except OSError as error:
             raise Refused(
                 f"the archives of {show(tree)} cannot be read: {error.strerror or error}",
@@ -133,207 +132,9 @@ def read_archive(folder: HeldFolder, archive_format: TarArchives, record: Archiv
     """
     with folder.open(archive_name(record.number)) as archive:
         if archive.seek(0, os.SEEK_END) != record.written.archive_bytes:
-            raise Refused(
-                f"archive {record.number} of {show(record.tree)} is not as it was when it was read back: it has another size",
-                cause="somebody changed it, or the target lost a part of it",
-                hint=_AGAIN,
-            )
+            raise unusable(record, archive_name(record.number), "it has another size")
     with folder.open(index_name(record.number)) as stored:
         return archive_format.index(record, stored)
-
-
-def _missing(tree: bytes) -> Refused:
-    return Refused(
-        f"archives of {show(tree)} that were read back are not on the target any more",
-        cause="somebody removed them, or the target is not mounted",
-        hint=_AGAIN,
-    )
-
-
-# --- Writing the archives of one tree, and recovering what a killed call left. Blocking.
-
-
-EXAMPLES = 20
-
-
-def recover(
-    folder: HeldFolder,
-    archive_format: TarArchives,
-    records: Sequence[ArchiveRecord],
-    ledger: "ArchiveRecords",
-    clock: Clock,
-) -> Sequence[str]:
-    """Recover what a killed call left: remove partial archives, read back written ones, and make void (and remove) those that
-    are lost or fail. Files unknown to the ledger are not touched.
-
-    To be called before anything is archived, while the source still has everything. Returns sentences about void archives.
-    """
-    folder.remove([name for name in folder.names() if is_partial(name)])
-    there = frozenset(folder.names())
-    said: list[str] = []
-    for record in records:
-        names = (archive_name(record.number), index_name(record.number))
-        if record.state is not ArchiveState.VOID:
-            why = "" if there.issuperset(names) else "it is not there any more"
-            if record.state is ArchiveState.WRITTEN:
-                why = why or read_back(folder, archive_format, record)
-                if not why:
-                    ledger.prove(record.id, at_s=clock.now_s())
-            else:
-                why = why or _problem(folder, archive_format, record)
-            if not why:
-                continue
-            ledger.void(record.id, why, at_s=clock.now_s())
-            said.append(f"archive {record.number} of {show(record.tree)} is void: {why}; its files are archived again")
-        folder.remove([name for name in names if name in there])
-    return said
-
-
-class Packing:
-    """Writes members into archives of bounded size. Call `finish` at the end, and `abandon` in any case."""
-
-    def __init__(
-        self,
-        folder: HeldFolder,
-        archive_format: TarArchives,
-        ledger: "ArchiveRecords",
-        clock: Clock,
-        *,
-        plan: str,
-        batch: int,
-        tree: bytes,
-        limits: ArchiveLimits,
-        made: Callable[[ArchiveRecord], None],
-        voided: Callable[[str], None],
-    ) -> None:
-        self._folder = folder
-        self._format = archive_format
-        self._ledger = ledger
-        self._clock = clock
-        self._plan = plan
-        self._batch = batch
-        self._tree = tree
-        self._limits = limits
-        self._voided = voided
-        self._open: _OpenArchive | None = None
-        self._say_made = made
-        self._made: list[ArchiveRecord] = []
-        self._left_out: Counter[str] = Counter()
-        self._examples: list[LeftOut] = []
-
-    def add(self, opened: Sequence[tuple[ReapRow, OpenMember | LeftOut]]) -> None:
-        """Add members in order. All are released, even on failure."""
-        left = iter(opened)
-        try:
-            for row, member in left:
-                if isinstance(member, LeftOut):
-                    self._leave_out(member)
-                    continue
-                try:
-                    left_out = self._room_for(member).draft.add(member, gfid=row.gfid)
-                finally:
-                    member.close()
-                if left_out is not None:
-                    self._leave_out(left_out)
-        finally:
-            for _, member in left:
-                if not isinstance(member, LeftOut):
-                    member.close()
-
-    def finish(self) -> None:
-        """Close the open archive: rename it, read it back, and record it as proven."""
-        if self._open is None:
-            return
-        archive, self._open = self._open, None
-        with archive.files:
-            members = archive.draft.members
-            written = archive.draft.close()
-        names = (archive_name(archive.number), index_name(archive.number))
-        if members == 0:
-            self._folder.remove([name for name in self._folder.names() if is_partial(name)])
-            return
-        record = self._ledger.add(
-            plan=self._plan,
-            batch=self._batch,
-            tree=self._tree,
-            number=archive.number,
-            written=written,
-            at_s=self._clock.now_s(),
-        )
-        self._folder.publish(names)
-        if why := read_back(self._folder, self._format, record):
-            self._ledger.void(record.id, why, at_s=self._clock.now_s())
-            self._folder.remove(names)
-            said = f"archive {record.number} of {show(self._tree)} could not be read back as it was written: {why}"
-            self._voided(said)
-            raise MigratorError(
-                said,
-                cause="the target, the network or the memory of this machine changes what is written",
-                hint="find out why before anything else is moved; the same command then makes the archive again",
-            )
-        self._ledger.prove(record.id, at_s=self._clock.now_s())
-        self._made.append(record)
-        self._say_made(record)
-
-    def abandon(self) -> None:
-        """Remove the open archive, if any."""
-        if self._open is not None:
-            archive, self._open = self._open, None
-            archive.files.close()
-            self._folder.remove([name for name in self._folder.names() if is_partial(name)])
-
-    def result(self, of: TreeArchived) -> TreeArchived:
-        """Add what was done to the result of a tree."""
-        return replace(
-            of,
-            archives=len(self._made),
-            members=sum(record.written.members for record in self._made),
-            content_bytes=sum(record.written.content_bytes for record in self._made),
-            archive_bytes=sum(record.written.archive_bytes + record.written.index_bytes for record in self._made),
-            left_out=dict(sorted(self._left_out.items())),
-            examples=tuple(self._examples),
-        )
-
-    def _room_for(self, member: OpenMember) -> "_OpenArchive":
-        if self._open is not None and self._open.draft.members > 0:
-            full = self._open.draft.members >= self._limits.max_members
-            if full or self._open.draft.content_bytes + member.entry.size_bytes > self._limits.max_bytes:
-                self.finish()
-        if self._open is None:
-            self._open = self._begin()
-        return self._open
-
-    def _begin(self) -> "_OpenArchive":
-        # Numbers are never reused, not even those of files that the ledger does not know (it may be a restored backup).
-        taken = [record.number for record in self._ledger.of_tree(self._tree)]
-        taken += [number for name in self._folder.names() if (number := number_of(name)) is not None]
-        number = max(taken, default=0) + 1
-        with ExitStack() as files:
-            archive = files.enter_context(self._folder.create(archive_name(number)))
-            index = files.enter_context(self._folder.create(index_name(number)))
-            draft = self._format.begin(self._tree, archive, index)
-            return _OpenArchive(number=number, files=files.pop_all(), draft=draft)
-
-    def _leave_out(self, left_out: LeftOut) -> None:
-        self._left_out[left_out.reason.value] += 1
-        if len(self._examples) < EXAMPLES:
-            self._examples.append(left_out)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _OpenArchive:
-    number: int
-    files: ExitStack
-    draft: TarDraft
-
-
-def _problem(folder: HeldFolder, archive_format: TarArchives, record: ArchiveRecord) -> str:
-    """What is wrong with the size or the index of an existing archive."""
-    try:
-        read_archive(folder, archive_format, record)
-    except Refused as refused:
-        return refused.message
-    return ""
 
 
 # --- The stage
@@ -343,11 +144,13 @@ def _problem(folder: HeldFolder, archive_format: TarArchives, record: ArchiveRec
 # partial files are removed; written archives are read back, or become void.
 
 
+EXAMPLES = 20
 _AT_ONCE = 128
 """Files read ahead; each holds no more memory than a small file."""
 _NS = 1_000_000_000
 
 Rows = Callable[[bytes], Iterator[Sequence[ReapRow]]]
+Opened = Sequence[tuple[ReapRow, OpenMember | LeftOut]]
 T = TypeVar("T")
 
 
@@ -394,8 +197,8 @@ async def archive_trees(request: ArchiveRequest, world: ArchivingWorld) -> tuple
             full = await words_for_full(world.storage) if error.errno == errno.ENOSPC else ""
             raise MigratorError(
                 f"archiving {show(tree.path)} stopped: {'; '.join(filter(None, (error.strerror or str(error), full)))}",
-                cause="the target is full, read-only or does not answer, or something else lies where the tree has to be",
-                hint="mend it; the same command goes on: archives that are finished count",
+                cause="the target is full, read-only or does not answer, or something else is in the place of the tree",
+                hint="correct that, then run the same command again: finished archives count",
             ) from error
     await asyncio.to_thread(_check_mounts, world)
     return tuple(done)
@@ -409,100 +212,211 @@ def exit_code(trees: Sequence[TreeArchived]) -> ExitCode:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OpenArchive:
+    number: int
+    files: ExitStack
+    draft: TarDraft
+
+
 class _Tree:
+    """Archives one tree: recovers, then packs members into archives of bounded size."""
+
     def __init__(self, request: ArchiveRequest, world: ArchivingWorld, tree: UserTree) -> None:
         self._request = request
         self._world = world
         self._tree = tree
+        self._records = world.ledger.archives
         self._already = 0
+        self._open: _OpenArchive | None = None
+        self._made: list[ArchiveRecord] = []
+        self._left_out: Counter[str] = Counter()
+        self._examples: list[LeftOut] = []
 
     async def archive(self) -> TreeArchived:
-        nothing = TreeArchived(tree=self._tree.path, user=self._tree.user, left_out={})
+        world, path = self._world, self._tree.path
+        nothing = TreeArchived(tree=path, user=self._tree.user, left_out={})
         state = await asyncio.to_thread(self._cutover_state)
         if state is not None:
             skipped = f"its cutover is {state.value}: nothing is copied to it any more"
             self._event(EventKind.FILES_ARCHIVED, Severity.INFO, f"nothing is archived: {skipped}")
             return replace(nothing, skipped=skipped)
-        first = await asyncio.to_thread(lambda: next(self._world.rows(self._tree.path), ()))
-        records = await asyncio.to_thread(self._world.ledger.archives.of_tree, self._tree.path)
+        first = await asyncio.to_thread(lambda: next(world.rows(path), ()))
+        records = await asyncio.to_thread(self._records.of_tree, path)
         if not first and not records:
             return nothing
         await whole(self._make_tree)
-        folders = self._world.folders.make(self._tree.path)
-        folder = await asyncio.to_thread(folders.__enter__)
-        try:
-            world = self._world
-            for reason in await whole(
-                lambda: recover(folder, world.format, records, world.ledger.archives, world.clock)
-            ):
-                self._event(EventKind.ARCHIVE_VOID, Severity.WARNING, reason)
-            packing = Packing(
-                folder,
-                world.format,
-                world.ledger.archives,
-                world.clock,
-                plan=self._request.plan,
-                batch=self._request.batch,
-                tree=self._tree.path,
-                limits=self._request.limits,
-                made=self._made,
-                voided=self._void,
-            )
+        async with in_thread(world.folders.make(path)) as folder:
+            await whole(partial(self._recover, folder, records))
             try:
-                async with aclosing(self._opened()) as blocks:
+                async with aclosing(self._read_ahead()) as blocks:
                     async for opened in blocks:
-                        await whole(partial(packing.add, opened))
-                await whole(packing.finish)
+                        await whole(partial(self._pack, folder, opened))
+                await whole(partial(self._finish, folder))
             finally:
-                await whole(packing.abandon)
-        finally:
-            await asyncio.to_thread(folders.__exit__, None, None, None)
-        result = replace(packing.result(nothing), already=self._already)
+                await whole(partial(self._abandon, folder))
+        result = replace(
+            nothing,
+            archives=len(self._made),
+            members=sum(record.written.members for record in self._made),
+            content_bytes=sum(record.written.content_bytes for record in self._made),
+            archive_bytes=sum(record.written.archive_bytes + record.written.index_bytes for record in self._made),
+            already=self._already,
+            left_out=dict(sorted(self._left_out.items())),
+            examples=tuple(self._examples),
+        )
         self._event(EventKind.FILES_ARCHIVED, Severity.INFO, _summary(result))
         return result
 
-    async def _opened(self) -> AsyncGenerator[Sequence[tuple[ReapRow, OpenMember | LeftOut]], None]:
+    def _recover(self, folder: HeldFolder, records: Sequence[ArchiveRecord]) -> None:
+        """Recover what a killed call left: remove partial archives, read back written ones, and make void (and remove) those that
+        are lost or fail. Files unknown to the ledger are not touched.
+
+        To be called before anything is archived, while the source still has everything.
+        """
+        _remove_partial(folder)
+        there = frozenset(folder.names())
+        for record in records:
+            names = (archive_name(record.number), index_name(record.number))
+            if record.state is not ArchiveState.VOID:
+                whole_there = there.issuperset(names)
+                why = self._problem(folder, record) if whole_there else "it is not there any more"
+                if not why:
+                    if record.state is ArchiveState.WRITTEN:
+                        self._records.prove(record.id, at_s=self._world.clock.now_s())
+                    continue
+                self._records.void(record.id, why, at_s=self._world.clock.now_s())
+                said = f"archive {record.number} of {show(record.tree)} is void: {why}; its files are archived again"
+                self._event(EventKind.ARCHIVE_VOID, Severity.WARNING, said)
+            folder.remove([name for name in names if name in there])
+
+    def _problem(self, folder: HeldFolder, record: ArchiveRecord) -> str:
+        """What is wrong with a written archive, or with the size or the index of a proven one; empty if nothing."""
+        if record.state is ArchiveState.WRITTEN:
+            return read_back(folder, self._world.format, record)
+        try:
+            read_archive(folder, self._world.format, record)
+        except Refused as refused:
+            return refused.message
+        return ""
+
+    async def _read_ahead(self) -> AsyncGenerator[Opened, None]:
         """Open and read the next files in several threads, while earlier ones are packed."""
-        world = self._world
-        archived = ProvenArchives(world.ledger.archives, world.folders, world.format)
-        rows = self._to_pack(archived)
-        ahead: asyncio.Task[list[tuple[ReapRow, OpenMember | LeftOut]]] | None = None
+        rows = self._to_pack()
+        ahead: asyncio.Task[Opened] | None = None
         try:
             while block := await asyncio.to_thread(lambda: list(islice(rows, _AT_ONCE))):
-                following = asyncio.create_task(self._open_all(block))
-                if ahead is not None:
-                    current, ahead = ahead, following
+                current, ahead = ahead, asyncio.create_task(self._open_all(block))
+                if current is not None:
                     yield await current
-                else:
-                    ahead = following
             if ahead is not None:
-                current, ahead = ahead, None
-                yield await current
+                yield await ahead
         finally:
             if ahead is not None:
                 with suppress(asyncio.CancelledError, OSError):
                     _close(await asyncio.shield(ahead))
 
-    def _to_pack(self, archived: ProvenArchives) -> Iterator[ReapRow]:
+    def _to_pack(self) -> Iterator[ReapRow]:
+        archived = ProvenArchives(self._records, self._world.folders, self._world.format)
         for rows in self._world.rows(self._tree.path):
             known = archived.of_block(self._tree.path, [row.path for row in rows])
             for row in rows:
                 member = known.get(row.path)
-                if member is not None and _facts(row) == _facts_of(member.entry):
+                if member is not None and is_listed(row, member.entry):
                     self._already += 1
                 else:
                     yield row
 
-    async def _open_all(self, rows: Sequence[ReapRow]) -> list[tuple[ReapRow, OpenMember | LeftOut]]:
+    async def _open_all(self, rows: Sequence[ReapRow]) -> Opened:
         settled_ns = int((self._world.clock.now_s() - self._request.settle_s) * _NS)
         share = -(-len(rows) // self._request.readers)
 
-        def open_some(some: Sequence[ReapRow]) -> list[tuple[ReapRow, OpenMember | LeftOut]]:
+        def open_some(some: Sequence[ReapRow]) -> Opened:
             return [(row, self._world.members.open(row, settled_before_ns=settled_ns)) for row in some]
 
         parts = [rows[start : start + share] for start in range(0, len(rows), share)]
         opened = await asyncio.gather(*(asyncio.to_thread(open_some, part) for part in parts))
         return [one for part in opened for one in part]
+
+    def _pack(self, folder: HeldFolder, opened: Opened) -> None:
+        """Add members in order. All are released, even on failure."""
+        try:
+            for row, member in opened:
+                if isinstance(member, LeftOut):
+                    left_out: LeftOut | None = member
+                else:
+                    left_out = self._room_for(folder, member).add(member, gfid=row.gfid)
+                if left_out is not None:
+                    self._left_out[left_out.reason.value] += 1
+                    if len(self._examples) < EXAMPLES:
+                        self._examples.append(left_out)
+        finally:
+            _close(opened)
+
+    def _room_for(self, folder: HeldFolder, member: OpenMember) -> TarDraft:
+        limits = self._request.limits
+        if self._open is not None and (draft := self._open.draft).members > 0:
+            too_much = draft.content_bytes + member.entry.size_bytes > limits.max_bytes
+            if draft.members >= limits.max_members or too_much:
+                self._finish(folder)
+        if self._open is None:
+            self._open = self._begin(folder)
+        return self._open.draft
+
+    def _begin(self, folder: HeldFolder) -> _OpenArchive:
+        # Numbers are never reused, not even those of files that the ledger does not know (it may be a restored backup).
+        taken = [record.number for record in self._records.of_tree(self._tree.path)]
+        taken += [number for name in folder.names() if (number := number_of(name)) is not None]
+        number = max(taken, default=0) + 1
+        with ExitStack() as files:
+            archive = files.enter_context(folder.create(archive_name(number)))
+            index = files.enter_context(folder.create(index_name(number)))
+            draft = self._world.format.begin(self._tree.path, archive, index)
+            return _OpenArchive(number=number, files=files.pop_all(), draft=draft)
+
+    def _finish(self, folder: HeldFolder) -> None:
+        """Close the open archive: rename it, read it back, and record it as proven."""
+        if self._open is None:
+            return
+        archive, self._open = self._open, None
+        with archive.files:
+            written = archive.draft.close()
+        if written.members == 0:
+            _remove_partial(folder)
+            return
+        clock, tree = self._world.clock, self._tree.path
+        record = self._records.add(
+            plan=self._request.plan,
+            batch=self._request.batch,
+            tree=tree,
+            number=archive.number,
+            written=written,
+            at_s=clock.now_s(),
+        )
+        names = (archive_name(archive.number), index_name(archive.number))
+        folder.publish(names)
+        if why := read_back(folder, self._world.format, record):
+            self._records.void(record.id, why, at_s=clock.now_s())
+            folder.remove(names)
+            said = f"archive {record.number} of {show(tree)} could not be read back as it was written: {why}"
+            self._event(EventKind.ARCHIVE_VOID, Severity.ERROR, said)
+            raise MigratorError(
+                said,
+                cause="the target, the network or the memory of this machine changes what is written",
+                hint="find out why before anything else is moved; the same command then makes the archive again",
+            )
+        self._records.prove(record.id, at_s=clock.now_s())
+        self._made.append(record)
+        said = f"archive {record.number}: {several(written.members, 'file')}, {format_size(written.content_bytes)}"
+        said += f" in {format_size(written.archive_bytes)}, read back"
+        self._event(EventKind.FILES_ARCHIVED, Severity.INFO, said)
+
+    def _abandon(self, folder: HeldFolder) -> None:
+        """Remove the open archive, if any."""
+        if self._open is not None:
+            archive, self._open = self._open, None
+            archive.files.close()
+            _remove_partial(folder)
 
     def _make_tree(self) -> None:
         directory = archive_directory(self._tree.path)
@@ -522,16 +436,6 @@ class _Tree:
         newest = self._world.ledger.cutovers.latest(self._tree.path)
         begun = newest is not None and newest.state not in ENDED_STATES and newest.state is not CutoverState.PLANNED
         return newest.state if newest is not None and begun else None
-
-    def _made(self, record: ArchiveRecord) -> None:
-        written = record.written
-        said = f"archive {record.number}: {several(written.members, 'file')}, {format_size(written.content_bytes)}"
-        self._event(
-            EventKind.FILES_ARCHIVED, Severity.INFO, f"{said} in {format_size(written.archive_bytes)}, read back"
-        )
-
-    def _void(self, reason: str) -> None:
-        self._event(EventKind.ARCHIVE_VOID, Severity.ERROR, reason)
 
     def _event(self, kind: EventKind, severity: Severity, message: str) -> None:
         event = Event(
@@ -556,18 +460,24 @@ async def whole(work: Callable[[], T]) -> T:
         raise
 
 
-def _close(opened: Sequence[tuple[ReapRow, OpenMember | LeftOut]]) -> None:
+@asynccontextmanager
+async def in_thread(context: AbstractContextManager[T]) -> AsyncIterator[T]:
+    """A blocking context, entered and left in a thread."""
+    value = await asyncio.to_thread(context.__enter__)
+    try:
+        yield value
+    finally:
+        await asyncio.to_thread(context.__exit__, None, None, None)
+
+
+def _remove_partial(folder: HeldFolder) -> None:
+    folder.remove([name for name in folder.names() if is_partial(name)])
+
+
+def _close(opened: Opened) -> None:
     for _, one in opened:
         if not isinstance(one, LeftOut):
             one.close()
-
-
-def _facts(row: ReapRow) -> tuple[int, int, int, int]:
-    return row.ino, row.size_bytes, row.mtime_ns, row.ctime_ns
-
-
-def _facts_of(entry: Entry) -> tuple[int, int, int, int]:
-    return entry.ino, entry.size_bytes, entry.mtime_ns, entry.ctime_ns
 
 
 def _check_mounts(world: ArchivingWorld) -> None:
@@ -579,7 +489,7 @@ def _check_mounts(world: ArchivingWorld) -> None:
         raise Refused(
             "nothing is archived: " + "; ".join(problems),
             cause="a mount is not as it has to be",
-            hint="mend it, check with `migrator doctor`, then run the same command again",
+            hint="mount the right one, check with `migrator doctor`, then run the same command again",
         )
 
 

@@ -48,6 +48,12 @@ _FILE_DIGEST_BYTES = 32
 _NS = 1_000_000_000
 
 
+AGAIN = (
+    "before the switch, run `migrator reap archive`: it makes the archive again from the source; after the switch, restore the "
+    "archive from a backup of the target, and purge nothing until then"
+)
+
+
 class Hash(Protocol):
     """A digest in the making."""
 
@@ -80,11 +86,11 @@ class TarArchives:
         """Read an index. Raises Refused if it differs from the ledger's."""
         content = stored.read(record.written.index_bytes + 1)
         if _member_digest(content) != record.written.index_digest:
-            raise _refused(record, index_name(record.number), "it is not the one that was written")
+            raise unusable(record, index_name(record.number), "it is not the one that was written")
         try:
             return TarIndex(record, content, self._hashes)
         except Damaged as error:
-            raise _refused(record, index_name(record.number), str(error)) from error
+            raise unusable(record, index_name(record.number), str(error)) from error
 
     def read_back(self, record: ArchiveRecord, archive: BinaryIO, index: BinaryIO) -> str:
         """Read a whole archive and compare it with its index, and both with the ledger: every byte, every digest. Returns what
@@ -250,7 +256,7 @@ class TarIndex:
         try:
             yield from self._content(self._reader[1], member)
         except Damaged as error:
-            raise _refused(self.record, archive_name(self.record.number), str(error)) from error
+            raise unusable(self.record, archive_name(self.record.number), str(error)) from error
 
     def check(self, archive: BinaryIO) -> None:
         """Compare an archive, whose digest was checked, with the index. Raises Damaged.
@@ -597,10 +603,10 @@ def _file_digest(stream: BinaryIO) -> tuple[str, int]:
     return digest.hexdigest(), size_bytes
 
 
-def _refused(record: ArchiveRecord, name: bytes, why: str) -> Refused:
+def unusable(record: ArchiveRecord, name: bytes, why: str) -> Refused:
+    """The refusal of a file of an archive that differs from the ledger."""
     return Refused(
         f"{show(join(archive_directory(record.tree), name))} on the target cannot be used: {why}",
         cause="it was changed or damaged since it was written",
-        hint="before the switch `migrator reap archive` makes it again of what is on the source; afterwards bring it back from "
-        "a backup of the target, and purge nothing until then",
+        hint=AGAIN,
     )

@@ -27,6 +27,7 @@ from migrator.reap.model import (
     LeftOutReason,
     ReapRow,
     archive_directory,
+    is_listed,
     number_of,
 )
 
@@ -76,7 +77,7 @@ class HeldFolder:
         """Give files their final names, durably. Never replaces a file: FileExistsError."""
         for name in names:
             # Not rename, which would replace: some file systems lack RENAME_NOREPLACE. Only root has access here.
-            if self._is_there(name):
+            if _is_there(self._fd, name):
                 raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), name)
             os.rename(name + PARTIAL_SUFFIX, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
         os.fsync(self._fd)
@@ -99,13 +100,6 @@ class HeldFolder:
                 raise OSError(errno.EINVAL, "not a regular file", name)
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
             yield stream
-
-    def _is_there(self, name: bytes) -> bool:
-        try:
-            os.stat(name, dir_fd=self._fd, follow_symlinks=False)
-        except FileNotFoundError:
-            return False
-        return True
 
 
 class MountedArchiveFolders:
@@ -221,12 +215,7 @@ class MemberReader:
             return _unreadable(row.path, error)
         if entry is None:
             return LeftOut(path=row.path, reason=LeftOutReason.VANISHED, detail="it is not there any more")
-        if (entry.ino, entry.size_bytes, entry.mtime_ns, entry.ctime_ns) != (
-            row.ino,
-            row.size_bytes,
-            row.mtime_ns,
-            row.ctime_ns,
-        ):
+        if not is_listed(row, entry):
             detail = "it is not as in the reap list any more"
             return LeftOut(path=row.path, reason=LeftOutReason.CHANGED, detail=detail)
         if entry.ctime_ns >= settled_before_ns:

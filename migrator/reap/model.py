@@ -91,7 +91,7 @@ class TreeRule:
     rule: ReapRule
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ReapRow:
     """One reaped regular file, as in the catalog: a row of a plan's reap list. `path` is relative to the source's root."""
 
@@ -112,26 +112,7 @@ class ReapRow:
 
 def reap_rows(columns: Iterable[Sequence[Any]]) -> list[ReapRow]:
     """Rows from columns in the order of the fields of ReapRow; `action` is its text."""
-    return [
-        ReapRow(
-            path=path,
-            tree=tree,
-            action=ReapAction(action),
-            size_bytes=size,
-            blocks=blocks,
-            mtime_ns=mtime_ns,
-            ctime_ns=ctime_ns,
-            atime_ns=atime_ns,
-            ino=ino,
-            gfid=gfid,
-            uid=uid,
-            gid=gid,
-            mode=mode,
-        )
-        for path, tree, action, size, blocks, mtime_ns, ctime_ns, atime_ns, ino, gfid, uid, gid, mode in zip(
-            *columns, strict=True
-        )
-    ]
+    return [ReapRow(path, tree, ReapAction(action), *rest) for path, tree, action, *rest in zip(*columns, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -417,6 +398,12 @@ def is_partial(name: bytes) -> bool:
     """Whether the name is that of a file in progress."""
     found = _NAME.fullmatch(name)
     return bool(found and found[2])
+
+
+def is_listed(row: ReapRow, entry: Entry) -> bool:
+    """Whether a path has the attributes of its row in the reap list."""
+    listed = (row.ino, row.size_bytes, row.mtime_ns, row.ctime_ns)
+    return listed == (entry.ino, entry.size_bytes, entry.mtime_ns, entry.ctime_ns)
 
 
 def same_file(member: ArchivedMember, entry: Entry) -> bool:

@@ -3,8 +3,10 @@
 import asyncio
 import errno
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, BinaryIO
 
 from migrator.core.clock import Clock
 from migrator.core.errors import ExitCode, MigratorError, Refused, UsageError
@@ -13,16 +15,15 @@ from migrator.core.paths import is_beneath, show
 from migrator.core.progress import Progress
 from migrator.core.units import format_count, several
 from migrator.cutover.model import UNDER_WAY_STATES
-from migrator.reap.archive import ProvenArchives, whole
+from migrator.reap.archive import EXAMPLES, ProvenArchives, in_thread, whole
 from migrator.reap.archives import TarArchives, TarIndex
-from migrator.reap.files import MountedArchiveFolders, MountedRestorer
+from migrator.reap.files import HeldFolder, MountedArchiveFolders, MountedRestorer
 from migrator.reap.model import ArchivedMember, NotRestored, Restored, archive_name
 from migrator.reap.rules import GlobMatcher, parse_glob
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
-EXAMPLES = 20
 _AT_ONCE = 64
 _GLOB_BYTES = frozenset(b"*?[")
 _IN_THE_WAY = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EXDEV})
@@ -66,7 +67,7 @@ async def restore(request: RestoreRequest, world: RestoringWorld) -> tuple[Resto
     for tree in request.trees:
         if request.in_place:
             await asyncio.to_thread(_check_cutover, world, tree)
-        chosen.append((tree, await whole(lambda tree=tree: _choose(archives, tree, request.patterns))))  # type: ignore[misc]
+        chosen.append((tree, await whole(partial(_choose, archives, tree, request.patterns))))
     if not any(choices for _, choices in chosen):
         raise UsageError(
             f"nothing that is archived is called {' or '.join(map(show, request.patterns))}",
@@ -115,33 +116,19 @@ class _Restoring:
 
     async def restore(self, tree: bytes, choice: _Choice) -> None:
         """Restore the chosen members of one archive."""
-        opening = self._world.folders.open(tree)
-        folder = await asyncio.to_thread(opening.__enter__)
-        try:
-            stored = folder.open(archive_name(choice.archive.record.number))
-            try:
-                stream = await asyncio.to_thread(stored.__enter__)
-            except OSError as error:
-                raise Refused(
-                    f"archive {choice.archive.record.number} of {show(tree)} cannot be read: {error.strerror or error}",
-                    cause="it was removed, or something else lies in its place",
-                    hint="bring it back from a backup of the target",
-                ) from error
-            try:
-                first_names: dict[int, bytes] = {}
+        first_names: dict[int, bytes] = {}
+        number = choice.archive.record.number
 
-                def put_back(some: Sequence[ArchivedMember]) -> None:
-                    for member in some:
-                        content = choice.archive.content(stream, member)
-                        self._put_back(member, content, first_names)
+        def put_back(stream: BinaryIO, some: Sequence[ArchivedMember]) -> None:
+            for member in some:
+                self._put_back(member, choice.archive.content(stream, member), first_names)
 
-                for start in range(0, len(choice.members), _AT_ONCE):
-                    some = choice.members[start : start + _AT_ONCE]
-                    await whole(lambda some=some: put_back(some))  # type: ignore[misc]
-            finally:
-                await asyncio.to_thread(stored.__exit__, None, None, None)
-        finally:
-            await asyncio.to_thread(opening.__exit__, None, None, None)
+        async with (
+            in_thread(self._world.folders.open(tree)) as folder,
+            in_thread(_stored(folder, tree, number)) as stream,
+        ):
+            for start in range(0, len(choice.members), _AT_ONCE):
+                await whole(partial(put_back, stream, choice.members[start : start + _AT_ONCE]))
 
     def result(self, tree: bytes) -> Restored:
         """What was done."""
@@ -181,6 +168,20 @@ class _Restoring:
         self._not_restored += 1
         if len(self._examples) < EXAMPLES:
             self._examples.append(NotRestored(path=member.entry.path, reason=reason))
+
+
+@contextmanager
+def _stored(folder: HeldFolder, tree: bytes, number: int) -> Iterator[BinaryIO]:
+    with ExitStack() as opened:
+        try:
+            stream = opened.enter_context(folder.open(archive_name(number)))
+        except OSError as error:
+            raise Refused(
+                f"archive {number} of {show(tree)} cannot be read: {error.strerror or error}",
+                cause="it was removed, or something else lies in its place",
+                hint="bring it back from a backup of the target",
+            ) from error
+        yield stream
 
 
 def _choose(archives: ProvenArchives, tree: bytes, patterns: Sequence[bytes]) -> list[_Choice]:

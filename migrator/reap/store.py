@@ -184,29 +184,24 @@ class Reaping:
 
     def _insert_rules(self, excludes: Sequence[tuple[str, ...]], now_s: float) -> None:
         now_ns = int(now_s * NS_PER_S)
-        rules = [one.rule for one in self._rules]
-        table = pa.table(
+        rows = [
             {
-                "tree": pa.array([one.tree.path for one in self._rules], pa.binary()),
-                "ordinal": pa.array(range(len(rules)), pa.int32()),
-                "action": pa.array([rule.action.value for rule in rules], pa.string()),
-                "smaller": pa.array([rule.smaller_than_bytes for rule in rules], pa.int64()),
-                "before_ns": pa.array(
-                    [None if rule.older_than_s is None else now_ns - rule.older_than_s * NS_PER_S for rule in rules],
-                    pa.int64(),
-                ),
-                "by_atime": pa.array([rule.by is ReapClock.ATIME for rule in rules], pa.bool_()),
-                "hidden": pa.array([rule.hidden for rule in rules], pa.bool_()),
-                "executables": pa.array([rule.executables for rule in rules], pa.bool_()),
-                "linked": pa.array([rule.linked for rule in rules], pa.bool_()),
-                "excludes": pa.array(
-                    [excludes.index(rule.exclude) if rule.exclude else None for rule in rules], pa.int32()
-                ),
+                "tree": one.tree.path,
+                "ordinal": ordinal,
+                "action": one.rule.action.value,
+                "smaller": one.rule.smaller_than_bytes,
+                "before_ns": None if one.rule.older_than_s is None else now_ns - one.rule.older_than_s * NS_PER_S,
+                "by_atime": one.rule.by is ReapClock.ATIME,
+                "hidden": one.rule.hidden,
+                "executables": one.rule.executables,
+                "linked": one.rule.linked,
+                "excludes": excludes.index(one.rule.exclude) if one.rule.exclude else None,
             }
-        )
+            for ordinal, one in enumerate(self._rules)
+        ]
         self._connection.execute(RULES_TABLE)
-        if rules:
-            self._connection.from_arrow(table).insert_into("reap_rules")
+        if rows:
+            self._connection.from_arrow(pa.Table.from_pylist(rows)).insert_into("reap_rules")
 
     def _insert_kept(self, keep_file: str) -> None:
         suffix = b"/" + keep_file.encode("utf-8", "surrogateescape")
@@ -273,22 +268,24 @@ class Reaping:
 # --- Reap lists: one Parquet file beside each plan that reaps, ordered by tree
 
 
-_FIELDS: list["pa.Field[Any]"] = [
-    pa.field("path", pa.binary(), nullable=False),
-    pa.field("tree", pa.binary(), nullable=False),
-    pa.field("action", pa.string(), nullable=False),
-    pa.field("size", pa.int64(), nullable=False),
-    pa.field("blocks", pa.int64(), nullable=False),
-    pa.field("mtime_ns", pa.int64(), nullable=False),
-    pa.field("ctime_ns", pa.int64(), nullable=False),
-    pa.field("atime_ns", pa.int64(), nullable=False),
-    pa.field("ino", pa.uint64(), nullable=False),
-    pa.field("gfid", pa.binary()),
-    pa.field("uid", pa.uint32(), nullable=False),
-    pa.field("gid", pa.uint32(), nullable=False),
-    pa.field("mode", pa.int32(), nullable=False),
-]
-REAP_SCHEMA = pa.schema(_FIELDS)
+_TYPES: dict[str, "pa.DataType"] = {
+    "path": pa.binary(),
+    "tree": pa.binary(),
+    "action": pa.string(),
+    "size": pa.int64(),
+    "blocks": pa.int64(),
+    "mtime_ns": pa.int64(),
+    "ctime_ns": pa.int64(),
+    "atime_ns": pa.int64(),
+    "ino": pa.uint64(),
+    "gfid": pa.binary(),
+    "uid": pa.uint32(),
+    "gid": pa.uint32(),
+    "mode": pa.int32(),
+}
+_ROW_FIELDS = {"size": "size_bytes"}
+"""The fields of ReapRow that are not called as their columns, which are in the same order."""
+REAP_SCHEMA = pa.schema([pa.field(name, kind, nullable=name == "gfid") for name, kind in _TYPES.items()])
 """`action` is `archive` or `skip`. A row group has rows of one tree and one action."""
 
 ROW_GROUP_ROWS = 20_000
@@ -446,24 +443,10 @@ def _write(stream: BinaryIO, rows: Iterable[Sequence[ReapRow]]) -> int:
 
 
 def _batch(rows: Sequence[ReapRow]) -> pa.RecordBatch:
-    columns: dict[str, Sequence[object]] = {
-        "path": [row.path for row in rows],
-        "tree": [row.tree for row in rows],
-        "action": [row.action.value for row in rows],
-        "size": [row.size_bytes for row in rows],
-        "blocks": [row.blocks for row in rows],
-        "mtime_ns": [row.mtime_ns for row in rows],
-        "ctime_ns": [row.ctime_ns for row in rows],
-        "atime_ns": [row.atime_ns for row in rows],
-        "ino": [row.ino for row in rows],
-        "gfid": [row.gfid for row in rows],
-        "uid": [row.uid for row in rows],
-        "gid": [row.gid for row in rows],
-        "mode": [row.mode for row in rows],
-    }
-    return pa.RecordBatch.from_arrays(
-        [pa.array(columns[field.name], type=field.type) for field in REAP_SCHEMA], schema=REAP_SCHEMA
-    )
+    names = [_ROW_FIELDS.get(field.name, field.name) for field in REAP_SCHEMA]
+    columns = ([getattr(row, name) for row in rows] for name in names)
+    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, REAP_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=REAP_SCHEMA)
 
 
 def _missing(reap_list: str, file: Path) -> Refused:
