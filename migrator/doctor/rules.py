@@ -56,11 +56,8 @@ def check_mount(
     if recorded is None:
         return failure(check, f"{side} ({shown}) was never recorded", "run `migrator init`")
     if problems := mount_problems(recorded, current, where=side):
-        return failure(
-            check,
-            "; ".join(problems),
-            "mount the right one; where this is the right one, `migrator init` records it anew",
-        )
+        fix = "mount the right one; if this is the right one, `migrator init` records it anew"
+        return failure(check, "; ".join(problems), fix)
     if current.sentinel is None:
         return warning(
             check,
@@ -82,14 +79,8 @@ def check_health(health: SourceHealth | None, error: str = "") -> list[Finding]:
     )
     findings = [failure(check, problem, fix) for problem in health_problems(health, health, tasks_count=False)]
     tasks = health.state.tasks if health.state else ()
-    findings += [
-        warning(
-            check,
-            f"a task moves files on the volume: {task}",
-            "copying may go on; a scan of this time is not whole, so wait for its end, or stop it",
-        )
-        for task in tasks
-    ]
+    fix = "copying may continue; a scan now is not whole, so wait until the task ends, or stop it"
+    findings += [warning(check, f"a task moves files on the volume: {task}", fix) for task in tasks]
     if findings:
         return findings
     bricks = len(health.state.bricks) if health.state else 0
@@ -150,13 +141,10 @@ def check_target_room(
     """Bytes, inodes, and whether the target is writable; `inodes_free` is from site.toml."""
     if target is None:
         return [failure("target room", f"not known: {error}", "mount the target")]
-    findings = []
+    findings = [_check_bytes(target, source, reserve_bytes), _check_inodes(target, inodes_free)]
     if target.read_only:
-        findings.append(
-            failure("target mount", "the target is mounted read-only", "mount it for writing: `mount -o remount,rw`")
-        )
-    findings.append(_check_bytes(target, source, reserve_bytes))
-    findings.append(_check_inodes(target, inodes_free))
+        fix = "mount it for writing: `mount -o remount,rw`"
+        findings.insert(0, failure("target mount", "the target is mounted read-only", fix))
     return findings
 
 
@@ -180,13 +168,8 @@ def check_capabilities(
             )
         )
     if losses:
-        findings.append(
-            warning(
-                check,
-                f"not everything: {'; '.join(losses)}",
-                "`migrator plan` lists per user what this concerns, before anything moves",
-            )
-        )
+        fix = "`migrator plan` lists per user what this concerns, before anything moves"
+        findings.append(warning(check, f"not everything: {'; '.join(losses)}", fix))
     if recorded is not None and recorded != probed:
         findings.append(
             warning(
@@ -215,10 +198,7 @@ def check_state_directory(
     roots: Iterable[tuple[str, bytes]],
 ) -> list[Finding]:
     """Whether the state directory is on a local disk with room, and outside both file systems (`roots`, by side)."""
-    check, fix = (
-        "state directory",
-        "let [site] state_dir name a directory on a local disk, and move what is in it there",
-    )
+    check, fix = "state directory", "set [site] state_dir to a directory on a local disk, and move its content there"
     shown = show(directory)
     for side, root in roots:
         if is_beneath(directory, root):
@@ -231,13 +211,8 @@ def check_state_directory(
         return [warning(check, f"{shown} lies in memory ({filesystem}): a reboot loses the ledger", fix)]
     if free_bytes is None or free_bytes < _STATE_LEAST_BYTES:
         known = "an unknown room" if free_bytes is None else format_size(free_bytes)
-        return [
-            warning(
-                check,
-                f"{shown} has {known} free",
-                "make room: catalogs and manifests take about 100 bytes a file each",
-            )
-        ]
+        fix = "make room: catalogs and manifests take about 100 bytes a file each"
+        return [warning(check, f"{shown} has {known} free", fix)]
     return [ok(check, f"{shown} on {filesystem}, {format_size(free_bytes)} free")]
 
 
@@ -247,11 +222,8 @@ def check_clock(now_s: float, last_event_s: float | None) -> Finding:
         return failure("clock", "this machine's clock is not set", "set it: `timedatectl set-ntp true`")
     if last_event_s is not None and now_s < last_event_s - _BACKWARDS_S:
         behind = format_duration(last_event_s - now_s)
-        return failure(
-            "clock",
-            f"this machine's clock is {behind} behind the last entry of the ledger",
-            "set it (`timedatectl set-ntp true`): rates, ages and the order of events depend on it",
-        )
+        fix = "set it (`timedatectl set-ntp true`): rates, ages and the order of events depend on it"
+        return failure("clock", f"this machine's clock is {behind} behind the last entry of the ledger", fix)
     return ok("clock", "set")
 
 
@@ -318,11 +290,10 @@ def check_rsync(program: str | None, output: bytes | None) -> Finding:
     if program is None:
         return failure("rsync", "rsync is missing", _INSTALL_RSYNC)
     features = None if output is None else parse_features(output)
-    if features is None:
-        return failure(
-            "rsync", f"{program} does not report its version: it is not rsync, or cannot be run", _INSTALL_RSYNC
-        )
-    if problem := features.problem():
+    problem = (
+        "does not report its version: it is not rsync, or cannot be run" if features is None else features.problem()
+    )
+    if features is None or problem:
         return failure("rsync", f"{program}: {problem}", _INSTALL_RSYNC)
     return ok("rsync", f"rsync {features.version_text} ({program})")
 
@@ -376,16 +347,6 @@ def check_python(version: tuple[int, int, int]) -> Finding:
     if version < (3, 11):
         return failure("python", f"Python {dotted(version)} is too old", "use Python 3.11 or later")
     return ok("python", f"Python {dotted(version)}")
-
-
-def check_engine(engine: str, driver_problem: tuple[str, str] | None) -> list[Finding]:
-    """Whether the engine of `[transfer] engine` is available. `driver_problem` is why fpsync or parsyncfp2 cannot be
-    used, with a fix.
-    """
-    check = "engine"
-    if driver_problem is not None:
-        return [failure(check, f"[transfer] engine is `{engine}`: {driver_problem[0]}", driver_problem[1])]
-    return [ok(check, f"`{engine}`")]
 
 
 def check_slurm_programs(missing: Sequence[str]) -> Finding | None:
@@ -483,31 +444,19 @@ def check_host(sight: HostSight, *, target_filesystem: str | None, reserve_bytes
     """
     check = _check(sight.name)
     findings: list[Finding] = []
+    section = f'[source.hosts."{sight.name}"]'
     if sight.python_version[:2] < LEAST_PYTHON:
-        findings.append(
-            failure(
-                check,
-                f"Python {dotted(sight.python_version)} is too old there",
-                f'install Python 3.9 or later beside it, and name it: [source.hosts."{sight.name}"] python = ...',
-            )
-        )
+        fix = f"install Python 3.9 or later beside it, and name it: {section} python = ..."
+        findings.append(failure(check, f"Python {dotted(sight.python_version)} is too old there", fix))
     if sight.effective_uid != 0:
-        findings.append(
-            failure(
-                check,
-                f"it is reached as uid {sight.effective_uid}, and only root can read bricks and set owners",
-                f'[source.hosts."{sight.name}"] ssh = "root@..."; sshd: PermitRootLogin prohibit-password',
-            )
-        )
-    findings += [
-        failure(
-            check,
-            problem,
-            f"mount the brick's file system at {brick.partition(':')[2]} there; `gluster volume info` names the bricks",
-        )
-        for brick, problem in sight.bricks.items()
-        if problem is not None
-    ]
+        message = f"it is reached as uid {sight.effective_uid}, and only root can read bricks and set owners"
+        fix = f'{section} ssh = "root@..."; sshd: PermitRootLogin prohibit-password'
+        findings.append(failure(check, message, fix))
+    for brick, problem in sight.bricks.items():
+        if problem is not None:
+            place = brick.partition(":")[2]
+            fix = f"mount the brick's file system at {place} there; `gluster volume info` names the bricks"
+            findings.append(failure(check, problem, fix))
     if sight.target is not None:
         findings += _check_target(sight, target_filesystem, reserve_bytes)
         findings += _check_rsync(sight, target_filesystem)
@@ -566,34 +515,23 @@ def check_brick_hosts(via: str, state: VolumeState, sections: Collection[str], w
         fix = "add a section [source.hosts.NAME] for each brick host"
         if via == "bricks":
             return [failure(check, told, f"{fix}, or set [source] via to `auto`")]
-        return [ok(check, f"everything is read through the mount, which is slower by far, because {told}")]
+        return [ok(check, f"everything is read through the mount, which is much slower, because {told}")]
     if way is None or way.reasons:
         reasons = list(way.reasons) if way else ["the volume's state is not known"]
         if missing:
             reasons.append(f"site.toml has no section for {_some(missing)}")
+        why = "; ".join(reasons)
         if via == "bricks":
-            findings.append(
-                failure(check, f"they must not be read: {'; '.join(reasons)}", "fix that, or set via to `auto`")
-            )
+            found = failure(check, f"they must not be read: {why}", "fix that, or set via to `auto`")
         else:
-            findings.append(
-                warning(
-                    check,
-                    f"a scan would go through the mount now, which is slower by far: {'; '.join(reasons)}",
-                    "fix that if you can; `auto` checks again before every scan",
-                )
-            )
-        return findings
+            fix = "fix that if you can; `auto` checks again before every scan"
+            found = warning(check, f"a scan would now use the mount, which is much slower: {why}", fix)
+        return [*findings, found]
     read = {brick.host for brick in way.bricks}
     findings.append(ok(check, f"{several(len(way.bricks), 'brick')} on {several(len(read), 'host')} can be read"))
     if missing:
-        findings.append(
-            warning(
-                check,
-                f"site.toml has no section for {_some(missing)}: what is copied from bricks there goes through the mount",
-                "add a section [source.hosts.NAME] for each",
-            )
-        )
+        message = f"site.toml has no section for {_some(missing)}: files on bricks there are copied through the mount"
+        findings.append(warning(check, message, "add a section [source.hosts.NAME] for each"))
     return findings
 
 
@@ -611,42 +549,29 @@ def _check_target(sight: HostSight, target_filesystem: str | None, reserve_bytes
     if room.read_only:
         findings.append(failure(check, f"the target is mounted read-only at {sight.target} there", "mount it rw there"))
     if room.filesystem != target_filesystem:
-        findings.append(
-            warning(
-                check,
-                f"{sight.target} is {room.filesystem} there and {target_filesystem} here, though it is the same tree",
-                "mount it there as it is mounted here: what a file keeps of its attributes may differ",
-            )
-        )
+        message = f"{sight.target} is {room.filesystem} there and {target_filesystem} here, though it is the same tree"
+        fix = "mount it there as it is mounted here: what a file keeps of its attributes may differ"
+        findings.append(warning(check, message, fix))
     if room.free_bytes <= reserve_bytes:
-        findings.append(
-            failure(check, f"the target shows {format_size(room.free_bytes)} free there", "make room, or mount it anew")
-        )
+        message = f"the target shows {format_size(room.free_bytes)} free there"
+        findings.append(failure(check, message, "make room, or mount it anew"))
     return findings
 
 
 def _check_rsync(sight: HostSight, target_filesystem: str | None) -> list[Finding]:
-    check, there = _check(sight.name), "or later there (Debian: `apt install rsync`)"
-    if (problem := _rsync_problem(sight)) is not None:
-        told = f"{problem}: files that changed cannot be patched there, only copied anew"
-        return [warning(check, told, f"install rsync {dotted(MINIMUM_VERSION)} {there}")]
-    if (syncing := _syncing_problem(sight, target_filesystem)) is not None:
-        return [warning(check, syncing, f"install rsync {dotted(FSYNC_VERSION)} {there}")]
-    return []
-
-
-def _rsync_problem(sight: HostSight) -> str | None:
+    check, later = _check(sight.name), "or later there (Debian: `apt install rsync`)"
+    features = None if sight.rsync_output is None else parse_features(sight.rsync_output)
     if sight.rsync is None:
-        return "it has no rsync"
-    features = None if sight.rsync_output is None else parse_features(sight.rsync_output)
-    if features is None:
-        return f"{sight.rsync} does not report its version there"
-    return features.problem()
-
-
-def _syncing_problem(sight: HostSight, target_filesystem: str | None) -> str | None:
-    features = None if sight.rsync_output is None else parse_features(sight.rsync_output)
-    return None if features is None or target_filesystem is None else features.syncing_problem(target_filesystem)
+        problem: str | None = "it has no rsync"
+    elif features is None:
+        problem = f"{sight.rsync} does not report its version there"
+    else:
+        problem = features.problem()
+    if problem is not None:
+        told = f"{problem}: changed files cannot be patched there, only copied anew"
+        return [warning(check, told, f"install rsync {dotted(MINIMUM_VERSION)} {later}")]
+    syncing = features.syncing_problem(target_filesystem) if features and target_filesystem else None
+    return [] if syncing is None else [warning(check, syncing, f"install rsync {dotted(FSYNC_VERSION)} {later}")]
 
 
 def _all_well(sight: HostSight) -> str:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from migrator.beegfs.rules import check_quota, check_storage_targets, check_stripe
 from migrator.beegfs.tool import StorageTargets, look_at_storage
@@ -28,42 +28,16 @@ from migrator.core.tasks import Blocking
 from migrator.cutover.model import FreezeWay, LinkPlace
 from migrator.cutover.ports import Links
 from migrator.cutover.rules import check_freeze_hooks, check_open_files
-from migrator.doctor.rules import (
-    HostSight,
-    check_brick_hosts,
-    check_capabilities,
-    check_clock,
-    check_confinement,
-    check_engine,
-    check_gluster,
-    check_health,
-    check_host,
-    check_host_clocks,
-    check_lookups,
-    check_mount,
-    check_python,
-    check_rsync,
-    check_slurm_controller,
-    check_slurm_nodes,
-    check_slurm_programs,
-    check_source_acls,
-    check_state_directory,
-    check_strange_files,
-    check_syncing,
-    check_target_room,
-    check_user,
-    host_lost,
-)
+from migrator.doctor import rules
 from migrator.fs.model import Capacity, Mount, MountIdentity, TargetCapabilities, mount_of
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
-from migrator.gluster.model import Brick, SourceHealth, VolumeState
+from migrator.gluster.model import SourceHealth, VolumeState
 from migrator.gluster.walks import BrickVolume
 from migrator.hooks.rules import check_hooks
 from migrator.hooks.stage import Hooks
 from migrator.hosts.model import HostRoom, HostRoots, brick_problem, target_problem
 from migrator.hosts.ports import Command, Completed, Host, HostFacts, HostLost, Hosts, Processes
 from migrator.ledger.model import SiteRecord
-from migrator.plan.model import Plan
 from migrator.plan.ports import PlanDocuments
 from migrator.reap.rules import atime_problem, check_atime
 from migrator.scan.finding import find_directories
@@ -88,24 +62,11 @@ if TYPE_CHECKING:
 _AT_ONCE = 32
 
 
-class LookAtRoots(Protocol):
-    """Reads the target's root and a brick's on a host."""
-
-    def __call__(self, processes: Processes, *, python: bytes, target: bytes, brick: bytes) -> Awaitable[HostRoots]:
-        """Raises HostLost, ToolFailed."""
-
-
-class LookAtRoom(Protocol):
-    """Reads the room of the file system at a path of a host."""
-
-    def __call__(self, processes: Processes, *, python: bytes, path: bytes) -> Awaitable[HostRoom]:
-        """Raises HostLost, ToolFailed."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostWorld:
     """`sections` has one entry by host for each section, also if a section stands for several hosts. `place_native`
-    copies the compiled program to a host; it raises HostLost and ToolFailed. `volume` is None if the source is no
+    copies the compiled program to a host, `look_at_roots` reads the roots of the target and of a brick there, and
+    `look_at_room` the room of a file system; all raise HostLost and ToolFailed. `volume` is None if the source is no
     Gluster volume.
     """
 
@@ -113,8 +74,8 @@ class HostWorld:
     sections: Mapping[str, HostSection]
     volume: BrickVolume | None
     place_native: Callable[[Host], Awaitable[bytes]]
-    look_at_roots: LookAtRoots
-    look_at_room: LookAtRoom
+    look_at_roots: Callable[..., Awaitable[HostRoots]]
+    look_at_room: Callable[..., Awaitable[HostRoom]]
 
 
 async def examine_hosts(
@@ -135,13 +96,13 @@ async def examine_hosts(
     unreachable: dict[str, str] = {}
     for name, look in zip(world.sections, looks, strict=True):
         if isinstance(look, MigratorError):
-            findings.append(host_lost(name, look.message, look.cause, look.hint))
+            findings.append(rules.host_lost(name, look.message, look.cause, look.hint))
             unreachable[name] = look.message
             continue
         offsets[name] = (look.clock_offset_s, look.round_trip_s / 2)
         filesystem = target.filesystem if target is not None else None
-        findings += check_host(look, target_filesystem=filesystem, reserve_bytes=site.transfer.reserve_bytes)
-    findings += check_host_clocks(offsets)
+        findings += rules.check_host(look, target_filesystem=filesystem, reserve_bytes=site.transfer.reserve_bytes)
+    findings += rules.check_host_clocks(offsets)
     if state is not None and world.volume is not None:
         findings += await _examine_way(world, site, state, reachable=list(offsets), unreachable=unreachable)
     return findings
@@ -159,7 +120,7 @@ async def _examine_way(
                 failure("bricks", f"the volume's state is not known: {error.message}", "see `gluster volume status`")
             ]
         way = choose_way(whole, reachable=reachable, unreachable=unreachable)
-    return check_brick_hosts(site.source.via, state, list(world.sections), way)
+    return rules.check_brick_hosts(site.source.via, state, list(world.sections), way)
 
 
 async def _look(
@@ -170,7 +131,7 @@ async def _look(
     *,
     target: MountIdentity | None,
     state: VolumeState | None,
-) -> HostSight | MigratorError:
+) -> rules.HostSight | MigratorError:
     """The facts of a host, or why they are unknown."""
     async with gate:
         try:
@@ -182,29 +143,33 @@ async def _look(
 
 async def _sight(
     world: HostWorld, site: Site, host: Host, *, target: MountIdentity | None, state: VolumeState | None
-) -> HostSight:
+) -> rules.HostSight:
     section = world.sections[host.name]
     facts = await host.facts()
     place = None if section.target is None else os.fsencode(section.target / site.target.path)
-    bricks = [brick for brick in state.bricks if brick.host == host.name] if state is not None else []
+    bricks: dict[str, str | None] = {}
+    for brick in state.bricks if state is not None else ():
+        if brick.host == host.name:
+            roots = await world.look_at_roots(host.processes, python=facts.python, target=b"", brick=brick.path)
+            bricks[brick.name] = brick_problem(state.volume_id if state else None, roots, brick.name)
     room, room_error = await _host_room(world, host, facts, place)
     problem = None
     if place is not None:
         roots = await world.look_at_roots(host.processes, python=facts.python, target=place, brick=b"")
         problem = target_problem(target, roots, os.fsdecode(place)) or room_error
     rsync = await host.find("rsync")
-    return HostSight(
+    return rules.HostSight(
         name=host.name,
         python_version=facts.python_version,
         effective_uid=facts.effective_uid,
         round_trip_s=facts.round_trip_s,
         clock_offset_s=facts.clock_offset_s,
-        bricks={brick.name: await _brick(world, host, facts, brick, state) for brick in bricks},
+        bricks=bricks,
         target=None if place is None else os.fsdecode(place),
         target_problem=problem,
         room=room,
         rsync=None if rsync is None else show(rsync),
-        rsync_output=None if rsync is None else await _version(host, rsync),
+        rsync_output=await _version(host.processes, rsync),
         native_problem=await _native_problem(world, host),
     )
 
@@ -222,15 +187,12 @@ async def _host_room(
         return None, error.message
 
 
-async def _brick(world: HostWorld, host: Host, facts: HostFacts, brick: Brick, state: VolumeState | None) -> str | None:
-    roots = await world.look_at_roots(host.processes, python=facts.python, target=b"", brick=brick.path)
-    return brick_problem(state.volume_id if state is not None else None, roots, brick.name)
-
-
-async def _version(host: Host, program: bytes) -> bytes | None:
-    command = Command(argv=(program, b"--version"), timeout_s=_VERSION_TIMEOUT_S)
+async def _version(processes: Processes, program: bytes | None) -> bytes | None:
+    """The output of `--version`; None if the program is missing or fails. Raises HostLost."""
+    if program is None:
+        return None
     try:
-        completed = await host.processes.run(command)
+        completed = await processes.run(Command(argv=(program, b"--version"), timeout_s=_VERSION_TIMEOUT_S))
     except HostLost:
         raise
     except ToolFailed:
@@ -284,7 +246,7 @@ async def examine_links(
         plan, _ = world.plans(record.site_id).read(latest.name)
     except MigratorError as error:
         return [failure("links", error.message, error.hint or "make a plan: `migrator plan`")]
-    trees = _trees(plan)
+    trees = tuple(tree for batch in plan.batches for tree in batch.trees)
     try:
         return [*check_link_users(trees), *await blocking(lambda: _look_at_link(world, trees), timeout_s=_TIMEOUT_S)]
     except TimeoutError:
@@ -311,10 +273,6 @@ async def _by_hook(hooks: Hooks | None, blocking: Blocking) -> list[Finding]:
     except (OSError, TimeoutError):
         return []  # the check of the hooks reports it
     return check_switch_hooks(found)
-
-
-def _trees(plan: Plan) -> tuple[UserTree, ...]:
-    return tuple(tree for batch in plan.batches for tree in batch.trees)
 
 
 # Ports, and queries of file systems
@@ -381,7 +339,7 @@ async def examine_machine(world: DoctorWorld) -> list[Finding]:
     findings = [*await _tools(world), *_users_map(world.site)]
     findings += _state_directory(world)
     findings += await _hooks(world)
-    findings.append(check_clock(world.clock.now_s(), _last_event_s(world.ledger)))
+    findings.append(rules.check_clock(world.clock.now_s(), _last_event_s(world.ledger)))
     return findings
 
 
@@ -389,13 +347,13 @@ async def _tools(world: DoctorWorld) -> list[Finding]:
     euid = os.geteuid() if world.euid is None else world.euid
     site, rsync = world.site, world.find_program("rsync")
     major, minor, micro = sys.version_info[:3]
-    findings = [check_python((major, minor, micro)), check_rsync(rsync, await _version_output(world, rsync))]
-    gluster = check_gluster(site.source.kind, site.source.gluster, world.find_program(site.source.gluster))
+    findings = [rules.check_python((major, minor, micro)), rules.check_rsync(rsync, await _rsync_version(world))]
+    gluster = rules.check_gluster(site.source.kind, site.source.gluster, world.find_program(site.source.gluster))
     findings += [gluster] if gluster else []
-    findings.append(check_user(euid))
+    findings.append(rules.check_user(euid))
     if rsync is not None:
         problem = await world.confinement_problem(os.fsencode(rsync)) if euid == 0 else None
-        findings.append(check_confinement(euid, problem))
+        findings.append(rules.check_confinement(euid, problem))
     return findings + _engine(world)
 
 
@@ -403,31 +361,26 @@ async def examine_syncing(world: DoctorWorld, target: MountIdentity | None) -> l
     """Whether the rsync of this machine can sync its copies on the target."""
     if target is None:
         return []
-    finding = check_syncing(target.filesystem, await _version_output(world, world.find_program("rsync")))
+    finding = rules.check_syncing(target.filesystem, await _rsync_version(world))
     return [] if finding is None else [finding]
 
 
 def _engine(world: DoctorWorld) -> list[Finding]:
     if world.hosts is None:
         return []
-    engine, problem = world.site.transfer.engine, None
+    engine = world.site.transfer.engine
     if engine in _DRIVERS:
         try:
             world.find_driver(engine)
         except ToolFailed as error:
-            problem = (error.message, error.hint or f"install {engine}, or set [transfer] engine to `auto`")
-    return check_engine(engine, problem)
+            fix = error.hint or f"install {engine}, or set [transfer] engine to `auto`"
+            return [failure("engine", f"[transfer] engine is `{engine}`: {error.message}", fix)]
+    return [ok("engine", f"`{engine}`")]
 
 
-async def _version_output(world: DoctorWorld, program: str | None) -> bytes | None:
-    if program is None:
-        return None
-    command = Command(argv=(os.fsencode(program), b"--version"), timeout_s=_VERSION_TIMEOUT_S)
-    try:
-        completed = await world.processes.run(command)
-    except ToolFailed:
-        return None
-    return completed.stdout if completed.exit_code == 0 else None
+async def _rsync_version(world: DoctorWorld) -> bytes | None:
+    program = world.find_program("rsync")
+    return await _version(world.processes, None if program is None else os.fsencode(program))
 
 
 def _users_map(site: Site) -> list[Finding]:
@@ -459,7 +412,7 @@ def _state_directory(world: DoctorWorld) -> list[Finding]:
         free_bytes = None
     # Compares names only: a mount that hangs must not hang this check.
     roots = (("source", world.source.root), ("target", world.target.root))
-    return check_state_directory(
+    return rules.check_state_directory(
         directory, filesystem=mount.filesystem if mount else None, free_bytes=free_bytes, roots=roots
     )
 
@@ -492,22 +445,22 @@ async def examine_source(world: DoctorWorld, record: SiteRecord | None) -> Sourc
     """Check the source. `record` is what `init` recorded, None before it."""
     identity, error = await ask(world, world.source.identity)
     kind = world.site.source.kind
-    findings = [check_mount("source", kind, record.source if record else None, identity, error)]
+    findings = [rules.check_mount("source", kind, record.source if record else None, identity, error)]
     state: VolumeState | None = None
     if unusable := unusable_source(kind, world.site.source.volume, identity):
         findings.append(unusable)
     else:
         health, error = await _health(world)
-        findings += check_health(health, error)
+        findings += rules.check_health(health, error)
         state = health.state if health is not None else None
     if state is not None:
-        findings += check_lookups(state, moved=_bricks_moved(world.ledger, state))
-        findings += check_strange_files(_strange(world.ledger))
+        findings += rules.check_lookups(state, moved=_bricks_moved(world.ledger, state))
+        findings += rules.check_strange_files(_strange(world.ledger))
     if state is not None and world.site.cutover.link is not None:
         findings += check_open_files(state, FreezeWay(world.site.cutover.freeze))
     room = None
     if identity is not None:
-        findings.append(check_source_acls(shown=await _shows_acls(world, world.source)))
+        findings.append(rules.check_source_acls(shown=await _shows_acls(world, world.source)))
         if not kind_problem(identity, kind, where="the source"):
             findings += await _user_trees(world)
         room = await _room(world)
@@ -598,7 +551,7 @@ async def examine_target(
     """
     identity, error = await ask(world, world.target.identity)
     kind = world.site.target.kind
-    findings = [check_mount("target", kind, record.target if record else None, identity, error)]
+    findings = [rules.check_mount("target", kind, record.target if record else None, identity, error)]
     # Queried even if the mount does not answer: this may be the reason.
     storage = await look_at_storage(world.storage)
     if world.storage is not None:
@@ -608,7 +561,7 @@ async def examine_target(
     if identity is None:
         return findings, None
     room, error = await ask(world, world.target.capacity)
-    findings += check_target_room(
+    findings += rules.check_target_room(
         storage.room(room),
         source_room,
         inodes_free=world.site.target.inodes_free,
@@ -634,11 +587,11 @@ async def _capabilities(
     world: DoctorWorld, ledger: "Ledger", record: SiteRecord, identity: MountIdentity
 ) -> Sequence[Finding]:
     if mount_problems(record.target, identity):
-        return check_capabilities(None, record.capabilities, "nothing is tried out on another file system")
+        return rules.check_capabilities(None, record.capabilities, "nothing is tried out on another file system")
     probed, error = await ask(world, world.target.probe, timeout_s=PROBE_TIMEOUT_S)
     if probed is not None:
         _record(world, ledger, record, probed)
-    return check_capabilities(probed, record.capabilities, error)
+    return rules.check_capabilities(probed, record.capabilities, error)
 
 
 def _record(world: DoctorWorld, ledger: "Ledger", record: SiteRecord, probed: TargetCapabilities) -> None:
@@ -672,11 +625,11 @@ async def examine_slurm(
 ) -> list[Finding]:
     """Whether its programs are installed, a controller answers, and there are enough nodes."""
     found = {name: find_program(name) for name in _PROGRAMS}
-    if lacking := check_slurm_programs([name for name, path in found.items() if path is None]):
+    if lacking := rules.check_slurm_programs([name for name, path in found.items() if path is None]):
         return [lacking]
     try:
         ping = await _ask(processes, found["scontrol"], "ping")
-        if silent := check_slurm_controller(ping.exit_code, _lines(ping.stdout or ping.stderr)):
+        if silent := rules.check_slurm_controller(ping.exit_code, _lines(ping.stdout or ping.stderr)):
             return [silent]
         nodes = await _ask(processes, found["sinfo"], "--noheader", "--Node", "--format=%N|%t", *_partition(section))
     except ToolFailed as error:
@@ -684,7 +637,7 @@ async def examine_slurm(
     if nodes.exit_code != 0:
         told = f"sinfo ended with code {nodes.exit_code}: {_lines(nodes.stderr)}"
         return [failure("slurm", told, "put [slurm] options right")]
-    return [check_slurm_nodes(nodes.stdout.decode("utf-8", "replace"), section.nodes)]
+    return [rules.check_slurm_nodes(nodes.stdout.decode("utf-8", "replace"), section.nodes)]
 
 
 async def _ask(processes: Processes, program: str | None, *words: str) -> Completed:

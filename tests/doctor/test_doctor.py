@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -135,13 +135,6 @@ def test_another_file_system_in_place_of_the_target_is_told_and_not_written_to(t
     assert os.listdir(site.target.root) == []
 
 
-def test_a_missing_mount_is_told(tmp_path: Path) -> None:
-    site = make_site(tmp_path)
-    init(site)
-    site.source.mount.rename(tmp_path / "away")
-    assert "cannot be read: No such file or directory" in failures(doctor(site))["source mount"]
-
-
 @pytest.mark.needs_root
 def test_a_target_that_is_mounted_read_only_is_told(scratch: Path, xfs_source: XfsMount) -> None:
     site = make_site(scratch, target=xfs_source.path)
@@ -152,30 +145,11 @@ def test_a_target_that_is_mounted_read_only_is_told(scratch: Path, xfs_source: X
     assert "Read-only file system" in found["target keeps"]
 
 
-def test_a_missing_rsync_is_told(tmp_path: Path) -> None:
-    found = doctor(make_site(tmp_path), lambda world: replace(world, find_program=lambda _: None))
-    assert failures(found)["rsync"] == "rsync is missing"
-
-
 def program(directory: Path, text: str) -> str:
     file = directory / "rsync"
     file.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
     file.chmod(0o755)
     return str(file)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("echo 'rsync  version 3.0.9  protocol version 30'", "rsync 3.0.9 "),
-        ("exit 1", "does not report its version"),
-        ("echo hello", "does not report its version"),
-    ],
-)
-def test_an_rsync_that_does_not_serve_is_told(tmp_path: Path, text: str, said: str) -> None:
-    rsync = program(tmp_path, text)
-    found = doctor(make_site(tmp_path), lambda world: replace(world, find_program=lambda _: rsync, euid=1000))
-    assert said in failures(found)["rsync"]
 
 
 def test_an_rsync_that_cannot_sync_each_file_is_told_where_the_target_needs_that(tmp_path: Path) -> None:
@@ -188,52 +162,71 @@ def test_an_rsync_that_cannot_sync_each_file_is_told_where_the_target_needs_that
         def identity(self) -> MountIdentity:
             return replace(super().identity(), filesystem="beegfs")
 
-    def with_rsync(world: DoctorWorld) -> DoctorWorld:
+    def with_old(world: DoctorWorld) -> DoctorWorld:
         return replace(world, find_program=lambda _: rsync, euid=1000)
 
-    assert [one.status for one in doctor(site, with_rsync)["rsync"]] == [OK]
+    assert [one.status for one in doctor(site, with_old)["rsync"]] == [OK]
     beegfs = LikeBeegfs(os.fsencode(site.target.root))
-    found = doctor(site, lambda world: replace(with_rsync(world), target=beegfs))["rsync"]
+    found = doctor(site, lambda world: replace(with_old(world), target=beegfs))["rsync"]
     assert [one.status for one in found] == [OK, FindingStatus.WARNING]
     assert "rsync 3.2.3 cannot sync each file" in found[1].message
 
 
-def test_streams_that_cannot_be_confined_are_told(tmp_path: Path) -> None:
-    async def problem(_: bytes) -> str | None:
-        return "namespace: Operation not permitted"
-
-    def change(world: DoctorWorld) -> DoctorWorld:
-        refused: Callable[[bytes], Awaitable[str | None]] = problem
-        return replace(world, confinement_problem=refused, euid=0)
-
-    assert "Operation not permitted" in failures(doctor(make_site(tmp_path), change))["confinement"]
+def with_rsync(text: str) -> Callable[[DoctorWorld, Path], DoctorWorld]:
+    return lambda world, directory: replace(world, find_program=lambda _: program(directory, text), euid=1000)
 
 
-def test_a_state_directory_on_the_target_is_told(tmp_path: Path) -> None:
-    site = make_site(tmp_path)
-    site = change(site, site=change(site.site, state_dir=site.target.root / "state"))
-    assert "lies on the target" in failures(doctor(site))["state directory"]
+async def unconfined(_: bytes) -> str | None:
+    return "namespace: Operation not permitted"
 
 
-def test_a_missing_users_map_is_told(tmp_path: Path) -> None:
-    site = make_site(tmp_path)
-    site = change(site, users=change(site.users, map=tmp_path / "users.csv"))
-    assert "is missing" in failures(doctor(site))["users map"]
-    (tmp_path / "users.csv").write_text("", encoding="utf-8")
-    assert "users map" not in failures(doctor(site))
+class Hanging:
+    async def __call__(self, work: Callable[[], Answer], *, timeout_s: float) -> Answer:
+        raise TimeoutError
 
 
-def test_a_target_that_does_not_answer_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("changed", "check", "said"),
+    [
+        (lambda world, _: replace(world, find_program=lambda _: None), "rsync", "rsync is missing"),
+        (with_rsync("echo 'rsync  version 3.0.9  protocol version 30'"), "rsync", "rsync 3.0.9 "),
+        (with_rsync("exit 1"), "rsync", "does not report its version"),
+        (
+            lambda world, _: replace(world, confinement_problem=unconfined, euid=0),
+            "confinement",
+            "Operation not permitted",
+        ),
+        (lambda world, _: replace(world, blocking=Hanging()), "target mount", "no answer within 30 s"),
+        (lambda world, _: replace(world, blocking=Hanging()), "source mount", "no answer within 30 s"),
+    ],
+)
+def test_what_is_wrong_on_this_machine(
+    tmp_path: Path, changed: Callable[[DoctorWorld, Path], DoctorWorld], check: str, said: str
+) -> None:
     site = make_site(tmp_path)
     init(site)
+    assert said in failures(doctor(site, lambda world: changed(world, tmp_path)))[check]
 
-    class Hanging:
-        async def __call__(self, work: Callable[[], Answer], *, timeout_s: float) -> Answer:
-            raise TimeoutError
 
-    found = failures(doctor(site, lambda world: replace(world, blocking=Hanging())))
-    assert "no answer within 30 s" in found["target mount"]
-    assert "no answer within 30 s" in found["source mount"]
+def test_what_is_wrong_with_the_places_of_a_site(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    init(site)
+    wrong = change(
+        site,
+        site=change(site.site, state_dir=site.target.root / "state"),
+        users=change(site.users, map=tmp_path / "users.csv", trees=("home/*", "homes/*")),
+    )
+    found = failures(doctor(wrong))
+    assert "lies on the target" in found["state directory"]
+    assert "is missing" in found["users map"]
+    assert "'homes/*' matches no directory" in found["user trees"]
+    (tmp_path / "users.csv").write_text("", encoding="utf-8")
+    found = failures(doctor(change(wrong, users=change(wrong.users, trees=("home/*", "home")))))
+    assert "users map" not in found
+    assert "overlap" in found["user trees"]
+    assert [finding.message for finding in doctor(site)["user trees"]] == ["1 user tree"]
+    site.source.mount.rename(tmp_path / "away")
+    assert "cannot be read: No such file or directory" in failures(doctor(site))["source mount"]
 
 
 def test_plain_directories_on_one_file_system_are_warned_of(tmp_path: Path) -> None:
@@ -244,19 +237,6 @@ def test_plain_directories_on_one_file_system_are_warned_of(tmp_path: Path) -> N
     assert "is no mount point" in found["source place"][0].message
     assert "is no mount point" in found["target place"][0].message
     assert "on one file system" in found["target place"][1].message
-
-
-def test_a_glob_that_matches_nothing_is_a_failure(tmp_path: Path) -> None:
-    site = make_site(tmp_path)
-    assert [finding.message for finding in doctor(site)["user trees"]] == ["1 user tree"]
-    site = change(site, users=change(site.users, trees=("home/*", "homes/*")))
-    assert "'homes/*' matches no directory" in failures(doctor(site))["user trees"]
-
-
-def test_user_trees_that_overlap_are_a_failure(tmp_path: Path) -> None:
-    site = make_site(tmp_path)
-    site = change(site, users=change(site.users, trees=("home/*", "home")))
-    assert "overlap" in failures(doctor(site))["user trees"]
 
 
 def test_a_gluster_source_that_is_not_mounted_is_to_be_mounted(tmp_path: Path) -> None:

@@ -133,17 +133,12 @@ def test_the_target_there_is_known_by_its_sentinel(site: Site) -> None:
     other = examine(site, SomeHosts(["gl1"]), sections, target=recorded("site two", shown.filesystem))
     ((status, message),) = of(other, "host gl1")
     assert (status, "another file system" in message) == (FAILURE, True)
+    nowhere = {"gl1": HostSection(name="gl1", target=site.target.root / "nothing")}
+    missing = examine(site, SomeHosts(["gl1"]), nowhere, target=recorded("site one", shown.filesystem))
+    ((status, message),) = of(missing, "host gl1")
+    assert (status, "No such file or directory" in message) == (FAILURE, True)
     nfs = examine(site, SomeHosts(["gl1"]), sections, target=recorded("site one", "nfs4"))
     assert [status for status, _ in of(nfs, "host gl1")] == [WARNING]
-
-
-@pytest.mark.needs_root
-def test_a_target_that_is_not_mounted_there(site: Site, tmp_path: Path) -> None:
-    sections = {"gl1": HostSection(name="gl1", target=tmp_path / "nothing")}
-    findings = examine(site, SomeHosts(["gl1"]), sections, target=recorded("site one", "xfs"))
-    ((status, message),) = of(findings, "host gl1")
-    assert status is FAILURE
-    assert "No such file or directory" in message
 
 
 @pytest.mark.needs_root
@@ -180,14 +175,17 @@ def slurm(directory: Path, *, ping: str, sinfo: str, options: tuple[str, ...] = 
 UP = "echo 'Slurmctld(primary) at head is UP'"
 
 
-def test_slurm_has_nodes(tmp_path: Path) -> None:
-    assert slurm(tmp_path, ping=UP, sinfo="printf 'n1|idle\\nn2|mix\\n'").status is OK
-
-
-def test_slurms_controller_is_down(tmp_path: Path) -> None:
-    finding = slurm(tmp_path, ping="echo 'Slurmctld(primary) at head is DOWN'; exit 1", sinfo="exit 1")
-    assert finding.status is FAILURE
-    assert "head is DOWN" in finding.message
+@pytest.mark.parametrize(
+    ("ping", "sinfo", "status", "said"),
+    [
+        (UP, "printf 'n1|idle\\nn2|mix\\n'", OK, "2 of 2 nodes"),
+        ("echo 'Slurmctld(primary) at head is DOWN'; exit 1", "exit 1", FAILURE, "head is DOWN"),
+        (UP, "echo 'invalid partition' >&2; exit 1", FAILURE, "invalid partition"),
+    ],
+)
+def test_slurm_as_its_programs_show_it(tmp_path: Path, ping: str, sinfo: str, status: FindingStatus, said: str) -> None:
+    finding = slurm(tmp_path, ping=ping, sinfo=sinfo)
+    assert (finding.status, said in finding.message) == (status, True)
 
 
 def test_only_the_partition_that_is_asked_for_counts(tmp_path: Path) -> None:
@@ -196,12 +194,6 @@ def test_only_the_partition_that_is_asked_for_counts(tmp_path: Path) -> None:
         finding = slurm(tmp_path, ping=UP, sinfo=only, options=("--time=1:00", *options))
         assert finding.status is WARNING
         assert "1 of 1 nodes" in finding.message
-
-
-def test_a_partition_that_is_not_there(tmp_path: Path) -> None:
-    finding = slurm(tmp_path, ping=UP, sinfo="echo 'invalid partition' >&2; exit 1")
-    assert finding.status is FAILURE
-    assert "invalid partition" in finding.message
 
 
 def test_slurm_is_not_installed() -> None:

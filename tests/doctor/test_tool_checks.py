@@ -5,13 +5,11 @@ import pytest
 from migrator.core.events import FindingStatus
 from migrator.doctor.rules import (
     check_confinement,
-    check_engine,
     check_gluster,
     check_python,
     check_rsync,
     check_slurm_controller,
     check_slurm_nodes,
-    check_slurm_programs,
     check_syncing,
     check_user,
 )
@@ -48,17 +46,22 @@ def test_an_rsync_that_serves(output: bytes) -> None:
     assert (finding.status, finding.fix) == (FindingStatus.OK, "")
 
 
-def test_no_rsync() -> None:
-    finding = check_rsync(None, None)
-    assert (finding.status, finding.message) == (FindingStatus.FAILURE, "rsync is missing")
-    assert "3.2.3" in finding.fix
-
-
-def test_an_old_rsync() -> None:
-    finding = check_rsync("/usr/bin/rsync", RSYNC_OLDER % (1, 3))
-    assert finding.status is FindingStatus.FAILURE
-    assert finding.message == "/usr/bin/rsync: rsync 3.1.3 is too old: 3.2.3 is needed"
-    assert finding.fix
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        (RSYNC_OLDER % (1, 3), "rsync 3.1.3 is too old: 3.2.3 is needed"),
+        *((output, "does not report its version") for output in (None, b"", b"openrsync: protocol version 29\n")),
+        *(
+            (RSYNC_3_5.replace(b" %s," % word.encode(), b" no %s," % word.encode()), f"was built without {word}")
+            for word in NEEDED_ABILITIES[:-1]
+        ),
+    ],
+)
+def test_an_rsync_that_does_not_serve(output: bytes | None, said: str) -> None:
+    for finding in (check_rsync("/usr/bin/rsync", output), check_rsync(None, None)):
+        assert finding.status is FindingStatus.FAILURE
+        assert "3.2.3" in finding.fix
+    assert said in check_rsync("/usr/bin/rsync", output).message
 
 
 @pytest.mark.parametrize(
@@ -80,22 +83,6 @@ def test_an_rsync_that_cannot_sync_each_file(filesystem: str, output: bytes | No
         assert finding.status is FindingStatus.WARNING
         assert "rsync 3.2.3 cannot sync each file, as the target needs (3.2.4 can)" in finding.message
         assert "3.2.4" in finding.fix
-
-
-@pytest.mark.parametrize("word", NEEDED_ABILITIES[:-1])
-def test_an_rsync_built_without_what_is_needed(word: str) -> None:
-    output = RSYNC_3_5.replace(b" %s," % word.encode(), b" no %s," % word.encode())
-    assert output != RSYNC_3_5
-    finding = check_rsync("/usr/bin/rsync", output)
-    assert finding.status is FindingStatus.FAILURE
-    assert finding.message.endswith(f"was built without {word}")
-
-
-@pytest.mark.parametrize("output", [None, b"", b"openrsync: protocol version 29\n"])
-def test_what_is_no_rsync(output: bytes | None) -> None:
-    finding = check_rsync("/usr/bin/rsync", output)
-    assert finding.status is FindingStatus.FAILURE
-    assert "does not report its version" in finding.message
 
 
 @pytest.mark.parametrize(
@@ -121,41 +108,14 @@ def test_the_gluster_command_matters_only_for_gluster() -> None:
     assert "/x/gl is missing" in missing.message
 
 
-def test_users_and_confinement() -> None:
-    assert check_user(0).status is FindingStatus.OK
+def test_user_confinement_and_python() -> None:
     assert check_user(1000).status is FindingStatus.WARNING
-    assert check_confinement(0, None).status is FindingStatus.OK
-    assert check_confinement(1000, None).status is FindingStatus.OK
-    refused = check_confinement(0, "namespace: Operation not permitted")
-    assert refused.status is FindingStatus.FAILURE
-    assert "Operation not permitted" in refused.message
-
-
-def test_pythons() -> None:
+    assert {check_confinement(user, None).status for user in (0, 1000)} == {FindingStatus.OK}
     assert check_python((3, 11, 2)).status is FindingStatus.OK
     assert check_python((3, 9, 2)).status is FindingStatus.FAILURE
 
 
-def test_an_engine_that_is_there() -> None:
-    (finding,) = check_engine("auto", None)
-    assert finding.status is FindingStatus.OK
-
-
-def test_an_engine_that_is_missing() -> None:
-    (finding,) = check_engine("fpsync", ("fpart was not found", "apt install fpart"))
-    assert (finding.status, finding.fix) == (FindingStatus.FAILURE, "apt install fpart")
-    assert "fpart was not found" in finding.message
-
-
-def test_programs_of_slurm_that_are_missing() -> None:
-    assert check_slurm_programs([]) is None
-    finding = check_slurm_programs(["srun", "squeue"])
-    assert finding is not None
-    assert "srun, squeue" in finding.message
-
-
 def test_a_controller_of_slurm() -> None:
-    assert check_slurm_controller(0, "Slurmctld(primary) at head is UP") is None
     two = "Slurmctld(primary) at head is DOWN\nSlurmctld(backup) at head2 is UP"
     assert check_slurm_controller(0, two) is None
     for code, said in ((1, "Slurmctld(primary) at head is DOWN"), (1, "")):
