@@ -19,7 +19,7 @@ from migrator.hosts.ports import Command, Completed, HostLost
 from migrator.plan.model import ListedPath
 from migrator.transfer.context import LOG, Invocation, PassUnderWay, World
 from migrator.transfer.lanes import Routes
-from migrator.transfer.meter import Meter
+from migrator.transfer.meter import LiveStream, Meter
 from migrator.transfer.model import (
     DIRECT,
     AttemptRecord,
@@ -124,13 +124,15 @@ class Stream(OpenAttempt):
             )
         )
         live = self._meter.begin(
-            number=self._slot,
-            attempt_id=self.id,
-            token=self.token,
-            host=self._executor.host,
-            chunk=self._chunk,
-            counters=lambda: reader.counters,
-            end=stream.cancel,
+            LiveStream(
+                number=self._slot,
+                attempt_id=self.id,
+                token=self.token,
+                host=self._executor.host,
+                chunk=self._chunk,
+                counters=lambda: reader.counters,
+                end=stream.cancel,
+            )
         )
         arrived = False
         try:

@@ -118,7 +118,7 @@ class _Step:
         driver cannot be made.
         """
         driving, request, states = self._driving, self._pass.request, self._driving.states
-        decision = None if self._pass.governor is None else self._pass.governor.decision
+        governor = self._pass.governor
         try:
             noted = states.read_boot(chunk.pass_id, chunk.number)
             directory = states.fresh(chunk.pass_id, chunk.number)
@@ -130,11 +130,11 @@ class _Step:
                 await self._clear_leftovers(chunk)
             work = DriverWork(
                 size_bytes=chunk.size_bytes,
-                jobs=request.jobs if decision is None else max(decision.hosts.get(driving.executor.host, 0), 1),
+                jobs=request.jobs if governor is None else max(governor.allowed.get(driving.executor.host, 0), 1),
                 part_files=driving.part_files,
                 part_bytes=driving.part_bytes,
                 capabilities=self._pass.capabilities,
-                bwlimit_bytes_per_s=request.bwlimit_bytes_per_s if decision is None else decision.bwlimit_bytes_per_s,
+                bwlimit_bytes_per_s=(request if governor is None else governor.decision).bwlimit_bytes_per_s,
                 recopy=request.recopy or noted not in (None, driving.executor.boot_id),
             )
             states.note_boot(chunk.pass_id, chunk.number, _IN_DOUBT if work.recopy else driving.executor.boot_id)

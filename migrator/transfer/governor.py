@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from migrator.core.clock import Clock
@@ -14,6 +14,7 @@ from migrator.core.windows import LocalTime, Window, WindowStanding, opening, op
 from migrator.hosts.ports import Loads
 from migrator.plan.model import TransferCost
 from migrator.report.model import RunLife, run_life
+from migrator.transfer import rules_governor as rules
 from migrator.transfer.model import (
     Bound,
     Controls,
@@ -25,19 +26,7 @@ from migrator.transfer.model import (
     StreamCounters,
     StreamsBy,
 )
-from migrator.transfer.rules_governor import (
-    Decision,
-    Flow,
-    GovernorState,
-    Settings,
-    after_flow,
-    after_load,
-    after_probe,
-    changed,
-    decide,
-    first_state,
-    settings_now,
-)
+from migrator.transfer.rules_governor import Flow, GovernorState, Settings
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -123,6 +112,9 @@ class Governing:
 class Governor:
     """The governor of one run. `hosts` has the streams of each host by site.toml and the command line; `say` reports to people
     (whether it is a warning, and the message).
+
+    `decision` is what is allowed now, `chunk_cost` the measured cost of a stream, to predict the duration of a chunk (None:
+    unknown).
     """
 
     governing: Governing
@@ -131,16 +123,16 @@ class Governor:
     clock: Clock
     say: Callable[[bool, str], None]
     state: GovernorState = field(init=False)
+    decision: GovernorRecord = field(init=False)
+    chunk_cost: TransferCost | None = field(init=False)
     _settings: Settings = field(init=False)
     _controls: Controls = field(init=False)
-    _decision: Decision = field(init=False)
     _kept: GovernorRecord | None = None
     _until_s: float | None = None
     _grants: dict[int, tuple[str, int | None]] = field(default_factory=dict)
     _watchers: list[Callable[[], None]] = field(default_factory=list)
     _flowing: Mapping[str, int] = field(default_factory=dict)
     _probed: int = 0
-    _chunk_cost: TransferCost | None = None
     _cost_s: float = 0.0
     _loads_s: float | None = None
 
@@ -148,31 +140,20 @@ class Governor:
         """Decide once at the start."""
         self._controls = self.governing.controls.now()
         self._settings = self._settings_now()
-        self.state = first_state(self._settings, self.governing.by)
-        self._decision = decide(self.state, self._settings, self._controls)
+        self.state = rules.first_state(self._settings, self.governing.by)
         self._probed = self.governing.probes.last()
-        self._chunk_cost, self._cost_s = self.governing.cost, self.clock.monotonic_s()
-        self._keep()
+        self.chunk_cost, self._cost_s = self.governing.cost, self.clock.monotonic_s()
+        self._decide()
 
     @property
-    def decision(self) -> Decision:
-        """What is allowed now."""
-        return self._decision
-
-    @property
-    def is_open(self) -> bool:
-        """Whether chunks may start."""
-        return self._decision.gate is Gate.OPEN
+    def allowed(self) -> Mapping[str, int]:
+        """How many streams each host may have now."""
+        return dict(self.decision.hosts)
 
     @property
     def ceilings(self) -> Mapping[str, int]:
         """The most streams that each host may have by the present limits."""
         return self._settings.hosts
-
-    @property
-    def chunk_cost(self) -> TransferCost | None:
-        """The measured cost of a stream, to predict the duration of a chunk; None: unknown."""
-        return self._chunk_cost
 
     async def watch(self) -> None:
         """Follow all changes, until cancelled."""
@@ -198,16 +179,25 @@ class Governor:
         self._controls = self.governing.controls.now()
         before, self._settings = self._settings, self._settings_now()
         if before != self._settings:
-            self.state = changed(self.state, before, self._settings)
-        self._read_probes()
-        self._measure_cost()
+            self.state = rules.changed(self.state, before, self._settings)
+        at_work = self._at_work()
+        # By their numbers: a clock that was set back must not hide new probes.
+        for number, probe in self.governing.probes.after(self._probed):
+            self._probed = number
+            if probe.latency_s is not None:
+                self.state = rules.after_probe(self.state, probe.side, probe.latency_s, self._settings, at_work=at_work)
+        # Measured again at intervals: the first run starts with nothing, and the speed of a source varies.
+        now_s = self.clock.monotonic_s()
+        if now_s - self._cost_s >= COST_EVERY_S:
+            self._cost_s = now_s
+            self.chunk_cost = self.governing.measured_cost() or self.chunk_cost
         self._decide()
 
     def flowed(self, moved: StreamCounters, interval_s: float) -> None:
         """Record the throughput of all streams. It counts if every host with work had all its allowed streams throughout."""
         at_work, before = self._at_work(), self._flowing
         self._flowing = at_work
-        allowed = self._decision.hosts
+        allowed = self.allowed
         if at_work != before or any(count != allowed.get(host, 0) for host, count in at_work.items()) or not at_work:
             return
         cost = self.governing.cost
@@ -217,19 +207,19 @@ class Governor:
             else moved.files * cost.s_per_file + moved.size_bytes * cost.s_per_byte
         )
         flow = Flow(interval_s=interval_s, work=work)
-        self.state = after_flow(self.state, flow, self._settings, settle_s=self.governing.settle_s)
+        self.state = rules.after_flow(self.state, flow, self._settings, settle_s=self.governing.settle_s)
         self._decide()
 
     def may_begin(self, host: str, *, hosts: Collection[str]) -> bool:
         """Whether one more chunk may start on a host now; `hosts` are all that can run streams at present."""
-        if self._at_work().get(host, 0) >= self._decision.hosts.get(host, 0):
+        if self._at_work().get(host, 0) >= self.allowed.get(host, 0):
             return False
-        limit = self._decision.bwlimit_bytes_per_s
+        limit = self.decision.bwlimit_bytes_per_s
         return limit is None or not self._grants or self._free(limit) >= _HALF * self._fair(limit, hosts)
 
     def begin(self, chunk_id: int, host: str, *, hosts: Collection[str]) -> None:
         """A chunk starts there: it gets its share of the limit, until `end`."""
-        limit = self._decision.bwlimit_bytes_per_s
+        limit = self.decision.bwlimit_bytes_per_s
         share = None if limit is None else max(min(self._fair(limit, hosts), self._free(limit)), 1)
         self._grants[chunk_id] = host, share
 
@@ -239,7 +229,7 @@ class Governor:
 
     def share_of(self, chunk_id: int) -> int | None:
         """Bytes per second for the stream of a started chunk; None: no limit."""
-        return self._grants[chunk_id][1] if chunk_id in self._grants else self._decision.bwlimit_bytes_per_s
+        return self._grants[chunk_id][1] if chunk_id in self._grants else self.decision.bwlimit_bytes_per_s
 
     def on_change(self, call: Callable[[], None]) -> Callable[[], None]:
         """Call this on every new decision; the returned function unsubscribes."""
@@ -248,7 +238,7 @@ class Governor:
 
     async def until_open(self) -> None:
         """Wait until chunks may start."""
-        while not self.is_open:
+        while self.decision.gate is not Gate.OPEN:
             await self.clock.sleep(LOOK_EVERY_S)
 
     def _at_work(self) -> dict[str, int]:
@@ -258,7 +248,7 @@ class Governor:
         return found
 
     def _fair(self, limit: int, hosts: Collection[str]) -> int:
-        streams = sum(count for host, count in self._decision.hosts.items() if host in hosts)
+        streams = sum(count for host, count in self.allowed.items() if host in hosts)
         return max(limit // max(streams, 1), 1)
 
     def _free(self, limit: int) -> int:
@@ -269,22 +259,7 @@ class Governor:
     def _settings_now(self) -> Settings:
         governing = self.governing
         now = opening(governing.windows, self.clock.now_s(), governing.local_time)
-        return settings_now(self.hosts, governing.limits, self._controls, now)
-
-    def _read_probes(self) -> None:
-        """New probes, by their numbers: a clock that was set back must not hide them."""
-        at_work = self._at_work()
-        for number, probe in self.governing.probes.after(self._probed):
-            self._probed = number
-            if probe.latency_s is not None:
-                self.state = after_probe(self.state, probe.side, probe.latency_s, self._settings, at_work=at_work)
-
-    def _measure_cost(self) -> None:
-        """Measured again at intervals: the first run starts with nothing, and the speed of a source varies."""
-        now_s = self.clock.monotonic_s()
-        if now_s - self._cost_s >= COST_EVERY_S:
-            self._cost_s = now_s
-            self._chunk_cost = self.governing.measured_cost() or self._chunk_cost
+        return rules.settings_now(self.hosts, governing.limits, self._controls, now)
 
     async def _read_loads(self) -> None:
         """Also without a limit: `status` shows them to help choose one."""
@@ -300,44 +275,28 @@ class Governor:
         loads = {host: load for host, load in read if load is not None}
         at_work = self._at_work()
         for host, load in loads.items():
-            self.state = after_load(self.state, host, load, self._settings, at_work=at_work)
+            self.state = rules.after_load(self.state, host, load, self._settings, at_work=at_work)
         self._decide()
         at_s = self.clock.now_s()
         self.governing.records.keep_loads([HostLoad(host=host, at_s=at_s, load=load) for host, load in loads.items()])
 
     def _decide(self) -> None:
-        self._decision = decide(self.state, self._settings, self._controls)
-        self._keep()
-
-    def _keep(self) -> None:
-        """Record and report a changed decision, and wake the waiting workers."""
-        decision, now_s = self._decision, self.clock.now_s()
-        record = GovernorRecord(
-            at_s=now_s,
-            run_id=self.run_id,
-            gate=decision.gate,
-            bound=decision.bound,
-            streams=decision.streams,
-            most=decision.most,
-            hosts=tuple(sorted(decision.hosts.items())),
-            bwlimit_bytes_per_s=decision.bwlimit_bytes_per_s,
-            reason=decision.reason,
-            until_s=self._next_window(now_s),
-            max_latency_s=self._settings.limits.max_latency_s,
-            max_load=self._settings.limits.max_load,
-        )
+        """Decide; record and report a changed decision, and wake the waiting workers."""
+        now_s = self.clock.now_s()
+        decided = rules.decide(self.state, self._settings, self._controls)
+        self.decision = replace(decided, at_s=now_s, run_id=self.run_id, until_s=self._next_window(decided.gate, now_s))
         before = self._kept
-        if before is not None and before.same(record):
+        if before is not None and before.same(self.decision):
             return
-        self._kept = record
-        self.governing.records.add(record)
-        self._tell(before, record)
+        self._kept = self.decision
+        self.governing.records.add(self.decision)
+        self._tell(before, self.decision)
         for call in tuple(self._watchers):
             call()
 
-    def _next_window(self, now_s: float) -> float | None:
+    def _next_window(self, gate: Gate, now_s: float) -> float | None:
         """When the next window opens; computed once, and again after the clock was set."""
-        if self._decision.gate is not Gate.OUTSIDE_WINDOWS:
+        if gate is not Gate.OUTSIDE_WINDOWS:
             self._until_s = None
         elif self._until_s is None or not self._until_s - _FURTHEST_S <= now_s < self._until_s:
             self._until_s = opens_at(self.governing.windows, now_s, self.governing.local_time)

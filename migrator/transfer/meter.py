@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from migrator.core.progress import RunProgress, StreamProgress
 from migrator.core.states import CONTENT_KINDS, ChunkKind
@@ -34,11 +34,11 @@ class LiveStream:
     chunk: ChunkRecord
     counters: Callable[[], StreamCounters]
     end: Callable[[], object]
-    started_s: float
-    moved_s: float
-    seen: StreamCounters
-    sampled: StreamCounters
-    sampled_s: float
+    started_s: float = 0.0
+    moved_s: float = 0.0
+    seen: StreamCounters = field(default_factory=StreamCounters)
+    sampled: StreamCounters = field(default_factory=StreamCounters)
+    sampled_s: float = 0.0
     activity: int | None = None
     stalled: bool = False
 
@@ -70,33 +70,9 @@ class Meter:
         self._started_s = self._sampled_s = self._clock.monotonic_s()
         self._points: deque[Point] = deque(maxlen=_POINTS)
 
-    def begin(
-        self,
-        *,
-        number: int,
-        attempt_id: int,
-        token: str,
-        host: str,
-        chunk: ChunkRecord,
-        counters: Callable[[], StreamCounters],
-        end: Callable[[], object],
-    ) -> LiveStream:
+    def begin(self, stream: LiveStream) -> LiveStream:
         """A stream has been started."""
-        now_s = self._clock.monotonic_s()
-        stream = LiveStream(
-            number=number,
-            attempt_id=attempt_id,
-            token=token,
-            host=host,
-            chunk=chunk,
-            counters=counters,
-            end=end,
-            started_s=now_s,
-            moved_s=now_s,
-            seen=StreamCounters(),
-            sampled=StreamCounters(),
-            sampled_s=now_s,
-        )
+        stream.started_s = stream.moved_s = stream.sampled_s = self._clock.monotonic_s()
         self._live.append(stream)
         return stream
 
@@ -149,30 +125,22 @@ class Meter:
         if interval_s <= 0:
             return
         at_s = self._clock.now_s()
-        moved = _minus(whole, self._sampled)
-        samples = [
-            Sample(
+
+        def sample(attempt_id: int | None, interval_s: float, streams: int, moved: StreamCounters) -> Sample:
+            return Sample(
                 at_s=at_s,
                 interval_s=interval_s,
-                attempt_id=None,
-                streams=len(self._live),
+                attempt_id=attempt_id,
+                streams=streams,
                 files=moved.files,
                 size_bytes=moved.size_bytes,
             )
-        ]
+
+        samples = [sample(None, interval_s, len(self._live), _minus(whole, self._sampled))]
         for stream in self._live:
             counters = stream.counters()
-            moved = _minus(counters, stream.sampled)
-            samples.append(
-                Sample(
-                    at_s=at_s,
-                    interval_s=max(now_s - stream.sampled_s, 0.0),
-                    attempt_id=stream.attempt_id,
-                    streams=1,
-                    files=moved.files,
-                    size_bytes=moved.size_bytes,
-                )
-            )
+            since_s = max(now_s - stream.sampled_s, 0.0)
+            samples.append(sample(stream.attempt_id, since_s, 1, _minus(counters, stream.sampled)))
             stream.sampled, stream.sampled_s = counters, now_s
         self._sampled, self._sampled_s = whole, now_s
         self._pass.world.ledger.samples.add(self._pass.pass_id, samples)

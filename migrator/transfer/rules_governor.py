@@ -10,7 +10,7 @@ from migrator.core.probe import OVER_PROBES, UNDER_PROBES, UNDER_SHARE, ProbeSid
 from migrator.core.units import several
 from migrator.core.windows import Opening
 from migrator.report.model import Blocker
-from migrator.transfer.model import Bound, Controls, Gate, GoverningFacts, Limits, StreamsBy
+from migrator.transfer.model import Bound, Controls, Gate, GoverningFacts, GovernorRecord, Limits, StreamsBy
 
 # Brakes: fewer streams when users or a host feel them, more again when they do not.
 #
@@ -363,25 +363,8 @@ def streams_on_hosts(state: GovernorState, settings: Settings) -> Mapping[str, i
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """What may run now, and why, as a sentence without its full stop."""
-
-    gate: Gate
-    bound: Bound
-    hosts: Mapping[str, int]
-    most: int
-    bwlimit_bytes_per_s: int | None
-    reason: str
-
-    @property
-    def streams(self) -> int:
-        """In all."""
-        return sum(self.hosts.values())
-
-
-def decide(state: GovernorState, settings: Settings, controls: Controls) -> Decision:
-    """What may be at work now."""
+def decide(state: GovernorState, settings: Settings, controls: Controls) -> GovernorRecord:
+    """What may be at work now, and why, as a sentence without its full stop; of no run yet, at no time."""
     hosts = streams_on_hosts(state, settings)
     bound, reason = _why(state, settings, hosts)
     if settings.gate is Gate.PAUSED:
@@ -392,13 +375,18 @@ def decide(state: GovernorState, settings: Settings, controls: Controls) -> Deci
         bound, reason = Bound.WINDOWS, "outside the windows of [transfer]"
     if settings.gate is not Gate.OPEN:
         hosts = dict.fromkeys(hosts, 0)
-    return Decision(
+    return GovernorRecord(
+        at_s=0.0,
+        run_id=0,
         gate=settings.gate,
         bound=bound,
-        hosts=hosts,
+        streams=sum(hosts.values()),
         most=settings.most,
+        hosts=tuple(sorted(hosts.items())),
         bwlimit_bytes_per_s=settings.limits.bwlimit_bytes_per_s,
         reason=reason,
+        max_latency_s=settings.limits.max_latency_s,
+        max_load=settings.limits.max_load,
     )
 
 

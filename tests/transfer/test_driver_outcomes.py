@@ -5,13 +5,11 @@ import pytest
 from migrator.transfer.engines.rules_drivers import (
     MOST_CHUNKS,
     EndedDriver,
-    FpsyncLine,
     PartLog,
     chunk_size_for,
     judge_fpsync,
     judge_parsyncfp2,
     parse_features,
-    parse_line,
 )
 from migrator.transfer.model import StopReason, StreamCounters, Verdict
 
@@ -89,24 +87,6 @@ def test_what_did_not_go_through_is_no_success() -> None:
     crawl = judge_fpsync(fpsync(1, crawl_failed=True))
     assert (crawl.verdict, "fpart" in crawl.message) == (Verdict.RETRY, True)
     assert judge_fpsync(fpsync(0, completed=False, stderr=b"")).verdict is Verdict.RETRY
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        (b"1795228800 => [QMGR] Starting job /work/work/1795228800-10811/12 (local)", FpsyncLine(started=12)),
-        (b"1795228800 <= [QMGR] Job 10950:12:local finished", FpsyncLine(finished=12)),
-        (b"1795228801 <=== Fpart crawling finished", None),
-        (b"1795228801 <=== Fpart exited with errors", FpsyncLine(crawl_failed=True)),
-        (b"1795228801 <=== Fpsync completed without error in 1s.", FpsyncLine(completed=True)),
-        (b"1795228801 <=== Fpsync completed with errors in 2s, see logs:", FpsyncLine(completed=True)),
-        (b"1795228801 <=== Parts done: 4/4 (100%), remaining: 0", None),
-        (b"1795228801 <=== Fpsync interrupted.", None),
-        (b"/work/log/1/3.stderr", None),
-    ],
-)
-def test_lines_of_fpsync(line: bytes, said: FpsyncLine | None) -> None:
-    assert parse_line(line) == said
 
 
 def parsyncfp2(exit_code: int = 0, *, stdout: bytes = b"", stderr: bytes = b"") -> EndedDriver:

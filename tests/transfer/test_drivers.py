@@ -11,6 +11,7 @@ import pytest
 
 from migrator.core.units import GIB, KIB, MIB
 from migrator.fs.model import TargetCapabilities
+from migrator.hosts.ports import Completed
 from migrator.transfer.engines.drivers import (
     DriverDirectories,
     Fpsync,
@@ -20,7 +21,7 @@ from migrator.transfer.engines.drivers import (
     rsync_words,
 )
 from migrator.transfer.engines.rules_drivers import Parsyncfp2Features
-from migrator.transfer.model import StopReason, StreamCounters
+from migrator.transfer.model import StopReason, StreamCounters, Verdict
 from migrator.transfer.ports import DriverView, DriverWork
 
 REFUSED_BY_PARSYNCFP2 = re.compile(r"-[a-zA-Z]+[vh]|-[vh]|--del")
@@ -107,6 +108,17 @@ def test_fpsync_is_followed_by_the_logs_of_its_parts(tmp_path: Path) -> None:
     assert reader.trouble is not None
     assert reader.trouble[0] is StopReason.TARGET_FULL
     assert b"No space left" in reader.stderr_tail
+
+    def ended(*lines: bytes) -> Verdict:
+        reader = FPSYNC.reader(VIEW, tmp_path)
+        reader.stdout(b"".join(line + b"\n" for line in lines))
+        return reader.outcome(Completed(exit_code=0, stdout=b"", stderr=b"", timed_out=False)).verdict
+
+    (log / "1.stderr").unlink()
+    done = b"1795228801 <=== Fpsync completed with%s error%s"
+    assert ended(done % (b"out", b" in 1s.")) is ended(done % (b"", b"s in 2s, see logs:")) is Verdict.DONE
+    assert ended(b"1795228801 <=== Fpart exited with errors", done % (b"", b"s in 2s, see logs:")) is Verdict.RETRY
+    assert ended(b"1795228801 <=== Fpsync interrupted.", b"1795228801 <=== Fpart crawling finished") is Verdict.RETRY
 
 
 def test_a_run_of_parsyncfp2() -> None:

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from migrator.core.probe import ProbeSide
 from migrator.core.windows import Opening
-from migrator.transfer.model import NO_CONTROLS, Bound, Controls, Gate, Hold, Limits, StreamsBy, Tuned
+from migrator.transfer.model import NO_CONTROLS, Bound, Controls, Gate, GovernorRecord, Hold, Limits, StreamsBy, Tuned
 from migrator.transfer.rules_governor import (
-    Decision,
     Flow,
     GovernorState,
     Settings,
@@ -66,7 +65,7 @@ class Machine:
         return streams_on_hosts(self.state, self.now)["gl1"]
 
     @property
-    def decision(self) -> Decision:
+    def decision(self) -> GovernorRecord:
         return decide(self.state, self.now, NO_CONTROLS)
 
     def minutes(self, count: int) -> "Machine":
@@ -159,12 +158,12 @@ def test_the_load_of_a_host_counts_there_alone() -> None:
         state = after_load(state, "gl2", 2.0, now)
         state = after_load(state, "watcher", 99.0, now)
     found = decide(state, now, NO_CONTROLS)
-    assert found.hosts == {"gl1": 2, "gl2": 4, "watcher": 0}
+    assert dict(found.hosts) == {"gl1": 2, "gl2": 4, "watcher": 0}
     assert (found.bound, found.streams, found.most) == (Bound.LOAD, 6, 8)
     assert "load of gl1 20.0, the limit is 8" in found.reason
     for _ in range(4 * 4):
         state = after_load(state, "gl1", 2.0, now)
-    assert decide(state, now, NO_CONTROLS).hosts == {"gl1": 4, "gl2": 4, "watcher": 0}
+    assert dict(decide(state, now, NO_CONTROLS).hosts) == {"gl1": 4, "gl2": 4, "watcher": 0}
 
 
 @dataclass
@@ -280,7 +279,7 @@ def test_never_more_than_the_limits_and_never_fewer_than_one(storm: Storm) -> No
     )
     for state, now in storm.states(begin):
         found = decide(state, now, NO_CONTROLS)
-        assert all(1 <= found.hosts[host] <= most for host, most in now.hosts.items())
+        assert all(1 <= dict(found.hosts)[host] <= most for host, most in now.hosts.items())
         assert found.streams <= found.most
 
 

@@ -14,19 +14,10 @@ from migrator.core.paths import show
 from migrator.core.units import KIB, MIB
 from migrator.fs.model import TargetCapabilities
 from migrator.hosts.ports import Command, Completed
+from migrator.transfer.engines import rules_drivers as rules
 from migrator.transfer.engines.output import TAIL_BYTES, GrowingFile, Kept, Lines, OutputReader, read_head
 from migrator.transfer.engines.rsync import ProgressParser, attribute_filters, bandwidth
-from migrator.transfer.engines.rules_drivers import (
-    EndedDriver,
-    Parsyncfp2Features,
-    PartLog,
-    chunk_size_for,
-    judge_fpsync,
-    judge_parsyncfp2,
-    parse_features,
-    parse_line,
-    stop_of,
-)
+from migrator.transfer.engines.rules_drivers import EndedDriver, Parsyncfp2Features, PartLog
 from migrator.transfer.model import Outcome, StopReason, StreamCounters
 from migrator.transfer.ports import DriverView, DriverWork
 
@@ -97,7 +88,7 @@ class _Reader(OutputReader):
         return StreamCounters(files=self._files, size_bytes=self._size_bytes)
 
     def _look_for_trouble(self, part: PartLog) -> None:
-        self.trouble = self.trouble or stop_of(
+        self.trouble = self.trouble or rules.stop_of(
             (part,), source_tree=self._view.source_tree, target_tree=self._view.target_tree
         )
 
@@ -264,20 +255,18 @@ class FpsyncReader(_Reader):
 
     def outcome(self, completed: Completed) -> Outcome:
         ended = self._ended(completed)
-        return judge_fpsync(
+        return rules.judge_fpsync(
             replace(ended, parts=self._complaints(), completed=self._completed, crawl_failed=self._crawl_failed)
         )
 
     def _line(self, line: bytes) -> None:
-        parsed = parse_line(line)
-        if parsed is None:
-            return
-        if parsed.started is not None:
-            self._running[parsed.started] = (GrowingFile(self._log(parsed.started, "stdout")), ProgressParser())
-        if parsed.finished is not None:
-            self._part_ended(parsed.finished)
-        self._completed = self._completed or parsed.completed
-        self._crawl_failed = self._crawl_failed or parsed.crawl_failed
+        if match := rules.FPSYNC_STARTED.fullmatch(line):
+            number = int(match[1])
+            self._running[number] = (GrowingFile(self._log(number, "stdout")), ProgressParser())
+        elif match := rules.FPSYNC_FINISHED.fullmatch(line):
+            self._part_ended(int(match[1]))
+        self._completed = self._completed or rules.FPSYNC_COMPLETED.match(line) is not None
+        self._crawl_failed = self._crawl_failed or rules.FPSYNC_CRAWL_FAILED.match(line) is not None
 
     def _part_ended(self, number: int) -> None:
         if number in self._running:
@@ -357,7 +346,7 @@ class Parsyncfp2:
             argv=(
                 self._programs.program,
                 b"--NP=%d" % work.jobs,
-                b"--chunksize=%d" % chunk_size_for(work.size_bytes, work.part_bytes),
+                b"--chunksize=%d" % rules.chunk_size_for(work.size_bytes, work.part_bytes),
                 b"--startdir=" + view.source_tree,
                 f"--{self._programs.features.rsync_option}={' '.join(options)}".encode("ascii"),
                 # In KiB/s for all together; it divides by its number of rsyncs, and 0 would mean no limit.
@@ -408,7 +397,7 @@ class Parsyncfp2Reader(_Reader):
         return super().counters
 
     def outcome(self, completed: Completed) -> Outcome:
-        return judge_parsyncfp2(replace(self._ended(completed), stdout=self._stdout.content))
+        return rules.judge_parsyncfp2(replace(self._ended(completed), stdout=self._stdout.content))
 
     def _logged(self, line: bytes) -> None:
         if match := _LOGGED.fullmatch(line):
@@ -444,7 +433,7 @@ def locate_parsyncfp2(*, path: str | None = None) -> Parsyncfp2Programs:
     helpers = tuple(_find(name, path, install) for name in _HELPERS)
     try:
         with Path(os.fsdecode(program)).open("rb") as file:
-            features = parse_features(file.read(_SCRIPT_BYTES))
+            features = rules.parse_features(file.read(_SCRIPT_BYTES))
     except OSError as error:
         raise ToolFailed(f"{show(program)} cannot be read: {error.strerror}") from error
     if features is None:

@@ -98,33 +98,12 @@ def _done(ended: EndedDriver) -> Outcome:
 # are in its log directory, a file for each part. 128 and more: a signal.
 
 
-_COMPLETED = re.compile(rb"\d+ <=== Fpsync completed with(?:out)? errors?\b")
-_CRAWL_FAILED = re.compile(rb"\d+ <=== Fpart exited with errors")
-_STARTED = re.compile(rb"\d+ => \[QMGR\] Starting job .*/(\d+) \(local\)")
-_FINISHED = re.compile(rb"\d+ <= \[QMGR\] Job \d+:(\d+):local finished")
+FPSYNC_COMPLETED = re.compile(rb"\d+ <=== Fpsync completed with(?:out)? errors?\b")
+FPSYNC_CRAWL_FAILED = re.compile(rb"\d+ <=== Fpart exited with errors")
+FPSYNC_STARTED = re.compile(rb"\d+ => \[QMGR\] Starting job .*/(\d+) \(local\)")
+FPSYNC_FINISHED = re.compile(rb"\d+ <= \[QMGR\] Job \d+:(\d+):local finished")
 _FPSYNC_MISSING = re.compile(rb"Fpart is missing|not use?able locally|Cannot (?:create|record)")
 _NOISE = re.compile(rb".*set: can't access tty; job control turned off")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FpsyncLine:
-    """A line of fpsync: a part was started or has ended, or how the whole ended."""
-
-    started: int | None = None
-    finished: int | None = None
-    completed: bool = False
-    crawl_failed: bool = False
-
-
-def parse_line(line: bytes) -> FpsyncLine | None:
-    """One line of `fpsync -vv`; None for every other line."""
-    if match := _STARTED.fullmatch(line):
-        return FpsyncLine(started=int(match[1]))
-    if match := _FINISHED.fullmatch(line):
-        return FpsyncLine(finished=int(match[1]))
-    if _COMPLETED.match(line):
-        return FpsyncLine(completed=True)
-    return FpsyncLine(crawl_failed=True) if _CRAWL_FAILED.match(line) else None
 
 
 def judge_fpsync(ended: EndedDriver) -> Outcome:
