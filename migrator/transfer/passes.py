@@ -26,7 +26,7 @@ from migrator.delta.model import SENT, ChangeKind
 from migrator.fs.model import Need, TargetCapabilities
 from migrator.gluster.model import SourceHealth
 from migrator.ledger.model import PassRecord, SiteRecord
-from migrator.plan.model import Batch, Chunk, Plan, TreeUsage
+from migrator.plan.model import Batch, Chunk, Plan
 from migrator.plan.rules import unverified
 from migrator.plan.rules_forecast import choose_cost, still_needed
 from migrator.site.rules_guards import health_problems
@@ -58,7 +58,7 @@ from migrator.transfer.model import (
 )
 from migrator.transfer.pool import run_step
 from migrator.transfer.rules import stop_reason
-from migrator.transfer.rules_convergence import TreeToCheck, decide, freeze_check
+from migrator.transfer.rules_convergence import FIXED_S, bytes_to_read, check_cost, decide
 from migrator.verify.model import DigestPolicy, VerificationRecord, earlier_verifications
 
 if TYPE_CHECKING:
@@ -173,25 +173,28 @@ def check_of_trees(
     """
     records = ledger.verifications.all()
     wanted = policy or (records[-1].policy if records else None)
-    return freeze_check(
-        records,
-        [_to_check(ledger, plan.name, batch, usage, wanted) for usage in plan.ranking if usage.tree.path in trees],
-        share=1.0 if wanted is None else wanted.share,
-    )
-
-
-def _to_check(ledger: "Ledger", plan: str, batch: int, usage: TreeUsage, policy: DigestPolicy | None) -> TreeToCheck:
-    tree = usage.tree.path
-    paths = usage.files + usage.directories + 1
-    earlier = earlier_verifications(ledger.verifications.covering(tree), policy) if policy else ()
-    if not earlier:
-        return TreeToCheck(paths=paths, size_bytes=usage.size_bytes)
-    newest = earlier[0]
-    return TreeToCheck(
-        paths=paths,
-        size_bytes=usage.size_bytes,
-        proven_share=_proven_share(newest),
-        changed_bytes=_changed_bytes(ledger, plan, batch, tree, since_s=newest.started_at_s),
+    share = 1.0 if wanted is None else wanted.share
+    files = size_bytes = 0
+    for usage in plan.ranking:
+        if (tree := usage.tree.path) not in trees:
+            continue
+        files += usage.files + usage.directories + 1
+        earlier = earlier_verifications(ledger.verifications.covering(tree), wanted) if wanted else ()
+        size_bytes += bytes_to_read(
+            usage.size_bytes,
+            share,
+            proven_share=_proven_share(earlier[0]) if earlier else 0.0,
+            changed_bytes=(
+                _changed_bytes(ledger, plan.name, batch, tree, since_s=earlier[0].started_at_s) if earlier else 0
+            ),
+        )
+    s_per_path, s_per_byte = check_cost(records)
+    return FreezeCheck(
+        s_per_file=s_per_path,
+        s_per_byte=s_per_byte * share,
+        files=files,
+        size_bytes=size_bytes,
+        fixed_s=FIXED_S,
     )
 
 

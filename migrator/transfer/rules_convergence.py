@@ -1,9 +1,8 @@
 """Whether another delta pass is worth while, and how long the freeze will be. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from typing import assert_never
 
 from migrator.core.states import PassKind
 from migrator.core.units import HOUR_S, format_count, format_duration, format_size, several
@@ -248,59 +247,41 @@ def decide(
     before the last one; None where none was. May be called any number of times.
     """
     prediction = predict(passes, at_s=at_s, cost=cost, check=check)
-    outcome = _outcome(passes, prediction, limits=limits, made=made, earlier_freeze_s=earlier_freeze_s)
-    return Decision(
-        outcome=outcome,
-        prediction=prediction,
-        sentence=_sentence(passes, prediction, outcome, batch=batch, limits=limits),
-    )
+    outcome = _outcome(passes, prediction, made >= limits.max_delta_passes, limits.max_freeze_s, earlier_freeze_s)
+    parts = [f"batch {batch}"]
+    if passes:
+        last = passes[-1]
+        number = "" if last.kind is PassKind.SEED else f" {last.number}"
+        parts[0] += f", {last.kind.value} pass{number}: {_moved(last)} in {format_duration(last.elapsed_s)}"
+    if prediction is not None:
+        parts += [
+            f"{churn_words(prediction.churn_files_per_h)}, {format_size(prediction.churn_bytes_per_h)}/h are changing",
+            f"a freeze would take about {format_duration(prediction.freeze_s)} "
+            f"(at most {format_duration(limits.max_freeze_s)} wanted)",
+        ]
+    sentence = f"{'; '.join(parts)}: {_outcome_words(outcome, prediction, limits)}"
+    return Decision(outcome=outcome, prediction=prediction, sentence=sentence)
 
 
 def _outcome(
     passes: Sequence[PassFacts],
     prediction: Prediction | None,
-    *,
-    limits: PassLimits,
-    made: int,
+    at_limit: bool,
+    max_freeze_s: float,
     earlier_freeze_s: float | None,
 ) -> ConvergenceOutcome:
     if prediction is not None:
         if passes[-1].kind is not PassKind.SEED and passes[-1].nothing_changed:
             return ConvergenceOutcome.NOTHING_CHANGED
-        if prediction.freeze_s <= limits.max_freeze_s:
+        if prediction.freeze_s <= max_freeze_s:
             return ConvergenceOutcome.CONVERGED
-    if made >= limits.max_delta_passes:
+    if at_limit:
         return ConvergenceOutcome.LIMIT_OF_PASSES
     deltas = sum(one.kind is PassKind.DELTA for one in passes)
     if prediction is None or earlier_freeze_s is None or deltas < ENOUGH_DELTAS:
         return ConvergenceOutcome.GO_ON
     shrinks = prediction.freeze_s < (1.0 - SHRINKS_BY) * earlier_freeze_s
     return ConvergenceOutcome.GO_ON if shrinks else ConvergenceOutcome.NO_LONGER_SHRINKS
-
-
-def _sentence(
-    passes: Sequence[PassFacts],
-    prediction: Prediction | None,
-    outcome: ConvergenceOutcome,
-    *,
-    batch: int,
-    limits: PassLimits,
-) -> str:
-    what = f"batch {batch}"
-    if passes:
-        last = passes[-1]
-        number = "" if last.kind is PassKind.SEED else f" {last.number}"
-        what = f"{what}, {last.kind.value} pass{number}: {_moved(last)} in {format_duration(last.elapsed_s)}"
-    parts = [what]
-    if prediction is not None:
-        parts.append(
-            f"{churn_words(prediction.churn_files_per_h)}, {format_size(prediction.churn_bytes_per_h)}/h are changing"
-        )
-        parts.append(
-            f"a freeze would take about {format_duration(prediction.freeze_s)} "
-            f"(at most {format_duration(limits.max_freeze_s)} wanted)"
-        )
-    return f"{'; '.join(parts)}: {_outcome_words(outcome, prediction, limits)}"
 
 
 def _moved(last: PassFacts) -> str:
@@ -318,27 +299,23 @@ def churn_words(files_per_h: float) -> str:
 
 
 def _outcome_words(outcome: ConvergenceOutcome, prediction: Prediction | None, limits: PassLimits) -> str:
+    least = ""
+    if prediction is not None and prediction.least_freeze_s > limits.max_freeze_s:
+        took = format_duration(prediction.least_freeze_s)
+        least = f", for a scan and a verification without any change take about {took}"
     match outcome:
         case ConvergenceOutcome.GO_ON:
             return "another delta pass follows" if prediction is not None else "the first delta pass follows"
         case ConvergenceOutcome.CONVERGED:
             return "converged"
         case ConvergenceOutcome.NO_LONGER_SHRINKS:
-            return f"it no longer shrinks{_least(prediction, limits)}"
+            return f"it no longer shrinks{least}"
+        case ConvergenceOutcome.NOTHING_CHANGED:
+            return f"nothing changed any more{least}"
         case ConvergenceOutcome.LIMIT_OF_PASSES:
             if limits.max_delta_passes == 0:
                 return "no delta pass is wanted"
             return f"the limit of {several(limits.max_delta_passes, 'delta pass', 'delta passes')} is reached"
-        case ConvergenceOutcome.NOTHING_CHANGED:
-            return f"nothing changed any more{_least(prediction, limits)}"
-        case _:
-            assert_never(outcome)
-
-
-def _least(prediction: Prediction | None, limits: PassLimits) -> str:
-    if prediction is None or prediction.least_freeze_s <= limits.max_freeze_s:
-        return ""
-    return f", for a scan and a verification without any change take about {format_duration(prediction.least_freeze_s)}"
 
 
 # The predicted freeze of one tree of a batch.
@@ -394,44 +371,17 @@ _PART = 0.05
 _CHECK_FACTORS = (0.01, 100.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeToCheck:
-    """A tree, as a plan counts it, and what is known of it: `proven_share` of its bytes lie in a manifest that can be carried
-    over, and `changed_bytes` were sent since that was made.
+def bytes_to_read(size_bytes: int, share: float, *, proven_share: float = 0.0, changed_bytes: int = 0) -> int:
+    """The content of a tree of which `share` is read: `proven_share` of its bytes lie in a manifest that can be carried over,
+    and `changed_bytes` were sent since that was made.
     """
-
-    paths: int
-    size_bytes: int
-    proven_share: float = 0.0
-    changed_bytes: int = 0
-
-
-def freeze_check(
-    verifications: Sequence[VerificationRecord], trees: Iterable[TreeToCheck], *, share: float = 1.0
-) -> FreezeCheck:
-    """The cost for these trees together, where `share` of the files have to have their content compared. `verifications`
-    are all that have ended, oldest first; without any the cost is an assumed one.
-    """
-    trees = tuple(trees)
-    s_per_path, s_per_byte = _cost(verifications)
-    return FreezeCheck(
-        s_per_file=s_per_path,
-        s_per_byte=s_per_byte * share,
-        files=sum(tree.paths for tree in trees),
-        size_bytes=sum(_to_read_bytes(tree, share) for tree in trees),
-        fixed_s=FIXED_S,
-    )
-
-
-def _to_read_bytes(tree: TreeToCheck, share: float) -> int:
-    """Of which `share` is read."""
     if share <= 0.0:
         return 0
-    missing = max(share - tree.proven_share, 0.0) / share
-    return min(round(tree.size_bytes * missing) + tree.changed_bytes, max(tree.size_bytes, tree.changed_bytes))
+    missing = max(share - proven_share, 0.0) / share
+    return min(round(size_bytes * missing) + changed_bytes, max(size_bytes, changed_bytes))
 
 
-def _cost(verifications: Sequence[VerificationRecord]) -> tuple[float, float]:
+def check_cost(verifications: Sequence[VerificationRecord]) -> tuple[float, float]:
     """Seconds per path and per byte read: those assumed, with the factor by which the last verifications took longer. What
     they hardly had (paths or bytes) they tell nothing about: it stays as assumed.
     """

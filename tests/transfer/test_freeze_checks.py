@@ -1,16 +1,20 @@
-"""What the ledger says of the cost of verifying in the freeze: which content no manifest covers yet."""
+"""The cost of verifying in the freeze: which content no manifest covers yet, and what reading it takes."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from migrator.core.states import PassKind, PassState
+from migrator.core.units import GIB
 from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.plan.model import ASSUMED_RATE_BYTES_PER_S
 from migrator.transfer.passes import check_of_trees
-from migrator.transfer.rules_convergence import ASSUMED_S_PER_PATH
-from migrator.verify.model import DigestPolicy
+from migrator.transfer.rules_convergence import ASSUMED_S_PER_PATH, FIXED_S, bytes_to_read, check_cost
+from migrator.verify.model import DigestPolicy, VerificationRecord
 from tests.support.plans import small_plan
 from tests.support.records import SITE, verification
 
@@ -107,3 +111,62 @@ def test_what_proves_nothing_covers_nothing(ledger: Ledger) -> None:
     verified(ledger, at_s=20.0, share=0.0)
     assert to_read(ledger) == USAGE.size_bytes
     assert to_read(ledger, DigestPolicy(algorithm="sha256", share=1.0, seed=1)) == USAGE.size_bytes
+
+
+@pytest.mark.parametrize(
+    ("share", "proven_share", "changed_bytes", "size_bytes"),
+    [
+        (1.0, 0.0, 0, 1000),
+        (1.0, 1.0, 0, 0),
+        (1.0, 0.75, 0, 250),
+        (1.0, 1.0, 40, 40),
+        (1.0, 0.5, 900, 1000),
+        (1.0, 1.0, 9000, 9000),
+        (0.1, 0.05, 0, 500),
+        (0.1, 1.0, 0, 0),
+        (0.0, 0.0, 0, 0),
+    ],
+)
+def test_only_what_no_manifest_covers_has_to_be_read(
+    share: float, proven_share: float, changed_bytes: int, size_bytes: int
+) -> None:
+    assert bytes_to_read(1000, share, proven_share=proven_share, changed_bytes=changed_bytes) == size_bytes
+
+
+def took(elapsed_s: float, *, paths: int, read_bytes: int, carried_bytes: int = 0) -> VerificationRecord:
+    return verification(
+        started_at_s=1000.0,
+        finished_at_s=1000.0 + elapsed_s,
+        paths=paths,
+        size_bytes=read_bytes + carried_bytes,
+        digested_files=paths,
+        digested_bytes=read_bytes,
+        carried_bytes=carried_bytes,
+        manifest=None,
+        manifest_digest=None,
+    )
+
+
+def test_slower_verifications_make_it_dearer_but_for_what_they_hardly_had() -> None:
+    assumed = ASSUMED_S_PER_PATH, 1 / ASSUMED_RATE_BYTES_PER_S
+    assert check_cost([]) == assumed
+    paths, read_bytes = 1_000_000, 100 * GIB
+    all_s = paths * assumed[0] + read_bytes * assumed[1]
+    slow = check_cost([took(FIXED_S + 3 * all_s, paths=paths, read_bytes=read_bytes)])
+    assert slow == pytest.approx((3 * assumed[0], 3 * assumed[1]))
+    carried = took(FIXED_S + 3 * paths * assumed[0], paths=paths, read_bytes=0, carried_bytes=read_bytes)
+    assert check_cost([carried])[1] == assumed[1]
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(-10.0, 1e6), st.integers(0, 10**8), st.integers(0, 10**15)).map(
+            lambda one: took(one[0], paths=one[1], read_bytes=one[2])
+        ),
+        max_size=6,
+    )
+)
+def test_no_record_makes_it_free_or_endless(records: list[VerificationRecord]) -> None:
+    s_per_path, s_per_byte = check_cost(records)
+    assert ASSUMED_S_PER_PATH / 100 <= s_per_path <= ASSUMED_S_PER_PATH * 100
+    assert 0.01 / ASSUMED_RATE_BYTES_PER_S <= s_per_byte * 1.000001 <= 100.001 / ASSUMED_RATE_BYTES_PER_S

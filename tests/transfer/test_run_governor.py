@@ -6,6 +6,7 @@ Streams take time on a virtual clock; the ledger is real.
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,24 @@ class Governed:
                 other.cancel()
             await asyncio.gather(*others, return_exceptions=True)
 
+    def probe(self) -> None:
+        """A probe of the target that takes 400 ms."""
+        times = ProbeTimes(create_s=0.4, write_s=0.0, sync_s=0.0, stat_s=0.0, unlink_s=0.0, readdir_s=0.0)
+        probe = Probe(side=ProbeSide.TARGET, at_s=self.world.clock.now_s(), times=times)
+        self.world.ledger.probes.add(probe)
+
+    def tune(self, limits: Limits) -> None:
+        self.world.ledger.controls.tune(limits, by="anna", at_s=0.0)
+
+    @property
+    def paused(self) -> tuple[tuple[float, Callable[[], object]], ...]:
+        """A pause by another process, from second 50 to second 400."""
+        controls = self.world.ledger.controls
+        return (
+            (50.0, lambda: controls.hold(by="anna", reason="exams", at_s=0.0)),
+            (400.0, lambda: controls.resume(by="anna", at_s=0.0)),
+        )
+
     @property
     def records(self) -> list[GovernorRecord]:
         run = self.world.ledger.runs.latest("run")
@@ -242,11 +261,7 @@ async def test_a_window_has_limits_of_its_own(governed: Governed) -> None:
 
 @in_loop
 async def test_a_pause_of_another_process_holds_a_run_until_it_is_resumed(governed: Governed) -> None:
-    controls = governed.world.ledger.controls
-    await governed.run(
-        (50.0, lambda: controls.hold(by="anna", reason="exams", at_s=0.0)),
-        (400.0, lambda: controls.resume(by="anna", at_s=0.0)),
-    )
+    await governed.run(*governed.paused)
     assert governed.world.is_copied()
     begun = [one.began_s - BEGIN_S for one in governed.streams.work]
     assert not [after_s for after_s in begun if 53.0 < after_s < 400.0]
@@ -271,10 +286,9 @@ async def test_a_run_that_is_paused_can_be_stopped(governed: Governed) -> None:
 
 @in_loop
 async def test_streams_are_added_and_taken_away_while_it_runs(governed: Governed) -> None:
-    tune = governed.world.ledger.controls.tune
     await governed.run(
-        (50.0, lambda: tune(Limits(jobs=5), by="anna", at_s=0.0)),
-        (150.0, lambda: tune(Limits(jobs=1), by="anna", at_s=0.0)),
+        (50.0, partial(governed.tune, Limits(jobs=5))),
+        (150.0, partial(governed.tune, Limits(jobs=1))),
         jobs=2,
     )
     assert governed.world.is_copied()
@@ -287,10 +301,9 @@ async def test_streams_are_added_and_taken_away_while_it_runs(governed: Governed
 
 @in_loop
 async def test_streams_together_never_pass_their_limit_also_while_it_changes(governed: Governed) -> None:
-    tune = governed.world.ledger.controls.tune
     await governed.run(
-        (50.0, lambda: tune(Limits(jobs=4), by="anna", at_s=0.0)),
-        (350.0, lambda: tune(Limits(jobs=2), by="anna", at_s=0.0)),
+        (50.0, partial(governed.tune, Limits(jobs=4))),
+        (350.0, partial(governed.tune, Limits(jobs=2))),
         jobs=2,
         bwlimit_bytes_per_s=1000,
     )
@@ -303,17 +316,8 @@ async def test_streams_together_never_pass_their_limit_also_while_it_changes(gov
 @in_loop
 async def test_probes_that_pass_the_limit_take_streams_away(governed: Governed) -> None:
     governed.limits = Limits(max_latency_s=0.05)
-    probes = governed.world.ledger.probes
-
-    def probe(latency_s: float) -> Callable[[], None]:
-        def add() -> None:
-            times = ProbeTimes(create_s=latency_s, write_s=0.0, sync_s=0.0, stat_s=0.0, unlink_s=0.0, readdir_s=0.0)
-            probes.add(Probe(side=ProbeSide.TARGET, at_s=governed.world.clock.now_s(), times=times))
-
-        return add
-
     # The last three when the streams of the first chunks have come to their ends.
-    await governed.run(*((at_s, probe(0.4)) for at_s in (10.0, 20.0, 30.0, 110.0, 120.0, 130.0)), jobs=4)
+    await governed.run(*((at_s, governed.probe) for at_s in (10.0, 20.0, 30.0, 110.0, 120.0, 130.0)), jobs=4)
     assert governed.world.is_copied()
     assert [(record.bound, record.streams) for record in governed.records] == [
         (Bound.JOBS, 4),
@@ -331,16 +335,8 @@ async def test_probes_that_pass_the_limit_take_streams_away(governed: Governed) 
 @pytest.mark.exhaustive
 @in_loop
 async def test_a_limit_that_is_tuned_is_not_held_against_probes_from_before(governed: Governed) -> None:
-    clock, ledger = governed.world.clock, governed.world.ledger
-    times = ProbeTimes(create_s=0.4, write_s=0.0, sync_s=0.0, stat_s=0.0, unlink_s=0.0, readdir_s=0.0)
-
-    def probe() -> None:
-        ledger.probes.add(Probe(side=ProbeSide.TARGET, at_s=clock.now_s(), times=times))
-
-    def tune() -> None:
-        ledger.controls.tune(Limits(max_latency_s=0.05), by="anna", at_s=clock.now_s())
-
-    await governed.run(*((5.0 * number, probe) for number in range(1, 10)), (60.0, tune), jobs=4)
+    tune = partial(governed.tune, Limits(max_latency_s=0.05))
+    await governed.run(*((5.0 * number, governed.probe) for number in range(1, 10)), (60.0, tune), jobs=4)
     assert {record.bound for record in governed.records} == {Bound.JOBS}
 
 
@@ -348,16 +344,11 @@ async def test_a_limit_that_is_tuned_is_not_held_against_probes_from_before(gove
 @in_loop
 async def test_probes_are_followed_also_when_a_clock_was_set_back(governed: Governed) -> None:
     governed.limits = Limits(max_latency_s=0.05)
-    clock, probes = governed.world.clock, governed.world.ledger.probes
-    times = ProbeTimes(create_s=0.4, write_s=0.0, sync_s=0.0, stat_s=0.0, unlink_s=0.0, readdir_s=0.0)
-
-    def probe() -> None:
-        probes.add(Probe(side=ProbeSide.TARGET, at_s=clock.now_s(), times=times))
 
     def an_hour_back() -> None:
-        clock.set_by_s -= 3600.0
+        governed.world.clock.set_by_s -= 3600.0
 
-    await governed.run((10.0, probe), (20.0, an_hour_back), (30.0, probe), (40.0, probe), jobs=4)
+    await governed.run(*((at_s, governed.probe) for at_s in (10.0, 30.0, 40.0)), (20.0, an_hour_back), jobs=4)
     assert [record.bound for record in governed.records] == [Bound.JOBS, Bound.LATENCY]
 
 
@@ -407,12 +398,8 @@ async def test_what_the_first_run_measures_counts_for_the_chunks_that_it_begins(
 @pytest.mark.exhaustive
 @in_loop
 async def test_a_host_that_does_not_tell_its_load_does_not_keep_a_pause_from_being_seen(governed: Governed) -> None:
-    controls = governed.world.ledger.controls
     governed.loads.never = True
-    await governed.run(
-        (50.0, lambda: controls.hold(by="anna", reason="", at_s=0.0)),
-        (400.0, lambda: controls.resume(by="anna", at_s=0.0)),
-    )
+    await governed.run(*governed.paused)
     assert governed.world.is_copied()
     assert not [one for one in governed.streams.work if 53.0 < one.began_s - BEGIN_S < 400.0]
     assert len(governed.said) == 2
