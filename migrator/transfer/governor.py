@@ -14,18 +14,8 @@ from migrator.core.windows import LocalTime, Window, WindowStanding, opening, op
 from migrator.hosts.ports import Loads
 from migrator.plan.model import TransferCost
 from migrator.report.model import RunLife, run_life
+from migrator.transfer import model as transfer
 from migrator.transfer import rules_governor as rules
-from migrator.transfer.model import (
-    Bound,
-    Controls,
-    Gate,
-    GoverningFacts,
-    GovernorRecord,
-    HostLoad,
-    Limits,
-    StreamCounters,
-    StreamsBy,
-)
 from migrator.transfer.rules_governor import Flow, GovernorState, Settings
 
 if TYPE_CHECKING:
@@ -44,9 +34,9 @@ def read_governing(
     *,
     now_s: float,
     is_gone: IsGone | None = None,
-    given: Limits | None = None,
+    given: transfer.Limits | None = None,
     windows: Sequence[WindowStanding] | None = None,
-) -> GoverningFacts:
+) -> transfer.GoverningFacts:
     """What people have set, and what the governor allows the newest run while that is in progress."""
     record, run = ledger.governor.newest(), ledger.runs.latest("run")
     at_work = (
@@ -60,7 +50,7 @@ def read_governing(
         )
         is RunLife.AT_WORK
     )
-    return GoverningFacts(
+    return transfer.GoverningFacts(
         controls=ledger.controls.now(),
         governor=record,
         at_work=at_work,
@@ -85,7 +75,7 @@ _HALF = 0.5
 _BYTES_OF_A_FILE = 1_000_000
 """Before the first measurement: the cost of a file in bytes."""
 _FURTHEST_S = 8 * DAY_S
-_FELT = frozenset({Bound.LATENCY, Bound.LOAD})
+_FELT = frozenset({transfer.Bound.LATENCY, transfer.Bound.LOAD})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,13 +88,13 @@ class Governing:
     records: "GovernorRecords"
     probes: "ProbeRecords"
     loads: Loads
-    limits: Limits
+    limits: transfer.Limits
     windows: Sequence[Window]
     local_time: LocalTime
     in_words: Callable[[float], str]
     measured_cost: Callable[[], TransferCost | None]
     cost: TransferCost | None = None
-    by: StreamsBy = StreamsBy.MEASURED
+    by: transfer.StreamsBy = transfer.StreamsBy.MEASURED
     settle_s: float = 60.0
 
 
@@ -123,11 +113,11 @@ class Governor:
     clock: Clock
     say: Callable[[bool, str], None]
     state: GovernorState = field(init=False)
-    decision: GovernorRecord = field(init=False)
+    decision: transfer.GovernorRecord = field(init=False)
     chunk_cost: TransferCost | None = field(init=False)
     _settings: Settings = field(init=False)
-    _controls: Controls = field(init=False)
-    _kept: GovernorRecord | None = None
+    _controls: transfer.Controls = field(init=False)
+    _kept: transfer.GovernorRecord | None = None
     _until_s: float | None = None
     _grants: dict[int, tuple[str, int | None]] = field(default_factory=dict)
     _watchers: list[Callable[[], None]] = field(default_factory=list)
@@ -193,7 +183,7 @@ class Governor:
             self.chunk_cost = self.governing.measured_cost() or self.chunk_cost
         self._decide()
 
-    def flowed(self, moved: StreamCounters, interval_s: float) -> None:
+    def flowed(self, moved: transfer.StreamCounters, interval_s: float) -> None:
         """Record the throughput of all streams. It counts if every host with work had all its allowed streams throughout."""
         at_work, before = self._at_work(), self._flowing
         self._flowing = at_work
@@ -238,7 +228,7 @@ class Governor:
 
     async def until_open(self) -> None:
         """Wait until chunks may start."""
-        while self.decision.gate is not Gate.OPEN:
+        while self.decision.gate is not transfer.Gate.OPEN:
             await self.clock.sleep(LOOK_EVERY_S)
 
     def _at_work(self) -> dict[str, int]:
@@ -278,7 +268,9 @@ class Governor:
             self.state = rules.after_load(self.state, host, load, self._settings, at_work=at_work)
         self._decide()
         at_s = self.clock.now_s()
-        self.governing.records.keep_loads([HostLoad(host=host, at_s=at_s, load=load) for host, load in loads.items()])
+        self.governing.records.keep_loads(
+            [transfer.HostLoad(host=host, at_s=at_s, load=load) for host, load in loads.items()]
+        )
 
     def _decide(self) -> None:
         """Decide; record and report a changed decision, and wake the waiting workers."""
@@ -294,20 +286,20 @@ class Governor:
         for call in tuple(self._watchers):
             call()
 
-    def _next_window(self, gate: Gate, now_s: float) -> float | None:
+    def _next_window(self, gate: transfer.Gate, now_s: float) -> float | None:
         """When the next window opens; computed once, and again after the clock was set."""
-        if gate is not Gate.OUTSIDE_WINDOWS:
+        if gate is not transfer.Gate.OUTSIDE_WINDOWS:
             self._until_s = None
         elif self._until_s is None or not self._until_s - _FURTHEST_S <= now_s < self._until_s:
             self._until_s = opens_at(self.governing.windows, now_s, self.governing.local_time)
         return self._until_s
 
-    def _tell(self, before: GovernorRecord | None, now: GovernorRecord) -> None:
-        if now.gate is not Gate.OPEN:
+    def _tell(self, before: transfer.GovernorRecord | None, now: transfer.GovernorRecord) -> None:
+        if now.gate is not transfer.Gate.OPEN:
             if before is None or (before.gate, before.until_s) != (now.gate, now.until_s):
-                until = "it is resumed" if now.gate is Gate.PAUSED else self._window_words(now.until_s)
-                self.say(now.gate is Gate.PAUSED, f"no chunk is begun until {until}: {now.reason}")
-        elif before is not None and before.gate is not Gate.OPEN:
+                until = "it is resumed" if now.gate is transfer.Gate.PAUSED else self._window_words(now.until_s)
+                self.say(now.gate is transfer.Gate.PAUSED, f"no chunk is begun until {until}: {now.reason}")
+        elif before is not None and before.gate is not transfer.Gate.OPEN:
             self.say(False, f"chunks are begun again: up to {now.streams} streams")
         elif before is not None and before.bound is not now.bound and _FELT & {before.bound, now.bound}:
             self.say(now.bound in _FELT, f"up to {now.streams} of {now.most} streams are at work now: {now.reason}")
@@ -329,11 +321,11 @@ class Tuning:
     ledger: "Ledger"
     clock: Clock
     by: str
-    given: Limits
+    given: transfer.Limits
     windows: Callable[[float], Sequence[WindowStanding]]
     is_gone: IsGone
 
-    def pause(self, reason: str) -> GoverningFacts:
+    def pause(self, reason: str) -> transfer.GoverningFacts:
         """Start no more chunks. If the migration is already paused, author and reason stay."""
         before = self.ledger.controls.now().hold
         self.ledger.controls.hold(by=self.by, reason=reason, at_s=self.clock.now_s())
@@ -341,7 +333,7 @@ class Tuning:
             self._say(Severity.WARNING, f"paused by {self.by}" + (f": {reason}" if reason else ""))
         return self.facts()
 
-    def resume(self) -> GoverningFacts:
+    def resume(self) -> transfer.GoverningFacts:
         """Resume. May be called if nothing is paused."""
         before = self.ledger.controls.now().hold
         self.ledger.controls.resume(by=self.by, at_s=self.clock.now_s())
@@ -349,12 +341,12 @@ class Tuning:
             self._say(Severity.INFO, f"resumed by {self.by}")
         return self.facts()
 
-    def tune(self, limits: Limits, *, reset: bool) -> GoverningFacts:
+    def tune(self, limits: transfer.Limits, *, reset: bool) -> transfer.GoverningFacts:
         """Set limits; those not given keep their tuned values, or (`reset`) return to those of site.toml."""
         while True:
             before = self.ledger.controls.now().tuned
-            was = before.limits if before is not None else Limits()
-            now = _joined(limits, Limits() if reset else was)
+            was = before.limits if before is not None else transfer.Limits()
+            now = _joined(limits, transfer.Limits() if reset else was)
             # Whoever has tuned in the same moment is not undone: then what he has set is what is kept.
             if self.ledger.controls.tune(now, by=self.by, at_s=self.clock.now_s(), instead_of=was):
                 break
@@ -364,7 +356,7 @@ class Tuning:
             )
         return self.facts()
 
-    def facts(self) -> GoverningFacts:
+    def facts(self) -> transfer.GoverningFacts:
         """Controls, given limits, and what the governor allows the newest run."""
         now_s = self.clock.now_s()
         return read_governing(
@@ -378,8 +370,8 @@ class Tuning:
         self.ledger.events.add(event)
 
 
-def _joined(limits: Limits, kept: Limits) -> Limits:
-    return Limits(
+def _joined(limits: transfer.Limits, kept: transfer.Limits) -> transfer.Limits:
+    return transfer.Limits(
         jobs=limits.jobs or kept.jobs,
         bwlimit_bytes_per_s=limits.bwlimit_bytes_per_s or kept.bwlimit_bytes_per_s,
         max_latency_s=limits.max_latency_s or kept.max_latency_s,
@@ -387,7 +379,7 @@ def _joined(limits: Limits, kept: Limits) -> Limits:
     )
 
 
-def limits_in_words(limits: Limits) -> str:
+def limits_in_words(limits: transfer.Limits) -> str:
     """All given limits, as one phrase."""
     words = []
     if limits.jobs is not None:

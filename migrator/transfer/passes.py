@@ -30,32 +30,13 @@ from migrator.plan.model import Batch, Chunk, Plan
 from migrator.plan.rules import unverified
 from migrator.plan.rules_forecast import choose_cost, still_needed
 from migrator.site.rules_guards import health_problems
+from migrator.transfer import guards
+from migrator.transfer import model as transfer
 from migrator.transfer.attempt import look
 from migrator.transfer.bases import covers
 from migrator.transfer.context import HealthNow, Invocation, PassUnderWay, StorageWatch, World
 from migrator.transfer.drive import doubtful_trees, run_driver_step, say_second_look
-from migrator.transfer.guards import (
-    Stripes,
-    find_problems,
-    list_problems,
-    look_at_limits,
-    mount_findings,
-    quota_finding,
-    refuse,
-)
 from migrator.transfer.lanes import Routes
-from migrator.transfer.model import (
-    BatchSummary,
-    ChunkRecord,
-    ConvergenceRecord,
-    Decision,
-    FreezeCheck,
-    GuardFinding,
-    PassFacts,
-    PassLimits,
-    StopReason,
-    TreeWork,
-)
 from migrator.transfer.pool import run_step
 from migrator.transfer.rules import stop_reason
 from migrator.transfer.rules_convergence import FIXED_S, bytes_to_read, check_cost, decide
@@ -79,11 +60,11 @@ def judge_passes(
     trees: Collection[bytes],
     at_s: float,
     streams: int,
-    check: FreezeCheck,
-    limits: PassLimits,
+    check: transfer.FreezeCheck,
+    limits: transfer.PassLimits,
     made: int,
     moves_of: MovesOf,
-) -> Decision:
+) -> transfer.Decision:
     """Whether to make another delta pass over these trees, after the last one was closed; the prediction is recorded with that
     one. Passes over only some of the trees, such as final ones, do not count.
 
@@ -109,7 +90,7 @@ def judge_passes(
     )
     if decision.prediction is not None:
         ledger.predictions.record(
-            ConvergenceRecord(
+            transfer.ConvergenceRecord(
                 pass_id=records[-1].id,
                 at_s=at_s,
                 batch=batch,
@@ -121,19 +102,19 @@ def judge_passes(
     return decision
 
 
-def facts_of_passes(ledger: "Ledger", plan: str, batch: int, moves_of: MovesOf) -> list[PassFacts]:
+def facts_of_passes(ledger: "Ledger", plan: str, batch: int, moves_of: MovesOf) -> list[transfer.PassFacts]:
     """Every finished pass over a batch or some of its trees, oldest first. Blocking."""
     scans = {scan.name: scan for scan in ledger.scans.all()}
     done = [one for one in ledger.passes.of_batch(plan, batch) if one.state is PassState.DONE]
     return [_facts(ledger, one, scans.get(one.catalog), moves_of) for one in done]
 
 
-def _facts(ledger: "Ledger", record: PassRecord, scan: CatalogRecord | None, moves_of: MovesOf) -> PassFacts:
+def _facts(ledger: "Ledger", record: PassRecord, scan: CatalogRecord | None, moves_of: MovesOf) -> transfer.PassFacts:
     changes = ledger.passes.changes(record.id)
     totals = ledger.passes.totals(record.id)
     renames, gone = moves_of(record) if record.move_list is not None else (0, 0)
     finished_at_s = record.started_at_s if record.finished_at_s is None else record.finished_at_s
-    return PassFacts(
+    return transfer.PassFacts(
         kind=record.kind,
         number=record.number,
         scanned_at_s=_scanned_at_s(record, scan),
@@ -167,7 +148,7 @@ def _scan_s(record: PassRecord, scan: CatalogRecord | None) -> float:
 
 def check_of_trees(
     ledger: "Ledger", plan: Plan, batch: int, trees: Collection[bytes], policy: DigestPolicy | None = None
-) -> FreezeCheck:
+) -> transfer.FreezeCheck:
     """The cost of verifying some trees of a batch in the freeze, with earlier proofs carried over. `policy`: which content to
     compare; None: as the newest verification did, or all of it. Blocking.
     """
@@ -189,7 +170,7 @@ def check_of_trees(
             ),
         )
     s_per_path, s_per_byte = check_cost(records)
-    return FreezeCheck(
+    return transfer.FreezeCheck(
         s_per_file=s_per_path,
         s_per_byte=s_per_byte * share,
         files=files,
@@ -228,7 +209,7 @@ class Remaining:
     """Chunks still to copy, by tree; the room that they need on the target, and their bricks."""
 
     record: PassRecord | None
-    trees: tuple[TreeWork, ...] = ()
+    trees: tuple[transfer.TreeWork, ...] = ()
     chunks_by_kind: Mapping[ChunkKind, int] = field(default_factory=dict)
     need: Need = field(default_factory=Need)
     bricks: frozenset[str] = frozenset()
@@ -274,7 +255,7 @@ def remaining_of(
     return Remaining(
         record=record,
         trees=tuple(
-            TreeWork(tree=tree, chunks=chunks, files=files, size_bytes=size_bytes)
+            transfer.TreeWork(tree=tree, chunks=chunks, files=files, size_bytes=size_bytes)
             for tree, (chunks, files, size_bytes) in trees.items()
             if chunks
         ),
@@ -287,11 +268,11 @@ def remaining_of(
 
 def _of_list(world: World, batch: Batch) -> Iterable[Chunk]:
     # Before anything is read from it: a list that was replaced need not be one.
-    refuse(batch, (GuardFinding(guard="chunk lists", problems=list_problems(world, batch)),))
+    guards.refuse(batch, (transfer.GuardFinding(guard="chunk lists", problems=guards.list_problems(world, batch)),))
     return world.chunk_lists.chunks(batch.chunk_list)
 
 
-def _of_pass(world: World, record: PassRecord) -> Iterable[ChunkRecord]:
+def _of_pass(world: World, record: PassRecord) -> Iterable[transfer.ChunkRecord]:
     passes = world.ledger.passes
     failed = passes.totals(record.id).chunks.get(ChunkState.FAILED, 0)
     if record.state is PassState.DONE and not failed:
@@ -310,7 +291,7 @@ def _of_pass(world: World, record: PassRecord) -> Iterable[ChunkRecord]:
 class Ready:
     """What a pass knows before it starts: no guard tripped."""
 
-    findings: tuple[GuardFinding, ...]
+    findings: tuple[transfer.GuardFinding, ...]
     health: SourceHealth
     capabilities: TargetCapabilities
 
@@ -331,18 +312,18 @@ class Copying:
             for lane in self.invocation.world.lanes.all:
                 lane.expect(bricks)
 
-    async def ready(self, need: Need, left: Sequence[TreeWork] = ()) -> Ready:
+    async def ready(self, need: Need, left: Sequence[transfer.TreeWork] = ()) -> Ready:
         """Evaluate all guards of a pass. Raises Refused with every reason."""
         invocation, subject = self.invocation, f"batch {self.batch.number}"
-        findings, health = await find_problems(invocation.world, invocation.request, self.site, self.batch, need)
+        findings, health = await guards.find_problems(invocation.world, invocation.request, self.site, self.batch, need)
         if not any(found.problems for found in findings):
-            words = await look_at_limits(invocation.world, self.plan, left)
-            findings = (*findings, *quota_finding(words))
+            words = await guards.look_at_limits(invocation.world, self.plan, left)
+            findings = (*findings, *guards.quota_finding(words))
             for warning in words.warnings:
                 invocation.say(EventKind.QUOTA_NEAR, Severity.WARNING, subject, warning)
         for problem in (problem for found in findings for problem in found.problems):
             invocation.say(EventKind.GUARD_REFUSED, Severity.ERROR, subject, problem)
-        refuse(self.batch, findings)
+        guards.refuse(self.batch, findings)
         return Ready(findings=findings, health=health, capabilities=await self.capabilities())
 
     async def capabilities(self) -> TargetCapabilities:
@@ -360,7 +341,7 @@ class Copying:
     async def make_trees(self) -> None:
         """Create the directories above each tree, and the trees, closed. Also proves that the target is writable."""
         world = self.invocation.world
-        stripes = Stripes(invocation=self.invocation)
+        stripes = guards.Stripes(invocation=self.invocation)
         for tree in self.batch.trees:
             components = tree.path.split(b"/")
             above = [b"/".join(components[:depth]) for depth in range(1, len(components))]
@@ -388,7 +369,7 @@ class Copying:
         before: Callable[[PassUnderWay], Awaitable[None]],
         after: Callable[[PassUnderWay], None] = lambda _: None,
         advance: Callable[[], None] = lambda: None,
-    ) -> BatchSummary:
+    ) -> transfer.BatchSummary:
         """Run a pass to its end, or to a stop that is in the summary. `before` runs before its chunks, `after` after them;
         `advance` sets the next state of the batch when the pass is done.
         """
@@ -416,7 +397,7 @@ class Copying:
                 advance()
         tally, passes = under_way.tally, world.ledger.passes
         record = passes.read(record.id)
-        return BatchSummary(
+        return transfer.BatchSummary(
             batch=self.batch.number,
             chunks=tally.chunks,
             files=tally.files,
@@ -531,14 +512,14 @@ class Copying:
         world, timeout_s = self.invocation.world, self.invocation.request.stall_timeout_s
         problems = health_problems(under_way.health_before, await world.source.health(), tasks_count=False)
         if problems:
-            under_way.stop(StopReason.SOURCE_UNHEALTHY, "; ".join(problems))
+            under_way.stop(transfer.StopReason.SOURCE_UNHEALTHY, "; ".join(problems))
             return
         changed = (
-            *await mount_findings(world, world.source, self.site.source, timeout_s),
-            *await mount_findings(world, world.target, self.site.target, timeout_s),
+            *await guards.mount_findings(world, world.source, self.site.source, timeout_s),
+            *await guards.mount_findings(world, world.target, self.site.target, timeout_s),
         )
         if changed:
-            under_way.stop(StopReason.MOUNT_CHANGED, "; ".join(changed))
+            under_way.stop(transfer.StopReason.MOUNT_CHANGED, "; ".join(changed))
 
     def _close(self, under_way: PassUnderWay, title: str, *, whole: bool) -> None:
         world, number = self.invocation.world, self.batch.number
@@ -557,7 +538,7 @@ class Copying:
 
 
 def _unwritable(detail: str, code: int | None = None) -> Refused:
-    full = stop_reason(code) in (StopReason.TARGET_FULL, StopReason.TARGET_QUOTA)
+    full = stop_reason(code) in (transfer.StopReason.TARGET_FULL, transfer.StopReason.TARGET_QUOTA)
     return Refused(
         f"the target cannot be written: {detail}",
         cause="it is full, or a quota is used up" if full else "it is mounted read-only, or does not answer",
@@ -577,14 +558,14 @@ class SeedPass:
     copying: Copying
     _last_driven: int | None = None
 
-    async def run(self) -> BatchSummary:
+    async def run(self) -> transfer.BatchSummary:
         """Raises Refused if a guard trips before anything is copied; a later stop is in the summary."""
         copying, world = self.copying, self.copying.invocation.world
         left = remaining(world, copying.plan, copying.batch, left_alone=copying.left_alone)
         if left.record is not None and left.record.state is PassState.DONE and not left.chunks:
             # Also repairs the state of the batch after a crash between the two records.
             self._advance(BatchState.SEEDED)
-            return BatchSummary(
+            return transfer.BatchSummary(
                 batch=copying.batch.number,
                 nothing_to_do=True,
                 vanished=world.ledger.passes.vanished_count(left.record.id),

@@ -9,15 +9,7 @@ from migrator.core.units import HOUR_S, format_count, format_duration, format_si
 from migrator.delta.model import SENT, ChangeKind, TreeChanges
 from migrator.plan.model import ASSUMED_RATE_BYTES_PER_S, TransferCost
 from migrator.plan.rules_forecast import copy_s
-from migrator.transfer.model import (
-    ConvergenceOutcome,
-    Decision,
-    FreezeCheck,
-    PassFacts,
-    PassLimits,
-    Prediction,
-    TreeChurn,
-)
+from migrator.transfer import model as transfer
 from migrator.verify.model import VerificationRecord
 
 # The duration of the next delta pass and of the freeze.
@@ -75,13 +67,13 @@ class _Churn:
 
 
 def predict(
-    passes: Sequence[PassFacts],
+    passes: Sequence[transfer.PassFacts],
     *,
     at_s: float,
     cost: TransferCost,
-    check: FreezeCheck,
-    changed_in: Sequence[PassFacts] | None = None,
-) -> Prediction | None:
+    check: transfer.FreezeCheck,
+    changed_in: Sequence[transfer.PassFacts] | None = None,
+) -> transfer.Prediction | None:
     """The next pass and the freeze, if either began at `at_s`; None before there is a delta pass to go by.
 
     `changed_in` are the same passes with a part of their changes, those of one tree, say: then only those are expected
@@ -100,7 +92,7 @@ def predict(
     files = churn.files * window_s + churn.unsettled_files
     size_bytes = churn.size_bytes * window_s + churn.unsettled_bytes
     next_pass_s = scan_s + fixed_s + factor * copy_s(files + churn.moves * window_s, size_bytes, cost)
-    return Prediction(
+    return transfer.Prediction(
         next_pass_s=next_pass_s,
         freeze_s=MARGIN * next_pass_s + _check_s(check, files, size_bytes),
         least_freeze_s=MARGIN * (scan_s + fixed_s) + _check_s(check, 0.0, 0.0),
@@ -110,7 +102,7 @@ def predict(
     )
 
 
-def _last_pairs(passes: Sequence[PassFacts]) -> list[tuple[PassFacts, PassFacts]]:
+def _last_pairs(passes: Sequence[transfer.PassFacts]) -> list[tuple[transfer.PassFacts, transfer.PassFacts]]:
     """The last passes that were made from a comparison, each behind the one before it; the newest first."""
     pairs = [(earlier, later) for earlier, later in pairwise(passes) if later.kind is not PassKind.SEED]
     return pairs[: -LAST_PASSES - 1 : -1]
@@ -126,11 +118,11 @@ def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
     return sum(value * weight for value, weight in zip(values, weights, strict=True))
 
 
-def _between_scans_s(earlier: PassFacts, later: PassFacts) -> float:
+def _between_scans_s(earlier: transfer.PassFacts, later: transfer.PassFacts) -> float:
     return max(later.scanned_at_s - earlier.scanned_at_s, _SHORTEST_S)
 
 
-def _churn(pairs: Sequence[tuple[PassFacts, PassFacts]], weights: Sequence[float]) -> _Churn:
+def _churn(pairs: Sequence[tuple[transfer.PassFacts, transfer.PassFacts]], weights: Sequence[float]) -> _Churn:
     files = size_bytes = moves = unsettled_files = unsettled_bytes = 0.0
     for (earlier, later), weight in zip(pairs, weights, strict=True):
         per_s = weight / _between_scans_s(earlier, later)
@@ -152,7 +144,9 @@ def _churn(pairs: Sequence[tuple[PassFacts, PassFacts]], weights: Sequence[float
     )
 
 
-def _by_tree(pairs: Sequence[tuple[PassFacts, PassFacts]], weights: Sequence[float]) -> tuple[TreeChurn, ...]:
+def _by_tree(
+    pairs: Sequence[tuple[transfer.PassFacts, transfer.PassFacts]], weights: Sequence[float]
+) -> tuple[transfer.TreeChurn, ...]:
     """Only over the passes that know it; trees without a change are left out."""
     known = [
         (pair, weight) for pair, weight in zip(pairs, weights, strict=True) if pair[1].trees or pair[1].nothing_changed
@@ -167,7 +161,9 @@ def _by_tree(pairs: Sequence[tuple[PassFacts, PassFacts]], weights: Sequence[flo
             files[tree.tree] = files.get(tree.tree, 0.0) + per_h * changed_files
             size_bytes[tree.tree] = size_bytes.get(tree.tree, 0.0) + per_h * changed_bytes
     found = [
-        TreeChurn(tree=tree, files_per_h=files[tree], bytes_per_h=size_bytes[tree]) for tree in files if files[tree] > 0
+        transfer.TreeChurn(tree=tree, files_per_h=files[tree], bytes_per_h=size_bytes[tree])
+        for tree in files
+        if files[tree] > 0
     ]
     return tuple(sorted(found, key=lambda one: (-one.bytes_per_h, -one.files_per_h, one.tree)))
 
@@ -180,7 +176,9 @@ def _changed(tree: TreeChanges) -> tuple[int, int]:
     )
 
 
-def _rest_of_a_pass(deltas: Sequence[PassFacts], weights: Sequence[float], cost: TransferCost) -> tuple[float, float]:
+def _rest_of_a_pass(
+    deltas: Sequence[transfer.PassFacts], weights: Sequence[float], cost: TransferCost
+) -> tuple[float, float]:
     """What passes take beside their scans, as a line over what copying is said to cost: `fixed` seconds, and `factor`.
 
     The slope is that of least squares, within sane bounds, where one pass sent at least twice what another one did.
@@ -211,7 +209,7 @@ def _median(values: Sequence[float], weights: Sequence[float]) -> float:
     return next(value for (value, _), weight in zip(ordered, reached, strict=True) if weight >= 0.5)
 
 
-def _check_s(check: FreezeCheck, files: float, size_bytes: float) -> float:
+def _check_s(check: transfer.FreezeCheck, files: float, size_bytes: float) -> float:
     return check.fixed_s + (check.files + files) * check.s_per_file + (check.size_bytes + size_bytes) * check.s_per_byte
 
 
@@ -230,16 +228,16 @@ ENOUGH_DELTAS = 2
 
 
 def decide(
-    passes: Sequence[PassFacts],
+    passes: Sequence[transfer.PassFacts],
     *,
     batch: int,
     at_s: float,
     cost: TransferCost,
-    check: FreezeCheck,
-    limits: PassLimits,
+    check: transfer.FreezeCheck,
+    limits: transfer.PassLimits,
     made: int,
     earlier_freeze_s: float | None,
-) -> Decision:
+) -> transfer.Decision:
     """Whether to make another delta pass of a batch, with the sentence that says it.
 
     `passes` are all that have ended, the seed pass first, in order of time. `at_s` is now. `made` counts the delta
@@ -260,31 +258,31 @@ def decide(
             f"(at most {format_duration(limits.max_freeze_s)} wanted)",
         ]
     sentence = f"{'; '.join(parts)}: {_outcome_words(outcome, prediction, limits)}"
-    return Decision(outcome=outcome, prediction=prediction, sentence=sentence)
+    return transfer.Decision(outcome=outcome, prediction=prediction, sentence=sentence)
 
 
 def _outcome(
-    passes: Sequence[PassFacts],
-    prediction: Prediction | None,
+    passes: Sequence[transfer.PassFacts],
+    prediction: transfer.Prediction | None,
     at_limit: bool,
     max_freeze_s: float,
     earlier_freeze_s: float | None,
-) -> ConvergenceOutcome:
+) -> transfer.ConvergenceOutcome:
     if prediction is not None:
         if passes[-1].kind is not PassKind.SEED and passes[-1].nothing_changed:
-            return ConvergenceOutcome.NOTHING_CHANGED
+            return transfer.ConvergenceOutcome.NOTHING_CHANGED
         if prediction.freeze_s <= max_freeze_s:
-            return ConvergenceOutcome.CONVERGED
+            return transfer.ConvergenceOutcome.CONVERGED
     if at_limit:
-        return ConvergenceOutcome.LIMIT_OF_PASSES
+        return transfer.ConvergenceOutcome.LIMIT_OF_PASSES
     deltas = sum(one.kind is PassKind.DELTA for one in passes)
     if prediction is None or earlier_freeze_s is None or deltas < ENOUGH_DELTAS:
-        return ConvergenceOutcome.GO_ON
+        return transfer.ConvergenceOutcome.GO_ON
     shrinks = prediction.freeze_s < (1.0 - SHRINKS_BY) * earlier_freeze_s
-    return ConvergenceOutcome.GO_ON if shrinks else ConvergenceOutcome.NO_LONGER_SHRINKS
+    return transfer.ConvergenceOutcome.GO_ON if shrinks else transfer.ConvergenceOutcome.NO_LONGER_SHRINKS
 
 
-def _moved(last: PassFacts) -> str:
+def _moved(last: transfer.PassFacts) -> str:
     parts = [several(last.sent_files, "file"), format_size(last.sent_bytes)]
     if last.renames:
         parts.append(f"{format_count(last.renames)} renamed")
@@ -298,21 +296,23 @@ def churn_words(files_per_h: float) -> str:
     return "less than 1 file/h" if 0 < files_per_h < 1 else f"{several(round(files_per_h), 'file')}/h"
 
 
-def _outcome_words(outcome: ConvergenceOutcome, prediction: Prediction | None, limits: PassLimits) -> str:
+def _outcome_words(
+    outcome: transfer.ConvergenceOutcome, prediction: transfer.Prediction | None, limits: transfer.PassLimits
+) -> str:
     least = ""
     if prediction is not None and prediction.least_freeze_s > limits.max_freeze_s:
         took = format_duration(prediction.least_freeze_s)
         least = f", for a scan and a verification without any change take about {took}"
     match outcome:
-        case ConvergenceOutcome.GO_ON:
+        case transfer.ConvergenceOutcome.GO_ON:
             return "another delta pass follows" if prediction is not None else "the first delta pass follows"
-        case ConvergenceOutcome.CONVERGED:
+        case transfer.ConvergenceOutcome.CONVERGED:
             return "converged"
-        case ConvergenceOutcome.NO_LONGER_SHRINKS:
+        case transfer.ConvergenceOutcome.NO_LONGER_SHRINKS:
             return f"it no longer shrinks{least}"
-        case ConvergenceOutcome.NOTHING_CHANGED:
+        case transfer.ConvergenceOutcome.NOTHING_CHANGED:
             return f"nothing changed any more{least}"
-        case ConvergenceOutcome.LIMIT_OF_PASSES:
+        case transfer.ConvergenceOutcome.LIMIT_OF_PASSES:
             if limits.max_delta_passes == 0:
                 return "no delta pass is wanted"
             return f"the limit of {several(limits.max_delta_passes, 'delta pass', 'delta passes')} is reached"
@@ -322,7 +322,7 @@ def _outcome_words(outcome: ConvergenceOutcome, prediction: Prediction | None, l
 
 
 def predict_freeze(
-    passes: Sequence[PassFacts], tree: bytes, *, at_s: float, cost: TransferCost, check: FreezeCheck
+    passes: Sequence[transfer.PassFacts], tree: bytes, *, at_s: float, cost: TransferCost, check: transfer.FreezeCheck
 ) -> float | None:
     """Seconds, as `predict` says it of a batch, by the changes of this tree alone; None before a delta pass over it.
 
@@ -335,11 +335,11 @@ def predict_freeze(
     return None if found is None else found.freeze_s
 
 
-def _changes_of(one: PassFacts, tree: bytes) -> TreeChanges | None:
+def _changes_of(one: transfer.PassFacts, tree: bytes) -> TreeChanges | None:
     return next((changes for changes in one.trees if changes.tree == tree), None)
 
 
-def _alone(one: PassFacts, tree: bytes) -> PassFacts:
+def _alone(one: transfer.PassFacts, tree: bytes) -> transfer.PassFacts:
     """A pass as if nothing but this tree had changed."""
     changes = _changes_of(one, tree)
     if changes is None:

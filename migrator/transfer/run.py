@@ -20,22 +20,13 @@ from migrator.ledger.locks import Locks
 from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.plan.model import Batch, Plan
 from migrator.transfer import bases
+from migrator.transfer import model as transfer
 from migrator.transfer.bases import BatchRefused, Chosen
 from migrator.transfer.context import LOG, Invocation, World
 from migrator.transfer.governor import Governing, Governor
 from migrator.transfer.guards import find_problems, look_at_limits, quota_finding, read_plan, site_problems
 from migrator.transfer.hooks import Hooking, is_seeded, preview_hooks
 from migrator.transfer.meter import cancel_and_wait, capacity_watch
-from migrator.transfer.model import (
-    BatchSummary,
-    Decision,
-    DeltaSummary,
-    GuardFinding,
-    Refusal,
-    RunRequest,
-    RunStopped,
-    RunSummary,
-)
 from migrator.transfer.passes import (
     Copying,
     Remaining,
@@ -52,7 +43,7 @@ VERB = "run"
 T = TypeVar("T")
 
 
-def run_words(run: RunSummary) -> tuple[str, Severity]:
+def run_words(run: transfer.RunSummary) -> tuple[str, Severity]:
     """The outcome of a run for people, in one sentence, with its severity."""
     words = "had been finished before: nothing was copied" if run.nothing_to_do else "copied"
     if run.nothing_to_do and any(batch.left_alone for batch in run.batches):
@@ -85,13 +76,13 @@ class BatchRun:
     chosen: Chosen
     deltas: Deltas | None
 
-    async def run(self) -> BatchSummary:
+    async def run(self) -> transfer.BatchSummary:
         """All passes, with the hooks of the batch around them. A stop on the way is in the summary. Raises Refused."""
         follows = self.deltas is not None and self.deltas.limits.max_delta_passes > 0
         idle = not follows and (self._is_seeded or self._is_followed)
         return await self.hooking.around_batch(self.chosen.batch, self._passes, idle=idle)
 
-    async def _passes(self) -> BatchSummary:
+    async def _passes(self) -> transfer.BatchSummary:
         summary = await self._seed()
         deltas = self.deltas
         if deltas is None or summary.stopped is not None or summary.skipped:
@@ -102,7 +93,7 @@ class BatchRun:
                 break
         return summary
 
-    async def _seed(self) -> BatchSummary:
+    async def _seed(self) -> transfer.BatchSummary:
         """Later passes also send what failed in the seed pass."""
         batch, hooking = self.chosen.batch, self.hooking
         if self._is_followed or not self.chosen.whole:
@@ -111,13 +102,15 @@ class BatchRun:
             latest = self._latest_delta
             if latest is not None and latest.state is PassState.DONE:
                 await hooking.catch_up(batch, PassKind.DELTA, number=latest.number)
-            return BatchSummary(batch=batch.number, nothing_to_do=True)
+            return transfer.BatchSummary(batch=batch.number, nothing_to_do=True)
         seed = SeedPass(copying=self._copying(batch, self.chosen.left_alone))
         if not self._is_seeded:
             await self._until_open()
         return await hooking.around_pass(batch, PassKind.SEED, partial(_guarded, seed.run), idle=self._is_seeded)
 
-    async def _round(self, deltas: Deltas, made: int, so_far: BatchSummary) -> tuple[BatchSummary, bool]:
+    async def _round(
+        self, deltas: Deltas, made: int, so_far: transfer.BatchSummary
+    ) -> tuple[transfer.BatchSummary, bool]:
         """One more delta pass over all trees. If different passes scanned them last, one pass for each group, from one scan,
         so that the next pass has them together again. Returns the sum so far, and whether another pass follows.
         """
@@ -141,7 +134,9 @@ class BatchRun:
                 return so_far, False
         return so_far, go_on
 
-    async def _delta(self, deltas: Deltas, part: Batch, made: int, so_far: BatchSummary) -> tuple[BatchSummary, bool]:
+    async def _delta(
+        self, deltas: Deltas, part: Batch, made: int, so_far: transfer.BatchSummary
+    ) -> tuple[transfer.BatchSummary, bool]:
         """One pass over these trees of the batch. A pass over only some trees predicts no freeze: then another one follows
         if anything had changed, or if the next one has all trees together again.
         """
@@ -157,7 +152,7 @@ class BatchRun:
         if self.chosen.whole and part is batch and summary.stopped is None and record is not None:
             decision = self._judge(deltas, made)
         changes = passes.changes(record.id) if record else None
-        delta = DeltaSummary(
+        delta = transfer.DeltaSummary(
             number=record.number if record else 0,
             files=summary.files,
             size_bytes=summary.size_bytes,
@@ -187,7 +182,7 @@ class BatchRun:
         hooking = self.hooking
         return DeltaPass(invocation=hooking.invocation, plan=hooking.plan, site=hooking.site, batch=part, deltas=deltas)
 
-    def _judge(self, deltas: Deltas, made: int) -> Decision:
+    def _judge(self, deltas: Deltas, made: int) -> transfer.Decision:
         world, plan, batch = self._world, self.hooking.plan, self.chosen.batch
         trees = [tree.path for tree in batch.trees]
         decision = judge_passes(
@@ -251,7 +246,9 @@ def moves_of(deltas: Deltas, record: PassRecord) -> tuple[int, int]:
     return sum(1 for _ in lists.renames(record.move_list)), sum(1 for _ in lists.gone(record.move_list))
 
 
-def _together(so_far: BatchSummary, summary: BatchSummary, delta: DeltaSummary) -> BatchSummary:
+def _together(
+    so_far: transfer.BatchSummary, summary: transfer.BatchSummary, delta: transfer.DeltaSummary
+) -> transfer.BatchSummary:
     """The later pass sends what had not arrived before, so only its own bad files are left."""
     kinds = {
         kind: so_far.chunks_by_kind.get(kind, 0) + summary.chunks_by_kind.get(kind, 0)
@@ -276,7 +273,7 @@ def _together(so_far: BatchSummary, summary: BatchSummary, delta: DeltaSummary) 
 
 
 async def run_batches(
-    request: RunRequest,
+    request: transfer.RunRequest,
     world: World,
     *,
     locks: Locks,
@@ -285,7 +282,7 @@ async def run_batches(
     deltas: Deltas | None = None,
     probes: ProbeWorld | None = None,
     governing: Governing | None = None,
-) -> RunSummary:
+) -> transfer.RunSummary:
     """Copy batches, one after the other, each from its present state. The same call resumes after any crash.
 
     Without `hooks` none is called; without `deltas` there are only seed passes; `probes` None: no probes run; `governing`
@@ -307,7 +304,7 @@ async def run_batches(
         previewed = [
             await _preview(world, request, plan, site, chosen, hooks=hooks, deltas=deltas) for chosen in choose()
         ]
-        return RunSummary(run_id=None, directory=None, dry_run=True, batches=tuple(previewed))
+        return transfer.RunSummary(run_id=None, directory=None, dry_run=True, batches=tuple(previewed))
     purpose = f"run of {which} of plan {plan.name}"
     with locks.hold(VERB, purpose), files.open(VERB, clock.now_s()) as directory:
         # A cutover holds the same lock: nobody is moved from here on.
@@ -344,10 +341,12 @@ async def run_batches(
     return summary
 
 
-async def _copy(hooking: Hooking, batches: Sequence[Chosen], deltas: Deltas | None) -> RunSummary:
+async def _copy(hooking: Hooking, batches: Sequence[Chosen], deltas: Deltas | None) -> transfer.RunSummary:
     invocation = hooking.invocation
-    done: list[BatchSummary] = []
-    whole = RunSummary(run_id=invocation.run_id, directory=invocation.directory.path, dry_run=False, batches=())
+    done: list[transfer.BatchSummary] = []
+    whole = transfer.RunSummary(
+        run_id=invocation.run_id, directory=invocation.directory.path, dry_run=False, batches=()
+    )
     for chosen in batches:
         try:
             summary = await _run_one(hooking, chosen, deltas)
@@ -358,44 +357,44 @@ async def _copy(hooking: Hooking, batches: Sequence[Chosen], deltas: Deltas | No
         done.append(summary)
         whole = replace(whole, batches=tuple(done))
         if summary.stopped is not None:
-            raise RunStopped(summary.stopped, whole)
+            raise transfer.RunStopped(summary.stopped, whole)
     return whole
 
 
-async def _run_one(hooking: Hooking, chosen: Chosen, deltas: Deltas | None) -> BatchSummary:
+async def _run_one(hooking: Hooking, chosen: Chosen, deltas: Deltas | None) -> transfer.BatchSummary:
     invocation, batch = hooking.invocation, chosen.batch
     left_alone = tuple(sorted(chosen.left_alone))
     if left_alone:
         invocation.say(EventKind.TREES_LEFT_ALONE, Severity.INFO, f"batch {batch.number}", chosen.words)
     if not batch.trees and left_alone:
-        return BatchSummary(batch=batch.number, nothing_to_do=True, left_alone=left_alone)
+        return transfer.BatchSummary(batch=batch.number, nothing_to_do=True, left_alone=left_alone)
     bases.require_part(invocation.world.ledger, hooking.plan, chosen, deltas=deltas is not None)
     return replace(await BatchRun(hooking=hooking, chosen=chosen, deltas=deltas).run(), left_alone=left_alone)
 
 
-def _refused(invocation: Invocation, chosen: Chosen, refused: BatchRefused) -> BatchSummary:
+def _refused(invocation: Invocation, chosen: Chosen, refused: BatchRefused) -> transfer.BatchSummary:
     """The run continues with the other batches: the refusal need not concern them."""
     number = chosen.batch.number
     message = f"batch {number} was refused, and the next one follows: {refused.message}"
     invocation.say(EventKind.BATCH_REFUSED, Severity.ERROR, f"batch {number}", message)
     LOG.error("%s", refused.message, extra={"hint": refused.hint})
-    return BatchSummary(
+    return transfer.BatchSummary(
         batch=number,
         left_alone=tuple(sorted(chosen.left_alone)),
-        refusal=Refusal(message=refused.message, cause=refused.cause, hint=refused.hint),
+        refusal=transfer.Refusal(message=refused.message, cause=refused.cause, hint=refused.hint),
     )
 
 
 async def _preview(
     world: World,
-    request: RunRequest,
+    request: transfer.RunRequest,
     plan: Plan,
     site: SiteRecord,
     chosen: Chosen,
     *,
     hooks: Hooks | None,
     deltas: Deltas | None,
-) -> BatchSummary:
+) -> transfer.BatchSummary:
     """The decisions of a run over one batch without any change of target, ledger, lock or run directory.
 
     Delta passes that would follow are not examined, except an unfinished one: they would need a scan first.
@@ -403,7 +402,7 @@ async def _preview(
     at_most = deltas.limits.max_delta_passes if deltas else 0
     batch, left_alone = chosen.batch, tuple(sorted(chosen.left_alone))
     if not batch.trees and left_alone:
-        return BatchSummary(batch=batch.number, nothing_to_do=True, left_alone=left_alone)
+        return transfer.BatchSummary(batch=batch.number, nothing_to_do=True, left_alone=left_alone)
     begun = bases.unfinished_delta(world.ledger.passes, plan, batch) if deltas else None
     if begun is not None:
         left = remaining_of(world, plan, batch, begun)
@@ -415,10 +414,10 @@ async def _preview(
     if begun is None and not any(found.problems for found in findings):
         findings = (*findings, *quota_finding(await look_at_limits(world, plan, left.trees)))
     if problem := bases.problem_of_part(world.ledger, plan, chosen):
-        findings = (*findings, GuardFinding(guard="seed pass", problems=(problem,)))
+        findings = (*findings, transfer.GuardFinding(guard="seed pass", problems=(problem,)))
     finished = left.record is not None and not left.chunks and not at_most
     to_call, hook_finding = await preview_hooks(world, hooks, plan, batch, idle=finished)
-    return BatchSummary(
+    return transfer.BatchSummary(
         batch=batch.number,
         chunks=left.chunks,
         files=sum(work.files for work in left.trees),

@@ -12,16 +12,7 @@ from migrator.delta.model import ChangeKind, Changes
 from migrator.render import document as doc
 from migrator.render.document import NONE, Block, clean, figure, paragraph, paths, percent, text, verified_words, when
 from migrator.report.model import BatchFacts, PassFacts, StreamSum, TreeFacts, TreeState, percent_of
-from migrator.transfer.model import (
-    ConvergenceOutcome,
-    ConvergenceRecord,
-    DeltaSummary,
-    Gate,
-    GoverningFacts,
-    GovernorRecord,
-    Limits,
-    Prediction,
-)
+from migrator.transfer import model as transfer
 from migrator.transfer.rules import BY, added_up
 from migrator.verify.model import VerificationRecord
 
@@ -46,7 +37,7 @@ def _duration(duration_s: float | None) -> str:
     return NONE if duration_s is None else format_duration(duration_s)
 
 
-_DELTA: Cells[DeltaSummary] = (
+_DELTA: Cells[transfer.DeltaSummary] = (
     (text("pass"), lambda one: str(one.number)),
     (figure("new"), lambda one: _count(one.changes, ChangeKind.NEW)),
     (
@@ -64,7 +55,7 @@ _DELTA: Cells[DeltaSummary] = (
 )
 
 
-def delta_blocks(deltas: Sequence[DeltaSummary]) -> Iterator[Block]:
+def delta_blocks(deltas: Sequence[transfer.DeltaSummary]) -> Iterator[Block]:
     """The changes, what each pass sent, and the decision after the last one; nothing without passes."""
     if deltas:
         yield _table("Delta passes", _DELTA, deltas)
@@ -85,15 +76,15 @@ def follow_words(at_most: int) -> str:
 
 
 OUTCOMES = {
-    ConvergenceOutcome.GO_ON: "goes on",
-    ConvergenceOutcome.CONVERGED: "converged",
-    ConvergenceOutcome.NO_LONGER_SHRINKS: "no longer shrinks",
-    ConvergenceOutcome.LIMIT_OF_PASSES: "limit of passes reached",
-    ConvergenceOutcome.NOTHING_CHANGED: "nothing changed",
+    transfer.ConvergenceOutcome.GO_ON: "goes on",
+    transfer.ConvergenceOutcome.CONVERGED: "converged",
+    transfer.ConvergenceOutcome.NO_LONGER_SHRINKS: "no longer shrinks",
+    transfer.ConvergenceOutcome.LIMIT_OF_PASSES: "limit of passes reached",
+    transfer.ConvergenceOutcome.NOTHING_CHANGED: "nothing changed",
 }
 
 
-def _of_record(shown: Callable[[ConvergenceRecord], str]) -> Callable[[BatchFacts], str]:
+def _of_record(shown: Callable[[transfer.ConvergenceRecord], str]) -> Callable[[BatchFacts], str]:
     return lambda batch: NONE if batch.convergence is None else shown(batch.convergence)
 
 
@@ -127,7 +118,7 @@ def _deltas_made(batch: BatchFacts) -> int:
     return sum(one.kind is PassKind.DELTA and one.state is PassState.DONE for one in batch.passes)
 
 
-def _most(found: Prediction) -> str:
+def _most(found: transfer.Prediction) -> str:
     """The tree with the most changed bytes, and its share."""
     if not found.trees:
         return NONE
@@ -269,42 +260,42 @@ def _tree_state(tree: TreeFacts, batch: BatchFacts | None) -> str:
 # What the governor allows, and what people have set.
 
 
-def governing_document(governing: GoverningFacts) -> doc.Document:
+def governing_document(governing: transfer.GoverningFacts) -> doc.Document:
     """The answer to `tune`, `pause` and `resume`."""
     blocks = (*governing_blocks(governing), *_limits(governing), *_windows(governing))
     return doc.Document(title="Limits", subtitle="", sections=(doc.Section(title="What is in force", blocks=blocks),))
 
 
-def governing_blocks(governing: GoverningFacts) -> Iterator[Block]:
+def governing_blocks(governing: transfer.GoverningFacts) -> Iterator[Block]:
     """What people have set, and what the governor allows the present run."""
     hold, tuned, record = governing.controls.hold, governing.controls.tuned, governing.governor
     if hold is not None:
         why = f": {clean(hold.reason)}" if hold.reason else ""
         yield paragraph(f"Paused by {clean(hold.by)} since {when(hold.since_s)}{why}. No chunk is begun.")
     if record is not None and governing.at_work:
-        if record.gate is not Gate.PAUSED:
+        if record.gate is not transfer.Gate.PAUSED:
             yield paragraph(_now(record))
         elif hold is None:
             yield paragraph("It was paused; the run goes on within seconds.")
-        if record.gate is Gate.OPEN and len(record.hosts) > 1:
+        if record.gate is transfer.Gate.OPEN and len(record.hosts) > 1:
             loads = {one.host: one.load for one in governing.loads}
             yield doc.facts([(clean(host), _on_host(streams, loads.get(host))) for host, streams in record.hosts])
     if tuned is not None:
         yield paragraph(f"Tuned by {clean(tuned.by)} since {when(tuned.since_s)}.")
 
 
-def _now(record: GovernorRecord) -> str:
+def _now(record: transfer.GovernorRecord) -> str:
     reason = clean(record.reason)
-    if record.gate is Gate.OUTSIDE_WINDOWS:
+    if record.gate is transfer.Gate.OUTSIDE_WINDOWS:
         return f"No chunk is begun until {when(record.until_s)}: {reason}."
     limit = record.bwlimit_bytes_per_s
     together = "" if limit is None else f", {format_rate(limit)} together"
     return f"{several(record.streams, 'stream')} of {record.most} may be at work{together}: {reason}."
 
 
-def _limits(governing: GoverningFacts) -> Iterator[Block]:
-    given = governing.given or Limits()
-    tuned = governing.controls.tuned.limits if governing.controls.tuned is not None else Limits()
+def _limits(governing: transfer.GoverningFacts) -> Iterator[Block]:
+    given = governing.given or transfer.Limits()
+    tuned = governing.controls.tuned.limits if governing.controls.tuned is not None else transfer.Limits()
     rows = [
         ("streams on each host", _number(given.jobs), _number(tuned.jobs)),
         ("all streams together", _rate(given.bwlimit_bytes_per_s), _rate(tuned.bwlimit_bytes_per_s)),
@@ -314,7 +305,7 @@ def _limits(governing: GoverningFacts) -> Iterator[Block]:
     yield doc.table("", [text("limit"), text("site.toml"), text("tuned")], rows)
 
 
-def _windows(governing: GoverningFacts) -> Iterator[Block]:
+def _windows(governing: transfer.GoverningFacts) -> Iterator[Block]:
     """The open windows, and the start of the next one."""
     if governing.windows is None:
         return

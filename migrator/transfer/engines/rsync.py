@@ -10,8 +10,8 @@ from migrator.core.units import KIB
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.rules import KERNEL_LABELS
 from migrator.hosts.ports import Command, Completed, Processes
+from migrator.transfer.engines import rules_rsync as rules
 from migrator.transfer.engines.output import Lines, OutputReader
-from migrator.transfer.engines.rules_rsync import EndedRsync, RsyncFeatures, judge_rsync, parse_features
 from migrator.transfer.model import Outcome, StreamCounters
 from migrator.transfer.ports import ChunkWork, StreamReader, StreamView, name_in_tree
 
@@ -21,13 +21,13 @@ from migrator.transfer.ports import ChunkWork, StreamReader, StreamView, name_in
 _ASK_TIMEOUT_S = 30.0
 
 
-async def ask(processes: Processes, program: bytes) -> RsyncFeatures:
+async def ask(processes: Processes, program: bytes) -> rules.RsyncFeatures:
     """Ask the program itself. Raises ToolFailed."""
     version = await processes.run(Command(argv=(program, b"--version"), timeout_s=_ASK_TIMEOUT_S))
     usage = await processes.run(Command(argv=(program, b"--help"), timeout_s=_ASK_TIMEOUT_S))
     if version.exit_code != 0:
         raise ToolFailed(f"{show(program)} --version fails: {show(version.stderr)}")
-    features = parse_features(version.stdout, usage.stdout)
+    features = rules.parse_features(version.stdout, usage.stdout)
     if features is None:
         raise ToolFailed(f"{show(program)} is no rsync: it prints no version")
     return features
@@ -98,7 +98,7 @@ class RsyncEngine:
 
     name = "rsync"
 
-    def __init__(self, *, program: bytes, features: RsyncFeatures, privileged: bool) -> None:
+    def __init__(self, *, program: bytes, features: rules.RsyncFeatures, privileged: bool) -> None:
         self.program = program
         self.features = features
         self._privileged = privileged
@@ -158,8 +158,8 @@ class RsyncReader(OutputReader):
         return self._progress.counters
 
     def outcome(self, completed: Completed) -> Outcome:
-        return judge_rsync(
-            EndedRsync(
+        return rules.judge_rsync(
+            rules.EndedRsync(
                 exit_code=completed.exit_code,
                 stderr=self._stderr.head,
                 stderr_cut=self._stderr.is_cut,
