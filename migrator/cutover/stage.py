@@ -53,7 +53,7 @@ from migrator.site.rules_guards import capacity_problems, health_problems
 from migrator.site.rules_links import check_switch_hooks, leads_elsewhere, link_problem
 from migrator.transfer.bases import covers
 from migrator.transfer.context import LOG, Invocation, World
-from migrator.transfer.guards import mount_findings, read_plan, storage_problems
+from migrator.transfer.guards import mounts_changed, read_plan, storage_problems
 from migrator.transfer.hooks import Hooking
 from migrator.transfer.model import FileProblemKind
 from migrator.transfer.passes import Copying, check_of_trees, facts_of_passes
@@ -236,8 +236,7 @@ class Guarding:
         world, site, timeout_s = self.sight.run, self.sight.site, self.sight.request.run.stall_timeout_s
         health = await world.source.health()
         return (
-            *await mount_findings(world, world.source, site.source, timeout_s),
-            *await mount_findings(world, world.target, site.target, timeout_s),
+            *await mounts_changed(world, site, timeout_s),
             *health_problems(health, health),
         )
 

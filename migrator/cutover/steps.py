@@ -90,8 +90,8 @@ from migrator.reap.model import ArchivedMember, ReapRow, same_file
 from migrator.site.rules_links import link_path, link_problem, top_before, user_problem
 from migrator.transfer.bases import covers, pass_number
 from migrator.transfer.context import Invocation, World
-from migrator.transfer.guards import mount_findings
-from migrator.transfer.hooks import Hooking
+from migrator.transfer.guards import mounts_changed
+from migrator.transfer.hooks import Hooking, Place
 from migrator.verify.model import DigestPolicy, VerificationRecord
 
 if TYPE_CHECKING:
@@ -678,10 +678,7 @@ class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, Cutover
     async def _check_mounts(self) -> None:
         """After a reboot between a killed call and this one, what is mounted now need not be what was verified."""
         run, site, timeout_s = self.cutting.run, self.cutting.site, self.cutting.request.run.stall_timeout_s
-        problems = (
-            *await mount_findings(run, run.source, site.source, timeout_s),
-            *await mount_findings(run, run.target, site.target, timeout_s),
-        )
+        problems = (*await mounts_changed(run, site, timeout_s),)
         if problems:
             raise Refused(
                 f"the path is not switched: {'; '.join(problems)}",
@@ -766,7 +763,9 @@ class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, Cutover
                 kind=PassKind.FINAL,
             )
             number = pass_number(passes, cutting.plan, batch, PassKind.FINAL)
-            summary = await cutting.hooking.around_pass(batch, PassKind.FINAL, final.run, idle=False, number=number)
+            summary = await cutting.hooking.around(
+                Place(batch=batch, kind=PassKind.FINAL, number=number), final.run, idle=False
+            )
             if summary.skipped:
                 raise MigratorError(summary.skipped)
             if summary.stopped is not None:

@@ -37,7 +37,7 @@ from migrator.transfer.bases import (
     unfinished_delta,
 )
 from migrator.transfer.context import Invocation, PassUnderWay, World
-from migrator.transfer.guards import mount_findings
+from migrator.transfer.guards import mount_findings, mounts_changed
 from migrator.transfer.model import BatchSummary, FileProblemKind, PassLimits
 from migrator.transfer.passes import Copying, remaining_of
 
@@ -339,10 +339,7 @@ class DeltaPass:
             now_fingerprint=catalog.health_fingerprint,
             source_fingerprint=health.fingerprint,
             source_problems=health_problems(health, health),
-            mount_problems=(
-                *await mount_findings(world, world.source, self.site.source, timeout_s),
-                *await mount_findings(world, world.target, self.site.target, timeout_s),
-            ),
+            mount_problems=(*await mounts_changed(world, self.site, timeout_s),),
             max_shrink=self.deltas.max_shrink,
         )
 

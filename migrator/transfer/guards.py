@@ -104,8 +104,7 @@ async def site_problems(world: World, request: RunRequest, site: SiteRecord) -> 
     if problems := storage_problems(await look_at_storage(world.storage), request):
         return problems
     return (
-        *await mount_findings(world, world.source, site.source, timeout_s),
-        *await mount_findings(world, world.target, site.target, timeout_s),
+        *await mounts_changed(world, site, timeout_s),
         *health_problems(health, health, tasks_count=False),
         *_write_problems(await _capacity(world, timeout_s)),
     )
@@ -118,6 +117,14 @@ def storage_problems(storage: StorageLook, request: RunRequest) -> tuple[str, ..
     if storage.failure and (request.inodes_free is None or request.stripe is not None):
         return (f"the target's storage targets cannot be asked: {storage.failure}",)
     return storage.problems
+
+
+async def mounts_changed(world: World, site: SiteRecord, timeout_s: float) -> tuple[str, ...]:
+    """`mount_findings` of both sides."""
+    return (
+        *await mount_findings(world, world.source, site.source, timeout_s),
+        *await mount_findings(world, world.target, site.target, timeout_s),
+    )
 
 
 async def mount_findings(

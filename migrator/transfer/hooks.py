@@ -105,24 +105,32 @@ class Hooking:
         if self.hooks is not None:
             await self._calls(self.hooks).begin(steps)
 
-    async def around_batch(self, batch: Batch, work: Work, *, idle: bool) -> BatchSummary:
-        """As `around_pass`, over a whole batch."""
-        return await self._around(Place(batch=batch), work, idle=idle)
-
-    async def around_pass(
-        self, batch: Batch, kind: PassKind, work: Work, *, idle: bool, number: int | None = None
-    ) -> BatchSummary:
+    async def around(self, place: Place, work: Work, *, idle: bool) -> BatchSummary:
         """The work, with the hooks of its step before and after it. `idle`: there is nothing to do; then only the `post`
         hooks that a killed run still owes are called.
 
         A step that a hook skips has a summary that says so. Raises Refused where a `pre` hook refuses the step; what the
         work raises is raised on, after the `post` hooks, except for a cancellation: the step then stays open.
         """
-        return await self._around(Place(batch=batch, kind=kind, number=number), work, idle=idle)
+        if self.hooks is None:
+            return await work()
+        if idle:
+            summary = await work()
+            await self.catch_up(place, summary)
+            return summary
+        try:
+            return await self._calls(self.hooks).around(
+                place.hooked(self.plan), work, facts=self._facts(place), after=_after
+            )
+        except HookSkipped as skipped:
+            return BatchSummary(batch=place.batch.number, skipped=skipped.message)
 
-    async def catch_up(self, batch: Batch, kind: PassKind, *, number: int | None = None) -> None:
-        """Call the `post` hooks that an earlier run still owes after a pass that is done. May be called again."""
-        await self._call_owed(Place(batch=batch, kind=kind, number=number), None)
+    async def catch_up(self, place: Place, summary: BatchSummary | None = None) -> None:
+        """Call the `post` hooks that an earlier run still owes after a step that is done. May be called again."""
+        if self.hooks is not None:
+            facts = self._facts(place)
+            facts = replace(facts, state=HookState.DONE) if summary is None else await _after(facts, summary)
+            await self._calls(self.hooks).catch_up(place.hooked(self.plan), facts)
 
     def steps(self) -> StepHooks | None:
         """Calls the hooks around other steps; None where there are none."""
@@ -141,27 +149,6 @@ class Hooking:
                 say=self.invocation.say,
             )
         )
-
-    async def _around(self, place: Place, work: Work, *, idle: bool) -> BatchSummary:
-        if self.hooks is None:
-            return await work()
-        if idle:
-            summary = await work()
-            await self._call_owed(place, summary)
-            return summary
-        try:
-            return await self._calls(self.hooks).around(
-                place.hooked(self.plan), work, facts=self._facts(place), after=_after
-            )
-        except HookSkipped as skipped:
-            return BatchSummary(batch=place.batch.number, skipped=skipped.message)
-
-    async def _call_owed(self, place: Place, summary: BatchSummary | None) -> None:
-        """The step was done, and the run was killed before all its `post` hooks were."""
-        if self.hooks is not None:
-            facts = self._facts(place)
-            facts = replace(facts, state=HookState.DONE) if summary is None else await _after(facts, summary)
-            await self._calls(self.hooks).catch_up(place.hooked(self.plan), facts)
 
     def _facts(self, place: Place) -> HookFacts:
         return HookFacts(

@@ -514,10 +514,7 @@ class Copying:
         if problems:
             under_way.stop(transfer.StopReason.SOURCE_UNHEALTHY, "; ".join(problems))
             return
-        changed = (
-            *await guards.mount_findings(world, world.source, self.site.source, timeout_s),
-            *await guards.mount_findings(world, world.target, self.site.target, timeout_s),
-        )
+        changed = await guards.mounts_changed(world, self.site, timeout_s)
         if changed:
             under_way.stop(transfer.StopReason.MOUNT_CHANGED, "; ".join(changed))
 

@@ -12,7 +12,7 @@ from migrator.ledger.model import SiteRecord
 from migrator.site.rules_guards import health_problems
 from migrator.transfer.attempt import OpenAttempt, finish_attempt, remove_after_crash
 from migrator.transfer.context import Invocation, World
-from migrator.transfer.guards import mount_findings
+from migrator.transfer.guards import mounts_changed
 from migrator.transfer.model import AttemptRecord
 from migrator.transfer.ports import Lane
 
@@ -57,8 +57,7 @@ async def _refuse_in_doubt(invocation: Invocation, site: SiteRecord) -> None:
     world, timeout_s = invocation.world, invocation.request.stall_timeout_s
     health = await world.source.health()
     problems = (
-        *await mount_findings(world, world.source, site.source, timeout_s),
-        *await mount_findings(world, world.target, site.target, timeout_s),
+        *await mounts_changed(world, site, timeout_s),
         *health_problems(health, health, tasks_count=False),
     )
     if problems:

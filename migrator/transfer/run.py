@@ -25,7 +25,7 @@ from migrator.transfer.bases import BatchRefused, Chosen
 from migrator.transfer.context import LOG, Invocation, World
 from migrator.transfer.governor import Governing, Governor
 from migrator.transfer.guards import find_problems, look_at_limits, quota_finding, read_plan, site_problems
-from migrator.transfer.hooks import Hooking, is_seeded, preview_hooks
+from migrator.transfer.hooks import Hooking, Place, is_seeded, preview_hooks
 from migrator.transfer.meter import cancel_and_wait, capacity_watch
 from migrator.transfer.passes import (
     Copying,
@@ -80,7 +80,7 @@ class BatchRun:
         """All passes, with the hooks of the batch around them. A stop on the way is in the summary. Raises Refused."""
         follows = self.deltas is not None and self.deltas.limits.max_delta_passes > 0
         idle = not follows and (self._is_seeded or self._is_followed)
-        return await self.hooking.around_batch(self.chosen.batch, self._passes, idle=idle)
+        return await self.hooking.around(Place(batch=self.chosen.batch), self._passes, idle=idle)
 
     async def _passes(self) -> transfer.BatchSummary:
         summary = await self._seed()
@@ -98,15 +98,16 @@ class BatchRun:
         batch, hooking = self.chosen.batch, self.hooking
         if self._is_followed or not self.chosen.whole:
             # The hooks after passes that a killed run had finished.
-            await hooking.catch_up(batch, PassKind.SEED)
+            await hooking.catch_up(Place(batch=batch, kind=PassKind.SEED))
             latest = self._latest_delta
             if latest is not None and latest.state is PassState.DONE:
-                await hooking.catch_up(batch, PassKind.DELTA, number=latest.number)
+                await hooking.catch_up(Place(batch=batch, kind=PassKind.DELTA, number=latest.number))
             return transfer.BatchSummary(batch=batch.number, nothing_to_do=True)
         seed = SeedPass(copying=self._copying(batch, self.chosen.left_alone))
         if not self._is_seeded:
             await self._until_open()
-        return await hooking.around_pass(batch, PassKind.SEED, partial(_guarded, seed.run), idle=self._is_seeded)
+        place = Place(batch=batch, kind=PassKind.SEED)
+        return await hooking.around(place, partial(_guarded, seed.run), idle=self._is_seeded)
 
     async def _round(
         self, deltas: Deltas, made: int, so_far: transfer.BatchSummary
@@ -144,7 +145,8 @@ class BatchRun:
         passes, batch = self._world.ledger.passes, self.chosen.batch
         number = bases.pass_number(passes, self.hooking.plan, part, PassKind.DELTA)
         work = partial(_guarded, self._pass_over(part, deltas).run)
-        summary = await self.hooking.around_pass(part, PassKind.DELTA, work, idle=False, number=number)
+        place = Place(batch=part, kind=PassKind.DELTA, number=number)
+        summary = await self.hooking.around(place, work, idle=False)
         if summary.skipped:
             return replace(so_far, skipped=summary.skipped), False
         record = self._latest_delta

@@ -20,7 +20,7 @@ from migrator.transfer.model import (
     Prediction,
     TreeChurn,
 )
-from migrator.transfer.rules_convergence import MARGIN, decide, predict
+from migrator.transfer.rules_convergence import MARGIN, decide, predict, predict_freeze
 
 COST = TransferCost(s_per_file=0.01, s_per_byte=1e-8, streams=1, basis="measured here")
 LIMITS = PassLimits(max_freeze_s=600.0, max_delta_passes=5)
@@ -292,3 +292,36 @@ def test_a_freeze_that_begins_later_is_never_shorter_nor_below_the_least(
     assert late.freeze_s >= soon.freeze_s * (1 - 1e-12)
     assert soon.freeze_s >= soon.least_freeze_s * (1 - 1e-12)
     assert soon.least_freeze_s >= 0.0
+
+
+ALICE, BOB = b"home/alice", b"home/bob"
+
+
+def of_trees(number: int, scanned_at_s: float, **files: int) -> PassFacts:
+    """A delta pass over trees, each with so many files of 1,000 bytes rewritten."""
+    trees = tuple(
+        TreeChanges(
+            tree=b"home/" + user.encode(), names_before=9, bytes_before=9, by_kind=rewritten(count, 1000 * count)
+        )
+        for user, count in files.items()
+    )
+    sent = sum(files.values())
+    return replace(delta(number, scanned_at_s=scanned_at_s, files=sent, size_bytes=1000 * sent), trees=trees)
+
+
+def test_the_freeze_of_a_single_tree() -> None:
+    def freeze_s(passes: Sequence[PassFacts], tree: bytes) -> float | None:
+        return predict_freeze(passes, tree, at_s=9000.0, cost=COST, check=NO_CHECK)
+
+    first, second = of_trees(1, 7200.0, alice=90, bob=10), of_trees(2, 8000.0, alice=300, bob=0)
+    # Before a delta pass over the tree nothing is predicted.
+    assert freeze_s([SEED], ALICE) is None
+    assert freeze_s([SEED, of_trees(1, 7200.0, bob=1)], ALICE) is None
+    # Who changes more is frozen longer, and nobody longer than all together.
+    alice, bob = freeze_s([SEED, first, second], ALICE), freeze_s([SEED, first, second], BOB)
+    assert alice is not None
+    assert bob is not None
+    assert bob < alice <= predicted([SEED, first, second], 9000.0).freeze_s
+    # A tree alone in its batch is predicted as the batch.
+    alone = [SEED, of_trees(1, 7200.0, alice=100), of_trees(2, 8000.0, alice=5)]
+    assert freeze_s(alone, ALICE) == predicted(alone, 9000.0).freeze_s
