@@ -16,22 +16,15 @@ from tests.support.run_world import ALICE, LIST, World, in_loop, plan_chunks, sm
 
 @in_loop
 async def test_a_vanished_file_needs_the_look(world: World) -> None:
-    gone, liar = ALICE + b"/sub/f01", ALICE + b"/sub/f02"
+    gone, liar, once = (ALICE + b"/sub/" + name for name in (b"f01", b"f02", b"f04"))
     world.source.remove(gone)
-    world.streams.faults[liar] = Fault("lie")
+    # What reappears is tried again.
+    world.streams.faults |= {liar: Fault("lie"), once: Fault("lie", times=1)}
     summary = await world.run()
     assert world.vanished == 1
     assert [problem.path for problem in world.attention] == [liar]
     assert summary.exit_code == 3
     assert world.is_copied(liar)
-
-
-@in_loop
-async def test_a_file_that_reappears_is_tried_again(world: World) -> None:
-    world.streams.faults[ALICE + b"/sub/f02"] = Fault("lie", times=1)
-    await world.run()
-    assert world.is_copied()
-    assert not world.attention
 
 
 @in_loop

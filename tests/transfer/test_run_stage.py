@@ -70,16 +70,6 @@ async def test_nothing_counts_as_done_before_a_sync(world: World) -> None:
 
 
 @in_loop
-async def test_a_finished_batch_copies_nothing_and_says_so(world: World) -> None:
-    await world.run()
-    streams, writes = len(world.streams.streams), world.target.writes
-    summary = await world.run()
-    assert summary.nothing_to_do
-    assert (len(world.streams.streams), world.target.writes) == (streams, writes)
-    assert world.progress.events[-1].message.endswith("nothing was copied")
-
-
-@in_loop
 async def test_a_killed_stream_is_started_again_and_blames_nobody(world: World) -> None:
     world.streams.faults[ALICE + b"/sub/f03"] = Fault("killed", times=10)
     summary = await world.run()
@@ -112,21 +102,14 @@ async def test_every_stop_reason_stops_the_pool_and_splits_nothing(world: World,
 @in_loop
 async def test_what_a_failed_sync_may_have_lost_is_copied_again_whatever_size_and_times_say(world: World) -> None:
     world.target.sync_errors = [errno.EIO]
-    with pytest.raises(RunStopped):
+    with pytest.raises(RunStopped) as caught:
         await world.run(jobs=1)
+    assert caught.value.stopped.reason is StopReason.IO_ERROR
+    assert ChunkState.DONE not in world.ledger.passes.totals(1).chunks
     assert not any(world.streams.recopied)
     tried = len(world.streams.recopied)
     await world.run(jobs=1)
     assert world.streams.recopied[tried:] == [True] * tried + [False] * (len(world.streams.recopied) - 2 * tried)
-
-
-@in_loop
-async def test_a_sync_that_fails_leaves_nothing_done(world: World) -> None:
-    world.target.sync_errors = [errno.EIO]
-    with pytest.raises(RunStopped) as caught:
-        await world.run()
-    assert caught.value.stopped.reason is StopReason.IO_ERROR
-    assert ChunkState.DONE not in world.ledger.passes.totals(1).chunks
 
 
 @in_loop
@@ -250,7 +233,7 @@ async def test_a_lost_plan_of_a_killed_run_does_not_hold_up_others(world: World)
 
 
 @in_loop
-async def test_a_batch_is_copied_in_the_order_of_a_pass(world: World) -> None:
+async def test_a_batch_is_copied_in_the_order_of_a_pass_and_a_finished_one_not_again(world: World) -> None:
     summary = await world.run()
     assert world.is_copied()
     assert (summary.exit_code, world.batch_state, world.pass_state) == (0, BatchState.SEEDED, PassState.DONE)
@@ -259,3 +242,7 @@ async def test_a_batch_is_copied_in_the_order_of_a_pass(world: World) -> None:
     assert (summary.batches[0].files, summary.batches[0].chunks) == (8, 6)
     assert world.streams.at_once == 2
     assert world.ledger.runs.latest("run").exit_code == 0  # type: ignore[union-attr]
+    writes = world.target.writes
+    assert (await world.run()).nothing_to_do
+    assert (len(world.streams.streams), world.target.writes) == (len(kinds), writes)
+    assert world.progress.events[-1].message.endswith("nothing was copied")
