@@ -93,37 +93,6 @@ def ranges_of(size_bytes: int, range_size_bytes: int) -> Sequence[tuple[int, int
     return [(offset, end - offset) for offset, end in zip(offsets, [*offsets[1:], size_bytes], strict=True)]
 
 
-class _RangedFiles:
-    """Files copied in ranges, pending for the chunk that completes them. Limited by their real sizes, because completing them
-    may require reading them.
-    """
-
-    def __init__(self, limits: ChunkLimits) -> None:
-        self._limits = limits
-        self._rows: list[_Row] = []
-        self._sizes: list[int] = []
-        self._bytes = 0
-
-    def full_with(self, size_bytes: int) -> bool:
-        rows = len(self._rows)
-        return bool(rows) and (rows >= self._limits.max_files or self._bytes + size_bytes > self._limits.max_bytes)
-
-    def add(self, row: _Row) -> None:
-        path, size_bytes, group, link_to, mtime_ns = row
-        self._rows.append((path, 0, group, link_to, mtime_ns))
-        self._sizes.append(size_bytes)
-        self._bytes += size_bytes
-
-    @property
-    def waiting(self) -> int:
-        return len(self._rows)
-
-    def take(self) -> tuple[list[_Row], tuple[int, ...]]:
-        rows, sizes = self._rows, tuple(self._sizes)
-        self._rows, self._sizes, self._bytes = [], [], 0
-        return rows, sizes
-
-
 class _OpenChunk:
     """The chunk being filled. Rows from `_unit_start` on are one unit: a directory, or a link group.
 
@@ -133,7 +102,9 @@ class _OpenChunk:
     def __init__(self, listing: Listing, limits: ChunkLimits) -> None:
         self._model = listing
         self._limits = limits
-        self._ranged = _RangedFiles(limits)
+        # Files copied in ranges, pending for the chunk that completes them. Limited by their real sizes, because completing them
+        # may require reading them.
+        self._ranged: list[_Row] = []
         self._clear()
 
     def _clear(self) -> None:
@@ -182,13 +153,17 @@ class _OpenChunk:
         for offset_bytes, length_bytes in ranges_of(size_bytes, self._limits.range_size_bytes or size_bytes):
             part = self._chunk([(path, length_bytes, group, link_to, mtime_ns)])
             yield replace(part, kind=ChunkKind.RANGES, range_offset_bytes=offset_bytes, file_sizes_bytes=(size_bytes,))
-        if self._ranged.full_with(size_bytes):
+        if self._ranged and (
+            len(self._ranged) >= self._limits.max_files
+            or sum(one[1] for one in self._ranged) + size_bytes > self._limits.max_bytes
+        ):
             yield self._ranged_chunk()
-        self._ranged.add(row)
+        self._ranged.append(row)
 
     def _ranged_chunk(self) -> PackedChunk:
-        rows, sizes = self._ranged.take()
-        return replace(self._chunk(rows), kind=ChunkKind.RANGED_FILES, file_sizes_bytes=sizes)
+        ranged, self._ranged = self._ranged, []
+        chunk = self._chunk([(path, 0, group, link_to, mtime_ns) for path, _, group, link_to, mtime_ns in ranged])
+        return replace(chunk, kind=ChunkKind.RANGED_FILES, file_sizes_bytes=tuple(row[1] for row in ranged))
 
     def _take_groups(self, listing: Listing) -> Iterator[PackedChunk]:
         max_bytes, max_files = self._limits.max_bytes, self._limits.max_files
@@ -241,7 +216,7 @@ class _OpenChunk:
         )
 
     def close(self) -> Iterator[PackedChunk]:
-        if self._ranged.waiting:
+        if self._ranged:
             yield self._ranged_chunk()
         if self._rows:
             yield self._cut(len(self._rows))

@@ -15,7 +15,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import is_beneath, parent, show
 from migrator.core.states import ChunkState, PassKind, PassState
 from migrator.core.units import format_count, format_duration, several
-from migrator.delta.extras import ExtraSearch, ToTake
+from migrator.delta.extras import ExtraSearch, ToTake, standing_verification
 from migrator.delta.model import ChangeKind, Changes, TreeChanges
 from migrator.delta.moving import carry_out_moves
 from migrator.delta.ports import WrittenMoves
@@ -30,7 +30,6 @@ from migrator.site.rules_guards import health_problems
 from migrator.transfer.bases import (
     base_catalog,
     covered,
-    covers,
     has_open_moves,
     newest_cutovers,
     pass_number,
@@ -43,7 +42,7 @@ from migrator.transfer.passes import Copying, remaining_of
 
 if TYPE_CHECKING:
     from migrator.catalog.manifest import ManifestDirectories
-    from migrator.delta.store import Comparison, Comparisons, Extras, MoveListFiles
+    from migrator.delta.store import Comparisons, Extras, MoveListFiles
     from migrator.ledger.ledger import Ledger
     from migrator.plan.chunk_lists import ChunkListFiles
 
@@ -56,18 +55,10 @@ def found_to_differ(
     """Paths that the newest verification of each tree found to differ, unless a pass after the seed has covered the tree
     since. Blocking. Raises Refused if the list of differences is missing.
     """
-    passes = ledger.passes
-    later = [
-        one
-        for one in passes.of_batch(plan, batch)
-        if one.kind is not PassKind.SEED and one.state is PassState.DONE and one.finished_at_s is not None
-    ]
     found: set[bytes] = set()
     for tree in trees:
-        newest = next(iter(reversed(ledger.verifications.of_tree(plan, batch, tree))), None)
-        if newest is None or newest.finished_at_s is None or newest.manifest is None or not newest.differences:
-            continue
-        if not any(one.started_at_s >= newest.finished_at_s and covers(passes, one, (tree,)) for one in later):
+        newest = standing_verification(ledger, plan, batch, tree)
+        if newest is not None and newest.manifest is not None:
             found.update(path for path in differing.differing(newest.manifest) if is_beneath(path, tree))
     return sorted(found)
 
@@ -130,13 +121,6 @@ class Deltas:
     differing: "ManifestDirectories | None" = None
     extras: "Extras | None" = None
     again: Sequence[bytes] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Lists:
-    changes: Changes
-    chunks: WrittenList
-    moves: WrittenMoves
 
 
 @dataclass(slots=True, kw_only=True)
@@ -245,11 +229,11 @@ class DeltaPass:
             problems=lambda changes, before: self._problems(changes, before, catalog),
         )
         async with search.search(self.deltas.extras) as extras:
-            lists = await asyncio.to_thread(self._make_lists, number, base, catalog, extras)
-        moves = bool(lists.moves.renames or lists.moves.gone)
+            changes, chunks, moves = await asyncio.to_thread(self._make_lists, number, base, catalog, extras)
+        has_moves = bool(moves.renames or moves.gone)
         # The guards have already judged the extras.
-        if lists.moves.renames or lists.changes.tally(ChangeKind.VANISHED).paths:
-            await self._ask_guards(lists.changes, base, catalog)
+        if moves.renames or changes.tally(ChangeKind.VANISHED).paths:
+            await self._ask_guards(changes, base, catalog)
         record = passes.start(
             plan=self.plan.name,
             batch=self.batch.number,
@@ -257,18 +241,20 @@ class DeltaPass:
             number=number,
             catalog=catalog.name,
             base_catalog=base,
-            chunk_list=lists.chunks.chunk_list,
-            move_list=lists.moves.move_list if moves else None,
-            move_list_digest=lists.moves.digest if moves else None,
+            chunk_list=chunks.chunk_list,
+            move_list=moves.move_list if has_moves else None,
+            move_list_digest=moves.digest if has_moves else None,
             scan_s=world.clock.monotonic_s() - began_s,
-            changes=lists.changes,
-            chunks=world.chunk_lists.chunks(lists.chunks.chunk_list),
+            changes=changes,
+            chunks=world.chunk_lists.chunks(chunks.chunk_list),
             at_s=world.clock.now_s(),
         )
-        self._set_state(sent=not lists.changes.nothing)
+        self._set_state(sent=not changes.nothing)
         return record
 
-    def _make_lists(self, number: int, base: str, catalog: CatalogRecord, extras: ToTake) -> _Lists:
+    def _make_lists(
+        self, number: int, base: str, catalog: CatalogRecord, extras: ToTake
+    ) -> tuple[Changes, WrittenList, WrittenMoves]:
         """Compare both catalogs, and write the chunk list and the move list. Blocking."""
         world, deltas = self.invocation.world, self.deltas
         trees = self._trees
@@ -298,21 +284,11 @@ class DeltaPass:
                 comparison.renames(),
                 chain(comparison.gone(), extras.gone()),
             )
-            return _Lists(
-                changes=comparison.changes,
-                chunks=self._write_chunks(number, comparison, trees, catalog),
-                moves=moves,
-            )
-
-    def _write_chunks(
-        self, number: int, comparison: "Comparison", trees: Sequence[bytes], catalog: CatalogRecord
-    ) -> WrittenList:
-        packed = pack(
-            comparison.listings([trees]),
-            self.deltas.chunk_limits,
-            bricks=sorted(walk.brick for walk in catalog.bricks),
-        )
-        return self.deltas.pass_lists.write_pass(self.plan.name, self.batch.number, number, packed, kind=self.kind)
+            bricks = sorted(walk.brick for walk in catalog.bricks)
+            packed = pack(comparison.listings([trees]), deltas.chunk_limits, bricks=bricks)
+            plan, batch = self.plan.name, self.batch.number
+            chunks = deltas.pass_lists.write_pass(plan, batch, number, packed, kind=self.kind)
+            return comparison.changes, chunks, moves
 
     async def _ask_guards(self, changes: Changes, base: str, catalog: CatalogRecord) -> None:
         """Raises Refused if paths that seem to have vanished may still exist."""
@@ -478,11 +454,9 @@ async def expire_trash(invocation: Invocation, deltas: Deltas, site: SiteRecord)
     except TimeoutError:
         _warn(invocation, "expired places were not removed in time: the next run continues")
         return
-    except OSError as error:
-        _warn(invocation, f"expired places are not removed: {error.strerror or error}")
-        return
-    except Refused as refused:
-        _warn(invocation, refused.message)
+    except (OSError, Refused) as error:
+        why = error.message if isinstance(error, Refused) else error.strerror or error
+        _warn(invocation, f"expired places are not removed: {why}")
         return
     if expired.places:
         message = (

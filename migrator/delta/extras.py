@@ -17,10 +17,10 @@ from migrator.core.states import PassKind, PassState
 from migrator.core.units import several
 from migrator.delta.model import ChangeKind, Changes, ChangeTally, Gone, TreeChanges
 from migrator.delta.ports import ExtraOrigin, ExtrasOfTree
-from migrator.ledger.model import PassRecord
 from migrator.plan.model import Batch, Plan
 from migrator.transfer.bases import covers
 from migrator.transfer.context import Invocation
+from migrator.verify.model import VerificationRecord
 
 if TYPE_CHECKING:
     from migrator.delta.store import Extras, FoundExtras
@@ -121,21 +121,24 @@ def extras_of(ledger: "Ledger", plan: str, batch: int, tree: bytes) -> ExtrasOfT
                 # This pass has removed earlier extras. A seed pass removes nothing.
                 if one.kind is not PassKind.SEED and one.state is PassState.DONE:
                     break
+    named = standing_verification(ledger, plan, batch, tree)
     return ExtrasOfTree(
         tree=tree,
         brought=tuple(dict.fromkeys(one.catalog for one in passes)),
         earlier=tuple(dict.fromkeys(earlier)),
-        manifest=_named_by(ledger, own, plan, batch, tree),
+        manifest=named.manifest if named is not None and named.whole else None,
     )
 
 
-def _named_by(ledger: "Ledger", own: Sequence[PassRecord], plan: str, batch: int, tree: bytes) -> str | None:
-    """The manifest of the newest verification if it is whole and no pass has covered the tree since."""
+def standing_verification(ledger: "Ledger", plan: str, batch: int, tree: bytes) -> VerificationRecord | None:
+    """The newest verification of a tree, if it found differences and no pass after the seed has covered the tree since."""
     newest = next(iter(reversed(ledger.verifications.of_tree(plan, batch, tree))), None)
-    if newest is None or newest.finished_at_s is None or not newest.whole or not newest.differences:
+    if newest is None or newest.finished_at_s is None or not newest.differences:
         return None
-    since = (one for one in own if one.state is PassState.DONE and one.started_at_s >= newest.finished_at_s)
-    return None if any(covers(ledger.passes, one, (tree,)) for one in since) else newest.manifest
+    since_s = newest.finished_at_s
+    done = (one for one in ledger.passes.of_batch(plan, batch) if one.state is PassState.DONE)
+    later = (one for one in done if one.kind is not PassKind.SEED and one.started_at_s >= since_s)
+    return None if any(covers(ledger.passes, one, (tree,)) for one in later) else newest
 
 
 def _lost(found: "FoundExtras", trees: Sequence[bytes], origin: ExtraOrigin) -> tuple[TreeChanges, ...]:

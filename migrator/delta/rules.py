@@ -24,8 +24,8 @@ def deletion_problems(
     base_fingerprint: str | None,
     now_fingerprint: str | None,
     source_fingerprint: str | None,
-    source_problems: Sequence[str] | None,
-    mount_problems: Sequence[str] | None,
+    source_problems: Sequence[str],
+    mount_problems: Sequence[str],
     max_shrink: float,
 ) -> tuple[str, ...]:
     """Every problem, each with what to do next; empty if renames and deletions may be applied.
@@ -39,8 +39,8 @@ def deletion_problems(
         *_catalog_problems(changes.base, base_whole),
         *_catalog_problems(changes.now, now_whole),
         *_brick_problems(changes, base_fingerprint, now_fingerprint, source_fingerprint),
-        *_told("the source", source_problems),
-        *_told("the mounts", mount_problems),
+        *source_problems,
+        *mount_problems,
         *_share_problems(max_shrink),
         *(problem for tree in changes.trees for problem in _tree_problems(tree, max_shrink)),
     )
@@ -65,13 +65,6 @@ def _brick_problems(changes: Changes, base: str | None, now: str | None, source:
         yield "which bricks the source has now is not known: see `migrator doctor`"
     elif now and now != source:
         yield f"the source's bricks or options were changed since the catalog {changes.now}: scan again"
-
-
-def _told(what: str, problems: Sequence[str] | None) -> Iterable[str]:
-    if problems is None:
-        yield f"the state of {what} is not known: see `migrator doctor`"
-    else:
-        yield from problems
 
 
 def _share_problems(max_shrink: float) -> Iterable[str]:

@@ -228,6 +228,14 @@ def _bricks_subject(volume_id: str, bricks: Sequence[str], side: str = "") -> by
     return "\0".join((volume_id, side, *sorted(bricks))).encode("utf-8", "surrogateescape")
 
 
+def _begun(what: str, hint: str) -> LedgerCorrupt:
+    return LedgerCorrupt(
+        f"{what} has begun already, and has not ended",
+        cause="two programs worked on the same thing, or it was named otherwise the first time",
+        hint=hint,
+    )
+
+
 class DrainRecords(OperationStore[DrainRecord, DrainState, DrainStep, DrainNotes]):
     """Attempts to drain bricks."""
 
@@ -241,15 +249,12 @@ class DrainRecords(OperationStore[DrainRecord, DrainState, DrainStep, DrainNotes
         subject = _bricks_subject(volume_id, bricks)
         with self._database.write() as connection:
             newest = self._newest(connection, subject)
+            over = drain.DRAIN_ENDED_STATES | drain.OUT_STATES
             for one in self.every(connection):
-                over = one.state in drain.DRAIN_ENDED_STATES | drain.OUT_STATES
-                shares = set(one.bricks) & set(bricks) and set(one.bricks) != set(bricks)
-                if not over and one.volume_id == volume_id and shares:
-                    raise LedgerCorrupt(
-                        f"a drain of {one.shown_bricks} has begun already, and has not ended",
-                        cause="two programs worked on the same thing, or other bricks were named the first time",
-                        hint="finish that one, or take it back with `migrator brick stop`",
-                    )
+                others = set(one.bricks) != set(bricks) and one.volume_id == volume_id and one.state not in over
+                if others and set(one.bricks) & set(bricks):
+                    hint = "finish that one, or take it back with `migrator brick stop`"
+                    raise _begun(f"a drain of {one.shown_bricks}", hint)
             begins = anew and newest is not None and newest.state in drain.OUT_STATES
             if newest is not None and newest.state not in drain.DRAIN_ENDED_STATES and not begins:
                 return newest
@@ -332,15 +337,12 @@ class AdditionRecords(OperationStore[AdditionRecord, AdditionState, AdditionStep
         subject = _bricks_subject(volume_id, bricks, side.value)
         with self._database.write() as connection:
             newest = self._newest(connection, subject)
+            over = addition.ADDITION_ENDED_STATES | addition.UNTOUCHED_STATES
             for one in self.every(connection):
-                over = one.state in addition.ADDITION_ENDED_STATES | addition.UNTOUCHED_STATES
                 same = one.side is side and set(one.bricks) == set(bricks)
-                if not over and one.volume_id == volume_id and not same and set(one.bricks) & set(bricks):
-                    raise LedgerCorrupt(
-                        f"the addition of {one.shown_bricks} has begun already, and has not come to its end",
-                        cause="two programs worked on the same thing, or other bricks were named the first time",
-                        hint="give that command again first",
-                    )
+                others = not same and one.volume_id == volume_id and one.state not in over
+                if others and set(one.bricks) & set(bricks):
+                    raise _begun(f"the addition of {one.shown_bricks}", "give that command again first")
             if newest is not None and not (anew and newest.state in addition.ADDITION_ENDED_STATES):
                 given_up = newest.state in addition.UNTOUCHED_STATES and newest.instead_of != instead_of
                 if not given_up:
@@ -377,11 +379,8 @@ class CutoverRecords(OperationStore[CutoverRecord, CutoverState, CutoverStep, Cu
             newest = self._newest(connection, tree.path)
             if newest is not None and newest.state not in cutover.ENDED_STATES:
                 if (newest.plan, newest.batch) != (plan, batch):
-                    raise LedgerCorrupt(
-                        f"a cutover of {tree.user} has begun already, by plan {newest.plan}, batch {newest.batch}",
-                        cause="two programs worked on the same thing, or another plan was taken meanwhile",
-                        hint="see `migrator status`, and go on with that one",
-                    )
+                    which = f"a cutover of {tree.user}, by plan {newest.plan}, batch {newest.batch},"
+                    raise _begun(which, "see `migrator status`, and go on with that one")
                 return newest
             record = CutoverRecord(
                 id=0,

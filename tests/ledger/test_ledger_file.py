@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,18 +18,23 @@ from migrator.core.errors import ExitCode, LedgerCorrupt, LockHeld, MigratorErro
 from migrator.core.states import ChunkKind, ChunkState, PassKind
 from migrator.ledger.database import backup
 from migrator.ledger.ledger import Ledger, open_ledger
-from migrator.plan.model import Chunk
 from migrator.transfer.model import Sample
+from tests.support.records import begin, files
 
-WORK_FOR_EVER = """
+IMPORTS = """
 import sys
 from pathlib import Path
+from migrator.core.events import Event, EventKind, Severity
+from migrator.core.states import ChunkKind, ChunkState, PassKind
+from migrator.hosts.model import ProcessIdentity
 from migrator.ledger.ledger import open_ledger
 from migrator.plan.model import Chunk
-from migrator.core.states import ChunkKind, ChunkState, PassKind
-from migrator.transfer.model import FileProblem, FileProblemKind, ProcessIdentity, Sample, StreamCounters
+from migrator.transfer.model import FileProblem, FileProblemKind, Sample, StreamCounters
 
-ledger = open_ledger(Path(sys.argv[1]))
+ledger = open_ledger(Path(sys.argv[1]), create=True)
+"""
+
+WORK_FOR_EVER = """
 pass_id = ledger.passes.find("p", 1, PassKind.SEED).id
 half = Chunk(number=0, kind=ChunkKind.FILES, tree=b"t", files=1, size_bytes=50)
 for turn, chunk in enumerate(ledger.passes.pending(pass_id, ChunkKind.FILES, 10000)):
@@ -50,39 +56,19 @@ for turn, chunk in enumerate(ledger.passes.pending(pass_id, ChunkKind.FILES, 100
 """
 
 STOP_IN_MID_TRANSACTION = """
-import sys
-from pathlib import Path
-from migrator.ledger.ledger import open_ledger
-from migrator.plan.model import Chunk
-from migrator.core.states import ChunkKind, PassKind
-
 def chunks():
     for number in range(1, 50_001):
         yield Chunk(number=number, kind=ChunkKind.FILES, tree=b"t", files=1, size_bytes=1)
     print("in the middle", flush=True)
     sys.stdin.read()
 
-open_ledger(Path(sys.argv[1])).passes.start(plan="q", batch=1, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=chunks(), at_s=1.0)
+ledger.passes.start(plan="q", batch=1, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=chunks(), at_s=1.0)
 """
 
 WRITE_EVENTS = """
-import sys
-from pathlib import Path
-from migrator.ledger.ledger import open_ledger
-from migrator.core.events import Event, EventKind, Severity
-
-with open_ledger(Path(sys.argv[1])) as ledger:
-    for turn in range(int(sys.argv[3])):
-        ledger.events.add(Event(
-            at_s=1.0, kind=EventKind.FILE_BAD, severity=Severity.INFO, subject=sys.argv[2], message=str(turn)))
-"""
-
-CREATE = """
-import sys
-from pathlib import Path
-from migrator.ledger.ledger import open_ledger
-
-open_ledger(Path(sys.argv[1]), create=True).close()
+for turn in range(int(sys.argv[3])):
+    ledger.events.add(Event(
+        at_s=1.0, kind=EventKind.FILE_BAD, severity=Severity.INFO, subject=sys.argv[2], message=str(turn)))
 """
 
 
@@ -94,7 +80,10 @@ def file(tmp_path: Path) -> Path:
 @contextmanager
 def process(script: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     started = subprocess.Popen(
-        [sys.executable, "-c", script, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path.cwd()
+        [sys.executable, "-c", IMPORTS + script, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path.cwd(),
     )
     try:
         with started:
@@ -106,17 +95,9 @@ def process(script: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         started.wait()
 
 
-def chunk(number: int, files: int = 2, size_bytes: int = 100) -> Chunk:
-    return Chunk(number=number, kind=ChunkKind.FILES, tree=b"t", files=files, size_bytes=size_bytes)
-
-
 def count(file: Path, query: str) -> int:
     with closing(sqlite3.connect(file)) as connection:
         return int(connection.execute(query).fetchone()[0])
-
-
-def words(sql: str) -> list[str]:
-    return sorted(sql.replace(",", " ").split())
 
 
 class TestKill:
@@ -124,15 +105,7 @@ class TestKill:
     def test_at_any_instant_leaves_a_consistent_ledger(self, file: Path) -> None:
         chunks = 400
         with open_ledger(file, create=True) as ledger:
-            ledger.passes.start(
-                plan="p",
-                batch=1,
-                kind=PassKind.SEED,
-                catalog="c",
-                chunk_list="l",
-                chunks=[chunk(n + 1) for n in range(chunks)],
-                at_s=0.0,
-            )
+            begin(ledger, [files(number, 100, 2) for number in range(1, chunks + 1)])
         chance = random.Random(5)
         for turn in range(6):
             with process(WORK_FOR_EVER, str(file), str(turn)) as worker:
@@ -272,7 +245,7 @@ class TestBadFiles:
 
 class TestCreation:
     def test_by_two_processes_at_once_makes_one_ledger(self, file: Path) -> None:
-        with process(CREATE, str(file)) as one, process(CREATE, str(file)) as two:
+        with process("", str(file)) as one, process("", str(file)) as two:
             assert (one.wait(60), two.wait(60)) == (0, 0)
         open_ledger(file).close()
 
@@ -302,50 +275,33 @@ class TestBackup:
 def test_a_hundred_thousand_chunks(file: Path) -> None:
     chunks = 100_000
     with open_ledger(file, create=True) as ledger:
-        made = ledger.passes.start(
-            plan="p",
-            batch=1,
-            kind=PassKind.SEED,
-            catalog="c",
-            chunk_list="l",
-            chunks=(
-                Chunk(number=n, kind=ChunkKind.FILES, tree=b"home/u%d" % (n % 7), files=n % 11, size_bytes=n)
-                for n in range(1, chunks + 1)
-            ),
-            at_s=0.0,
-        )
+        every = (files(n, n, n % 11, tree=b"home/u%d" % (n % 7)) for n in range(1, chunks + 1))
+        made = ledger.passes.read(begin(ledger, every))
         assert made.total_files == sum(n % 11 for n in range(1, chunks + 1))
         assert made.total_bytes == chunks * (chunks + 1) // 2
         totals = ledger.passes.totals(made.id)
         assert (totals.files, totals.size_bytes) == (made.total_files, made.total_bytes)
-        assert [c.number for c in ledger.passes.pending(made.id, ChunkKind.FILES, 3)] == [
-            chunks,
-            chunks - 1,
-            chunks - 2,
-        ]
-        ledger.samples.add(
-            made.id,
-            [
-                Sample(at_s=float(n), interval_s=1.0, attempt_id=None, streams=1, files=1, size_bytes=2)
-                for n in range(20_000)
-            ],
-        )
+        largest = [one.number for one in ledger.passes.pending(made.id, ChunkKind.FILES, 3)]
+        assert largest == [chunks, chunks - 1, chunks - 2]
+        one = Sample(at_s=0.0, interval_s=1.0, attempt_id=None, streams=1, files=1, size_bytes=2)
+        ledger.samples.add(made.id, [replace(one, at_s=float(n)) for n in range(20_000)])
         assert len(ledger.samples.whole(made.id)) == 20_000
     with closing(sqlite3.connect(file)) as connection:
-        plan = connection.execute(
-            "EXPLAIN QUERY PLAN SELECT * FROM chunks WHERE pass_id = 1 AND kind = 'files' AND state = 'pending'"
-            " ORDER BY size_bytes DESC, number LIMIT 5"
-        ).fetchall()
-        assert "ix_chunks_pending" in plan[0][3]
-        plan = connection.execute(
-            "EXPLAIN QUERY PLAN SELECT * FROM attempts WHERE state IN ('intended', 'running')"
-        ).fetchall()
-        assert "ix_attempts_unfinished" in plan[0][3]
-        plan = connection.execute(
-            "EXPLAIN QUERY PLAN SELECT sum(attempts.files), sum(finished_at_s - started_at_s) FROM attempts"
-            " JOIN chunks ON chunks.id = attempts.chunk_id WHERE attempts.state = 'succeeded' AND kind = 'files'"
-        ).fetchall()
-        assert any("COVERING INDEX ix_attempts_results" in step[3] for step in plan)
+        for query, index in (
+            (
+                "SELECT * FROM chunks WHERE pass_id = 1 AND kind = 'files' AND state = 'pending'"
+                " ORDER BY size_bytes DESC, number LIMIT 5",
+                "ix_chunks_pending",
+            ),
+            ("SELECT * FROM attempts WHERE state IN ('intended', 'running')", "ix_attempts_unfinished"),
+            (
+                "SELECT sum(attempts.files), sum(finished_at_s - started_at_s) FROM attempts"
+                " JOIN chunks ON chunks.id = attempts.chunk_id WHERE attempts.state = 'succeeded' AND kind = 'files'",
+                "COVERING INDEX ix_attempts_results",
+            ),
+        ):
+            steps = connection.execute(f"EXPLAIN QUERY PLAN {query}").fetchall()
+            assert any(index in step[3] for step in steps)
 
 
 SCHEMA = (1, "3792c60bf33c443b")

@@ -17,16 +17,21 @@ Attempt = tuple[float, float, float]
 
 
 def sums(attempts: list[Attempt]) -> CostSums:
+    files, sizes, seconds = (list(column) for column in zip(*attempts, strict=True))
+
+    def products(one: list[float], other: list[float]) -> float:
+        return sum(a * b for a, b in zip(one, other, strict=True))
+
     return CostSums(
         attempts=len(attempts),
-        files=sum(f for f, _, _ in attempts),
-        size_bytes=sum(b for _, b, _ in attempts),
-        seconds=sum(s for _, _, s in attempts),
-        files_files=sum(f * f for f, _, _ in attempts),
-        files_bytes=sum(f * b for f, b, _ in attempts),
-        bytes_bytes=sum(b * b for _, b, _ in attempts),
-        files_seconds=sum(f * s for f, _, s in attempts),
-        bytes_seconds=sum(b * s for _, b, s in attempts),
+        files=sum(files),
+        size_bytes=sum(sizes),
+        seconds=sum(seconds),
+        files_files=products(files, files),
+        files_bytes=products(files, sizes),
+        bytes_bytes=products(sizes, sizes),
+        files_seconds=products(files, seconds),
+        bytes_seconds=products(sizes, seconds),
     )
 
 

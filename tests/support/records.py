@@ -1,6 +1,6 @@
 """Hostile names, a site, chunks of a pass, attempts at them, and a verification, for tests of what needs some."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from migrator.core.states import ChunkKind, ChunkState, PassKind
@@ -32,7 +32,7 @@ def files(number: int, size_bytes: int, count: int = 1, tree: bytes = b"home/ali
     return Chunk(number=number, kind=ChunkKind.FILES, tree=tree, files=count, size_bytes=size_bytes)
 
 
-def begin(ledger: Ledger, chunks: Sequence[Chunk]) -> int:
+def begin(ledger: Ledger, chunks: Iterable[Chunk]) -> int:
     return ledger.passes.start(
         plan="p", batch=1, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=chunks, at_s=5.0
     ).id
