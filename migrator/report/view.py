@@ -16,7 +16,6 @@ from migrator.reap.view import plan_reap_blocks
 from migrator.render import document as doc
 from migrator.render.text import plain
 from migrator.report import model, view_status
-from migrator.report.rules import left_to_people
 from migrator.report.view_records import verification_blocks
 from migrator.transfer.view import batch_blocks, stream_blocks, tree_table
 
@@ -71,15 +70,9 @@ def _moved(tally: model.Tally) -> str:
 
 
 def _end(report: model.ReportFacts) -> str:
-    tally = report.status.overall
-    if tally.left_files <= 0 and (tally.total_files > 0 or tally.done_users == tally.total_users):
-        return "everything that is planned was copied"
-    if left_to_people(report.status.trees):
-        return f"everything that is planned was copied, apart from {view_status.attention_words(tally)}"
-    forecast = report.forecast
-    if forecast is None:
-        return "not known: too little was copied to tell"
-    return expected_end(forecast)
+    if words := view_status.all_copied(report.status):
+        return words
+    return "not known: too little was copied to tell" if report.forecast is None else expected_end(report.forecast)
 
 
 def expected_end(forecast: model.CopyForecast) -> str:

@@ -20,7 +20,6 @@ from migrator.transfer.view import batch_blocks, governing_blocks, tree_table
 
 
 _COUNTED_STREAMS = 0.1
-_MOSTLY = 0.9
 
 
 _BLOCKED_ROWS = 6
@@ -119,51 +118,42 @@ def progress_blocks(status: model.StatusFacts) -> Iterator[doc.Block]:
             [doc.text("about"), doc.figure("left"), doc.wide("on the basis of")],
             [(doc.when(one.finish_at_s), format_duration(one.left_s), one.basis) for one in status.estimates],
         )
-    elif tally.total_files and not tally.left_files and not tally.left_bytes:
-        yield doc.paragraph("Everything that is planned has been copied.")
-    elif left_to_people(status.trees):
-        yield doc.paragraph(f"Everything that is planned has been copied, apart from {attention_words(tally)}.")
     else:
-        yield doc.paragraph("There is no basis for an estimate yet.")
+        yield doc.paragraph(f"{(all_copied(status) or 'there is no basis for an estimate yet').capitalize()}.")
     if status.vanished_total:
         yield doc.paragraph(
             f"Users deleted {several(status.vanished_total, 'listed file')} before they were copied: that is normal."
         )
 
 
-def attention_words(tally: model.Tally) -> str:
-    """What is left if only files that need attention are left."""
-    return f"{several(tally.left_files, 'file')} that {'needs' if tally.left_files == 1 else 'need'} attention"
+def all_copied(status: model.StatusFacts) -> str:
+    """That nothing is left to copy, or only files that need attention; empty as long as something else is left."""
+    tally, words = status.overall, "everything that is planned was copied"
+    if left_to_people(status.trees):
+        need = "needs" if tally.left_files == 1 else "need"
+        return f"{words}, apart from {several(tally.left_files, 'file')} that {need} attention"
+    is_all = tally.left_files <= 0 and tally.left_bytes <= 0
+    return words if is_all and (tally.total_files > 0 or tally.done_users == tally.total_users) else ""
 
 
 def _rate(rate: model.ThroughputPoint) -> str:
-    words = f"{format_rate(rate.rate_bytes_per_s)} and {rate.rate_files_per_s:,.1f} files/s{with_streams(rate)}"
-    span = format_duration(rate.span_s)
-    if rate.busy_s < rate.span_s * _MOSTLY:
-        return f"{words}, over {format_duration(rate.busy_s)} of work within {span}"
-    return f"{words}, over {span}"
-
-
-def with_streams(point: model.ThroughputPoint) -> str:
-    """The mean number of streams; empty if they were too short to be counted."""
-    return f" with {point.streams:.1f} streams" if point.streams >= _COUNTED_STREAMS else ""
+    streams = f" with {rate.streams:.1f} streams" if rate.streams >= _COUNTED_STREAMS else ""
+    return (
+        f"{format_rate(rate.rate_bytes_per_s)} and {rate.rate_files_per_s:,.1f} files/s{streams}, over "
+        f"{format_duration(rate.busy_s)} of work within {format_duration(rate.span_s)}"
+    )
 
 
 def _bar(label: str, tally: model.Tally, done: str) -> doc.Bar:
     if not tally.total_bytes and tally.total_files:
         # Empty files are files too.
-        share = tally.done_files / tally.total_files
+        share, what = tally.done_files / tally.total_files, f"{doc.percent(tally.percent_files)} of the files"
         counts = f"{format_count(tally.done_files)} of {format_count(tally.total_files)}"
-        return doc.Bar(
-            label=label, share=share, text=f"{doc.percent(tally.percent_files)} of the files {done}, {counts}"
-        )
-    share = tally.done_bytes / tally.total_bytes if tally.total_bytes else 0.0
-    return doc.Bar(
-        label=label,
-        share=share,
-        text=f"{doc.percent(tally.percent_bytes)} of the bytes {done}, {format_size(tally.done_bytes)} of "
-        f"{format_size(tally.total_bytes)}",
-    )
+    else:
+        share = tally.done_bytes / tally.total_bytes if tally.total_bytes else 0.0
+        what = f"{doc.percent(tally.percent_bytes)} of the bytes"
+        counts = f"{format_size(tally.done_bytes)} of {format_size(tally.total_bytes)}"
+    return doc.Bar(label=label, share=share, text=f"{what} {done}, {counts}")
 
 
 # --- Findings of `doctor`

@@ -36,8 +36,7 @@ from migrator.report.model import (
     TreeState,
     WatchFacts,
 )
-from migrator.report.rules import left_to_people
-from migrator.report.view_status import attention_words
+from migrator.report.view_status import all_copied
 from migrator.transfer.view import governing_blocks
 
 _LABEL_CELLS = 11
@@ -313,11 +312,7 @@ def _left(status: StatusFacts) -> Iterator[_Row]:
     for one in status.estimates:
         yield _Row(f"about {format_duration(one.left_s)}", (f"until {when(one.finish_at_s)}", one.basis))
     if not status.estimates:
-        done = status.overall.total_files and not status.overall.left_files and not status.overall.left_bytes
-        words = "nothing: everything in the plan is copied" if done else "no basis for an estimate yet"
-        if left_to_people(status.trees):
-            words = f"{attention_words(status.overall)}; everything else in the plan is copied"
-        yield _Row(words)
+        yield _Row(all_copied(status) or "no basis for an estimate yet")
 
 
 def _waits_part(status: StatusFacts) -> _Part:

@@ -189,7 +189,7 @@ class TestHalfWay:
         assert pace.left_s == pytest.approx(600 / (900 / 130))
         assert status.rate.span_s == 130.0
         text = to_markdown(status_document(status)).replace("\\", "")
-        assert "Now: 10 B/s and 0.2 files/s with 2.0 streams, over 2 min 10 s." in text
+        assert "Now: 10 B/s and 0.2 files/s with 2.0 streams, over 2 min of work within 2 min 10 s." in text
 
     def test_now_is_what_the_present_run_does(self, ledger: Ledger, pass_id: int) -> None:
         earlier = ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/1")
