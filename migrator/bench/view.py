@@ -1,29 +1,14 @@
 """Documents of benchmarks: tables, intervals, published figures."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from migrator.bench.model import BenchmarkListing, BenchmarkState, BenchmarkSummary, Cleaning, Unit, scale_words
 from migrator.bench.rules import StepComparison, SuiteComparison, compare, statements
 from migrator.bench.suites import publications
 from migrator.core.statistics import Series
 from migrator.core.units import GIB, KIB, MIB, format_count, format_size, several
-from migrator.render.document import (
-    NONE,
-    BarChart,
-    BarLine,
-    Block,
-    Document,
-    Section,
-    Table,
-    clean,
-    facts,
-    figure,
-    paragraph,
-    table,
-    text,
-    when,
-    wide,
-)
+from migrator.render import document as doc
 
 _RATES = ((GIB, "GiB/s"), (MIB, "MiB/s"), (KIB, "KiB/s"), (1, "B/s"))
 _PUBLISHED_IN = {Unit.SECONDS: "s", Unit.MILLISECONDS: "ms", Unit.BYTES_PER_S: "MB/s", Unit.OPERATIONS_PER_S: "ops/s"}
@@ -38,46 +23,39 @@ _DETAILS = {
 }
 
 
-def summary_document(summary: BenchmarkSummary) -> Document:
+def summary_document(summary: BenchmarkSummary) -> doc.Document:
     """The result of `bench run` or of its dry run."""
     if summary.dry_run:
-        return Document(
-            title="Benchmarks, dry run",
-            subtitle=scale_words(summary.scale),
-            sections=(
-                Section(title="Room", blocks=(_room(summary), *alerts(summary.notes))),
-                Section(title="Steps", blocks=(_steps(summary),)),
-            ),
-        )
+        sections = doc.sections(("Room", (_room(summary), *alerts(summary.notes))), ("Steps", [_steps(summary)]))
+        return doc.Document(title="Benchmarks, dry run", subtitle=scale_words(summary.scale), sections=tuple(sections))
     # A finished suite without figures has the reason in its notes; errors of the others follow at the end.
     told = [result for result in summary.results if result.measurements or result.record.state is BenchmarkState.DONE]
     made = comparison_document(compare(told))
-    ends: list[Block] = [*alerts(summary.failures)]
-    if summary.removed:
-        ends.append(paragraph(f"Removed, left by killed calls: {', '.join(summary.removed)}."))
     numbers = " ".join(str(result.record.id) for result in summary.results)
-    ends.append(paragraph(f"Recorded: `migrator bench compare {numbers}` shows this again; --html adds charts."))
-    return Document(
-        title=made.title, subtitle=made.subtitle, sections=(*made.sections, Section(title="End", blocks=tuple(ends)))
-    )
+    ends = [
+        *alerts(summary.failures),
+        *([doc.paragraph(f"Removed, left by killed calls: {', '.join(summary.removed)}.")] if summary.removed else []),
+        doc.paragraph(f"Recorded: `migrator bench compare {numbers}` shows this again; --html adds charts."),
+    ]
+    return replace(made, sections=(*made.sections, *doc.sections(("End", ends))))
 
 
-def _room(summary: BenchmarkSummary) -> Table:
+def _room(summary: BenchmarkSummary) -> doc.Table:
     rows = [
         (
             one.place.shown,
             format_size(one.need_bytes),
             format_size(one.free_bytes),
             format_count(one.need_inodes),
-            NONE if one.free_inodes is None else format_count(one.free_inodes),
+            doc.NONE if one.free_inodes is None else format_count(one.free_inodes),
         )
         for one in summary.room
     ]
-    columns = [wide("file system"), figure("needs"), figure("free"), figure("files made"), figure("files free")]
-    return table("", columns, rows, note="What the largest of the suites needs at a time, on all hosts together.")
+    columns = [doc.wide("file system"), *map(doc.figure, ("needs", "free", "files made", "files free"))]
+    return doc.table("", columns, rows, note="What the largest of the suites needs at a time, on all hosts together.")
 
 
-def _steps(summary: BenchmarkSummary) -> Table:
+def _steps(summary: BenchmarkSummary) -> doc.Table:
     rows = [
         (
             planned.name,
@@ -88,28 +66,19 @@ def _steps(summary: BenchmarkSummary) -> Table:
         for planned in summary.suites
         for step in planned.steps
     ]
-    columns = [text("suite"), wide("step"), wide("command"), text("figure in")]
-    return table(
-        "", columns, rows, note="Commands that begin with @ are functions of the script that is sent to hosts."
-    )
+    columns = [doc.text("suite"), doc.wide("step"), doc.wide("command"), doc.text("figure in")]
+    note = "Commands that begin with @ are functions of the script that is sent to hosts."
+    return doc.table("", columns, rows, note=note)
 
 
-def listing_document(listing: BenchmarkListing) -> Document:
+def listing_document(listing: BenchmarkListing) -> doc.Document:
     """The suites, and the recorded benchmarks."""
-    suites = table(
+    suites = doc.table(
         "",
-        [text("suite"), wide("what"), wide("sizes"), figure("needs")],
+        [doc.text("suite"), doc.wide("what"), doc.wide("sizes"), doc.figure("needs")],
         [(one.name, one.title, one.sizes, format_size(one.need_bytes)) for one in listing.suites],
     )
-    columns = [
-        figure("number"),
-        text("suite"),
-        figure("scale"),
-        figure("runs"),
-        wide("on"),
-        text("state"),
-        text("begun"),
-    ]
+    columns = [doc.figure("number"), doc.text("suite"), doc.figure("scale"), doc.figure("runs")]
     rows = [
         (
             str(record.id),
@@ -118,58 +87,49 @@ def listing_document(listing: BenchmarkListing) -> Document:
             str(record.runs),
             ", ".join(place.shown for place in record.places),
             record.state,
-            when(record.started_at_s),
+            doc.when(record.started_at_s),
         )
         for record in listing.benchmarks
     ]
-    run: Block = table("", columns, rows) if rows else paragraph("Nothing was run yet.")
-    return Document(
-        title="Benchmarks",
-        subtitle=scale_words(listing.scale),
-        sections=(Section(title="Suites", blocks=(suites,)), Section(title="What was run", blocks=(run,))),
+    run = doc.table("", [*columns, doc.wide("on"), doc.text("state"), doc.text("begun")], rows)
+    sections = doc.sections(
+        ("Suites", [suites]), ("What was run", [run if rows else doc.paragraph("Nothing was run yet.")])
     )
+    return doc.Document(title="Benchmarks", subtitle=scale_words(listing.scale), sections=tuple(sections))
 
 
-def cleaning_document(cleaning: Cleaning) -> Document:
+def cleaning_document(cleaning: Cleaning) -> doc.Document:
     """The result of `bench clean`."""
-    removed = paragraph(", ".join(cleaning.removed) or "nothing was there")
-    left = (Section(title="Left", blocks=tuple(alerts(cleaning.left))),) if cleaning.left else ()
-    return Document(
-        title="Benchmarks", subtitle="what was left", sections=(Section(title="Removed", blocks=(removed,)), *left)
-    )
+    removed = doc.paragraph(", ".join(cleaning.removed) or "nothing was there")
+    sections = doc.sections(("Removed", [removed]), ("Left", alerts(cleaning.left)))
+    return doc.Document(title="Benchmarks", subtitle="what was left", sections=tuple(sections))
 
 
-def comparison_document(comparisons: Sequence[SuiteComparison], *, charts: bool = False) -> Document:
+def comparison_document(comparisons: Sequence[SuiteComparison], *, charts: bool = False) -> doc.Document:
     """The measurements, suite by suite; with charts if there is room."""
-    return Document(
-        title="Benchmarks",
-        subtitle=", ".join(dict.fromkeys(scale_words(comparison.scale) for comparison in comparisons)),
-        sections=tuple(
-            Section(
-                title=clean(f"{comparison.suite}: {comparison.title}"),
-                blocks=tuple(comparison_blocks(comparison, charts=charts)),
-            )
-            for comparison in comparisons
-        ),
+    sections = doc.sections(
+        *((doc.clean(f"{one.suite}: {one.title}"), comparison_blocks(one, charts=charts)) for one in comparisons)
     )
+    scales = dict.fromkeys(scale_words(comparison.scale) for comparison in comparisons)
+    return doc.Document(title="Benchmarks", subtitle=", ".join(scales), sections=tuple(sections))
 
 
-def comparison_blocks(comparison: SuiteComparison, *, charts: bool) -> Iterator[Block]:
+def comparison_blocks(comparison: SuiteComparison, *, charts: bool) -> Iterator[doc.Block]:
     """One suite: figures, noise, chart, the load before, and published figures."""
-    yield facts(
+    yield doc.facts(
         [
             ("benchmark", ", ".join(map(str, comparison.benchmarks))),
             ("scale", f"{scale_words(comparison.scale)}: {comparison.sizes}"),
             ("runs", f"{several(comparison.runs, 'run')} on each file system, in turns"),
-            ("hosts", f"{', '.join(comparison.hosts)}, at {when(comparison.started_at_s)}"),
+            ("hosts", f"{', '.join(comparison.hosts)}, at {doc.when(comparison.started_at_s)}"),
         ]
     )
     yield from alerts(comparison.cautions)
-    yield from (paragraph(_sentence(note)) for note in comparison.notes)
+    yield from (doc.paragraph(_sentence(note)) for note in comparison.notes)
     if not comparison.steps:
-        yield paragraph("Nothing was measured.")
+        yield doc.paragraph("Nothing was measured.")
         return
-    yield from (paragraph(_sentence(one)) for one in statements(comparison))
+    yield from (doc.paragraph(_sentence(one)) for one in statements(comparison))
     rows = [
         (
             step.title,
@@ -181,13 +141,13 @@ def comparison_blocks(comparison: SuiteComparison, *, charts: bool) -> Iterator[
         for step in comparison.steps
         for side in step.sides
     ]
-    columns = [wide("test"), text("on"), figure("median (range)"), figure("runs"), wide("also")]
-    yield table("What was measured", columns, rows, note="Also: medians of what else was measured.")
+    columns = [doc.wide("test"), doc.text("on"), doc.figure("median (range)"), doc.figure("runs"), doc.wide("also")]
+    yield doc.table("What was measured", columns, rows, note="Also: medians of what else was measured.")
     verdicts = [(step.title, contrast.verdict) for step in comparison.steps for contrast in step.contrasts]
     if verdicts:
-        yield table(
+        yield doc.table(
             "What is beyond the noise",
-            [wide("test"), wide("verdict")],
+            [doc.wide("test"), doc.wide("verdict")],
             verdicts,
             note="The median ratio of pairs: each run on the one file system with the run on the other that was next to it. "
             "Its interval holds in at least 9 of 10 cases; among many tests some may be wrong.",
@@ -204,8 +164,8 @@ def comparison_blocks(comparison: SuiteComparison, *, charts: bool) -> Iterator[
             )
             for one in comparison.background
         ]
-        columns = [text("on"), figure("load average"), figure("disks"), figure("network")]
-        yield table("Just before the runs, on the hosts", columns, busy)
+        columns = [doc.text("on"), doc.figure("load average"), doc.figure("disks"), doc.figure("network")]
+        yield doc.table("Just before the runs, on the hosts", columns, busy)
     if any(step.published for step in comparison.steps):
         yield from _published(comparison)
 
@@ -218,13 +178,13 @@ def _details(details: Mapping[str, float], unit: Unit) -> str:
     )
 
 
-def _chart(comparison: SuiteComparison) -> BarChart:
+def _chart(comparison: SuiteComparison) -> doc.BarChart:
     groups = tuple(
         (
-            clean(f"{step.title}, {'longer' if step.unit.more_is_better else 'shorter'} is better"),
+            doc.clean(f"{step.title}, {'longer' if step.unit.more_is_better else 'shorter'} is better"),
             tuple(
-                BarLine(
-                    label=clean(side.label),
+                doc.BarLine(
+                    label=doc.clean(side.label),
                     value=side.figures.median,
                     text=figure_words(side.figures, step.unit),
                     span=(side.figures.least, side.figures.most) if side.figures.count > 1 else None,
@@ -238,14 +198,14 @@ def _chart(comparison: SuiteComparison) -> BarChart:
         "Medians with their ranges; the bars of each test have a scale of their own.",
         *map(_sentence, statements(comparison)),
     ]
-    return BarChart(
-        title=clean(f"{comparison.suite} at {scale_words(comparison.scale)}"),
-        summary=clean(" ".join(said)),
+    return doc.BarChart(
+        title=doc.clean(f"{comparison.suite} at {scale_words(comparison.scale)}"),
+        summary=doc.clean(" ".join(said)),
         groups=groups,
     )
 
 
-def _published(comparison: SuiteComparison) -> Iterator[Block]:
+def _published(comparison: SuiteComparison) -> Iterator[doc.Block]:
     labels = list(dict.fromkeys(side.label for step in comparison.steps for side in step.sides))
     rows = [
         (
@@ -258,16 +218,21 @@ def _published(comparison: SuiteComparison) -> Iterator[Block]:
         for step in comparison.steps
         for reference in step.published
     ]
-    yield table(
+    yield doc.table(
         "Beside what was published",
-        [wide("test"), wide("work there"), wide("figures there"), *(figure(f"{label}, here") for label in labels)],
+        [
+            doc.wide("test"),
+            doc.wide("work there"),
+            doc.wide("figures there"),
+            *(doc.figure(f"{label}, here") for label in labels),
+        ],
         rows,
         note=f"Theirs are at scale 1 on their machines, ours at {scale_words(comparison.scale)} on these: they show orders of "
         "magnitude and ratios, and nothing finer.",
     )
     for key in dict.fromkeys(reference.publication for step in comparison.steps for reference in step.published):
         publication = publications()[key]
-        yield paragraph(f"{key}: {publication.title}: {publication.setting}")
+        yield doc.paragraph(f"{key}: {publication.title}: {publication.setting}")
 
 
 def _own(step: StepComparison, label: str) -> str:
@@ -276,7 +241,7 @@ def _own(step: StepComparison, label: str) -> str:
             # Decimal, as the published ones.
             decimal = step.unit is Unit.BYTES_PER_S
             return _in_unit(side.figures, 1e-6, "MB/s") if decimal else figure_words(side.figures, step.unit)
-    return NONE
+    return doc.NONE
 
 
 def figure_words(values: Series, unit: Unit) -> str:
@@ -318,7 +283,7 @@ def _sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:]}."
 
 
-def alerts(sentences: Sequence[str]) -> Iterator[Block]:
+def alerts(sentences: Sequence[str]) -> Iterator[doc.Block]:
     """Sentences that must not be overlooked."""
     for sentence in sentences:
-        yield paragraph(_sentence(sentence), alert=True)
+        yield doc.paragraph(_sentence(sentence), alert=True)
