@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -93,151 +94,126 @@ def steady(days: float, *, by_night: float = 1.0, on_weekends: float = 1.0) -> t
     return slots_of(hours, from_s=MONDAY_S, now_s=MONDAY_S + days * DAY_S)
 
 
-def end_of(slots: Sequence[WorkSlot], slot_s: float, days: float, left: Left) -> CopyForecast | None:
+def end_of(
+    slots: Sequence[WorkSlot], slot_s: float, days: float, left: Left, cost: TransferCost = COST
+) -> CopyForecast | None:
     return forecast_copy(
         now_s=MONDAY_S + days * DAY_S,
         slots=slots,
         slot_s=slot_s,
         left=left,
-        cost=COST,
+        cost=cost,
         cost_groups=(),
         chance=random.Random(1).random,
     )
 
 
-class TestForecast:
-    def test_a_steady_site(self) -> None:
-        slots, slot_s = steady(28)
-        made = end_of(slots, slot_s, 28, Left(files=7 * 24 * 1000, size_bytes=0))
-        assert made is not None
-        now_s = MONDAY_S + 28 * DAY_S
-        assert made.likely_at_s - now_s == pytest.approx(7 * DAY_S, rel=0.03)
-        assert made.earliest_at_s < made.likely_at_s < made.latest_at_s
-        assert (made.by_day, made.by_weekday, made.history_s) == (True, True, 28 * DAY_S)
-
-    def test_a_site_that_is_steady_for_years_stays_so(self) -> None:
-        slots, slot_s = steady(1000)
-        made = end_of(slots, slot_s, 1000, Left(files=2500 * 24 * 1000, size_bytes=0))
-        assert made is not None
-        assert made.likely_at_s - made.made_at_s == pytest.approx(2500 * DAY_S, rel=0.1)
-        assert made.latest_at_s - made.made_at_s < 1.8 * 2500 * DAY_S
-
-    def test_what_is_left_counts_for_what_it_costs(self) -> None:
-        slots, slot_s = steady(14)
-        # A thousand files take a second, and so do 100 MB: what is left is as much work as a week has brought.
-        made = end_of(slots, slot_s, 14, Left(files=0, size_bytes=7 * 24 * 10**8))
-        assert made is not None
-        assert made.likely_at_s - MONDAY_S - 14 * DAY_S == pytest.approx(7 * DAY_S, rel=0.05)
-
-    def test_weekends_that_lie_ahead_are_expected(self) -> None:
-        slots, slot_s = steady(25, on_weekends=4.0)
-        # It is Friday: the two days ahead bring what eight others do.
-        made = end_of(slots, slot_s, 25, Left(files=16 * 24 * 1000 // 4, size_bytes=0))
-        assert made is not None
-        assert made.likely_at_s - MONDAY_S - 25 * DAY_S < 2.6 * DAY_S
-
-    def test_the_cone_begins_with_what_is_left_and_narrows_to_nothing(self) -> None:
-        slots, slot_s = steady(10)
-        made = end_of(slots, slot_s, 10, Left(files=20_000, size_bytes=5 * 10**9))
-        assert made is not None
-        first, last = made.cone[0], made.cone[-1]
-        assert first.least_bytes == first.left_bytes == first.most_bytes == 5 * 10**9
-        assert last.left_bytes == 0.0
-        assert last.at_s == made.latest_at_s
-        for before, after in zip(made.cone, made.cone[1:], strict=False):
-            assert before.left_bytes >= after.left_bytes
-            assert after.least_bytes <= after.left_bytes <= after.most_bytes
-
-    @pytest.mark.parametrize(
-        ("cost", "left"),
-        [
-            (TransferCost(s_per_file=0.0, s_per_byte=1e-8, streams=4, basis="b"), Left(files=10**6, size_bytes=0)),
-            (TransferCost(s_per_file=0.001, s_per_byte=0.0, streams=4, basis="b"), Left(files=0, size_bytes=10**15)),
-        ],
+def left_days(days: float, left: Left, **rhythm: float) -> tuple[float, float, float]:
+    """Days until the earliest, the likely and the latest end."""
+    made = end_of(*steady(days, **rhythm), days, left)
+    assert made is not None
+    assert (made.by_day, made.by_weekday, made.history_s) == (days >= 4, days >= 9, days * DAY_S)
+    earliest, likely, latest = (
+        (at_s - made.made_at_s) / DAY_S for at_s in (made.earliest_at_s, made.likely_at_s, made.latest_at_s)
     )
-    def test_what_is_said_to_cost_nothing_takes_its_time_all_the_same(self, cost: TransferCost, left: Left) -> None:
-        # All that was copied were large files, or empty ones; what is left is of the other kind.
-        slots, slot_s = slots_of(
-            [(MONDAY_S + HOUR_S * turn, 100, 10**12) for turn in range(1, 49)],
-            from_s=MONDAY_S,
-            now_s=MONDAY_S + 2 * DAY_S,
-        )
-        made = forecast_copy(
-            now_s=MONDAY_S + 2 * DAY_S,
-            slots=slots,
-            slot_s=slot_s,
-            left=left,
-            cost=cost,
-            cost_groups=(),
-            chance=random.Random(1).random,
-        )
-        assert made is not None
-        assert made.made_at_s < made.earliest_at_s <= made.likely_at_s <= made.latest_at_s
-
-    def test_nothing_is_left(self) -> None:
-        slots, slot_s = steady(5)
-        assert end_of(slots, slot_s, 5, Left(files=0, size_bytes=0)) is None
-
-    def test_nothing_was_copied(self) -> None:
-        slots, slot_s = slots_of((), from_s=MONDAY_S, now_s=MONDAY_S + DAY_S)
-        assert end_of(slots, slot_s, 1, Left(files=1, size_bytes=1)) is None
-
-    def test_a_pause_until_now_counts(self) -> None:
-        hours = [(MONDAY_S + (hour + 1) * HOUR_S, 1000, 0) for hour in range(5 * 24)]
-        slots, slot_s = slots_of(hours, from_s=MONDAY_S, now_s=MONDAY_S + 10 * DAY_S)
-        made = end_of(slots, slot_s, 10, Left(files=24_000, size_bytes=0))
-        assert made is not None
-        assert made.likely_at_s - made.made_at_s > 1.5 * DAY_S
+    assert earliest < likely < latest
+    return earliest, likely, latest
 
 
-class TestWhatIsSaidOfTheLastDay:
-    def said(self, last: Sequence[int], days: int = 10) -> str:
-        hours = [1000] * (days * 24 - len(last)) + list(last)
-        copied = [(MONDAY_S + (hour + 1) * HOUR_S, files, 0) for hour, files in enumerate(hours)]
-        slots, slot_s = slots_of(copied, from_s=MONDAY_S, now_s=MONDAY_S + days * DAY_S)
-        made = end_of(slots, slot_s, days, Left(files=10 * 24_000, size_bytes=0))
-        assert made is not None
-        return "; ".join(made.basis[3:])
+def test_a_steady_site_stays_so() -> None:
+    assert left_days(28, Left(files=7 * 24 * 1000, size_bytes=0))[1] == pytest.approx(7, rel=0.03)
+    # A thousand files take a second, and so do 100 MB: what is left is as much work as a week has brought.
+    assert left_days(14, Left(files=0, size_bytes=7 * 24 * 10**8))[1] == pytest.approx(7, rel=0.05)
+    _, likely, latest = left_days(1000, Left(files=2500 * 24 * 1000, size_bytes=0))
+    assert likely == pytest.approx(2500, rel=0.1)
+    assert latest < 1.8 * 2500
 
-    def test_an_ordinary_day_is_not_worth_a_word(self) -> None:
-        assert self.said([]) == ""
-        assert self.said([700] * 24) == ""
 
-    def test_twice_the_streams(self) -> None:
-        words = self.said([2500] * 24)
-        assert "in the last 1 d the pace was 2" in words
+def test_weekends_that_lie_ahead_are_expected() -> None:
+    # It is Friday: the two days ahead bring what eight others do.
+    assert left_days(25, Left(files=16 * 24 * 1000 // 4, size_bytes=0), on_weekends=4.0)[1] < 2.6
+
+
+def test_nights_are_distinguished_and_weekends_not_too_early() -> None:
+    slots, slot_s = steady(28, by_night=5.0)
+    rhythm = find_rhythm(slots, [slot.files / slot.seen_s for slot in slots], slot_s)
+    assert rhythm is not None
+    assert rhythm.phases[0] / rhythm.phases[2] == pytest.approx(5.0, rel=0.2)
+    slots, slot_s = steady(8, on_weekends=3.0)
+    rhythm = find_rhythm(slots, [slot.files / slot.seen_s for slot in slots], slot_s)
+    assert rhythm is not None
+    assert (rhythm.weekday, rhythm.weekend, rhythm.by_weekday) == (1.0, 1.0, False)
+
+
+def test_the_cone_begins_with_what_is_left_and_narrows_to_nothing() -> None:
+    made = end_of(*steady(10), 10, Left(files=20_000, size_bytes=5 * 10**9))
+    assert made is not None
+    first, last = made.cone[0], made.cone[-1]
+    assert first.least_bytes == first.left_bytes == first.most_bytes == 5 * 10**9
+    assert (last.left_bytes, last.at_s) == (0.0, made.latest_at_s)
+    for before, after in pairwise(made.cone):
+        assert before.left_bytes >= after.left_bytes
+        assert after.least_bytes <= after.left_bytes <= after.most_bytes
+
+
+@pytest.mark.parametrize(
+    ("cost", "left"),
+    [
+        (TransferCost(s_per_file=0.0, s_per_byte=1e-8, streams=4, basis="b"), Left(files=10**6, size_bytes=0)),
+        (TransferCost(s_per_file=0.001, s_per_byte=0.0, streams=4, basis="b"), Left(files=0, size_bytes=10**15)),
+    ],
+)
+def test_what_is_said_to_cost_nothing_takes_its_time_all_the_same(cost: TransferCost, left: Left) -> None:
+    # All that was copied were large files, or empty ones; what is left is of the other kind.
+    copied = [(MONDAY_S + HOUR_S * turn, 100, 10**12) for turn in range(1, 49)]
+    made = end_of(*slots_of(copied, from_s=MONDAY_S, now_s=MONDAY_S + 2 * DAY_S), 2, left, cost)
+    assert made is not None
+    assert made.made_at_s < made.earliest_at_s <= made.likely_at_s <= made.latest_at_s
+
+
+def test_there_is_no_forecast_of_nothing_or_from_nothing() -> None:
+    assert end_of(*steady(5), 5, Left(files=0, size_bytes=0)) is None
+    empty = slots_of((), from_s=MONDAY_S, now_s=MONDAY_S + DAY_S)
+    assert end_of(*empty, 1, Left(files=1, size_bytes=1)) is None
+
+
+def test_a_pause_until_now_counts() -> None:
+    hours = [(MONDAY_S + (hour + 1) * HOUR_S, 1000, 0) for hour in range(5 * 24)]
+    slots, slot_s = slots_of(hours, from_s=MONDAY_S, now_s=MONDAY_S + 10 * DAY_S)
+    made = end_of(slots, slot_s, 10, Left(files=24_000, size_bytes=0))
+    assert made is not None
+    assert made.likely_at_s - made.made_at_s > 1.5 * DAY_S
+
+
+@pytest.mark.parametrize(
+    ("last", "days", "said"),
+    [
+        ([], 10, ""),
+        ([700] * 24, 10, ""),
+        ([2500] * 24, 10, "in the last 1 d the pace was 2"),
+        ([100] * 24, 10, "of the pace assumed here"),
+        ([0] * 60, 10, "for the last 2 d 12 h nothing was copied"),
+        # A short history has no last day.
+        ([3000] * 24, 2, ""),
+    ],
+)
+def test_a_last_day_that_differs_a_lot_is_mentioned(last: list[int], days: int, said: str) -> None:
+    hours = [1000] * (days * 24 - len(last)) + last
+    copied = [(MONDAY_S + (hour + 1) * HOUR_S, files, 0) for hour, files in enumerate(hours)]
+    slots = slots_of(copied, from_s=MONDAY_S, now_s=MONDAY_S + days * DAY_S)
+    made = end_of(*slots, days, Left(files=10 * 24_000, size_bytes=0))
+    assert made is not None
+    words = "; ".join(made.basis[3:])
+    assert (said in words) if said else not words
+    if last == [2500] * 24:
         left, instead = words.split("if this continues, ")[1].split(" are left instead of ")
         assert left.startswith("4 d")
         assert instead.startswith(("8 d", "9 d"))
 
-    def test_a_crawl(self) -> None:
-        assert "of the pace assumed here" in self.said([100] * 24)
 
-    def test_a_standstill(self) -> None:
-        assert "for the last 2 d 12 h nothing was copied" in self.said([0] * 60)
-
-    def test_a_short_history_has_no_last_day(self) -> None:
-        assert self.said([3000] * 24, days=2) == ""
-
-
-class TestRhythm:
-    def test_nights(self) -> None:
-        slots, slot_s = steady(28, by_night=5.0)
-        rhythm = find_rhythm(slots, [slot.files / slot.seen_s for slot in slots], slot_s)
-        assert rhythm is not None
-        assert rhythm.phases[0] / rhythm.phases[2] == pytest.approx(5.0, rel=0.2)
-
-    def test_weekends_are_not_told_apart_too_early(self) -> None:
-        slots, slot_s = steady(8, on_weekends=3.0)
-        rhythm = find_rhythm(slots, [slot.files / slot.seen_s for slot in slots], slot_s)
-        assert rhythm is not None
-        assert (rhythm.weekday, rhythm.weekend, rhythm.by_weekday) == (1.0, 1.0, False)
-
-
-class TestSlots:
-    def test_nothing_is_lost(self) -> None:
-        copied = [(100.0 + 7 * turn, turn, 2 * turn) for turn in range(200)]
-        slots, slot_s = slots_of(copied, from_s=95.0, now_s=1600.0)
-        assert sum(slot.files for slot in slots) == sum(files for _, files, _ in copied)
-        assert sum(slot.seen_s for slot in slots) == pytest.approx(1505.0)
-        assert all(slot.at_s % slot_s == 0 for slot in slots)
+def test_slots_lose_nothing() -> None:
+    copied = [(100.0 + 7 * turn, turn, 2 * turn) for turn in range(200)]
+    slots, slot_s = slots_of(copied, from_s=95.0, now_s=1600.0)
+    assert sum(slot.files for slot in slots) == sum(files for _, files, _ in copied)
+    assert sum(slot.seen_s for slot in slots) == pytest.approx(1505.0)
+    assert all(slot.at_s % slot_s == 0 for slot in slots)
