@@ -305,6 +305,9 @@ def on(kind: str, name: SuiteName, *each: list[model.Measurement]) -> SuiteCompa
 
 
 RATE = measured(A, [1000.0], "one-write", Unit.BYTES_PER_S)
+FAST_READ = measured(A, [1e9], "one-read", Unit.BYTES_PER_S)
+SMALL = measured(A, [10.0], "many-small")
+INTERRUPTED = replace(RECORD, state=model.BenchmarkState.INTERRUPTED)
 
 
 @pytest.mark.parametrize(
@@ -312,12 +315,13 @@ RATE = measured(A, [1000.0], "one-write", Unit.BYTES_PER_S)
     [
         (compared(result([replace(one, cold=False) for one in measured(A, [1.0])])), "caches", True),
         (compared(result([replace(one, skew_s=0.5) for one in measured(A, [1.0])])), "0.5 s apart", True),
-        (compared(result(measured(A, [1.0]), record=replace(RECORD, state=model.BenchmarkState.INTERRUPTED))), "interrupted", True),
+        (compared(result(measured(A, [1.0]), record=INTERRUPTED)), "interrupted", True),
         # The start of a program is a good part of tests that are over at once.
         (compared(result(measured(A, [9.0]), measured(B, [0.02]))), "ls -lR on target; a larger --scale", True),
         (compared(result(measured(A, [9.0], "du"), measured(B, [8.0], "du"))), "--scale", False),
-        (on("", SuiteName.STREAMING, measured(A, [1e9], "one-read", Unit.BYTES_PER_S)), "one stream reads it on source", True),
-        *((on(kind, SuiteName.UNTAR, measured(A, [10.0], "many-small")), "servers", told) for kind, told in (("fuse.glusterfs", True), ("beegfs", True), ("xfs", False), ("", False))),
+        (on("", SuiteName.STREAMING, FAST_READ), "one stream reads it on source", True),
+        *((on(kind, SuiteName.UNTAR, SMALL), "servers", True) for kind in ("fuse.glusterfs", "beegfs")),
+        *((on(kind, SuiteName.UNTAR, SMALL), "servers", False) for kind in ("xfs", "")),
         # Zeros say nothing where disks may compress.
         (on("beegfs", SuiteName.STREAMING, RATE), "dd writes zeros: where the disks behind source (beegfs)", True),
         (on("xfs", SuiteName.STREAMING, RATE), "zeros", False),

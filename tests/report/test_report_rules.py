@@ -41,6 +41,7 @@ from migrator.report.model import (
 from migrator.schedule.model import OrderSchedule, Outcome, Schedule, ScheduleOrder, SubvolumeStep
 from tests.support.facts import report, verification
 from tests.support.plans import small_plan
+from tests.support.watch_facts import DRAIN
 
 DONE, FAILED, PENDING, SPLIT = ChunkState.DONE, ChunkState.FAILED, ChunkState.PENDING, ChunkState.SPLIT
 REPORT = report()
@@ -192,17 +193,22 @@ def done(*points: tuple[float, int, int]) -> tuple[DonePoint, ...]:
     return tuple(DonePoint(at_s=at_s, done_files=files, done_bytes=size) for at_s, files, size in points)
 
 
+THIRD = Tally(total_bytes=3000, done_bytes=1000, total_files=3, done_files=1)
+EMPTY_LEFT = Tally(total_bytes=1000, done_bytes=1000, total_files=300, done_files=100)
+LATE = done((2 * DAY_S, 1, 1000), (29 * DAY_S, 1, 1700))
+
+
 @pytest.mark.parametrize(
     ("tally", "points", "started_s", "now_s", "left_s"),
     [
-        (Tally(total_bytes=3000, done_bytes=1000, total_files=3, done_files=1), done((8500, 1, 400), (9000, 1, 1000)), 8000, 10_000, 4000),
+        (THIRD, done((8500, 1, 400), (9000, 1, 1000)), 8000, 10_000, 4000),
         # Only the last week counts.
-        (Tally(total_bytes=3000, done_bytes=1700, total_files=3, done_files=1), done((2 * DAY_S, 1, 1000), (29 * DAY_S, 1, 1700)), 0, 30 * DAY_S, 13 * DAY_S),
+        (replace(THIRD, done_bytes=1700), LATE, 0, 30 * DAY_S, 13 * DAY_S),
         # Only empty files are left.
-        (Tally(total_bytes=1000, done_bytes=1000, total_files=300, done_files=100), done((9000, 100, 1000)), 8000, 10_000, 4000),
-        (Tally(total_bytes=1000, done_bytes=1000, total_files=300, done_files=100), done((9000, 0, 1000)), 8000, 10_000, None),
+        (EMPTY_LEFT, done((9000, 100, 1000)), 8000, 10_000, 4000),
+        (EMPTY_LEFT, done((9000, 0, 1000)), 8000, 10_000, None),
     ],
-)  # fmt: skip
+)
 def test_the_pace_includes_pauses(
     tally: Tally, points: tuple[DonePoint, ...], started_s: float, now_s: float, left_s: float | None
 ) -> None:
@@ -217,7 +223,10 @@ def test_the_pace_includes_pauses(
         ({"rate": RATE}, [(90, "measured now: the last 10 s: 100 B/s and 1 files/s")]),
         ({"rate": replace(RATE, files=1)}, [(300, "measured now")]),
         # A large file completes none for a long time.
-        ({"rate": replace(RATE, files=0), "measured": MEASURED}, [(90, "measured now"), (0.1545, "2 streams without a pause (measured")]),
+        (
+            {"rate": replace(RATE, files=0), "measured": MEASURED},
+            [(90, "measured now"), (0.1545, "2 streams without a pause (measured")],
+        ),
         ({"last_rate": RATE}, [(90, "measured when the last files were copied: ")]),
         ({"last_rate": RATE, "measured": MEASURED}, [(0.1545, "2 streams without a pause (measured here)")]),
         ({"rate": replace(RATE, size_bytes=0)}, [(0.1545, "2 streams without a pause (assumed)")]),
@@ -368,27 +377,8 @@ def test_what_ends_an_incident(lost: EventGroup, found: EventGroup, resolution: 
 
 
 def drain(state: DrainState, *, left_s: float | None = None) -> DrainStanding:
-    return DrainStanding(
-        id=1,
-        volume="v",
-        bricks=("a:/1", "b:/1"),
-        attempt=1,
-        state=state,
-        since_s=500.0,
-        started_at_s=1.0,
-        files=10,
-        size_bytes=100,
-        moved_files=4,
-        moved_bytes=30,
-        failures=0,
-        skipped=0,
-        files_per_s=None,
-        bytes_per_s=None,
-        left_s=left_s,
-        looked_at_s=None,
-        failure="",
-        changed_options=(),
-    )
+    made = replace(DRAIN, files=10, size_bytes=100, moved_files=4, moved_bytes=30)
+    return replace(made, bricks=("a:/1", "b:/1"), state=state, since_s=500.0, left_s=left_s)
 
 
 def scheduled() -> Plan:
@@ -415,28 +405,32 @@ RETIRED = RetirementRecord(
 )
 
 
+Brick = tuple[str, int | None, float | None]
+"""The state of a brick, the bytes left on it, and when it is free."""
+PLANNED: Brick = ("in the volume", 70, CLEARED_S)
+WIPED: Brick = ("wiped", 0, 500.0)
+
+
 @pytest.mark.parametrize(
-    ("state", "retirement", "now_s", "expected"),
+    ("state", "retirement", "now_s", "bricks"),
     [
         # A drain in progress precedes the schedule.
-        (DrainState.DRAINING, None, 9.0, {"a:/1": ("draining", 70, 69.0), "b:/1": ("draining", 70, 69.0), "c:/1": ("in the volume", 70, CLEARED_S)}),
-        (DrainState.COMMITTED, None, 9.0, {"a:/1": ("committed", 0, 500.0), "b:/1": ("committed", 0, 500.0), "c:/1": ("in the volume", 70, CLEARED_S)}),
-        (DrainState.STOPPED, None, 9.0, {"a:/1": ("in the volume", 70, CLEARED_S), "b:/1": ("stopped", 70, None), "c:/1": ("in the volume", 70, CLEARED_S)}),
+        (DrainState.DRAINING, None, 9.0, [("draining", 70, 69.0), ("draining", 70, 69.0), PLANNED]),
+        (DrainState.COMMITTED, None, 9.0, [("committed", 0, 500.0), ("committed", 0, 500.0), PLANNED]),
+        (DrainState.STOPPED, None, 9.0, [PLANNED, ("stopped", 70, None), PLANNED]),
         # A date that has passed is none.
-        (DrainState.WIPED, None, CLEARED_S + 1, {"a:/1": ("wiped", 0, 500.0), "b:/1": ("wiped", 0, 500.0), "c:/1": ("in the volume", 70, None)}),
+        (DrainState.WIPED, None, CLEARED_S + 1, [WIPED, WIPED, ("in the volume", 70, None)]),
         # The last brick leaves with the volume.
-        (DrainState.WIPED, RETIRED, 9.0, {"a:/1": ("wiped", 0, 500.0), "b:/1": ("wiped", 0, 500.0), "c:/1": ("retired", 0, 700.0)}),
-        (DrainState.WIPED, replace(RETIRED, state=RetirementState.GIVEN_UP), 9.0, {"a:/1": ("wiped", 0, 500.0), "b:/1": ("wiped", 0, 500.0), "c:/1": ("in the volume", 70, CLEARED_S)}),
+        (DrainState.WIPED, RETIRED, 9.0, [WIPED, WIPED, ("retired", 0, 700.0)]),
+        (DrainState.WIPED, replace(RETIRED, state=RetirementState.GIVEN_UP), 9.0, [WIPED, WIPED, PLANNED]),
     ],
-)  # fmt: skip
+)
 def test_bricks_are_free_by_their_drain_the_schedule_or_the_end_of_the_volume(
-    state: DrainState,
-    retirement: RetirementRecord | None,
-    now_s: float,
-    expected: dict[str, tuple[str, int | None, float | None]],
+    state: DrainState, retirement: RetirementRecord | None, now_s: float, bricks: list[Brick]
 ) -> None:
     found = rules.brick_outlooks((drain(state, left_s=60.0),), SCHEDULED, now_s=now_s, retirement=retirement)
-    assert {one.brick: (one.state, one.left_bytes, one.free_at_s) for one in found} == expected
+    told = {one.brick: (one.state, one.left_bytes, one.free_at_s) for one in found}
+    assert told == dict(zip(("a:/1", "b:/1", "c:/1"), bricks, strict=True))
     late = [one for one in found if one.state == "in the volume" and one.free_at_s is None]
     assert all(one.basis.startswith("late: ") for one in late)
 
