@@ -57,20 +57,15 @@ class ChurnJournal:
     def intend(self, operation: str, paths: Iterable[bytes], subtrees: Iterable[bytes] = ()) -> None:
         """Record one operation before it is done. Raises OSError."""
         named, moved = sorted(paths), sorted(subtrees)
-        line = {
-            "operation": operation,
-            "paths": [percent_escape(path) for path in named],
-            "parents": [percent_escape(path) for path in sorted({parent(path) for path in (*named, *moved)})],
-            "subtrees": [percent_escape(path) for path in moved],
-        }
+        above = sorted({parent(path) for path in (*named, *moved)})
+        listed = {"paths": named, "parents": above, "subtrees": moved}
+        line = {"operation": operation} | {key: list(map(percent_escape, found)) for key, found in listed.items()}
         os.write(self._fd, json.dumps(line).encode("ascii") + b"\n")
 
 
 def read_journal(file: bytes) -> Touched:
     """All paths of a journal. A last line that a crash truncated was never acted upon."""
-    paths: set[bytes] = set()
-    parents: set[bytes] = set()
-    subtrees: set[bytes] = set()
+    touched: dict[str, set[bytes]] = {"paths": set(), "parents": set(), "subtrees": set()}
     operations = 0
     with open(file, "rb") as lines:
         for line in lines:
@@ -78,12 +73,9 @@ def read_journal(file: bytes) -> Touched:
                 break
             entry = json.loads(line)
             operations += 1
-            paths.update(map(percent_unescape, entry["paths"]))
-            parents.update(map(percent_unescape, entry["parents"]))
-            subtrees.update(map(percent_unescape, entry["subtrees"]))
-    return Touched(
-        paths=frozenset(paths), parents=frozenset(parents), subtrees=frozenset(subtrees), operations=operations
-    )
+            for key, paths in touched.items():
+                paths.update(map(percent_unescape, entry[key]))
+    return Touched(**{key: frozenset(paths) for key, paths in touched.items()}, operations=operations)
 
 
 # The index: files with all their names, and directories. The churn keeps it up to date.
@@ -138,9 +130,8 @@ class ChurnIndex:
         for tree in trees:
             self._walk(root, tree, links)
         for inode, count in links.items():
-            if (
-                len(self._names_of[inode]) != count
-            ):  # it has a name outside the trees: changing it would change that too
+            # It has a name outside the trees: changing it would change that too.
+            if len(self._names_of[inode]) != count:
                 for path in self._names_of.pop(inode):
                     del self._inode_of[path]
         for path in sorted(self._inode_of):
@@ -362,38 +353,29 @@ class _Churn:
     def _place(self, path: bytes) -> bytes:
         return join(self._root, path)
 
-    def _some_file(self) -> bytes:
-        path = self._index.files.draw(self._draw)
+    def _some(self, listed: NameList) -> bytes:
+        path = listed.draw(self._draw)
         if path is None:
             raise FileNotFoundError
         return path
 
-    def _some_directory(self) -> bytes:
-        path = self._index.directories.draw(self._draw)
-        if path is None:
-            raise FileNotFoundError
-        return path
+    def _some_file(self) -> bytes:
+        return self._some(self._index.files)
 
     def _directory_of_same_tree(self, path: bytes) -> bytes:
         """Users move and link their files within their own tree."""
         for _ in range(_DRAWS):
-            directory = self._some_directory()
+            directory = self._some(self._index.directories)
             if self._index.tree_of(directory) == self._index.tree_of(path):
                 return directory
         return parent(path)
-
-    def _own_directory(self) -> bytes:
-        path = self._index.own_directories.draw(self._draw)
-        if path is None:
-            raise FileNotFoundError
-        return path
 
     def _content(self) -> bytes:
         size_bytes = int(_LARGEST_WRITE_BYTES * self._draw.random() ** 4) + 1
         return file_content(self._seed, b"churn-%d" % self._count, size_bytes)
 
     def _create(self) -> None:
-        path = self._index.free_name(self._draw, self._some_directory())
+        path = self._index.free_name(self._draw, self._some(self._index.directories))
         content = self._content()
         self._journal.intend("create", (path,))
         self._write_new(path, content)
@@ -412,23 +394,23 @@ class _Churn:
     def _append(self) -> None:
         path, content = self._some_file(), self._content()
         self._journal.intend("append", self._index.names(path))
-        self._write_into(path, os.O_APPEND, content, 0)
+        self._write_into(path, self._size(path), content)
 
     def _overwrite(self) -> None:
         path = self._some_file()
-        size_bytes = os.stat(self._place(path), follow_symlinks=False).st_size
+        size_bytes = self._size(path)
         offset = self._draw.randrange(size_bytes) if size_bytes else 0
         content = self._content()[: max(size_bytes - offset, 0)]
         self._journal.intend("overwrite", self._index.names(path))
-        self._write_into(path, 0, content, offset)
+        self._write_into(path, offset, content)
 
-    def _write_into(self, path: bytes, flags: int, content: bytes, offset: int) -> None:
-        fd = os.open(self._place(path), os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags)
+    def _size(self, path: bytes) -> int:
+        return os.stat(self._place(path), follow_symlinks=False).st_size
+
+    def _write_into(self, path: bytes, offset: int, content: bytes) -> None:
+        fd = os.open(self._place(path), os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            if flags & os.O_APPEND:
-                os.write(fd, content)
-            else:
-                os.pwrite(fd, content, offset)
+            os.pwrite(fd, content, offset)
         finally:
             os.close(fd)
 
@@ -444,7 +426,7 @@ class _Churn:
 
     def _truncate(self) -> None:
         path = self._some_file()
-        size_bytes = os.stat(self._place(path), follow_symlinks=False).st_size
+        size_bytes = self._size(path)
         self._journal.intend("truncate", self._index.names(path))
         os.truncate(self._place(path), self._draw.randrange(size_bytes + 1))
 
@@ -482,7 +464,7 @@ class _Churn:
         os.chmod(self._place(path), mode)  # noqa: PTH101 (bytes)
 
     def _make_directory(self) -> None:
-        path = self._index.free_name(self._draw, self._some_directory())
+        path = self._index.free_name(self._draw, self._some(self._index.directories))
         self._journal.intend("make-directory", (path,))
         os.mkdir(self._place(path), 0o755)  # noqa: PTH102 (bytes)
         self._index.add_directory(path)
@@ -491,7 +473,7 @@ class _Churn:
             os.chown(self._place(path), like.st_uid, like.st_gid, follow_symlinks=False)
 
     def _rename_directory(self) -> None:
-        old = self._own_directory()
+        old = self._some(self._index.own_directories)
         directory = self._directory_of_same_tree(old)
         if is_beneath(directory, old):
             raise OSError("a directory cannot go into itself")
@@ -501,7 +483,7 @@ class _Churn:
         self._index.rename_directory(old, new)
 
     def _remove_directory(self) -> None:
-        path = self._own_directory()
+        path = self._some(self._index.own_directories)
         if not self._index.is_empty(path):
             raise OSError("the directory is not empty")
         self._journal.intend("remove-directory", (path,))

@@ -17,8 +17,6 @@ from migrator.core.paths import show
 from migrator.core.units import DAY_S, several
 from migrator.hosts.ports import Processes
 from migrator.lab import cluster
-from migrator.lab import cluster as sshd
-from migrator.lab.cluster import destination
 from migrator.lab.down import aside_name, lab_down, real_path
 from migrator.lab.machine import LabTools, all_of, namespace_exists, why_no_cluster
 from migrator.lab.model import LabKind, LabPhase, LabSpec, LabState, down_command
@@ -66,7 +64,7 @@ def host_sections(state: LabState, target: bytes) -> Mapping[str, dict[str, obje
         own = {"python": os.path.realpath(sys.executable)}
     return {
         f'source.hosts."{host.address}"': {
-            "ssh": destination(host),
+            "ssh": cluster.destination(host),
             "options": ["-F", _text(state.ssh_config)],
             "target": _text(target),
             **own,
@@ -94,17 +92,13 @@ SiteText = Callable[[LabState], str]
 StepDone = Callable[[str], None]
 
 
-def _silent(_step: str) -> None:
-    return None
-
-
 async def lab_up(
     spec: LabSpec,
     processes: Processes,
     clock: Clock,
     *,
     site_text: SiteText = site_document,
-    on_step: StepDone = _silent,
+    on_step: StepDone = lambda _step: None,
 ) -> LabState:
     """Build and fill a lab; `site_text` returns its site.toml, `on_step` gets every finished step.
 
@@ -160,7 +154,7 @@ def _begin(spec: LabSpec, clock: Clock) -> LabState:
         state_dir=directory + b"/state",
         site_file=directory + b"/site.toml",
         gluster=directory + b"/bin/gluster" if spec.kind is LabKind.GLUSTER else b"",
-        ssh_config=sshd.config_path(spec) if _has_sshd(spec) else b"",
+        ssh_config=cluster.config_path(spec) if _has_sshd(spec) else b"",
     )
     if taken := [name for name in state.namespaces if namespace_exists(name)]:
         raise Refused(
@@ -200,8 +194,7 @@ async def _build(
         data_bytes=filled.data_bytes,
         reached_s=reached,
         notes=(
-            *_notes_on_owners(),
-            *_notes_on_hosts(state.spec),
+            *_notes(state.spec),
             *(f"no odd file of kind {kind}: {reason}" for kind, reason in filled.skipped),
         ),
     )
@@ -219,21 +212,15 @@ def _make_links(state: LabState, trees: Sequence[bytes]) -> None:
         (links / name).symlink_to(os.path.join(os.fsdecode(state.source), os.fsdecode(tree)))
 
 
-def _notes_on_owners() -> tuple[str, ...]:
-    if os.geteuid() == 0:
-        return ()
-    return ("without root every file belongs to the user who started the lab",)
-
-
 def _has_sshd(spec: LabSpec) -> bool:
-    return spec.kind is LabKind.GLUSTER and spec.ssh and sshd.why_no_sshd(spec) is None
+    return spec.kind is LabKind.GLUSTER and spec.ssh and cluster.why_no_sshd(spec) is None
 
 
-def _notes_on_hosts(spec: LabSpec) -> tuple[str, ...]:
-    reason = sshd.why_no_sshd(spec)
-    if spec.kind is not LabKind.GLUSTER or not spec.ssh or reason is None:
-        return ()
-    return (f"the hosts run no sshd, so that site.toml names none that reads its bricks itself: {reason}",)
+def _notes(spec: LabSpec) -> list[str]:
+    notes = [] if os.geteuid() == 0 else ["without root every file belongs to the user who started the lab"]
+    if spec.kind is LabKind.GLUSTER and spec.ssh and (reason := cluster.why_no_sshd(spec)) is not None:
+        notes.append(f"the hosts run no sshd, so site.toml has no host that reads its own bricks: {reason}")
+    return notes
 
 
 def _write_site(state: LabState, site_text: SiteText) -> None:
@@ -252,7 +239,7 @@ async def _build_cluster(state: LabState, tools: LabTools, clock: Clock, done: S
             cluster.mount_target(state, tools),
             cluster.start_bricks(state, tools),
             cluster.start_daemons(state, tools, clock),
-            sshd.start_all(state, tools),
+            cluster.start_all(state, tools),
         )
     )
     done(f"{several(len(state.bricks), 'brick')} and the management daemons are up")

@@ -39,44 +39,62 @@ _BEEGFS = ("beegfs",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProposedSite:
-    """Kind and mount of source and target. `target_path` is relative to the target's mount."""
+class InitRequest:
+    """The options of the command line; None: to be detected."""
 
-    name: str
-    source_kind: str
-    source_mount: bytes
-    volume: str | None
-    target_kind: str
-    target_mount: bytes
-    target_path: bytes
+    source_mount: Path | None = None
+    target_mount: Path | None = None
+    trees: tuple[str, ...] = ()
+    name: str | None = None
+    state_dir: Path | None = None
+    volume: str | None = None
+    gluster: str | None = None
+    inodes_free: int | None = None
+
+    @property
+    def names_anything(self) -> bool:
+        return self != InitRequest()
 
 
-def propose_site(mounts: Sequence[Mount], *, source: bytes | None = None, target: bytes | None = None) -> ProposedSite:
-    """Source and target as named (absolute, without symlinks), or else the only Gluster and BeeGFS mounts.
+def draft_site(request: InitRequest, mounts: Sequence[Mount]) -> SiteDraft:
+    """The content of a new site.toml. Source and target are as named, or else the only Gluster and BeeGFS mounts.
 
-    Raises UsageError if a side is not named and has no candidate, or several.
+    Raises UsageError if a side is not named and has no candidate, or several, and if another volume is named.
     """
-    source_mount = source or _only(mounts, _GLUSTER, "source", "GlusterFS")
-    target_place = target or _only(mounts, _BEEGFS, "target", "BeeGFS")
-    source_shown, target_shown = mount_of(mounts, source_mount), mount_of(mounts, target_place)
+    source = _real(request.source_mount) or _only(mounts, _GLUSTER, "source", "GlusterFS")
+    target = _real(request.target_mount) or _only(mounts, _BEEGFS, "target", "BeeGFS")
+    on_source, on_target = mount_of(mounts, source), mount_of(mounts, target)
     volume = None
-    if source_shown and source_shown.filesystem in _GLUSTER:
-        volume = mounted_volume(source_shown.source.decode("ascii", "replace")) or None
-    target_mount, target_path = target_place, b""
-    is_beegfs = target_shown is not None and target_shown.filesystem in _BEEGFS
-    if is_beegfs and target_shown is not None:
-        target_mount = target_shown.point
-        target_path = target_place[len(target_mount.rstrip(b"/")) :].strip(b"/")
-    target_kind = "beegfs" if is_beegfs else "posix"
-    return ProposedSite(
-        name=_name(volume or show(source_mount.rpartition(b"/")[2]), target_kind),
+    if on_source and on_source.filesystem in _GLUSTER:
+        volume = mounted_volume(on_source.source.decode("ascii", "replace")) or None
+    if request.volume not in (None, volume):
+        found = f"volume {volume} is mounted there" if volume else "no GlusterFS volume is mounted there"
+        raise UsageError(
+            f"--volume {request.volume} is named, but {show(source)} is not a mount of it: {found}",
+            hint="mount the volume there, or name the place where it is mounted: --source-mount DIR",
+        )
+    kind, mount, path = "posix", target, b""
+    if on_target and on_target.filesystem in _BEEGFS:
+        kind, mount = "beegfs", on_target.point
+        path = target[len(mount.rstrip(b"/")) :].strip(b"/")
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{volume or show(source.rpartition(b'/')[2])}-to-{kind}").lstrip("._-")
+    return SiteDraft(
+        name=request.name or name,
         source_kind="gluster" if volume else "posix",
-        source_mount=source_mount,
+        source_mount=Path(os.fsdecode(source)),
         volume=volume,
-        target_kind=target_kind,
-        target_mount=target_mount,
-        target_path=target_path,
+        gluster=request.gluster,
+        target_kind=kind,
+        target_mount=Path(os.fsdecode(mount)),
+        target_path=os.fsdecode(path),
+        trees=request.trees or DEFAULT_TREES,
+        state_dir=request.state_dir,
+        inodes_free=request.inodes_free,
     )
+
+
+def _real(path: Path | None) -> bytes | None:
+    return None if path is None else os.fsencode(os.path.realpath(path))
 
 
 def _only(mounts: Sequence[Mount], kinds: tuple[str, ...], side: str, name: str) -> bytes:
@@ -94,18 +112,17 @@ def _only(mounts: Sequence[Mount], kinds: tuple[str, ...], side: str, name: str)
     raise UsageError(f"more than one {name} file system could be the {side}: {listed}", hint=f"name one: {option}")
 
 
-def _name(source: str, target_kind: str) -> str:
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{source}-to-{target_kind}").lstrip("._-")
-    return plain or f"to-{target_kind}"
-
-
 # Sentinels: the file in the root of each file system that identifies it
 
 
-def leave_sentinel(root: bytes, site_id: str) -> None:
-    """Write the sentinel, durable on return. Raises OSError; FileExistsError if there is one."""
+def leave_sentinel(root: bytes, site_id: str, *, unfinished: bool = False) -> None:
+    """Write the sentinel, durable on return; first remove one that a crash of this site left `unfinished`. Raises
+    OSError; FileExistsError if there is one.
+    """
     directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        if unfinished:
+            os.unlink(SENTINEL_NAME, dir_fd=directory)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         file = os.open(SENTINEL_NAME, flags, 0o600, dir_fd=directory)
         try:
@@ -114,15 +131,6 @@ def leave_sentinel(root: bytes, site_id: str) -> None:
         finally:
             os.close(file)
         os.fsync(directory)
-    finally:
-        os.close(directory)
-
-
-def remove_unfinished_sentinel(root: bytes) -> None:
-    """Remove a sentinel of this site that a crash left incomplete. Raises OSError."""
-    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.unlink(SENTINEL_NAME, dir_fd=directory)
     finally:
         os.close(directory)
 
@@ -184,11 +192,7 @@ def _look_at_mount(site: Site, mounts: Sequence[Mount]) -> None:
     place = os.path.realpath(os.fsencode(site.target.mount))
     mount = mount_of(mounts, place)
     if not Path(os.fsdecode(place)).is_dir() or mount is None:
-        raise Refused(
-            f"the target cannot be read: {show(place)} is no directory",
-            cause="it is not mounted, or site.toml names another place",
-            hint="mount it, or correct site.toml",
-        )
+        raise _not_readable("the target", place, "is no directory")
     identity = MountIdentity(
         filesystem=mount.filesystem,
         mounted_from=os.fsdecode(mount.source),
@@ -201,16 +205,20 @@ def _look_at_mount(site: Site, mounts: Sequence[Mount]) -> None:
         raise Refused(problem, hint=f"mount it at {show(place)}, or correct site.toml")
 
 
+def _not_readable(where: str, place: bytes, why: str) -> Refused:
+    return Refused(
+        f"{where} cannot be read: {show(place)}: {why}",
+        cause="it is not mounted, or site.toml names another place",
+        hint="mount it, or correct site.toml",
+    )
+
+
 def look(filesystem: FileSystem, kind: str, where: str) -> MountIdentity:
     """The identity of a mounted file system. Raises Refused if it cannot be read, or is not of the kind in site.toml."""
     try:
         identity = filesystem.identity()
     except OSError as error:
-        raise Refused(
-            f"{where} cannot be read: {show(filesystem.root)}: {error.strerror}",
-            cause="it is not mounted, or site.toml names another place",
-            hint="mount it, or correct site.toml",
-        ) from None
+        raise _not_readable(where, filesystem.root, str(error.strerror)) from None
     if problem := kind_problem(identity, kind, where=where):
         raise Refused(problem, hint=f"mount it at {show(filesystem.root)}, or correct site.toml")
     return identity
@@ -260,24 +268,6 @@ _SITE_ID = re.compile(r"[0-9a-zA-Z._-]{8,64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InitRequest:
-    """The options of the command line; None: to be detected."""
-
-    source_mount: Path | None = None
-    target_mount: Path | None = None
-    trees: tuple[str, ...] = ()
-    name: str | None = None
-    state_dir: Path | None = None
-    volume: str | None = None
-    gluster: str | None = None
-    inodes_free: int | None = None
-
-    @property
-    def names_anything(self) -> bool:
-        return self != InitRequest()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InitResult:
     """The result of `init`. `created` is True the first time; `done` and `notes` are sentences."""
 
@@ -287,25 +277,6 @@ class InitResult:
     target: MountIdentity
     done: tuple[str, ...]
     notes: tuple[str, ...]
-
-
-def draft_site(request: InitRequest, mounts: Sequence[Mount]) -> SiteDraft:
-    """The content of a new site.toml, from options and mounts. Raises UsageError."""
-    proposed = propose_site(mounts, source=_real(request.source_mount), target=_real(request.target_mount))
-    _refuse_other_volume(request, proposed)
-    return SiteDraft(
-        name=request.name or proposed.name,
-        source_kind=proposed.source_kind,
-        source_mount=Path(os.fsdecode(proposed.source_mount)),
-        volume=request.volume or proposed.volume,
-        gluster=request.gluster,
-        target_kind=proposed.target_kind,
-        target_mount=Path(os.fsdecode(proposed.target_mount)),
-        target_path=os.fsdecode(proposed.target_path),
-        trees=request.trees or DEFAULT_TREES,
-        state_dir=request.state_dir,
-        inodes_free=request.inodes_free,
-    )
 
 
 def site_of(draft: SiteDraft, file: Path) -> Site:
@@ -415,21 +386,6 @@ def record_site(
     )
 
 
-def _real(path: Path | None) -> bytes | None:
-    return None if path is None else os.fsencode(os.path.realpath(path))
-
-
-def _refuse_other_volume(request: InitRequest, proposed: ProposedSite) -> None:
-    """The named volume is not the mounted one: most likely nothing is mounted there."""
-    if request.volume is None or request.volume == proposed.volume:
-        return
-    found = f"volume {proposed.volume} is mounted there" if proposed.volume else "no GlusterFS volume is mounted there"
-    raise UsageError(
-        f"--volume {request.volume} is named, but {show(proposed.source_mount)} is not a mount of it: {found}",
-        hint="mount the volume there, or name the place where it is mounted: --source-mount DIR",
-    )
-
-
 def _described(identity: MountIdentity) -> str:
     return f"{identity.filesystem} from {show(os.fsencode(identity.mounted_from))}"
 
@@ -520,7 +476,5 @@ def _complete_source(filesystem: FileSystem, identity: MountIdentity, site_id: s
 def _leave(filesystem: FileSystem, identity: MountIdentity, site_id: str) -> bool:
     if identity.sentinel == site_id:
         return False
-    if _is_unfinished(identity.sentinel, site_id):
-        remove_unfinished_sentinel(filesystem.root)
-    leave_sentinel(filesystem.root, site_id)
+    leave_sentinel(filesystem.root, site_id, unfinished=_is_unfinished(identity.sentinel, site_id))
     return True

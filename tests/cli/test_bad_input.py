@@ -16,19 +16,23 @@ from tests.support.run_site import REPOSITORY
 pytestmark = pytest.mark.needs_root
 
 
-def test_no_site_file(site: Site) -> None:
-    site.file.unlink()
-    site.fails(2, "scan", says=("no site file", "migrator init"))
-
-
-def test_a_mistyped_key_and_an_unknown_unit_are_told_together_with_their_lines(site: Site) -> None:
-    site.write(more='[verify]\nsampel = 0.5\n\n[reap]\nsmaller_than = "4 bananas"\n')
-    site.fails(2, "scan", says=("line 23", "sampel", "sample", "line 26", "bananas"))
-
-
-def test_a_source_that_is_not_there(site: Site) -> None:
+def test_what_is_wrong_with_a_site_file(site: Site) -> None:
+    site.write(target=str(site.source / "home"))
+    site.fails(2, "init", says=("target", "source"))
+    site.write(source=str(site.target / "below"))
+    site.fails(2, "init", says=("target", "source"))
     site.write(source="/nowhere/at/all")
     site.fails(4, "init", says=("the source",))
+    site.write(more='[verify]\nsampel = 0.5\n\n[reap]\nsmaller_than = "4 bananas"\n')
+    site.fails(2, "scan", says=("line 23", "sampel", "sample", "line 26", "bananas"))
+    site.write()
+    site.works("init")
+    site.write(trees='["home/*", "home"]')
+    site.fails(2, "scan", says=("home", "overlap"))
+    site.write(trees='["home/*"]\nmap = "users.csv"')
+    site.fails(2, "scan", says=("users.csv",))
+    site.file.unlink()
+    site.fails(2, "scan", says=("no site file", "migrator init"))
 
 
 @pytest.mark.guarantee("empty-mount")
@@ -37,13 +41,6 @@ def test_an_empty_directory_in_place_of_the_source_is_refused_and_never_no_files
     subprocess.run(["umount", planned.source], check=True)
     for arguments in (("scan",), ("run", "--user-batch", "2"), ("verify", "--user-batch", "1")):
         planned.fails(4, *arguments, says=("source",))
-
-
-def test_target_and_source_within_each_other(site: Site) -> None:
-    site.write(target=str(site.source / "home"))
-    site.fails(2, "init", says=("target", "source"))
-    site.write(source=str(site.target / "below"))
-    site.fails(2, "init", says=("target", "source"))
 
 
 @pytest.mark.exhaustive
@@ -178,18 +175,6 @@ def test_a_user_tree_that_vanished_since_the_scan(planned: Site) -> None:
     assert (planned.target / "home" / "bob" / "file-0").exists()
     verified = planned.call("verify", "--all")
     assert "home/ann" in verified.stdout + verified.stderr
-
-
-def test_two_trees_that_overlap(site: Site) -> None:
-    site.works("init")
-    site.write(trees='["home/*", "home"]')
-    site.fails(2, "scan", says=("home", "overlap"))
-
-
-def test_an_owner_map_that_is_not_there(site: Site) -> None:
-    site.works("init")
-    site.write(trees='["home/*"]\nmap = "users.csv"')
-    site.fails(2, "scan", says=("users.csv",))
 
 
 def test_errors_are_json_where_json_is_asked_for(planned: Site) -> None:

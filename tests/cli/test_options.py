@@ -26,6 +26,10 @@ from tests.support.plans import small_plan
         (["verify", "--all", "--sample", "105%"], "no share"),
         (["verify", "--all", "--sample", "nan"], "no share"),
         (["verify", "--all", "--sample", "most"], "no share"),
+        (["status", "--watch", "--interval", "10ms"], "too short"),
+        (["status", "--watch", "--interval", "2"], "no unit"),
+        (["status", "--watch", "--interval", "soon"], "soon"),
+        (["status", "--watch", "--json"], "--watch excludes --json"),
         (["lab", "up", "--brick-size", "large"], '"large" is no size'),
         (["run", "--all", "--user-batch", "1"], "exclude each other"),
         (["run", "--user-batch", "1", "--all"], "exclude each other"),
@@ -42,12 +46,9 @@ def test_a_mistake_is_a_usage_error(arguments: list[str], says: str) -> None:
     assert "no site file" not in done.output
 
 
-@pytest.mark.parametrize(("text", "share"), [("5%", 0.05), ("0.05", 0.05), ("0", 0.0), ("1", 1.0), ("100 %", 1.0)])
-def test_shares(text: str, share: float) -> None:
-    assert SHARE.convert(text, None, None) == pytest.approx(share)
-
-
-def test_sizes() -> None:
+def test_shares_and_sizes() -> None:
+    for text, share in (("5%", 0.05), ("0.05", 0.05), ("0", 0.0), ("1", 1.0), ("100 %", 1.0)):
+        assert SHARE.convert(text, None, None) == pytest.approx(share)
     assert SIZE.convert("0", None, None) == 0
     assert SIZE_NOT_ZERO.convert("4GiB", None, None) == 4 << 30
     assert SIZE_NOT_ZERO.convert("9223372036854775807", None, None) == 2**63 - 1

@@ -42,18 +42,17 @@ def test_the_version_is_told_without_any_verb() -> None:
     assert "migrator.app" not in shown.stderr
 
 
-def test_who_gives_the_site_after_the_verb_is_told_where_it_belongs() -> None:
-    words = [sys.executable, "-m", "migrator", "bench", "list", "--site", "site.toml"]
-    shown = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert shown.returncode == 2
-    assert "--site goes before the verb" in shown.stderr
-    assert "migrator bench list" in shown.stderr
-
-
-def test_a_word_that_is_nearly_a_verb_is_answered_with_the_verb() -> None:
-    shown = subprocess.run([sys.executable, "-m", "migrator", "stauts"], capture_output=True, text=True, check=False)
-    assert shown.returncode == 2
-    assert "status" in shown.stderr
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["bench", "list", "--site", "site.toml"], ("--site goes before the verb", "migrator bench list")),
+        (["stauts"], ("status",)),
+    ],
+)
+def test_a_mistyped_command_is_answered_with_the_right_one(words: list[str], said: tuple[str, ...]) -> None:
+    done = subprocess.run([sys.executable, "-m", "migrator", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert all(one in done.stderr for one in said)
 
 
 def test_help_has_every_verb_in_the_order_of_a_migration_and_cuts_no_words_off() -> None:

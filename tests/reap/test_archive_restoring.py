@@ -3,30 +3,16 @@
 import os
 import stat
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from migrator.core.errors import UsageError
 from migrator.reap.model import ArchiveLimits
-from tests.support.archive_world import TREE, World, archive_world, make_odd_tree, restored_tree, write
+from tests.support.archive_world import TREE, World, make_odd_tree, restored_tree, write
 from tests.support.snapshots import snapshot
 
 pytestmark = pytest.mark.needs_root
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with archive_world(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    made = tmp_path / "elsewhere"
-    made.mkdir()
-    return made
 
 
 @pytest.mark.exhaustive
@@ -54,22 +40,19 @@ def test_twenty_thousand_tiny_files_become_some_inodes_and_come_back_exactly(wor
 
 def test_everything_odd_comes_back_exactly(world: World, place: Path) -> None:
     make_odd_tree(world.tree)
+    os.setxattr(world.tree + b"/attributes", b"user.\xff=%", b"\xfe\n21 hdrcharset=x\n")
     before = snapshot(world.tree, directories=False)
     done = world.archive(world.rows())
     assert (done.archives, done.members, dict(done.left_out)) == (1, len(before), {})
+    listed = ["tar", "--zstd", "-tf", str(world.archives / "000001.tar.zst")]
+    subprocess.run(listed, check=True, capture_output=True)
     assert world.restore(b"", to=place).restored == len(before)
     assert snapshot(restored_tree(place), directories=False) == before
     restored = os.stat(restored_tree(place) + b"/sparse")
     assert restored.st_blocks * 512 < restored.st_size
-
-
-def test_access_times_come_back_too(world: World, place: Path) -> None:
-    write(world.tree + b"/file")
-    before = os.stat(world.tree + b"/file").st_atime_ns
-    world.archive(world.rows())
-    world.restore(b"file", to=place)
-    assert os.stat(world.tree + b"/file").st_atime_ns == before
-    assert os.stat(restored_tree(place) + b"/file").st_atime_ns == before
+    # Access times, which a snapshot leaves out, are neither changed on the source.
+    for tree in (world.tree, restored_tree(place)):
+        assert os.stat(tree + b"/before-1970").st_atime_ns == -499_999_993
 
 
 def test_gnu_tar_and_zstd_extract_an_archive_exactly(world: World, place: Path) -> None:
@@ -89,15 +72,6 @@ def test_gnu_tar_and_zstd_extract_an_archive_exactly(world: World, place: Path) 
         for tree in (world.tree, os.fsencode(place))
     )
     assert after == before
-
-
-def test_an_attribute_whose_name_is_no_utf_8_comes_back(world: World, place: Path) -> None:
-    name = write(world.tree + b"/file")
-    os.setxattr(name, b"user.\xff=%", b"\xfe\n21 hdrcharset=x\n")
-    world.archive(world.rows())
-    assert world.restore(b"file", to=place).restored == 1
-    assert snapshot(restored_tree(place)) == snapshot(world.tree)
-    subprocess.run(["tar", "--zstd", "-tf", str(world.archives / "000001.tar.zst")], check=True, capture_output=True)
 
 
 def test_gnu_tar_makes_links_within_an_archive(world: World, place: Path) -> None:
@@ -181,10 +155,5 @@ def test_paths_and_globs(world: World, place: Path, pattern: bytes, names: set[b
     world.archive(world.rows())
     world.restore(pattern, to=place)
     assert set(snapshot(restored_tree(place), directories=False)) == names
-
-
-def test_a_name_that_is_not_archived_is_said(world: World, place: Path) -> None:
-    write(world.tree + b"/file")
-    world.archive(world.rows())
     with pytest.raises(UsageError, match="nothing that is archived"):
-        world.restore(b"fil", b"*.txt", to=place)
+        world.restore(b"a.tx", b"*.tx", to=place)

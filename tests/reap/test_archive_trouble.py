@@ -4,7 +4,7 @@ import asyncio
 import errno
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,23 +20,10 @@ from migrator.reap.files import HeldFolder
 from migrator.reap.model import ArchiveLimits, ArchiveState, LeftOut, ReapRow
 from migrator.reap.ports import OpenMember
 from tests.beegfs.test_storage_outages import Storage
-from tests.support.archive_world import TREE, World, archive_world, restored_tree, write
+from tests.support.archive_world import TREE, World, restored_tree, write
 from tests.support.snapshots import snapshot
 
 pytestmark = pytest.mark.needs_root
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with archive_world(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    made = tmp_path / "elsewhere"
-    made.mkdir()
-    return made
 
 
 def test_a_flipped_bit_is_found_by_reading_back_and_nothing_is_restored_from_it(world: World, place: Path) -> None:

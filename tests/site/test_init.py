@@ -124,7 +124,7 @@ def test_a_crash_between_ledger_and_sentinels_is_completed(tmp_path: Path, monke
     class Killed(Exception):
         pass
 
-    def killed(root: bytes, site_id: str) -> None:
+    def killed(root: bytes, site_id: str, *, unfinished: bool) -> None:
         raise Killed
 
     for _ in range(2):

@@ -1,26 +1,34 @@
 """What a new site.toml says, from what is mounted."""
 
+from pathlib import Path
+
 import pytest
 
 from migrator.core.errors import UsageError
 from migrator.fs.model import Mount
-from migrator.site.init import ProposedSite, propose_site
+from migrator.site.init import InitRequest, draft_site
+from migrator.site.render import SiteDraft
 
 ROOT = Mount(point=b"/", filesystem="ext4", source=b"/dev/sda1")
 GLUSTER = Mount(point=b"/mnt/gl", filesystem="fuse.glusterfs", source=b"gl1:/vol1")
 BEEGFS = Mount(point=b"/mnt/beegfs", filesystem="beegfs", source=b"beegfs_nodev")
+OVER = Mount(point=b"/mnt/gl", filesystem="xfs", source=b"/dev/sdc1")
 XFS = Mount(point=b"/data", filesystem="xfs", source=b"/dev/sdb1")
 
 
+def draft(mounts: list[Mount], source: str | None = None, target: str | None = None) -> SiteDraft:
+    named = {"source_mount": source, "target_mount": target}
+    return draft_site(InitRequest(**{side: Path(path) for side, path in named.items() if path}), mounts)  # type: ignore[arg-type]
+
+
 def test_the_only_ones_are_taken() -> None:
-    assert propose_site([ROOT, GLUSTER, XFS, BEEGFS]) == ProposedSite(
+    assert draft([ROOT, GLUSTER, XFS, BEEGFS]) == SiteDraft(
         name="vol1-to-beegfs",
         source_kind="gluster",
-        source_mount=b"/mnt/gl",
+        source_mount=Path("/mnt/gl"),
         volume="vol1",
         target_kind="beegfs",
-        target_mount=b"/mnt/beegfs",
-        target_path=b"",
+        target_mount=Path("/mnt/beegfs"),
     )
 
 
@@ -37,28 +45,27 @@ def test_the_only_ones_are_taken() -> None:
 )
 def test_what_is_not_clear_is_asked_for(mounts: list[Mount], said: str) -> None:
     with pytest.raises(UsageError) as caught:
-        propose_site(mounts)
+        draft(mounts)
     assert said in caught.value.message
     assert "-mount DIR" in caught.value.hint
 
 
-def test_what_is_named_counts_and_its_kind_is_found() -> None:
-    proposed = propose_site([ROOT, GLUSTER, BEEGFS, XFS], source=b"/mnt/gl/home", target=b"/data/new")
-    assert (proposed.source_kind, proposed.source_mount, proposed.volume) == ("gluster", b"/mnt/gl/home", "vol1")
-    assert (proposed.target_kind, proposed.target_mount, proposed.target_path) == ("posix", b"/data/new", b"")
-
-
-def test_a_directory_below_a_beegfs_is_its_path() -> None:
-    proposed = propose_site([ROOT, BEEGFS], source=b"/srv/old data", target=b"/mnt/beegfs/a/b")
-    assert (proposed.target_kind, proposed.target_mount, proposed.target_path) == ("beegfs", b"/mnt/beegfs", b"a/b")
-    assert (proposed.source_kind, proposed.volume, proposed.name) == ("posix", None, "old-data-to-beegfs")
-
-
-def test_of_two_mounts_at_one_place_the_last_is_seen() -> None:
-    over = Mount(point=b"/mnt/gl", filesystem="xfs", source=b"/dev/sdc1")
-    assert propose_site([ROOT, GLUSTER, over], source=b"/mnt/gl", target=b"/data").source_kind == "posix"
-    assert propose_site([ROOT, over, GLUSTER], source=b"/mnt/gl", target=b"/data").source_kind == "gluster"
-
-
-def test_a_name_that_only_begins_alike_is_another_place() -> None:
-    assert propose_site([ROOT, GLUSTER], source=b"/mnt/gluster", target=b"/data").source_kind == "posix"
+@pytest.mark.parametrize(
+    ("mounts", "source", "target", "expected"),
+    [
+        ([ROOT, GLUSTER, BEEGFS, XFS], "/mnt/gl/home", "/data/new", ("gluster", "vol1", "posix", "/data/new", "")),
+        ([ROOT, BEEGFS], "/srv/old data", "/mnt/beegfs/a/b", ("posix", None, "beegfs", "/mnt/beegfs", "a/b")),
+        # Of two mounts at one place the last is seen.
+        ([ROOT, GLUSTER, OVER], "/mnt/gl", "/data", ("posix", None, "posix", "/data", "")),
+        ([ROOT, OVER, GLUSTER], "/mnt/gl", "/data", ("gluster", "vol1", "posix", "/data", "")),
+        # A name that only begins alike is another place.
+        ([ROOT, GLUSTER], "/mnt/gluster", "/data", ("posix", None, "posix", "/data", "")),
+    ],
+)
+def test_named_places_count_and_their_kinds_are_found(
+    mounts: list[Mount], source: str, target: str, expected: tuple[str | None, ...]
+) -> None:
+    made = draft(mounts, source, target)
+    assert made.source_mount == Path(source)
+    assert (made.source_kind, made.volume, made.target_kind, str(made.target_mount), made.target_path) == expected
+    assert draft([ROOT, BEEGFS], "/srv/old data", "/data").name == "old-data-to-posix"
