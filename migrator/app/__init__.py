@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
     from migrator.plan.chunk_lists import ChunkListFiles
     from migrator.plan.document import PlanFiles
+    from migrator.plan.model import Plan
     from migrator.plan.store import CatalogQueryFiles
     from migrator.reap.store import ReapListFiles
     from migrator.transfer.executors import LocalExecutor
@@ -188,6 +189,11 @@ class Wiring:
         from migrator.plan.document import PlanFiles
 
         return PlanFiles(self.site.site.plans_dir, site_id=site_id)
+
+    def plan(self, ledger: "Ledger", name: str) -> "Plan":
+        """A plan of this site. Raises UsageError, and Refused if it is of another site or was changed."""
+        known = ledger.site.read()
+        return self.plans(known.site_id if known else None).read(name)[0]
 
     def chunk_lists(self) -> "ChunkListFiles":
         """The chunk lists of plans, of later passes, and of split chunks."""

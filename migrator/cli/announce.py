@@ -2,15 +2,14 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import click
 
 from migrator import app
-from migrator.cli.call import batches, chosen_batches, chosen_trees, open_site, present, run_to_end, users, verb
+from migrator.cli.call import Choice, batches, open_site, present, run_to_end, users, verb
 from migrator.cli.invocation import Invocation
-from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.units import several
@@ -18,7 +17,6 @@ from migrator.cutover.announce import AnnounceRequest, AnnounceWorld, announce
 from migrator.cutover.model import BackupTold
 from migrator.cutover.stage import attempts_of_users
 from migrator.cutover.view import announce_document
-from migrator.plan.model import Plan
 from migrator.render.document import Document, Section, paragraph, when
 from migrator.render.progress import open_progress
 from migrator.transfer.bases import latest_plan
@@ -58,10 +56,7 @@ class Moment(click.ParamType[float]):
 def announce_command(
     invocation: Invocation,
     *,
-    numbers: Sequence[int],
-    every: bool,
-    users: Sequence[str],
-    plan_name: str | None,
+    choice: Choice,
     begins_at_s: float,
     again: bool,
     dry_run: bool,
@@ -70,11 +65,10 @@ def announce_command(
     site = open_site(invocation)
     wiring = app.Wiring(site)
     with wiring.ledger(read_only=dry_run) as ledger, open_progress(sys.stderr, wiring.clock) as shown:
-        known = ledger.site.read()
-        plan, _ = wiring.plans(known.site_id if known else None).read(plan_name or latest_plan(ledger))
+        plan = wiring.plan(ledger, choice.plan_name or latest_plan(ledger))
         request = AnnounceRequest(
             plan=plan.name,
-            trees=_trees(plan, numbers, users, every=every),
+            trees=choice.trees(plan),
             begins_at_s=begins_at_s,
             source_root=wiring.source_root,
             target_root=wiring.target_root,
@@ -100,15 +94,6 @@ def announce_command(
     return summary.exit_code
 
 
-def _trees(
-    plan: Plan, numbers: Sequence[int], users: Sequence[str], *, every: bool
-) -> Mapping[int, Sequence[UserTree]]:
-    if users:
-        return chosen_trees(plan, users)
-    wanted = chosen_batches(plan, numbers, every=every)
-    return {batch.number: batch.trees for batch in plan.batches if batch.number in wanted}
-
-
 # --- `backup`
 
 
@@ -128,10 +113,7 @@ def _trees(
 def backup_command(
     invocation: Invocation,
     *,
-    numbers: Sequence[int],
-    every: bool,
-    users: Sequence[str],
-    plan_name: str | None,
+    choice: Choice,
     began_at_s: float,
     note: str,
 ) -> ExitCode:
@@ -145,18 +127,13 @@ def backup_command(
     if began_at_s > now_s:
         raise UsageError("the backup begins in the future", hint="record it when it is finished")
     with wiring.ledger() as ledger:
-        known = ledger.site.read()
-        plan, _ = wiring.plans(known.site_id if known else None).read(plan_name or latest_plan(ledger))
-        if users:
-            # Later plans omit users who already work on the target.
-            begun = {} if plan_name else attempts_of_users(ledger, users)
-            moved = [tree for by_batch in begun.values() for some in by_batch.values() for tree in some]
-            others = [name for name in users if name not in {tree.user for tree in moved}]
-            planned = chosen_trees(plan, others) if others else {}
-            trees = (*moved, *(tree for some in planned.values() for tree in some))
-        else:
-            wanted = chosen_batches(plan, numbers, every=every)
-            trees = tuple(tree for batch in plan.batches if batch.number in wanted for tree in batch.trees)
+        plan = wiring.plan(ledger, choice.plan_name or latest_plan(ledger))
+        # Later plans omit users who already work on the target.
+        begun = {} if choice.plan_name or not choice.users else attempts_of_users(ledger, choice.users)
+        moved = [tree for by_batch in begun.values() for some in by_batch.values() for tree in some]
+        others = tuple(name for name in choice.users if name not in {tree.user for tree in moved})
+        planned = {} if moved and not others else replace(choice, users=others).trees(plan)
+        trees = (*moved, *(tree for some in planned.values() for tree in some))
         ledger.target_backups.record([tree.path for tree in trees], at_s=began_at_s, note=note)
         message = f"a backup of {several(len(trees), 'user tree')} on the target began at {when(began_at_s)}"
         ledger.events.add(

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from pkgutil import resolve_name
@@ -144,10 +145,31 @@ def _crash_report(site_file: Path) -> str:
         return report.name
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What the options of `batches` and `users` choose."""
+
+    plan_name: str | None
+    numbers: tuple[int, ...]
+    every: bool
+    users: tuple[str, ...]
+
+    def trees(self, plan: Plan) -> Mapping[int, tuple[UserTree, ...]]:
+        """The chosen trees by batch number. Raises UsageError."""
+        if self.users:
+            return chosen_trees(plan, self.users)
+        wanted = self.batches(plan)
+        return {batch.number: batch.trees for batch in plan.batches if batch.number in wanted}
+
+    def batches(self, plan: Plan) -> tuple[int, ...]:
+        """The batches chosen by number, or all. Raises UsageError."""
+        return chosen_batches(plan, self.numbers, every=self.every)
+
+
 def verb(function: Callable[..., ExitCode]) -> Callable[..., None]:
     """Turn a function that takes the invocation and options and returns an exit code into a verb.
 
-    Adds `--json`, and turns errors into messages and exit codes, never tracebacks.
+    Adds `--json`, gives the options of `batches` and `users` as one `choice`, and turns errors into messages and exit codes, never tracebacks.
     """
 
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -155,6 +177,9 @@ def verb(function: Callable[..., ExitCode]) -> Callable[..., None]:
     @functools.wraps(function)
     def command(invocation: Invocation, /, *, as_json: bool, **options: object) -> None:
         invocation.as_json = as_json
+        if "every" in options:
+            names = ("plan_name", "numbers", "every", "users")
+            options["choice"] = Choice(**{name: options.pop(name) for name in names})  # type: ignore[arg-type]
         try:
             code = function(invocation, **options)
         except MigratorError as error:

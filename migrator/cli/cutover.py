@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ import click
 
 from migrator import app
 from migrator.app.cutover import cutover_parts, pass_engine
-from migrator.cli.call import batches, chosen_batches, chosen_trees, open_site, present, run_to_end, users, verb
+from migrator.cli.call import Choice, batches, chosen_trees, open_site, present, run_to_end, users, verb
 from migrator.cli.invocation import Invocation
 from migrator.cli.verify import SAMPLE_SEED
 from migrator.core.entry import UserTree
@@ -46,10 +46,7 @@ ByBatch = Mapping[int, tuple[UserTree, ...]]
 def cutover_command(
     invocation: Invocation,
     *,
-    numbers: Sequence[int],
-    every: bool,
-    users: Sequence[str],
-    plan_name: str | None,
+    choice: Choice,
     dry_run: bool,
     accept_freeze: bool,
 ) -> ExitCode:
@@ -57,16 +54,7 @@ def cutover_command(
 
     A failure before the switch thaws the user on the source. The same command resumes after a kill.
     """
-    return _move(
-        invocation,
-        numbers=numbers,
-        every=every,
-        names=users,
-        plan_name=plan_name,
-        dry_run=dry_run,
-        accept_freeze=accept_freeze,
-        back=False,
-    )
+    return _move(invocation, choice, dry_run=dry_run, accept_freeze=accept_freeze, back=False)
 
 
 @click.command("rollback")
@@ -82,10 +70,7 @@ def cutover_command(
 def rollback_command(
     invocation: Invocation,
     *,
-    numbers: Sequence[int],
-    every: bool,
-    users: Sequence[str],
-    plan_name: str | None,
+    choice: Choice,
     dry_run: bool,
     overwrite_source: bool,
 ) -> ExitCode:
@@ -93,29 +78,16 @@ def rollback_command(
 
     Before the switch it aborts the cutover.
     """
-    return _move(
-        invocation,
-        numbers=numbers,
-        every=every,
-        names=users,
-        plan_name=plan_name,
-        dry_run=dry_run,
-        accept_freeze=False,
-        overwrite_source=overwrite_source,
-        back=True,
-    )
+    return _move(invocation, choice, dry_run=dry_run, overwrite_source=overwrite_source, back=True)
 
 
 def _move(
     invocation: Invocation,
+    choice: Choice,
     *,
-    numbers: Sequence[int],
-    every: bool,
-    names: Sequence[str],
-    plan_name: str | None,
     dry_run: bool,
-    accept_freeze: bool,
     back: bool,
+    accept_freeze: bool = False,
     overwrite_source: bool = False,
 ) -> ExitCode:
     site = open_site(invocation)
@@ -123,8 +95,8 @@ def _move(
     policy = DigestPolicy(algorithm=site.verify.digest, share=site.verify.sample, seed=SAMPLE_SEED)
     with wiring.ledger(read_only=dry_run) as ledger:
         known = _known(ledger)
-        plan, _ = wiring.plans(known.site_id).read(plan_name or latest_plan(ledger))
-        chosen = _chosen(ledger, plan, numbers, every=every, names=names, named=plan_name is not None, back=back)
+        plan = wiring.plan(ledger, choice.plan_name or latest_plan(ledger))
+        chosen = _chosen(ledger, plan, choice, back=back)
         summaries: list[CutoverSummary] = []
         for name, trees in chosen.items():
             request = replace(
@@ -166,23 +138,14 @@ def _known(ledger: "Ledger") -> SiteRecord:
     return site
 
 
-def _chosen(
-    ledger: "Ledger",
-    plan: Plan,
-    numbers: Sequence[int],
-    *,
-    every: bool,
-    names: Sequence[str],
-    named: bool,
-    back: bool,
-) -> Mapping[str, ByBatch]:
-    """The chosen trees by plan. A cutover that has begun keeps its own plan unless one is `named`; other trees of the same users
+def _chosen(ledger: "Ledger", plan: Plan, choice: Choice, *, back: bool) -> Mapping[str, ByBatch]:
+    """The chosen trees by plan. A cutover that has begun keeps its own plan unless one is named; other trees of the same users
     are added unless they go `back`. Raises UsageError.
     """
+    names = choice.users
     if not names:
-        wanted = chosen_batches(plan, numbers, every=every)
-        return {plan.name: {batch.number: batch.trees for batch in plan.batches if batch.number in wanted}}
-    begun = {} if named else attempts_of_users(ledger, names)
+        return {plan.name: choice.trees(plan)}
+    begun = {} if choice.plan_name is not None else attempts_of_users(ledger, names)
     met = {tree.path: tree.user for trees in begun.values() for some in trees.values() for tree in some}
     users_met = set(met.values())
     others = [name for name in names if name not in users_met]

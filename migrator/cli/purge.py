@@ -10,7 +10,7 @@ import click
 from migrator import app
 from migrator.app.cutover import purge_world
 from migrator.app.hosts import beside_probes
-from migrator.cli.call import batches, chosen_batches, chosen_trees, open_site, present, run_to_end, users, verb
+from migrator.cli.call import Choice, batches, chosen_trees, open_site, present, run_to_end, users, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode
@@ -46,10 +46,7 @@ if TYPE_CHECKING:
 def purge_command(
     invocation: Invocation,
     *,
-    numbers: Sequence[int],
-    every: bool,
-    plan_name: str | None,
-    users: Sequence[str],
+    choice: Choice,
     dry_run: bool,
     confirm: str | None,
     reread: bool,
@@ -63,21 +60,12 @@ def purge_command(
     wiring = app.Wiring(site)
     with wiring.ledger(read_only=dry_run) as ledger, wiring.source() as source:
         known = ledger.site.read()
-        plan, _ = wiring.plans(known.site_id if known else None).read(plan_name or latest_plan(ledger))
-        trees = (
-            _trees_of(ledger, plan, users)
-            if users
-            else {
-                batch.number: batch.trees
-                for batch in plan.batches
-                if batch.number in chosen_batches(plan, numbers, every=every)
-            }
-        )
+        plan = wiring.plan(ledger, choice.plan_name or latest_plan(ledger))
         request = PurgeRequest(
             plan=plan.name,
-            trees=trees,
+            trees=_trees_of(ledger, plan, choice.users) if choice.users else choice.trees(plan),
             pid=os.getpid(),
-            named=bool(users),
+            named=bool(choice.users),
             confirm=confirm,
             dry_run=dry_run,
             reread=reread,

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from migrator import app
 from migrator.app.cutover import archiving_world, restoring_world
 from migrator.app.hosts import beside_probes
 from migrator.cli.call import (
+    Choice,
     batches,
     chosen_batches,
     chosen_trees,
@@ -51,10 +52,7 @@ if TYPE_CHECKING:
 def archive_command(
     invocation: Invocation,
     *,
-    numbers: Sequence[int],
-    every: bool,
-    users: Sequence[str],
-    plan_name: str | None,
+    choice: Choice,
 ) -> ExitCode:
     """Pack the files that the plan archives into archives on the target.
 
@@ -70,9 +68,9 @@ def archive_command(
         open_progress(sys.stderr, wiring.clock) as shown,
     ):
         known = ledger.site.read()
-        plan, _ = wiring.plans(known.site_id if known else None).read(choose_plan(ledger, plan_name))
-        for number, trees in _trees(plan, numbers, users, every=every).items():
-            request = archive.ArchiveRequest(plan=plan.name, batch=number, trees=tuple(trees), limits=limits)
+        plan = wiring.plan(ledger, choose_plan(ledger, choice.plan_name))
+        for number, trees in choice.trees(plan).items():
+            request = archive.ArchiveRequest(plan=plan.name, batch=number, trees=trees, limits=limits)
             with wiring.source() as source, wiring.target(known.capabilities if known else None) as target:
                 world = archiving_world(wiring, plan, source, target, ledger=ledger, progress=shown)
                 done += run_to_end(
@@ -116,7 +114,7 @@ def restore_command(
     wiring = app.Wiring(site)
     with wiring.ledger() as ledger, open_progress(sys.stderr, wiring.clock) as shown:
         known = ledger.site.read()
-        plan, _ = wiring.plans(known.site_id if known else None).read(choose_plan(ledger, plan_name))
+        plan = wiring.plan(ledger, choose_plan(ledger, plan_name))
         request = restore.RestoreRequest(
             trees=_trees_of(plan, user, tree),
             patterns=tuple(pattern.encode("utf-8", "surrogateescape") for pattern in patterns),
@@ -133,15 +131,6 @@ def restore_command(
         )
     present(invocation, done, "reap.view:restored_document")
     return restore.exit_code(done)
-
-
-def _trees(
-    plan: Plan, numbers: Sequence[int], users: Sequence[str], *, every: bool
-) -> Mapping[int, Sequence[UserTree]]:
-    if users:
-        return chosen_trees(plan, users)
-    chosen = chosen_batches(plan, numbers, every=every)
-    return {batch.number: batch.trees for batch in plan.batches if batch.number in chosen}
 
 
 def _trees_of(plan: Plan, user: str | None, tree: str | None) -> tuple[bytes, ...]:
@@ -266,8 +255,7 @@ def release_command(
     site = open_site(invocation)
     wiring = app.Wiring(site)
     with wiring.ledger() as ledger:
-        known = ledger.site.read()
-        plan, _ = wiring.plans(known.site_id if known else None).read(plan_name or latest_plan(ledger))
+        plan = wiring.plan(ledger, plan_name or latest_plan(ledger))
         trees = [tree.path for found in chosen_trees(plan, [user]).values() for tree in found]
         released = release(
             ReleaseRequest(
@@ -290,8 +278,7 @@ def release_command(
 def _trees_of_batches(
     wiring: app.Wiring, ledger: "Ledger", plan_name: str | None, numbers: Sequence[int]
 ) -> frozenset[bytes]:
-    known = ledger.site.read()
-    plan, _ = wiring.plans(known.site_id if known else None).read(plan_name or latest_plan(ledger))
+    plan = wiring.plan(ledger, plan_name or latest_plan(ledger))
     chosen = chosen_batches(plan, numbers, every=False)
     return frozenset(tree.path for batch in plan.batches if batch.number in chosen for tree in batch.trees)
 

@@ -14,11 +14,10 @@ from migrator.app.hosts import probe_world, reached, window_standings
 from migrator.app.transfer import brick_guard, deltas_of, driving, governing_of, lanes_of
 from migrator.cli.call import (
     SIZE_NOT_ZERO,
+    Choice,
     Duration,
     Figure,
     batches,
-    chosen_batches,
-    chosen_trees,
     open_site,
     present,
     run_to_end,
@@ -69,10 +68,7 @@ if TYPE_CHECKING:
 def run_command(
     invocation: Invocation,
     *,
-    numbers: Sequence[int],
-    every: bool,
-    plan_name: str | None,
-    users: Sequence[str],
+    choice: Choice,
     dry_run: bool,
     recopy: bool,
     jobs: int | None,
@@ -90,12 +86,12 @@ def run_command(
     with wiring.ledger(read_only=dry_run) as ledger, wiring.source() as source:
         known = ledger.site.read()
         documents = wiring.plans(known.site_id if known else None)
-        plan, _ = documents.read(choose_plan(ledger, plan_name))
-        by_batch = chosen_trees(plan, users) if users else None
+        plan, _ = documents.read(choose_plan(ledger, choice.plan_name))
+        by_batch = choice.trees(plan)
         request = RunRequest(
             plan=plan.name,
-            batches=chosen_batches(plan, numbers, every=every) if by_batch is None else tuple(by_batch),
-            trees=None if by_batch is None else frozenset(tree.path for some in by_batch.values() for tree in some),
+            batches=tuple(by_batch) if choice.users else choice.batches(plan),
+            trees=frozenset(tree.path for some in by_batch.values() for tree in some) if choice.users else None,
             jobs=jobs or transfer.jobs,
             pid=os.getpid(),
             dry_run=dry_run,
@@ -152,7 +148,7 @@ def run_command(
                             progress=shown,
                             hosts=hosts,
                             engine=request.engine,
-                            at_most=_at_most(deltas, transfer.max_delta_passes, users),
+                            at_most=_at_most(deltas, transfer.max_delta_passes, choice.users),
                         ),
                     )
 

@@ -12,8 +12,8 @@ from migrator.app.cutover import carried_of, carrying_back, proven_archives
 from migrator.app.hosts import beside_probes
 from migrator.cli.call import (
     SHARE,
+    Choice,
     batches,
-    chosen_batches,
     chosen_trees,
     open_site,
     present_all,
@@ -60,11 +60,8 @@ SAMPLE_SEED = 1
 def verify_command(
     invocation: Invocation,
     *,
-    numbers: Sequence[int],
-    every: bool,
-    users: Sequence[str],
+    choice: Choice,
     carry: bool,
-    plan_name: str | None,
     sample: float | None,
     jobs: int | None,
 ) -> ExitCode:
@@ -87,10 +84,10 @@ def verify_command(
         open_progress(sys.stderr, wiring.clock) as shown,
     ):
         known = ledger.site.read()
-        plan, _ = wiring.plans(known.site_id if known else None).read(plan_name or latest_plan(ledger))
-        carried = carried_of(wiring, ledger, users)
+        plan = wiring.plan(ledger, choice.plan_name or latest_plan(ledger))
+        carried = carried_of(wiring, ledger, choice.users)
         records += [_verify_carried(wiring, ledger, record, shown, policy) for record in carried]
-        wanted = _without(carried, plan, numbers, every=every, names=users)
+        wanted = _without(carried, plan, choice)
         for number, trees in _not_moved(ledger, plan, wanted, shown, now_s=wiring.clock.now_s()).items():
             with wiring.source() as source, wiring.target(known.capabilities if known else None) as target:
                 request = VerifyRequest(
@@ -141,27 +138,18 @@ def _verify_carried(
     return replace(found, plan=record.plan, batch=record.batch, trees=(record.tree.path,))
 
 
-def _without(
-    carried: Sequence[CutoverRecord], plan: Plan, numbers: Sequence[int], *, every: bool, names: Sequence[str]
-) -> Mapping[int, tuple[bytes, ...]]:
-    """The chosen trees without those compared for a purge, which an earlier plan may have moved. Raises UsageError."""
-    if not carried:
-        return _chosen(plan, numbers, every=every, names=names)
+def _without(carried: Sequence[CutoverRecord], plan: Plan, choice: Choice) -> Mapping[int, tuple[bytes, ...]]:
+    """The chosen batches with the chosen trees of each (none: all of them), without those compared for a purge, which an earlier
+    plan may have moved. Raises UsageError.
+    """
+    if not choice.users:
+        return dict.fromkeys(choice.batches(plan), ())
     done, users_done = {record.tree.path for record in carried}, {record.tree.user for record in carried}
     planned = {tree.user for batch in plan.batches for tree in batch.trees}
-    left = [name for name in names if name not in users_done or name in planned]
-    found = _chosen(plan, (), every=False, names=left) if left else {}
-    some = {number: tuple(tree for tree in trees if tree not in done) for number, trees in found.items()}
+    left = [name for name in choice.users if name not in users_done or name in planned]
+    found = chosen_trees(plan, left) if left else {}
+    some = {number: tuple(tree.path for tree in trees if tree.path not in done) for number, trees in found.items()}
     return {number: trees for number, trees in some.items() if trees}
-
-
-def _chosen(
-    plan: Plan, numbers: Sequence[int], *, every: bool, names: Sequence[str]
-) -> Mapping[int, tuple[bytes, ...]]:
-    """The chosen batches with the chosen trees of each (none: all of them). Raises UsageError."""
-    if not names:
-        return dict.fromkeys(chosen_batches(plan, numbers, every=every), ())
-    return {number: tuple(tree.path for tree in trees) for number, trees in chosen_trees(plan, names).items()}
 
 
 def _not_moved(
