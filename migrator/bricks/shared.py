@@ -4,7 +4,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from migrator.bricks.add import rules as addition_standing
@@ -28,7 +28,6 @@ from migrator.scan.rules import still_strange
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
-    from migrator.ledger.measures import ProbeRecords
     from migrator.ledger.plans import ScanRecords
 
 # Lookups by name after a change of the layout.
@@ -175,18 +174,17 @@ NO_THROTTLE = ThrottleRules()
 
 
 @dataclass(slots=True, kw_only=True)
-class Throttling:
-    """Sets the option while one thing moves files. `note` writes down that an option is about to be changed, `say` tells people
-    (as a warning or not), `left` are the options that others, which were killed, have left changed.
+class Throttle:
+    """Sets the option while one drain or addition moves files. `read` gives its record as it is stored now, and `note` adds
+    options to that.
     """
 
+    call: BrickCall
     volume: VolumeOptions
     rules: ThrottleRules
-    probes: "ProbeRecords"
-    now_s: Callable[[], float]
-    note: Callable[[ChangedOption], None]
-    say: Callable[[str], None]
-    left: Callable[[VolumeState], Sequence[ChangedOption]]
+    read: Callable[[int], DrainRecord | AdditionRecord]
+    note: Callable[[int, tuple[ChangedOption, ...]], object]
+    _record_id: int | None = None
     _set: str | None = None
     _pace: Pace | None = None
     _seen: int = 0
@@ -196,65 +194,71 @@ class Throttling:
         given = self.rules.possible()
         if not given:
             return ()
-        before = value_before(THROTTLE_OPTION, state, self.left(state))
-        return (ChangedOption(name=THROTTLE_OPTION, before=before, given=given),)
+        return (ChangedOption(name=THROTTLE_OPTION, before=self._value_before(state), given=given),)
 
-    async def follow(self, noted: Sequence[ChangedOption]) -> None:
-        """Set what holds now, where this process has not done so yet; `noted` is what was written down. Raises ToolFailed."""
-        allowed = self.rules.allowed(self.now_s())
+    async def follow(self, record: DrainRecord | AdditionRecord) -> None:
+        """Set what holds now, unless this process has done so already. Raises ToolFailed."""
+        self._record_id = record.id
+        allowed = self.rules.allowed(self.call.now_s())
         if allowed is None:
             return
         wanted = slowed(allowed, self._down())
         if wanted == self._set:
             return
-        known = {option.name: option for option in noted}.get(THROTTLE_OPTION)
+        known = {option.name: option for option in self._noted(record)}.get(THROTTLE_OPTION)
         if known is None or wanted not in known.given:
-            # Only what is written down can be put back after a crash.
-            before = known.before if known is not None else await self._value()
-            self.note(ChangedOption(name=THROTTLE_OPTION, before=before, given=(wanted,)))
+            # Only a change that is recorded first can be put back after a crash.
+            before = known.before if known is not None else self._value_before(await self._state())
+            self.note(record.id, (ChangedOption(name=THROTTLE_OPTION, before=before, given=(wanted,)),))
         await self.volume.set_option(THROTTLE_OPTION, wanted)
         self._set = wanted
-        self.say(f"{THROTTLE_OPTION} is {wanted} now{self._why(allowed, wanted)}")
+        kind = "drain" if isinstance(record, DrainRecord) else "addition"
+        words = f"{THROTTLE_OPTION} is {wanted} now{self._why(allowed, wanted)}"
+        self.call.say(EventKind.THROTTLE_SET, Severity.INFO, f"{kind} of {record.shown_bricks}", words)
 
-    async def restore(self, noted: Sequence[ChangedOption]) -> tuple[str, ...]:
-        """Put back what was changed by this and by nobody else since; returns the names. Raises ToolFailed."""
-        self._set = None
+    async def restore(self, record: DrainRecord | AdditionRecord) -> str:
+        """Put back what this operation has changed and nobody else since; what was done, in words. May be called again. Raises
+        ToolFailed.
+        """
+        noted = self._noted(record)
         if not noted:
-            return ()
-        state = await self._state()
-        names = still_changed(noted, state)
+            return ""
+        self._set = None
+        names = still_changed(noted, await self._state())
         for option in noted:
             if option.name in names:
                 await self.volume.set_option(option.name, option.before)
-        return names
+        self.note(record.id, ())
+        return f"put back: {', '.join(names)}" if names else ""
+
+    def _noted(self, record: DrainRecord | AdditionRecord) -> Sequence[ChangedOption]:
+        """What is recorded by now, which may be more than `record` has."""
+        return self.read(record.id).notes.options or ()
 
     def _down(self) -> int:
         """How many steps down it is, after the probes that are new."""
-        limit_s, throttle = self.rules.max_latency_s, self.rules.throttle
+        limit_s, throttle, probes = self.rules.max_latency_s, self.rules.throttle, self.call.world.ledger.probes
         if limit_s is None or throttle is None:
             return 0
         if self._pace is None:
-            self._seen = self.probes.last()
-            probes = self.probes.since(ProbeSide.SOURCE, self.now_s() - _HISTORY_S)
+            self._seen = probes.last()
+            recent = probes.since(ProbeSide.SOURCE, self.call.now_s() - _HISTORY_S)
         else:
             # By their numbers: a clock that was set back must not hide them.
-            new = self.probes.after(self._seen)
+            new = probes.after(self._seen)
             self._seen = new[-1][0] if new else self._seen
-            probes = [probe for _, probe in new if probe.side is ProbeSide.SOURCE]
-        self._pace = pace_after(probes, limit_s=limit_s, lowest=steps_below(throttle), pace=self._pace)
+            recent = [probe for _, probe in new if probe.side is ProbeSide.SOURCE]
+        self._pace = pace_after(recent, limit_s=limit_s, lowest=steps_below(throttle), pace=self._pace)
         return self._pace.down
 
     def _why(self, allowed: str, wanted: str) -> str:
-        limit_s, now_s = self.rules.max_latency_s, self.now_s()
+        limit_s, now_s = self.rules.max_latency_s, self.call.now_s()
         if wanted == allowed:
             return "" if allowed == self.rules.throttle else ": outside the windows of [drain]"
-        found = readings(self.probes.since(ProbeSide.SOURCE, now_s - _HISTORY_S), now_s=now_s).get(ProbeSide.SOURCE)
+        recent = self.call.world.ledger.probes.since(ProbeSide.SOURCE, now_s - _HISTORY_S)
+        found = readings(recent, now_s=now_s).get(ProbeSide.SOURCE)
         took = "" if found is None else f" (of late {1000.0 * found.latency_s:,.0f} ms)"
         return f": small operations on the source take longer than {1000.0 * (limit_s or 0.0):,.0f} ms{took}"
-
-    async def _value(self) -> str | None:
-        state = await self._state()
-        return value_before(THROTTLE_OPTION, state, self.left(state))
 
     async def _state(self) -> VolumeState:
         state, _ = await self.volume.state_and_tasks()
@@ -262,70 +266,13 @@ class Throttling:
             raise ToolFailed("the options of the volume are not known")
         return state
 
-
-@dataclass(slots=True, kw_only=True)
-class OperationThrottle:
-    """The throttle of one drain or addition: `read` gives its record, and `note` adds options to that."""
-
-    call: BrickCall
-    volume: VolumeOptions
-    rules: ThrottleRules
-    read: Callable[[int], DrainRecord | AdditionRecord]
-    note: Callable[[int, tuple[ChangedOption, ...]], object]
-    _record: DrainRecord | AdditionRecord | None = None
-    _throttling: Throttling = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._throttling = Throttling(
-            volume=self.volume,
-            rules=self.rules,
-            probes=self.call.world.ledger.probes,
-            now_s=self.call.now_s,
-            note=self._note,
-            say=self._say,
-            left=self._left,
-        )
-
-    def before(self, state: VolumeState) -> tuple[ChangedOption, ...]:
-        """What is to be known before anything is begun."""
-        return self._throttling.before(state)
-
-    async def follow(self, record: DrainRecord | AdditionRecord) -> None:
-        """Set what holds now, where this process has not done so yet. Raises ToolFailed."""
-        self._record = record
-        await self._throttling.follow(self._noted(record))
-
-    async def restore(self, record: DrainRecord | AdditionRecord) -> str:
-        """Put back what this operation has changed and nobody else since; what was done, in words. May be called again. Raises
-        ToolFailed.
-        """
-        # What was written down since the record was read, too.
-        noted = self._noted(record)
-        if not noted:
-            return ""
-        names = await self._throttling.restore(noted)
-        self.note(record.id, ())
-        return f"put back: {', '.join(names)}" if names else ""
-
-    def _noted(self, record: DrainRecord | AdditionRecord) -> Sequence[ChangedOption]:
-        return self.read(record.id).notes.options or ()
-
-    def _note(self, option: ChangedOption) -> None:
-        if self._record is not None:
-            self.note(self._record.id, (option,))
-
-    def _say(self, words: str) -> None:
-        if self._record is not None:
-            kind = "drain" if isinstance(self._record, DrainRecord) else "addition"
-            subject = f"{kind} of {self._record.shown_bricks}"
-            self.call.say(EventKind.THROTTLE_SET, Severity.INFO, subject, words)
-
-    def _left(self, state: VolumeState) -> Sequence[ChangedOption]:
-        """Options that other operations have changed and not put back."""
-        ledger, own = self.call.world.ledger, None if self._record is None else self._record.id
-        drains = [one.notes.options for one in left_changed(ledger, state) if one.id != own]
-        added = [one for one in ledger.additions.all() if one.volume_id == state.volume_id and one.id != own]
-        return [option for options in (*drains, *(one.notes.options for one in added)) for option in options or ()]
+    def _value_before(self, state: VolumeState) -> str | None:
+        """The value that no operation of this program has set: others may have been killed before they restored it."""
+        ledger = self.call.world.ledger
+        added = [one for one in ledger.additions.all() if one.volume_id == state.volume_id]
+        others: list[DrainRecord | AdditionRecord] = [*left_changed(ledger, state), *added]
+        left = [option for one in others if one.id != self._record_id for option in one.notes.options or ()]
+        return value_before(THROTTLE_OPTION, state, left)
 
 
 def left_changed(ledger: "Ledger", state: VolumeState) -> tuple[DrainRecord, ...]:

@@ -7,8 +7,8 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cache
-from typing import Any, Protocol
+from functools import cache, partial
+from typing import Any, Protocol, TypeVar
 
 from migrator.bricks.add.model import NewPlace
 from migrator.bricks.drain.model import BrickMarks, PlaceSeen
@@ -19,12 +19,14 @@ from migrator.core.paths import show
 from migrator.gluster.model import Brick, DirectoryFacts, DiskFacts, VolumeState
 from migrator.gluster.rules import subvolumes
 from migrator.hosts.far_source import far_argv, far_source
-from migrator.hosts.ports import Command, Hosts, OnOutput
+from migrator.hosts.ports import Command, Completed, Hosts, OnOutput
 
 # Asking a script about a brick: it is sent to the brick's host with every question.
 
 
 _SAID_BYTES = 300
+
+T = TypeVar("T")
 
 
 async def ask_brick(
@@ -56,6 +58,28 @@ async def ask_brick(
     return show(b"".join(stderr).strip()[-_SAID_BYTES:]) or f"exit code {completed.exit_code}"
 
 
+async def _answer(
+    hosts: Hosts,
+    brick: Brick,
+    modules: tuple[str, ...],
+    question: Mapping[str, Any],
+    parse: Callable[[dict[str, Any]], T],
+    *,
+    volume_id: str,
+) -> T:
+    """What `parse` makes of the whole answer of a script. Raises ToolFailed, also if the answer is not understood, and
+    MigratorError if the host cannot be reached.
+    """
+    pieces: list[bytes] = []
+    said = await ask_brick(hosts, brick, modules, question, volume_id=volume_id, take=pieces.append)
+    if said is None:
+        try:
+            return parse(json.loads(b"".join(pieces)))
+        except (ValueError, KeyError, TypeError):
+            said = "an answer was not understood"
+    raise ToolFailed(f"{brick.name} cannot be seen: {said}")
+
+
 @cache
 def _script(modules: tuple[str, ...]) -> bytes:
     return far_source(__package__, ("far_brick", *modules))
@@ -81,16 +105,15 @@ async def blamed_in_set(hosts: Hosts, state: VolumeState, name: str) -> Mapping[
 
 
 async def _blamed_by(hosts: Hosts, state: VolumeState, brick: Brick, but: str) -> dict[str, int] | None:
-    pieces: list[bytes] = []
     question = {"volume": state.volume, "but": but}
     try:
-        failed = await ask_brick(hosts, brick, ("far_blamed",), question, volume_id=state.volume_id, take=pieces.append)
-        if failed is not None:
-            return None
-        answer: dict[str, int] = json.loads(b"".join(pieces))["blamed"]
-    except (MigratorError, ValueError, KeyError, TypeError):
+        return await _answer(hosts, brick, ("far_blamed",), question, _blamed, volume_id=state.volume_id)
+    except MigratorError:
         return None
-    return answer
+
+
+def _blamed(told: dict[str, Any]) -> dict[str, int]:
+    return dict(told["blamed"])
 
 
 # Directories of a brick with owner, mode and ACLs.
@@ -161,6 +184,9 @@ def _facts(told: dict[str, Any]) -> DirectoryFacts:
 # Files left on drained bricks.
 
 
+_LEFTOVERS = ("far_open", "far_leftovers")
+
+
 class HostLeftovers:
     """The `LeftoverBricks` port."""
 
@@ -170,20 +196,10 @@ class HostLeftovers:
 
     async def look(self, brick: Brick, *, volume_id: str, digests: bool) -> BrickLeftovers:
         self._volume_id = volume_id
-        pieces: list[bytes] = []
-        said = await self._ask(brick, {"what": "look", "digests": digests}, pieces.append)
-        if said is not None:
-            raise ToolFailed(f"what is left on {brick.name} cannot be seen: {said}")
-        try:
-            answer = json.loads(b"".join(pieces))
-            return BrickLeftovers(
-                brick=brick.name,
-                found=tuple(_leftover(brick.name, one) for one in answer["found"]),
-                unseen=tuple(answer["unseen"]),
-                open_unknown=tuple(answer["open_unknown"]),
-            )
-        except (ValueError, KeyError, TypeError) as error:
-            raise ToolFailed(f"what is left on {brick.name} cannot be seen: an answer was not understood") from error
+        question = {"what": "look", "digests": digests}
+        return await _answer(
+            self._hosts, brick, _LEFTOVERS, question, partial(_leftovers, brick.name), volume_id=volume_id
+        )
 
     async def read(self, brick: Brick, leftover: Leftover, take: Callable[[bytes], Awaitable[None]]) -> None:
         question = {
@@ -191,14 +207,18 @@ class HostLeftovers:
             "path": leftover.names[0].decode("latin-1"),
             "facts": [leftover.inode, leftover.size_bytes, leftover.mtime_ns, leftover.ctime_ns],
         }
-        said = await self._ask(brick, question, take)
+        said = await ask_brick(self._hosts, brick, _LEFTOVERS, question, volume_id=self._volume_id, take=take)
         if said is not None:
             raise ToolFailed(f"{show(leftover.names[0])} cannot be read on {brick.name}: {said}")
 
-    async def _ask(self, brick: Brick, question: dict[str, Any], take: OnOutput) -> str | None:
-        return await ask_brick(
-            self._hosts, brick, ("far_open", "far_leftovers"), question, volume_id=self._volume_id, take=take
-        )
+
+def _leftovers(brick: str, told: dict[str, Any]) -> BrickLeftovers:
+    return BrickLeftovers(
+        brick=brick,
+        found=tuple(_leftover(brick, one) for one in told["found"]),
+        unseen=tuple(told["unseen"]),
+        open_unknown=tuple(told["open_unknown"]),
+    )
 
 
 def _leftover(brick: str, told: dict[str, Any]) -> Leftover:
@@ -220,6 +240,9 @@ def _leftover(brick: str, told: dict[str, Any]) -> Leftover:
 # Marks of earlier drains, and files without a gfid.
 
 
+_MARKS = ("far_marks",)
+
+
 async def marks_on_bricks(hosts: Hosts, bricks: Sequence[Brick], volume_id: str) -> tuple[BrickMarks, ...] | None:
     """The marks on each brick, read at the same time on all; None if one cannot be read. Reads every directory of the bricks."""
     async with asyncio.TaskGroup() as group:
@@ -230,38 +253,34 @@ async def marks_on_bricks(hosts: Hosts, bricks: Sequence[Brick], volume_id: str)
 
 async def _marks_or_none(hosts: Hosts, brick: Brick, volume_id: str) -> BrickMarks | None:
     try:
-        return await _marks(hosts, brick, volume_id)
-    except (MigratorError, OSError, ValueError, KeyError, TypeError):
+        return await _answer(hosts, brick, _MARKS, {}, partial(_marks, brick.name), volume_id=volume_id)
+    except (MigratorError, OSError):
         return None
+
+
+def _marks(brick: str, told: dict[str, Any]) -> BrickMarks:
+    return BrickMarks(
+        brick=brick,
+        files=int(told["files"]),
+        unseen=int(told["unseen"]),
+        examples=_paths(told["examples"]),
+        strange=int(told["strange"]),
+        strange_examples=_paths(told["strange_examples"]),
+    )
 
 
 async def still_strange_on(hosts: Hosts, brick: Brick, volume_id: str, paths: Sequence[bytes]) -> frozenset[bytes]:
     """The paths that exist on the brick without a gfid; all of them if the brick cannot be read."""
+    question = {"paths": [path.decode("latin-1") for path in paths]}
     try:
-        answer = await _answer(hosts, brick, volume_id, {"paths": [path.decode("latin-1") for path in paths]})
-        return frozenset(path.encode("latin-1") for path in answer["strange"])
-    except (MigratorError, OSError, ValueError, KeyError, TypeError):
+        found = await _answer(hosts, brick, _MARKS, question, lambda told: _paths(told["strange"]), volume_id=volume_id)
+    except (MigratorError, OSError):
         return frozenset(paths)
+    return frozenset(found)
 
 
-async def _marks(hosts: Hosts, brick: Brick, volume_id: str) -> BrickMarks:
-    answer = await _answer(hosts, brick, volume_id, {})
-    return BrickMarks(
-        brick=brick.name,
-        files=int(answer["files"]),
-        unseen=int(answer["unseen"]),
-        examples=tuple(name.encode("latin-1") for name in answer["examples"]),
-        strange=int(answer["strange"]),
-        strange_examples=tuple(name.encode("latin-1") for name in answer["strange_examples"]),
-    )
-
-
-async def _answer(hosts: Hosts, brick: Brick, volume_id: str, question: dict[str, Any]) -> dict[str, Any]:
-    pieces: list[bytes] = []
-    if await ask_brick(hosts, brick, ("far_marks",), question, volume_id=volume_id, take=pieces.append) is not None:
-        raise ValueError(brick.name)
-    answer: dict[str, Any] = json.loads(b"".join(pieces))
-    return answer
+def _paths(told: Sequence[str]) -> tuple[bytes, ...]:
+    return tuple(path.encode("latin-1") for path in told)
 
 
 # The places of new bricks.
@@ -360,10 +379,7 @@ async def look_at_new_places(hosts: Hosts, bricks: Sequence[str]) -> Mapping[str
 async def _look_at_new_place(hosts: Hosts, name: str) -> NewPlace:
     address, _, path = name.partition(":/")
     try:
-        host = await hosts.reach(address)
-        python = (await host.identity()).python
-        argv = far_argv(python, _NEW_PLACE_SCRIPT, b"/" + os.fsencode(path))
-        done = await host.processes.run(Command(argv=argv, timeout_s=_TIMEOUT_S))
+        done = await _run(hosts, address, _NEW_PLACE_SCRIPT, b"/" + os.fsencode(path))
     except MigratorError as error:
         return NewPlace(name=name, unread=error.message)
     if done.timed_out or done.exit_code != 0:
@@ -375,6 +391,12 @@ async def _look_at_new_place(hosts: Hosts, name: str) -> NewPlace:
         return NewPlace(name=name, **{**told, **lists})
     except (ValueError, TypeError):
         return NewPlace(name=name, unread="its answer was not understood")
+
+
+async def _run(hosts: Hosts, address: str, script: bytes, path: bytes) -> Completed:
+    host = await hosts.reach(address)
+    python = (await host.identity()).python
+    return await host.processes.run(Command(argv=far_argv(python, script, path), timeout_s=_TIMEOUT_S))
 
 
 # The places of removed bricks, and the GlusterFS versions of hosts.
@@ -424,11 +446,7 @@ async def look_at_places(hosts: Hosts, bricks: Sequence[Brick], *, volume_id: st
 
 async def _look_at_place(hosts: Hosts, brick: Brick, volume_id: str) -> PlaceSeen:
     try:
-        host = await hosts.reach(brick.host)
-        python = (await host.identity()).python
-        done = await host.processes.run(
-            Command(argv=far_argv(python, _OLD_PLACE_SCRIPT, brick.path), timeout_s=_TIMEOUT_S)
-        )
+        done = await _run(hosts, brick.host, _OLD_PLACE_SCRIPT, brick.path)
         said = json.loads(done.stdout) if done.exit_code == 0 and not done.timed_out else {}
     except (MigratorError, ValueError):
         return PlaceSeen.UNKNOWN

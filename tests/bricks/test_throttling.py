@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from migrator.bricks.drain.model import ChangedOption, merged_options
-from migrator.bricks.shared import THROTTLE_OPTION, ThrottleRules, Throttling
+from migrator.bricks.drain.model import DrainNotes
+from migrator.bricks.shared import THROTTLE_OPTION, Throttle, ThrottleRules
 from migrator.core.errors import ToolFailed
 from migrator.core.probe import Probe, ProbeSide, ProbeTimes
 from migrator.core.units import DAY_S, HOUR_S, MINUTE_S
@@ -68,19 +70,27 @@ class Moving:
     limit_s: float | None = LIMIT_S
     volume: Volume = field(default_factory=Volume)
     now_s: float = BEGIN_S
-    noted: tuple[ChangedOption, ...] = ()
     said: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.record = self.ledger.drains.plan(volume="vol1", volume_id="v", bricks=["gl1:/b"], at_s=1.0)
         self.volume.told_before = self._check_noted
         self.begin()
 
     def _check_noted(self) -> None:
-        assert self.noted, "an option was changed that nothing is written down of"
+        noted = self.ledger.drains.read(self.record.id).notes.options
+        assert noted, "an option was changed that nothing is written down of"
 
     def begin(self) -> None:
         """A process that knows nothing but the ledger."""
-        self.throttling = Throttling(
+        drains = self.ledger.drains
+        call: Any = SimpleNamespace(
+            world=SimpleNamespace(ledger=self.ledger),
+            now_s=lambda: self.now_s,
+            say=lambda _kind, _severity, _subject, message: self.said.append(message),
+        )
+        self.throttling = Throttle(
+            call=call,
             volume=self.volume,
             rules=ThrottleRules(
                 throttle=self.throttle,
@@ -88,15 +98,9 @@ class Moving:
                 local_time=lambda at_s: (int(at_s // DAY_S) % 7, int(at_s % DAY_S // MINUTE_S)),
                 max_latency_s=self.limit_s,
             ),
-            probes=self.ledger.probes,
-            now_s=lambda: self.now_s,
-            note=self._note,
-            say=self.said.append,
-            left=lambda _: (),
+            read=drains.read,
+            note=lambda drain_id, options: drains.note(drain_id, DrainNotes(options=options)),
         )
-
-    def _note(self, option: ChangedOption) -> None:
-        self.noted = merged_options(self.noted, (option,)) or ()
 
     def minute(self, latency_s: float | None, side: ProbeSide = ProbeSide.SOURCE) -> str | None:
         """A minute later, with a probe."""
@@ -106,11 +110,11 @@ class Moving:
         return self.follow()
 
     def follow(self) -> str | None:
-        asyncio.run(self.throttling.follow(self.noted))
+        asyncio.run(self.throttling.follow(self.record))
         return self.volume.options.get(THROTTLE_OPTION)
 
-    def restore(self) -> tuple[str, ...]:
-        return asyncio.run(self.throttling.restore(self.noted))
+    def restore(self) -> str:
+        return asyncio.run(self.throttling.restore(self.record))
 
 
 @pytest.fixture
@@ -126,7 +130,7 @@ def test_it_goes_down_step_by_step_and_up_again_and_is_put_back(ledger: Ledger) 
     assert moving.said[0] == f"{THROTTLE_OPTION} is aggressive now"
     assert moving.said[1].startswith(f"{THROTTLE_OPTION} is normal now: small operations on the source take longer")
     assert len(moving.said) == 5
-    assert moving.restore() == (THROTTLE_OPTION,)
+    assert moving.restore() == f"put back: {THROTTLE_OPTION}"
     assert moving.volume.options == {}
     assert moving.volume.history == ["aggressive", "normal", "lazy", "normal", "aggressive", None]
 
@@ -169,7 +173,7 @@ def test_a_new_process_goes_on_where_a_killed_one_was_and_puts_back_what_that_ha
     assert moving.follow() == "lazy"
     assert moving.volume.history[-2:] == ["lazy", "lazy"]
     moving.begin()
-    assert moving.restore() == (THROTTLE_OPTION,)
+    assert moving.restore() == f"put back: {THROTTLE_OPTION}"
     assert moving.volume.options == {THROTTLE_OPTION: "normal"}
 
 

@@ -40,7 +40,7 @@ from migrator.bricks.add.stage import (
     until_healed,
 )
 from migrator.bricks.drain.rules_progress import samples_of
-from migrator.bricks.shared import OperationThrottle, look_everywhere
+from migrator.bricks.shared import Throttle, look_everywhere
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
@@ -145,10 +145,10 @@ _EVENTS = Events(
 )
 
 
-def throttle_of(call: AdditionCall) -> OperationThrottle:
+def throttle_of(call: AdditionCall) -> Throttle:
     """That of an addition's fix-layout and rebalance."""
     world, additions = call.world, call.world.ledger.additions
-    return OperationThrottle(
+    return Throttle(
         call=call,
         volume=world.volume,
         rules=world.throttle,
@@ -169,7 +169,7 @@ class AdditionMachine(
 
     call: AdditionCall
     looker: AdditionLooker
-    throttle: OperationThrottle = field(init=False)
+    throttle: Throttle = field(init=False)
     doubts: tuple[str, ...] = ()
     _doubted: str = ""
     _begun: bool = False

@@ -20,7 +20,7 @@ from migrator.bricks.drain.model import (
 from migrator.bricks.drain.rules_progress import standing
 from migrator.bricks.drain.stage import DRAIN_STEPS, LOG, DrainCall, DrainLooker, DrainWorld, Guarding
 from migrator.bricks.drain.steps import DrainMachine, owes_hooks, wipe_permission
-from migrator.bricks.shared import OperationThrottle, left_changed
+from migrator.bricks.shared import Throttle, left_changed
 from migrator.core.errors import Refused, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.gluster.model import VolumeState
@@ -213,9 +213,9 @@ def _machine(call: DrainCall, *, back: bool) -> DrainMachine:
     return DrainMachine(call=call, looker=looker, throttle=_throttle(call), back=back)
 
 
-def _throttle(call: DrainCall) -> OperationThrottle:
+def _throttle(call: DrainCall) -> Throttle:
     world, drains = call.world, call.world.ledger.drains
-    return OperationThrottle(
+    return Throttle(
         call=call,
         volume=world.volume,
         rules=world.throttle,

@@ -51,7 +51,7 @@ from migrator.bricks.drain.rules_preflight import condition_problems
 from migrator.bricks.drain.rules_progress import MOST_EXAMPLES, samples_of, standing, wipe_word
 from migrator.bricks.drain.stage import DrainCall, DrainLooker, DrainWorld, bricks_of, hooked
 from migrator.bricks.recover.stage import Recovery
-from migrator.bricks.shared import Ended, OperationThrottle, drain_failure, look_everywhere
+from migrator.bricks.shared import Ended, Throttle, drain_failure, look_everywhere
 from migrator.core.clock import Clock
 from migrator.core.errors import Interrupted, LockHeld, MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
@@ -205,7 +205,7 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
 
     call: DrainCall
     looker: DrainLooker
-    throttle: OperationThrottle
+    throttle: Throttle
     back: bool = False
     resumes: str = "the same command resumes it; `migrator brick status` shows the progress"
     left_alone: bool = False

@@ -5,6 +5,7 @@ Whatever is not known speaks against it: what is left alone is still on the bric
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from migrator.bricks.recover.model import (
     ASIDE,
@@ -106,20 +107,12 @@ def changed(before: Leftover, now: Leftover | None, aside: Collection[bytes] = (
     return ""
 
 
-def _content(one: Leftover) -> tuple[object, ...]:
-    return (
-        one.inode,
-        one.gfid,
-        one.type,
-        one.size_bytes,
-        one.mtime_ns,
-        one.mode,
-        one.uid,
-        one.gid,
-        one.rdev,
-        one.target,
-        sorted(one.xattrs.items()),
-    )
+_content = attrgetter(
+    *("inode", "gfid", "type", "size_bytes", "mtime_ns", "mode", "uid", "gid", "rdev", "target", "xattrs")
+)
+
+_copied = attrgetter("type", "size_bytes", "mode", "uid", "gid", "rdev", "target", "xattrs", "digest")
+"""What copies have in common. Each brick has times of its own."""
 
 
 def united(found: Sequence[BrickLeftovers], arbiters: Collection[str] = ()) -> tuple[SetLeftover, ...]:
@@ -151,23 +144,10 @@ def _copies_against(copies: Mapping[str, Leftover], bricks: Sequence[str], arbit
         return
     if len({one.names for one in copies.values()}) > 1:
         yield f"it has other names on another brick of the set: {heal}"
-    elif len({_copied(one) for brick, one in copies.items() if brick not in arbiters}) > 1:
+        return
+    first, *others = [_copied(one) for brick, one in copies.items() if brick not in arbiters]
+    if any(one != first for one in others):
         yield "its copies on the bricks of the set differ, and nothing says which one is good: people have to decide"
-
-
-def _copied(one: Leftover) -> tuple[object, ...]:
-    """What copies have in common. Each brick has times of its own."""
-    return (
-        one.type,
-        one.size_bytes,
-        one.mode,
-        one.uid,
-        one.gid,
-        one.rdev,
-        one.target,
-        tuple(sorted(one.xattrs.items())),
-        one.digest,
-    )
 
 
 def with_open_elsewhere(found: Sequence[BrickLeftovers]) -> tuple[BrickLeftovers, ...]:
