@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cache, partial
+from functools import cache
 from typing import Any, Protocol, TypeVar
 
 from migrator.bricks.add.model import NewPlace
@@ -107,13 +107,11 @@ async def blamed_in_set(hosts: Hosts, state: VolumeState, name: str) -> Mapping[
 async def _blamed_by(hosts: Hosts, state: VolumeState, brick: Brick, but: str) -> dict[str, int] | None:
     question = {"volume": state.volume, "but": but}
     try:
-        return await _answer(hosts, brick, ("far_blamed",), question, _blamed, volume_id=state.volume_id)
+        return await _answer(
+            hosts, brick, ("far_blamed",), question, lambda told: dict(told["blamed"]), volume_id=state.volume_id
+        )
     except MigratorError:
         return None
-
-
-def _blamed(told: dict[str, Any]) -> dict[str, int]:
-    return dict(told["blamed"])
 
 
 # Directories of a brick with owner, mode and ACLs.
@@ -198,7 +196,7 @@ class HostLeftovers:
         self._volume_id = volume_id
         question = {"what": "look", "digests": digests}
         return await _answer(
-            self._hosts, brick, _LEFTOVERS, question, partial(_leftovers, brick.name), volume_id=volume_id
+            self._hosts, brick, _LEFTOVERS, question, lambda told: _leftovers(brick.name, told), volume_id=volume_id
         )
 
     async def read(self, brick: Brick, leftover: Leftover, take: Callable[[bytes], Awaitable[None]]) -> None:
@@ -245,38 +243,32 @@ _MARKS = ("far_marks",)
 
 async def marks_on_bricks(hosts: Hosts, bricks: Sequence[Brick], volume_id: str) -> tuple[BrickMarks, ...] | None:
     """The marks on each brick, read at the same time on all; None if one cannot be read. Reads every directory of the bricks."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_marks_or_none(hosts, brick, volume_id)) for brick in bricks]
-    found = [one for task in tasks if (one := task.result()) is not None]
-    return tuple(found) if len(found) == len(bricks) else None
 
+    async def marks(brick: Brick) -> BrickMarks | None:
+        try:
+            return await _answer(hosts, brick, _MARKS, {}, lambda told: _marks(brick.name, told), volume_id=volume_id)
+        except (MigratorError, OSError):
+            return None
 
-async def _marks_or_none(hosts: Hosts, brick: Brick, volume_id: str) -> BrickMarks | None:
-    try:
-        return await _answer(hosts, brick, _MARKS, {}, partial(_marks, brick.name), volume_id=volume_id)
-    except (MigratorError, OSError):
-        return None
+    found = await asyncio.gather(*map(marks, bricks))
+    known = tuple(one for one in found if one is not None)
+    return known if len(known) == len(bricks) else None
 
 
 def _marks(brick: str, told: dict[str, Any]) -> BrickMarks:
-    return BrickMarks(
-        brick=brick,
-        files=int(told["files"]),
-        unseen=int(told["unseen"]),
-        examples=_paths(told["examples"]),
-        strange=int(told["strange"]),
-        strange_examples=_paths(told["strange_examples"]),
-    )
+    lists: dict[str, Any] = {name: _paths(told.pop(name)) for name in ("examples", "strange_examples")}
+    return BrickMarks(brick=brick, **told, **lists)
 
 
 async def still_strange_on(hosts: Hosts, brick: Brick, volume_id: str, paths: Sequence[bytes]) -> frozenset[bytes]:
     """The paths that exist on the brick without a gfid; all of them if the brick cannot be read."""
     question = {"paths": [path.decode("latin-1") for path in paths]}
     try:
-        found = await _answer(hosts, brick, _MARKS, question, lambda told: _paths(told["strange"]), volume_id=volume_id)
+        return await _answer(
+            hosts, brick, _MARKS, question, lambda told: frozenset(_paths(told["strange"])), volume_id=volume_id
+        )
     except (MigratorError, OSError):
         return frozenset(paths)
-    return frozenset(found)
 
 
 def _paths(told: Sequence[str]) -> tuple[bytes, ...]:

@@ -48,36 +48,29 @@ SEEN = VolumeName(type=EntryType.FILE, gfid=OTHER_GFID, inode=5, size_bytes=3, r
 ABSENT = dict.fromkeys(LEFT.names, N.ABSENT)
 
 
-def state(
-    leftover: Leftover = LEFT,
-    seen: VolumeName | None = SEEN,
-    *,
-    copy_inode: int | None = None,
-    equal: bool = True,
-    in_volume: bool = True,
-) -> NameState:
-    return name_state(leftover, seen, copy_inode=copy_inode, equal=equal, in_volume=in_volume)
-
-
-def test_what_a_name_is() -> None:
-    assert state(seen=None) is N.ABSENT
-    assert state(copy_inode=5) is N.COPY
-    assert state() is N.EQUAL
-    assert state(equal=False) is N.OTHER
-    assert state(seen=replace(SEEN, gfid=GFID)) is N.ITSELF
-
-
-def test_the_same_gfid_is_no_proof_while_the_brick_is_in_the_volume_and_is_one_when_it_is_out() -> None:
-    same = replace(SEEN, gfid=GFID)
-    assert state(seen=same, in_volume=True) is N.ITSELF
-    assert state(seen=same, in_volume=False) is N.EQUAL
-    assert state(seen=same, in_volume=False, equal=False) is N.OTHER
-
-
-def test_what_tells_no_gfid_is_something_else() -> None:
-    assert state(seen=replace(SEEN, gfid=b"")) is N.OTHER
-    assert state(replace(LEFT, gfid=b""), replace(SEEN, gfid=b"")) is N.OTHER
-    assert state(replace(LEFT, gfid=b"")) is N.EQUAL
+@pytest.mark.parametrize(
+    ("leftover_gfid", "seen_gfid", "facts", "expected"),
+    [
+        (GFID, None, {}, N.ABSENT),
+        (GFID, OTHER_GFID, {"copy_inode": 5}, N.COPY),
+        (GFID, OTHER_GFID, {}, N.EQUAL),
+        (GFID, OTHER_GFID, {"equal": False}, N.OTHER),
+        # The same gfid is no proof while the brick is in the volume, and is another copy when it is out.
+        (GFID, GFID, {}, N.ITSELF),
+        (GFID, GFID, {"in_volume": False}, N.EQUAL),
+        (GFID, GFID, {"in_volume": False, "equal": False}, N.OTHER),
+        # What tells no gfid is something else.
+        (GFID, b"", {}, N.OTHER),
+        (b"", b"", {}, N.OTHER),
+        (b"", OTHER_GFID, {}, N.EQUAL),
+    ],
+)
+def test_what_a_name_is(
+    leftover_gfid: bytes, seen_gfid: bytes | None, facts: dict[str, Any], expected: NameState
+) -> None:
+    seen = None if seen_gfid is None else replace(SEEN, gfid=seen_gfid)
+    given: dict[str, Any] = {"copy_inode": None, "equal": True, "in_volume": True, **facts}
+    assert name_state(replace(LEFT, gfid=leftover_gfid), seen, **given) is expected
 
 
 @pytest.mark.parametrize(
