@@ -17,6 +17,7 @@ from migrator.hosts.local import LocalHost
 from migrator.hosts.ports import Host
 from migrator.ledger.ledger import Ledger
 from migrator.ledger.locks import FlockLocks
+from tests.support.cli_site import Site
 from tests.support.fakes import FakeProgress
 from tests.support.scan_site import WallClock
 
@@ -102,6 +103,17 @@ class BenchSite:
 
     async def _not_there(self, host: str, place: Place) -> str | None:
         return f"{place.label} is not mounted" if host in self.absent else None
+
+
+def cli_site(directory: Path) -> Site:
+    """A site for the command line: two directories, and a user with a file."""
+    made = Site(directory, directory / "source", directory / "target")
+    (made.source / "home/alice").mkdir(parents=True)
+    (made.source / "home/alice/letter").write_text("content")
+    made.target.mkdir()
+    made.write()
+    made.works("init")
+    return made
 
 
 def bench_site(ledger: Ledger, directory: Path, *roots: bytes) -> BenchSite:

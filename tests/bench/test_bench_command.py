@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench.bench_world import cli_site
 from tests.support.cli_site import Site
 
 QUICK = ("--scale", "0.0002", "--watch", "0")
@@ -13,13 +14,7 @@ QUICK = ("--scale", "0.0002", "--watch", "0")
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    made = Site(tmp_path, tmp_path / "source", tmp_path / "target")
-    (made.source / "home/alice").mkdir(parents=True)
-    (made.source / "home/alice/letter").write_text("content")
-    made.target.mkdir()
-    made.write()
-    made.works("init")
-    return made
+    return cli_site(tmp_path)
 
 
 def left_in(site: Site) -> set[str]:

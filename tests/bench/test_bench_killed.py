@@ -15,6 +15,7 @@ from migrator.bench.model import BenchmarkRecord, BenchmarkState
 from migrator.hosts.proc import carriers
 from migrator.hosts.process import LocalProcesses
 from migrator.ledger.ledger import open_ledger
+from tests.bench.bench_world import cli_site
 from tests.support.cli_site import Site
 
 pytestmark = pytest.mark.exhaustive
@@ -25,13 +26,7 @@ READERS = 17
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    made = Site(tmp_path, tmp_path / "source", tmp_path / "target")
-    (made.source / "home/alice").mkdir(parents=True)
-    (made.source / "home/alice/letter").write_text("content")
-    made.target.mkdir()
-    made.write()
-    made.works("init")
-    return made
+    return cli_site(tmp_path)
 
 
 def records(site: Site) -> list[BenchmarkRecord]:
