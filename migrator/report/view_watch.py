@@ -263,7 +263,11 @@ def _progress_parts(facts: WatchFacts) -> Iterator[_Part]:
     under_way = sum(one.done_bytes for one in facts.streams if one.pass_kind is PassKind.SEED)
     changed = _Row(
         percent(tally.percent_bytes),
-        (_done_words(tally), *(f"{one.subject} left" for one in left[:1] if status.estimates)),
+        (
+            _done_words(tally),
+            "" if status.rate is None else format_rate(status.rate.rate_bytes_per_s),
+            *(f"{one.subject} left" for one in left[:1] if status.estimates),
+        ),
         state=f"{tally.done_bytes} {tally.done_files} {tally.done_users}",
         on_screen=False,
     )

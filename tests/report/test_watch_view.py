@@ -166,7 +166,7 @@ def test_a_failed_refresh_leaves_the_last_view_and_says_why() -> None:
 
 FIRST = """\
 00:53:20 at work: run (process 4711): for 16 min 40 s, last heartbeat 2.0 s ago
-00:53:20 copied: 41.3 %: 620 B of 1.5 KiB, 4 of 15 files, about 1 h left
+00:53:20 copied: 41.3 %: 620 B of 1.5 KiB, 4 of 15 files, 1.0 MiB/s, about 1 h left
 00:53:20 waits: alice: on alice, migrator verify --user-batch 1
 00:53:20 allowed: 3 streams of 8 may be at work: more do not help alice.
 00:53:20 bricks: gl1:/alice: draining, 3,766 files left, 3 failures, about 2 h
@@ -217,7 +217,7 @@ def test_each_change_is_a_line() -> None:
         overall=replace(STATUS.overall, done_files=5),
     )
     assert [line.split(" ", 1)[1] for line in lines(FACTS, now)] == [
-        "copied: 41.3 %: 620 B of 1.5 KiB, 5 of 15 files, about 1 h left",
+        "copied: 41.3 %: 620 B of 1.5 KiB, 5 of 15 files, 1.0 MiB/s, about 1 h left",
         "bricks: gl1:/alice: draining, 1 file left, 3 failures, about 2 h",
         "batches: 1: verified (content of 50.0 %), 7 bad files, 62.0 %, 380 B left, 1 chunk left",
         "probes: target: failed: Permission denied, 0.0 s ago",
