@@ -79,7 +79,7 @@ def problem_rows(problems: Sequence[ScanProblem]) -> pa.Table:
 # --- Opening and closing records
 
 
-_FORMAT = "migrator-catalog/1"
+_FORMAT = "migrator-catalog/2"
 
 
 class RecordUnreadable(MigratorError):

@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 APPLICATION_ID = 0x4D494752
 """Marks an SQLite file as a ledger ("MIGR"), in `PRAGMA application_id`."""
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """The schema that this code reads and writes, in `PRAGMA user_version`."""
 
 metadata = MetaData(
@@ -189,9 +189,7 @@ passes = _table(
 
 # What changed before a pass after the seed: by tree, and by tree and kind of change.
 pass_trees = _table(
-    "pass_trees",
-    "pass_id:int!>passes.id tree:bytes! names_before:int bytes_before:int",
-    sqlite_with_rowid=False,
+    "pass_trees", "pass_id:int!>passes.id tree:bytes! names_before:int bytes_before:int", sqlite_with_rowid=False
 )
 
 pass_changes = _table(
@@ -300,10 +298,7 @@ governor_records = _table(
 )
 
 # The latest load of the hosts that have streams: all rows are replaced at once.
-host_loads = _table(
-    "host_loads",
-    "host:text! at_s:float load:float",
-)
+host_loads = _table("host_loads", "host:text! at_s:float load:float")
 
 
 # Verifications.
@@ -326,9 +321,7 @@ verifications = _table(
 
 # Backups of the target, made by other software; `at_s` is when one began.
 target_backups = _table(
-    "target_backups",
-    "id:int! tree:bytes at_s:float note:text",
-    Index("ix_target_backups_tree", "tree"),
+    "target_backups", "id:int! tree:bytes at_s:float note:text", Index("ix_target_backups_tree", "tree")
 )
 
 # `cold` is null for tests that read nothing; `amount` is lines or bytes.
@@ -389,10 +382,7 @@ archives = _table(
 )
 
 # Skipped paths released for deletion with the source. `pattern` is a path below the tree, or a glob.
-reap_releases = _table(
-    "reap_releases",
-    "id:int! tree:bytes pattern:bytes is_glob:int by:text at_s:float",
-)
+reap_releases = _table("reap_releases", "id:int! tree:bytes pattern:bytes is_glob:int by:text at_s:float")
 
 
 # Benchmarks.

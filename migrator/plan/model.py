@@ -267,7 +267,7 @@ _SINGULAR = 1e-3
 bytes per file, and a fit would separate the two costs by noise.
 """
 
-_USUAL = (ASSUMED_S_PER_FILE, 1.0 / ASSUMED_RATE_BYTES_PER_S)
+USUAL_COST = (ASSUMED_S_PER_FILE, 1.0 / ASSUMED_RATE_BYTES_PER_S)
 
 
 def fit_cost(sums: CostSums, streams: int) -> TransferCost | None:
@@ -278,7 +278,7 @@ def fit_cost(sums: CostSums, streams: int) -> TransferCost | None:
     """
     if sums.attempts < ENOUGH_ATTEMPTS or sums.seconds <= 0 or (sums.files <= 0 and sums.size_bytes <= 0):
         return None
-    s_per_file, s_per_byte = transfer_squares(sums)
+    s_per_file, s_per_byte = least_squares(sums, usual=USUAL_COST)
     return TransferCost(
         s_per_file=s_per_file,
         s_per_byte=s_per_byte,
@@ -293,11 +293,6 @@ def fit_cost(sums: CostSums, streams: int) -> TransferCost | None:
 def sum_of(groups: Sequence[CostSums]) -> CostSums:
     """Add up the sums of several groups of attempts."""
     return CostSums(**{one.name: sum(getattr(group, one.name) for group in groups) for one in fields(CostSums)})
-
-
-def transfer_squares(sums: CostSums) -> tuple[float, float]:
-    """`least_squares` with the assumed ratio of costs for transfers."""
-    return least_squares(sums, usual=_USUAL)
 
 
 def least_squares(sums: CostSums, *, usual: tuple[float, float] | None = None) -> tuple[float, float]:

@@ -63,13 +63,7 @@ def choose_catalog(wanted: str | None, ledger: "Ledger") -> str:
 
 
 def require_usable(catalog: CatalogRecord, site: SiteRecord) -> None:
-    """Raise Refused if the catalog is half written, of another site, or of some trees only."""
-    if catalog.finished_at_s is None:
-        raise Refused(
-            f"catalog {catalog.name!r} is half written",
-            cause="its scan was interrupted or is still running",
-            hint="run `migrator scan` to resume it",
-        )
+    """Raise Refused if the catalog is of another site, or of some trees only."""
     if catalog.site_id != site.site_id:
         raise Refused(
             f"catalog {catalog.name!r} is of another site",

@@ -1,10 +1,11 @@
 """The plan as a document: a first page for management, then the details."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from migrator.core.paths import show
 from migrator.core.units import format_age, format_count, format_duration, format_size, several
-from migrator.plan.model import AgeBucket, Batch, EmptyingCurve, Plan, Surprise, SurpriseKind, TreeUsage
+from migrator.plan.model import Batch, EmptyingCurve, Plan, Surprise, SurpriseKind, TreeUsage
 from migrator.reap.view import plan_reap_blocks, savings_words
 from migrator.render.document import (
     NONE,
@@ -130,19 +131,7 @@ def ranking_blocks(plan: Plan, *, rows: int | None, age_rows: int | None) -> Ite
     every = sorted(plan.ranking, key=lambda usage: (-usage.size_bytes, usage.tree.path))
     yield table(
         "User trees by bytes",
-        [
-            figure("rank"),
-            paths("user"),
-            paths("tree"),
-            figure("bytes"),
-            figure("share"),
-            figure("files"),
-            figure("directories"),
-            figure("tiny files"),
-            figure("largest file"),
-            figure("link groups"),
-            figure("median age"),
-        ],
+        [figure("rank"), paths("user"), paths("tree"), *map(figure, _OF_A_TREE)],
         (_usage_row(rank, usage, plan.size_bytes) for rank, usage in enumerate(every, 1)),
         limit=rows,
     )
@@ -156,6 +145,9 @@ def ranking_blocks(plan: Plan, *, rows: int | None, age_rows: int | None) -> Ite
             f"in {several(outside.directories, 'directory', 'directories')}. They do not move.",
             alert=True,
         )
+
+
+_OF_A_TREE = ("bytes", "share", "files", "directories", "tiny files", "largest file", "link groups", "median age")
 
 
 def _usage_row(rank: int, usage: TreeUsage, all_bytes: int) -> tuple[str, ...]:
@@ -176,25 +168,15 @@ def _usage_row(rank: int, usage: TreeUsage, all_bytes: int) -> tuple[str, ...]:
 
 
 def _age_table(title: str, every: Sequence[TreeUsage], which: str, *, limit: int | None) -> Block:
-    def buckets(usage: TreeUsage) -> tuple[AgeBucket, ...]:
-        return usage.by_mtime if which == "by_mtime" else usage.by_atime
+    labels = list(dict.fromkeys(bucket.label for usage in every for bucket in getattr(usage, which)))
 
-    labels = list(dict.fromkeys(bucket.label for usage in every for bucket in buckets(usage)))
-    return table(
-        title,
-        [paths("user"), *(figure(clean(label)) for label in labels)],
-        (
-            (
-                usage.tree.user,
-                *(
-                    _size(sum(bucket.size_bytes for bucket in buckets(usage) if bucket.label == label))
-                    for label in labels
-                ),
-            )
-            for usage in every
-        ),
-        limit=limit,
-    )
+    def row(usage: TreeUsage) -> tuple[str, ...]:
+        sizes: Counter[str] = Counter()
+        for bucket in getattr(usage, which):
+            sizes[bucket.label] += bucket.size_bytes
+        return (usage.tree.user, *(_size(sizes[label]) for label in labels))
+
+    return table(title, [paths("user"), *(figure(clean(label)) for label in labels)], map(row, every), limit=limit)
 
 
 def _size(size_bytes: int) -> str:
@@ -219,21 +201,8 @@ def _batches(batches: Sequence[Batch]) -> Block:
                 "" if batch.fits else "no room on the target yet",
             )
         )
-    return table(
-        "",
-        [
-            figure("batch"),
-            figure("trees"),
-            paths("users"),
-            figure("bytes"),
-            figure("files"),
-            figure("chunks"),
-            figure("takes"),
-            figure("done after"),
-            wide("remark"),
-        ],
-        rows,
-    )
+    sums = map(figure, ("bytes", "files", "chunks", "takes", "done after"))
+    return table("", [figure("batch"), figure("trees"), paths("users"), *sums, wide("remark")], rows)
 
 
 def _named(users: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from migrator.core.units import DAY_S, HOUR_S, MINUTE_S, format_duration, several
-from migrator.plan.model import CostSums, TransferCost, sum_of, transfer_squares
+from migrator.plan.model import USUAL_COST, CostSums, TransferCost, least_squares, sum_of
 from migrator.report.model import FARTHEST_S, RANGE_SHARE, ConePoint, CopyForecast, WorkSlot
 
 # --- Rhythm: the pace by time of day and weekday, and the residuals
@@ -334,7 +334,7 @@ def _works(
     if len(groups) > 1:
         for _ in range(_COSTS):
             drawn = sum_of([groups[int(chance() * len(groups))] for _ in groups])
-            fits.append(_at_least(*transfer_squares(drawn)))
+            fits.append(_at_least(*least_squares(drawn, usual=USUAL_COST)))
     works = []
     for per_file, per_byte in fits[1:] or fits:
         done = done_files * per_file + done_bytes * per_byte

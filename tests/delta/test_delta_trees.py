@@ -2,30 +2,22 @@
 
 import json
 import os
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from migrator.catalog.model import SETTLED_BEFORE_SCAN_S
 from migrator.core.errors import LedgerCorrupt
 from migrator.core.states import PassKind
 from migrator.delta.model import Changes, TreeChanges
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.transfer.bases import base_catalog
 from tests.conftest import MakeXfs
+from tests.support.delta_changes import let_settle
 from tests.support.run_site import RealSite
 
 ANN, BOB = b"home/ann", b"home/bob"
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    opened = open_ledger(tmp_path / "ledger.db", create=True)
-    yield opened
-    opened.close()
 
 
 def passed(ledger: Ledger, kind: PassKind, number: int, trees: Sequence[bytes]) -> None:
@@ -65,11 +57,6 @@ def test_the_base_of_a_tree_is_the_catalog_of_the_latest_pass_over_it(ledger: Le
     assert base(ANN) == base(BOB) == base(BOB, ANN) == "delta-2"
 
 
-def let_settle() -> None:
-    """Wait until what was changed before is so old that a scan that begins now believes its times."""
-    time.sleep(SETTLED_BEFORE_SCAN_S + 0.1)
-
-
 def planned(site: RealSite) -> dict[str, Any]:
     """A new plan."""
     done = site.migrator("plan", "--json")
@@ -103,13 +90,9 @@ def test_a_delta_pass_scans_the_trees_of_its_batch_alone(scratch: Path, make_xfs
     (number,) = [number for number, paths in trees.items() if paths == [ANN]]
     done = site.migrator("run", "--user-batch", str(number), "--deltas", "2", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
-    ledger = open_ledger(site.ledger)
-    try:
-        scans = ledger.scans.all()
-        latest = ledger.scans.latest()
+    with open_ledger(site.ledger) as ledger:
+        scans, latest = ledger.scans.all(), ledger.scans.latest()
         passes = ledger.passes.of_batch(plan["name"], number)
-    finally:
-        ledger.close()
     assert latest == scans[0]
     assert {scan.scope for scan in scans[1:]} == {(ANN,)}
     assert all(scan.whole for scan in scans)

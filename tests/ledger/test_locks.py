@@ -5,12 +5,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from migrator.core.errors import ExitCode, LockHeld, MigratorError
 from migrator.ledger.locks import FlockLocks
 
+STOPPED: Any = SimpleNamespace(now_s=lambda: 86400.0)
 HOLD = """
 import sys
 from pathlib import Path
@@ -26,20 +29,14 @@ with FlockLocks(Path(sys.argv[1]), Clock()).hold("run", "run --user-batch 1"):
 """
 
 
-class StoppedClock:
-    def now_s(self) -> float:
-        return 86400.0
-
-    def monotonic_s(self) -> float:
-        return 1.0
-
-    async def sleep(self, duration_s: float) -> None:
-        raise NotImplementedError
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "locks"
 
 
 @pytest.fixture
-def locks(tmp_path: Path) -> FlockLocks:
-    return FlockLocks(tmp_path / "state" / "locks", StoppedClock())
+def locks(directory: Path) -> FlockLocks:
+    return FlockLocks(directory, STOPPED)
 
 
 def test_one_holder_at_a_time(locks: FlockLocks) -> None:
@@ -48,7 +45,9 @@ def test_one_holder_at_a_time(locks: FlockLocks) -> None:
             pytest.fail("two hold the lock")
         with locks.hold("scan", "scan"):
             pass
-    with locks.hold("run", "run --all"):
+    with pytest.raises(RuntimeError), locks.hold("run", "run --all"):
+        raise RuntimeError
+    with locks.hold("run", "it is released by an error too"):
         pass
     assert caught.value.exit_code is ExitCode.LOCKED
     assert caught.value.message == (
@@ -57,15 +56,7 @@ def test_one_holder_at_a_time(locks: FlockLocks) -> None:
     assert "run --user bob" in caught.value.cause
 
 
-def test_is_released_by_an_error(locks: FlockLocks) -> None:
-    with pytest.raises(RuntimeError), locks.hold("run", "a"):
-        raise RuntimeError
-    with locks.hold("run", "b"):
-        pass
-
-
-def test_ends_with_a_killed_holder(locks: FlockLocks, tmp_path: Path) -> None:
-    directory = tmp_path / "state" / "locks"
+def test_ends_with_a_killed_holder(locks: FlockLocks, directory: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(directory)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as holder:
@@ -92,19 +83,14 @@ def test_is_not_kept_by_a_child(locks: FlockLocks) -> None:
             child.kill()
 
 
-def test_unreadable_holder_is_no_crash(locks: FlockLocks, tmp_path: Path) -> None:
+def test_unreadable_holder_is_no_crash_and_a_symlink_is_not_followed(locks: FlockLocks, directory: Path) -> None:
     with locks.hold("run", "x"):
-        (tmp_path / "state" / "locks" / "run.lock").write_bytes(b"\xff{")
+        (directory / "run.lock").write_bytes(b"\xff{")
         with pytest.raises(LockHeld, match="only just"), locks.hold("run", "y"):
             pytest.fail("two hold the lock")
-
-
-def test_symlink_in_its_place_is_not_followed(locks: FlockLocks, tmp_path: Path) -> None:
-    with locks.hold("run", "x"):
-        pass
-    precious = tmp_path / "precious"
+    precious = directory / "precious"
     precious.write_bytes(b"content")
-    (tmp_path / "state" / "locks" / "scan.lock").symlink_to(precious)
+    (directory / "scan.lock").symlink_to(precious)
     with pytest.raises(MigratorError), locks.hold("scan", "x"):
         pytest.fail("followed a symlink")
     assert precious.read_bytes() == b"content"

@@ -2,23 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from migrator.core.errors import ExitCode, Interrupted, Refused
 from migrator.ledger.call import recorded_run
-from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.ledger.ledger import Ledger
 from tests.support.fakes import VirtualClock
 
 LOG = logging.getLogger("test")
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with open_ledger(tmp_path / "ledger.db", create=True) as opened:
-        yield opened
 
 
 async def call(ledger: Ledger, ends: BaseException | ExitCode) -> None:

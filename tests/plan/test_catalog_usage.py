@@ -159,6 +159,7 @@ def test_of_a_file_with_holes_an_owner_has_what_is_allocated(queries_of: Opener)
 
 def test_an_empty_catalog_can_be_asked(queries_of: Opener) -> None:
     queries = queries_of([], (b"home/alice",))
+    assert queries.usages(now_s=1.0, tiny_below_bytes=1).outside is None
     (usage,) = queries.usages(now_s=float(NOW_S), tiny_below_bytes=1).trees
     assert (usage.tree.path, usage.files, usage.directories) == (b"home/alice", 0, 0)
     assert queries.link_spans() == ()
@@ -167,15 +168,11 @@ def test_an_empty_catalog_can_be_asked(queries_of: Opener) -> None:
     assert queries.findings(BEEGFS_CAPABILITIES, long_path_bytes=4096) == ()
 
 
-def test_what_is_on_the_way_to_a_tree_is_not_outside(queries_of: Opener) -> None:
-    on_the_way = [directory(b"home"), directory(b"home/deep"), directory(b"home/alice"), directory(b"home/deep/bob")]
+def test_what_lies_outside_every_tree_is_counted_but_not_what_is_on_the_way_to_one(queries_of: Opener) -> None:
     trees = (b"home/alice", b"home/deep/bob")
-    assert queries_of(on_the_way, trees).usages(now_s=1.0, tiny_below_bytes=1).outside is None
-
-
-def test_what_lies_outside_every_tree_is_counted(queries_of: Opener) -> None:
-    entries = [directory(b"home"), directory(b"home/alice"), directory(b"tmp"), invented(b"tmp/\xff", size_bytes=7)]
-    usages = queries_of(entries).usages(now_s=1.0, tiny_below_bytes=1)
+    entries = [directory(path) for path in (b"home", b"home/deep", *trees, b"tmp")]
+    entries.append(invented(b"tmp/\xff", size_bytes=7))
+    usages = queries_of(entries, trees).usages(now_s=1.0, tiny_below_bytes=1)
     assert usages.outside is not None
     assert (usages.outside.files, usages.outside.directories, usages.outside.size_bytes) == (1, 1, 7)
     assert usages.outside_examples == (b"tmp", b"tmp/\xff")
@@ -410,13 +407,10 @@ def test_files_are_listed_by_brick_and_directories_once(queries_of: Opener) -> N
     assert all(one.mtimes_ns == [mtimes[path] for path in one.paths] for one in listings)
 
 
-def test_a_catalog_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="catalog-9"), CatalogQueryFiles(tmp_path, temp_dir=tmp_path).open("catalog-9"):
-        pass
-
-
 def test_a_catalog_in_a_directory_with_a_quote_in_its_name(tmp_path: Path) -> None:
     odd = tmp_path / "it's [here]*"
     write_catalog(odd, [invented(b"home/alice/file")], TREES)
     with CatalogQueryFiles(odd, temp_dir=tmp_path / "tmp").open("catalog-1") as queries:
         assert queries.usages(now_s=1.0, tiny_below_bytes=1).trees[0].files == 1
+    with pytest.raises(UsageError, match="catalog-9"), CatalogQueryFiles(odd, temp_dir=tmp_path).open("catalog-9"):
+        pass

@@ -59,10 +59,13 @@ def test_a_week_of_looks_tells() -> None:
     ).bytes_per_day == pytest.approx(3 * GIB, rel=1e-3)
 
 
-def test_less_than_a_week_leaves_it_to_what_is_configured() -> None:
+def test_less_than_a_week_and_the_target_tell_nothing_and_users_who_take_away_add_nothing() -> None:
     found = choose_growth(growing(6), [], [], {ALICE: TIB}, configured_bytes_per_day=5)
     assert found == Growth(bytes_per_day=5, basis="[capacity] growth; too little was measured here yet")
     assert choose_growth([], [], [], {}, configured_bytes_per_day=0) == Growth()
+    less = choose_growth(growing(8, by=-GIB), [], [], {ALICE: 10 * TIB}, configured_bytes_per_day=5)
+    assert less.bytes_per_day == 0
+    assert "took 1.0 GiB a day away" in less.basis
     copied = [sample(day, day * TIB, side=Side.TARGET) for day in range(30)]
     assert choose_growth(copied, [], [], {ALICE: TIB}, configured_bytes_per_day=0) == Growth(), "of the target"
 
@@ -80,12 +83,6 @@ def test_catalogs_tell_it_too() -> None:
     ):
         again = choose_growth([], [catalogs[0], other, catalogs[1]], [], {ALICE: 10 * TIB}, configured_bytes_per_day=0)
         assert again.bytes_per_day == pytest.approx(GIB)
-
-
-def test_users_who_take_away_add_nothing() -> None:
-    found = choose_growth(growing(8, by=-GIB), [], [], {ALICE: 10 * TIB}, configured_bytes_per_day=5)
-    assert found.bytes_per_day == 0
-    assert "took 1.0 GiB a day away" in found.basis
 
 
 def test_what_else_changes_how_full_the_source_is_does_not_count() -> None:

@@ -275,12 +275,14 @@ def test_what_the_target_cannot_keep_is_listed_per_tree(world: World) -> None:
     assert [usage.tree.path for usage in plan.ranking] == [CAROL, BOB, ALICE]
 
 
-def test_unprobed_capabilities_are_said_and_no_loss_is_invented(world: World) -> None:
+def test_unprobed_capabilities_and_a_catalog_that_is_not_whole_are_said(world: World) -> None:
     world.init(capabilities=None)
-    world.scanned([*entries(), invented(ALICE + b"/t", xattrs={b"trusted.x": b"1"})])
+    world.scanned([*entries(), invented(ALICE + b"/t", xattrs={b"trusted.x": b"1"})], whole=False)
     plan = world.plan().plan
     assert any("migrator doctor" in problem for problem in plan.problems)
     assert not [found for found in plan.surprises if found.kind.startswith("loss-")]
+    assert not plan.catalog_whole
+    assert any("not whole" in problem and "gl1:/brick was down" in problem for problem in plan.problems)
 
 
 def test_batches_beyond_the_targets_room_do_not_fit_and_the_plan_is_written_all_the_same(ready: World) -> None:
@@ -311,14 +313,6 @@ def test_unknown_inodes_are_refused_unless_accepted_or_configured(ready: World) 
     # Inodes from the configuration are believed where the file system is silent.
     ready.site = change(ready.site, target=change(ready.site.target, inodes_free=14))
     assert [batch.fits for batch in ready.plan(capacity=UNKNOWN).plan.batches] == [True, False, False]
-
-
-def test_a_catalog_that_is_not_whole_makes_a_plan_that_says_so(world: World) -> None:
-    world.init()
-    world.scanned(entries(), whole=False)
-    plan = world.plan().plan
-    assert not plan.catalog_whole
-    assert any("not whole" in problem and "gl1:/brick was down" in problem for problem in plan.problems)
 
 
 def test_a_newer_scan_under_way_is_said_and_a_half_written_catalog_is_refused(ready: World) -> None:
