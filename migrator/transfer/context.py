@@ -107,14 +107,15 @@ LOOK_EVERY_S = 5.0
 
 
 class StorageWatch:
-    """The storage targets that are lost now (`lost`: sentences; empty: none known). `say` is called on every change, with the
-    new sentences, or with none when everything is back. A failed poll changes nothing.
+    """The storage targets that are lost now (`lost`: sentences; empty: none known). Every change is reported, of all or of
+    none; a failed poll changes nothing.
     """
 
-    def __init__(self, storage: StorageTargets, clock: Clock, say: Callable[[tuple[str, ...]], None]) -> None:
+    def __init__(self, storage: StorageTargets, invocation: "Invocation", subject: str) -> None:
         self._storage = storage
-        self._clock = clock
-        self._say = say
+        self._clock = invocation.world.clock
+        self._invocation = invocation
+        self._subject = subject
         self._call = SharedCall(self._ask)
         self._looking: asyncio.Task[None] | None = None
         self._next_s = 0.0
@@ -165,8 +166,12 @@ class StorageWatch:
         names = frozenset(words.partition(":")[0] for words in self.lost)
         new = tuple(words for words in self.lost if words.partition(":")[0] not in self._names)
         told, self._names = self._names, names
-        if new or (told and not names):
-            self._say(new)
+        if new:
+            message = f"storage of the target is lost, streams wait for it: {'; '.join(new)}"
+            self._invocation.say(EventKind.STORAGE_LOST, Severity.ERROR, self._subject, message)
+        elif told and not names:
+            message = "all storage targets of the target answer again"
+            self._invocation.say(EventKind.STORAGE_BACK, Severity.INFO, self._subject, message)
 
 
 # The ports of a run, and its pass.

@@ -453,24 +453,10 @@ class Copying:
             health=SharedCall(health),
             known_io_errors=known,
             left_alone=self.left_alone,
-            storage=self._storage_watch(),
+            storage=(
+                StorageWatch(world.storage, self.invocation, f"batch {self.batch.number}") if world.storage else None
+            ),
         )
-
-    def _storage_watch(self) -> StorageWatch | None:
-        world = self.invocation.world
-        if world.storage is None:
-            return None
-
-        def say(new: tuple[str, ...]) -> None:
-            subject = f"batch {self.batch.number}"
-            if new:
-                message = f"storage of the target is lost, streams wait for it: {'; '.join(new)}"
-                self.invocation.say(EventKind.STORAGE_LOST, Severity.ERROR, subject, message)
-            else:
-                message = "all storage targets of the target answer again"
-                self.invocation.say(EventKind.STORAGE_BACK, Severity.INFO, subject, message)
-
-        return StorageWatch(world.storage, world.clock, say)
 
     async def _copy_chunks(self, under_way: PassUnderWay, routes: Routes) -> None:
         """All steps in order. A step starts when the streams of the one before have ended, with two exceptions. Big files are
