@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 import secrets
 import shutil
 import stat
@@ -18,9 +19,10 @@ from migrator.plan.model import ListedPath
 from migrator.transfer.engines import rsync as rsync_program
 from migrator.transfer.engines.rsync import RsyncEngine
 from migrator.transfer.executors import LocalExecutor
-from migrator.transfer.model import Outcome
+from migrator.transfer.model import Outcome, Verdict
 from migrator.transfer.ports import BrickRules, ChunkWork, Engine, StreamView
 from tests.support.native_builds import placing
+from tests.support.snapshots import names_of
 
 OTHER_RSYNCS_VARIABLE = "MIGRATOR_TEST_RSYNCS"
 """Further rsync programs to test with, separated by colons."""
@@ -176,3 +178,20 @@ def make_trees(*roots: Path, tree: bytes = b"home/alice") -> Sequence[Path]:
     for path in made:
         path.mkdir(parents=True)
     return made
+
+
+def copy_tree(streams: Streams, source: Path, *, tree: bytes, fits: Engine | None = None) -> list[Ran]:
+    """Directories, files, times: the order of a pass; files in no particular order, and only what an engine can take."""
+    engine = fits or streams.engine
+    directories, others = (
+        [path for name in names if engine.fits(tree, path := tree + b"/" + name)]
+        for names in names_of(os.fsencode(source))
+    )
+    random.Random(1).shuffle(others)
+    order = ((directories, ChunkKind.DIRECTORIES), (others, ChunkKind.FILES), (directories, ChunkKind.DIRECTORY_TIMES))
+    runs = [streams.run(paths, tree=tree, kind=kind) for paths, kind in order]
+    for ran in runs:
+        assert ran.completed.exit_code == 0, ran.stderr
+        assert ran.outcome.verdict is Verdict.DONE, (ran.outcome, ran.stderr)
+        assert not ran.outcome.suspects, ran.outcome.suspects
+    return runs

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,37 +16,18 @@ from migrator.lab.model import OddFiles
 from migrator.plan.model import ListedPath
 from migrator.transfer.executors import LocalExecutor
 from migrator.transfer.model import Outcome, StreamCounters, Verdict
-from migrator.transfer.ports import ChunkWork, Engine
+from migrator.transfer.ports import ChunkWork
 from tests.conftest import MakeXfs
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES, beegfs_like, missing_for_fuse
 from tests.support.native_builds import placing
 from tests.support.native_copy import direct_engine
 from tests.support.snapshots import names_of, snapshot
-from tests.support.streams import Ran, Streams, engine_of, make_trees
+from tests.support.streams import Streams, copy_tree, engine_of, make_trees
 from tests.support.xfs import XfsMount
 
 pytestmark = pytest.mark.needs_root
 
 TREE = b"home/odd"
-
-
-def copy_tree(streams: Streams, source: Path, *, only: Engine | None = None, shuffle: int = 1) -> list[Ran]:
-    """Directories, files, times: the order of a pass; files in no particular order. `only` what another engine fits."""
-    directories, others = (
-        [TREE + b"/" + name for name in names if only is None or only.fits(TREE, TREE + b"/" + name)]
-        for names in names_of(os.fsencode(source))
-    )
-    random.Random(shuffle).shuffle(others)
-    runs = [
-        streams.run(directories, tree=TREE, kind=ChunkKind.DIRECTORIES),
-        streams.run(others, tree=TREE),
-        streams.run(directories, tree=TREE, kind=ChunkKind.DIRECTORY_TIMES),
-    ]
-    for ran in runs:
-        assert ran.completed.exit_code == 0, ran.stderr
-        assert ran.outcome.verdict is Verdict.DONE, (ran.outcome, ran.stderr)
-        assert not ran.outcome.suspects, ran.outcome.suspects
-    return runs
 
 
 def test_every_odd_file_arrives_whatever_the_length_of_its_path(
@@ -57,7 +37,7 @@ def test_every_odd_file_arrives_whatever_the_length_of_its_path(
     (target,) = make_trees(xfs_target.path, tree=TREE)
     streams = Streams(direct_engine(), xfs_source.path, xfs_target.path)
     before = snapshot(os.fsencode(tree))
-    copy_tree(streams, tree)
+    copy_tree(streams, tree, tree=TREE)
     assert snapshot(os.fsencode(tree)) == before, "the source was changed"
     assert snapshot(os.fsencode(target)) == before
 
@@ -69,8 +49,8 @@ def test_it_copies_as_rsync_does(
     by_rsync = make_xfs()
     (ours, theirs) = make_trees(xfs_target.path, by_rsync.path, tree=TREE)
     rsync = engine_of()
-    copy_tree(Streams(direct_engine(), xfs_source.path, xfs_target.path), tree, only=rsync)
-    copy_tree(Streams(rsync, xfs_source.path, by_rsync.path), tree, only=rsync)
+    copy_tree(Streams(direct_engine(), xfs_source.path, xfs_target.path), tree, tree=TREE, fits=rsync)
+    copy_tree(Streams(rsync, xfs_source.path, by_rsync.path), tree, tree=TREE, fits=rsync)
     assert snapshot(os.fsencode(ours)) == snapshot(os.fsencode(theirs))
 
 

@@ -1,7 +1,6 @@
 """Whole trees through the real rsync, confined, as a pass does it."""
 
 import os
-import random
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,8 @@ from migrator.fs.model import TargetCapabilities
 from migrator.lab.model import OddFiles, OddKind
 from migrator.transfer.model import Verdict
 from tests.conftest import MakeXfs
-from tests.support.snapshots import names_of, snapshot
-from tests.support.streams import Ran, Streams, engine_of, make_trees, rsync_programs
+from tests.support.snapshots import snapshot
+from tests.support.streams import Streams, copy_tree, engine_of, make_trees, rsync_programs
 from tests.support.xfs import XfsMount
 
 pytestmark = pytest.mark.needs_root
@@ -27,25 +26,6 @@ def program(request: pytest.FixtureRequest) -> str:
     return name
 
 
-def copy_tree(streams: Streams, source: bytes, *, tree: bytes = TREE, shuffle: int = 1) -> list[Ran]:
-    """Directories, files, times: the order of a pass; lists in no particular order."""
-    directories, others = names_of(source)
-    fitting = [name for name in others if streams.engine.fits(tree, tree + b"/" + name)]
-    fitting_directories = [name for name in directories if streams.engine.fits(tree, tree + b"/" + name)]
-    random.Random(shuffle).shuffle(fitting)
-    full = [tree + b"/" + name for name in fitting_directories]
-    runs = [
-        streams.run(full, tree=tree, kind=ChunkKind.DIRECTORIES),
-        streams.run([tree + b"/" + name for name in fitting], tree=tree),
-        streams.run(full, tree=tree, kind=ChunkKind.DIRECTORY_TIMES),
-    ]
-    for ran in runs:
-        assert ran.outcome.verdict is Verdict.DONE, (ran.outcome, ran.stderr)
-        assert not ran.outcome.suspects, ran.stderr
-        assert ran.completed.exit_code == 0
-    return runs
-
-
 @pytest.mark.guarantee("names")
 def test_every_odd_file_arrives(
     odd_tree: tuple[Path, OddFiles], xfs_target: XfsMount, xfs_source: XfsMount, program: str
@@ -54,7 +34,7 @@ def test_every_odd_file_arrives(
     (target,) = make_trees(xfs_target.path, tree=TREE)
     streams = Streams(engine_of(program), xfs_source.path, xfs_target.path)
     before = snapshot(os.fsencode(tree))
-    copy_tree(streams, os.fsencode(tree))
+    copy_tree(streams, tree, tree=TREE)
     after = snapshot(os.fsencode(tree))
     assert before == after, "the source was changed"
     arrived = snapshot(os.fsencode(target))
@@ -108,7 +88,7 @@ def test_nothing_on_the_target_is_ever_deleted(scratch: Path) -> None:
     (target / "d").mkdir()
     (target / "d" / "old").write_text("old")
     (target / "elsewhere").write_text("old")
-    copy_tree(Streams(engine_of(), scratch / "s", scratch / "t"), os.fsencode(source))
+    copy_tree(Streams(engine_of(), scratch / "s", scratch / "t"), source, tree=TREE)
     assert {path.name for path in (target / "d").iterdir()} == {"new", "old"}
     assert (target / "elsewhere").exists()
 
@@ -180,7 +160,7 @@ def test_the_longest_paths_that_are_said_to_fit_do(scratch: Path, program: str, 
     name = _make_deep(source, length, last_bytes)
     assert engine.fits(TREE, TREE + b"/" + name)
     assert not engine.fits(TREE, TREE + b"/" + name + b"n")
-    copy_tree(Streams(engine, scratch / "s", scratch / "t"), os.fsencode(source))
+    copy_tree(Streams(engine, scratch / "s", scratch / "t"), source, tree=TREE)
     assert snapshot(os.fsencode(source)) == snapshot(os.fsencode(target))
 
 
