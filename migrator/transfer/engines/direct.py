@@ -13,7 +13,7 @@ from migrator.plan.model import ListedPath
 from migrator.transfer.engines.output import Lines, OutputReader
 from migrator.transfer.engines.rules_direct import EndedDirect, PathEvent, judge_direct, parse_event
 from migrator.transfer.model import Outcome, StreamCounters
-from migrator.transfer.ports import BrickRules, ChunkWork, StreamReader, StreamView
+from migrator.transfer.ports import ChunkWork, StreamReader, StreamView
 
 # Parsing the standard output of `migrator-native copy` (`copy_events.c` describes the lines).
 
@@ -90,19 +90,21 @@ class DirectEngine:
         """
         if work.kind is ChunkKind.LINKS:
             raise ValueError("links across trees are made by link(2), not by a stream")
+        limit = work.bwlimit_bytes_per_s
         return Command(
             argv=(
                 self.program,
                 b"copy",
                 *(b"--source", view.source_tree, b"--target", view.target_tree, b"--kind", _KINDS[work.kind]),
-                *_of_brick(work.brick),
+                *((b"--brick", b"--times") if work.brick else ()),
+                *((b"mdata" if work.brick.times_from_mdata else b"file",) if work.brick else ()),
                 *((b"--privileged",) if self._privileged else ()),
                 *((b"--recopy",) if work.recopy else ()),
                 *(() if work.capabilities.syncfs_reaches_disks else (b"--fsync",)),
                 *_attributes(work.capabilities),
-                *_bandwidth(work.bwlimit_bytes_per_s),
+                *(() if limit is None else (b"--bwlimit", b"%d" % max(limit, 1))),
             ),
-            stdin=records(work),
+            stdin=b"".join(_record(work, listed) for listed in _listed(work)),
             timeout_s=None,
         )
 
@@ -140,11 +142,6 @@ class DirectReader(OutputReader):
         )
 
 
-def records(work: ChunkWork) -> bytes:
-    """The list of a chunk, as all commands of the helper take it. Raises ValueError for paths outside the tree."""
-    return b"".join(_record(work, listed) for listed in _listed(work))
-
-
 def _listed(work: ChunkWork) -> list[ListedPath]:
     """All paths except the root of the tree."""
     return [listed for listed in work.paths if listed.path != work.tree]
@@ -175,12 +172,6 @@ def _record(work: ChunkWork, listed: ListedPath) -> bytes:
     return b",".join(fields) + b":" + work.name(listed.path) + b"\0"
 
 
-def _of_brick(brick: BrickRules | None) -> Sequence[bytes]:
-    if brick is None:
-        return ()
-    return (b"--brick", b"--times", b"mdata" if brick.times_from_mdata else b"file")
-
-
 def _attributes(capabilities: TargetCapabilities) -> Sequence[bytes]:
     flags = (
         (capabilities.keeps_acls, b"--acls"),
@@ -200,7 +191,3 @@ def _attributes(capabilities: TargetCapabilities) -> Sequence[bytes]:
         *(b"--max-xattr-bytes", b"%d" % capabilities.max_xattr_value_bytes),
         *(b"--max-acl-entries", b"%d" % capabilities.max_acl_entries),
     )
-
-
-def _bandwidth(limit_bytes_per_s: int | None) -> Sequence[bytes]:
-    return () if limit_bytes_per_s is None else (b"--bwlimit", b"%d" % max(limit_bytes_per_s, 1))
