@@ -289,9 +289,9 @@ class BackSites:
         self, record: CutoverRecord, real: PosixSource | GlusterSource, kept: TargetCapabilities | None
     ) -> tuple[SourceSide, TargetSide]:
         wiring, tree = self.wiring, record.tree.path
-        source = SourceSide(wiring.source_root, kept, tree=tree, hidden=ARCHIVE_DIRECTORY, real=real)
+        source = SourceSide(wiring.source_root, kept, tree=tree, hidden=ARCHIVE_DIRECTORY, source=real)
         known = self.known.capabilities
-        return source, TargetSide(wiring.target_root, known, tree=tree, hidden=ARCHIVE_DIRECTORY, other=real)
+        return source, TargetSide(wiring.target_root, known, tree=tree, hidden=ARCHIVE_DIRECTORY, source=real)
 
     def _parts(
         self,

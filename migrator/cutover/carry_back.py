@@ -68,14 +68,23 @@ class Healthy(Protocol):
 
 
 class _Side(MountedTarget):
-    """A mounted side of one tree, which does not show what lies under the path `hidden`."""
+    """A mounted side of one tree, which does not show what lies under the path `hidden`. `source` tells the health of the
+    migration's source.
+    """
 
     def __init__(
-        self, root: bytes, capabilities: TargetCapabilities | None = None, *, tree: bytes, hidden: bytes
+        self,
+        root: bytes,
+        capabilities: TargetCapabilities | None = None,
+        *,
+        tree: bytes,
+        hidden: bytes,
+        source: Healthy,
     ) -> None:
         super().__init__(root, capabilities)
         self._tree = tree
         self._hidden = join(tree, hidden)
+        self._real_source = source
 
     def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
         """The entries of a directory, as the port says, but for what is hidden."""
@@ -110,22 +119,10 @@ class _Side(MountedTarget):
 class TargetSide(_Side):
     """The target: what is carried back is read here. It is a source (`SourceFileSystem`) and a side to be verified.
 
-    A frozen top counts as closed: `look` shows it so. It is healthy where it is mounted and `other`, the side that is
-    written to, has no problem: with a brick down, what is written there may go astray. `other` may be any volume by now,
-    with other bricks than at the switch, so its fingerprint says nothing here.
+    A frozen top counts as closed: `look` shows it so. It is healthy if it is mounted and the source, which is written to,
+    has no problem: with a brick down, writes may be lost. The source may have other bricks than at the switch, so its
+    fingerprint does not count.
     """
-
-    def __init__(
-        self,
-        root: bytes,
-        capabilities: TargetCapabilities | None = None,
-        *,
-        tree: bytes,
-        hidden: bytes,
-        other: Healthy,
-    ) -> None:
-        super().__init__(root, capabilities, tree=tree, hidden=hidden)
-        self._other = other
 
     def look(self, path: bytes) -> Entry | None:
         """One entry, the top as said above."""
@@ -134,7 +131,7 @@ class TargetSide(_Side):
 
     async def health(self) -> SourceHealth:
         """Of both sides, as said above."""
-        own, other = await PosixSource(self.root).health(), await self._other.health()
+        own, other = await PosixSource(self.root).health(), await self._real_source.health()
         return SourceHealth(problems=(*own.problems, *other.problems), fingerprint=own.fingerprint)
 
 
@@ -144,21 +141,9 @@ class SourceSide(_Side):
     The top stays as the freeze has left it: nothing opens or closes it here.
     """
 
-    def __init__(
-        self,
-        root: bytes,
-        capabilities: TargetCapabilities | None = None,
-        *,
-        tree: bytes,
-        hidden: bytes,
-        real: Healthy,
-    ) -> None:
-        super().__init__(root, capabilities, tree=tree, hidden=hidden)
-        self._real = real
-
     async def health(self) -> SourceHealth:
         """Of the source itself."""
-        return await self._real.health()
+        return await self._real_source.health()
 
     def make_parents(self, tree: bytes, like: Sequence[Entry]) -> None:  # noqa: ARG002 - nothing is made
         """Make nothing: the tree has to be there. Raises OSError."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, EntryType
 from migrator.core.errors import Refused
 from migrator.core.paths import is_beneath, show
-from migrator.cutover.model import FrozenTop, LinkLook, LinkPlace, LinkProblem, SwitchOutcome, TopLook, TopState
+from migrator.cutover.model import FrozenTop, LinkLook, LinkPlace, LinkProblem, TopLook, TopSeen
 from migrator.cutover.ports import TopChanged
 from migrator.cutover.rules import frozen_form, judge_top
 from migrator.fs.beneath import Root, Way, walk
@@ -30,22 +30,30 @@ _ABSENT = (errno.ENODATA, errno.EOPNOTSUPP)
 
 
 class MountedTops:
-    """The `Freezer` port over a mounted directory. Thread-safe; holds nothing open between calls."""
+    """The tops of user trees on the source, through its mount. Tree paths are relative to its root; symlinks are never followed.
+
+    Blocking and thread-safe; holds nothing open between calls. All methods raise OSError: ENOENT if the tree is gone, ENOTDIR
+    or ELOOP if something else has its name.
+    """
 
     def __init__(self, root: bytes) -> None:
         self._path = os.path.abspath(root)
 
     def read_top(self, tree: bytes) -> FrozenTop:
-        """What the top is now."""
+        """The top as it is now, to be recorded before `freeze`. Call it only for a tree that is not frozen."""
         with self._top(tree) as fd:
             return _read(fd, tree)
 
     def look(self, tree: bytes, top: FrozenTop) -> TopLook:
-        """What the top is, against what was kept."""
+        """Compare the top with the recorded one. Changes nothing."""
         return judge_top(top, self.read_top(tree))
 
     def freeze(self, tree: bytes, top: FrozenTop) -> None:
-        """Close the top. `judge_top` in rules.py knows every state that a crash can leave, so it has to know this order."""
+        """Close the top to everybody but root: nobody can enter by path any more, but whoever is inside stays inside.
+
+        May be called again, also after a crash in the middle. `judge_top` knows each state that a crash can leave, so it
+        depends on the order of these calls. Raises TopChanged.
+        """
         with self._top(tree) as fd:
             _check(fd, tree, top)
             # First the mode: with an ACL it sets the mask, so that named users and groups are out at once, too.
@@ -57,7 +65,9 @@ class MountedTops:
             _confirm(fd, tree, frozen_form(top), "closed")
 
     def thaw(self, tree: bytes, top: FrozenTop) -> None:
-        """Put back what was there before."""
+        """Restore owner, group, mode and both ACLs. May be called again, also after a crash in it or in `freeze`. Raises
+        TopChanged.
+        """
         with self._top(tree) as fd:
             _check(fd, tree, top)
             _put(fd, ACL_DEFAULT, top.acl_default)
@@ -91,9 +101,9 @@ def _read(fd: int, tree: bytes) -> FrozenTop:
 
 
 def _check(fd: int, tree: bytes, top: FrozenTop) -> None:
-    """Raises TopChanged where this is not the top that was written down, in one of the states that are ours."""
+    """Raise TopChanged if the top is not the recorded one, or is in a state that this program cannot have left."""
     look = judge_top(top, _read(fd, tree))
-    if look.state is TopState.CHANGED:
+    if look.state is TopSeen.OTHER:
         raise TopChanged(
             f"the top of {show(tree)} is not as it was left, and stays as it is: {'; '.join(look.differences)}",
             cause="somebody changed it meanwhile, or put another directory in its place",
@@ -153,7 +163,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Link:
-    """One symlink as it stands: which, what it says, whose."""
+    """A symlink: its inode, text and owner."""
 
     inode: tuple[int, int]
     text: bytes
@@ -162,19 +172,26 @@ class _Link:
 
 
 def real_place(place: LinkPlace) -> LinkPlace:
-    """With the real paths of both roots. To be asked anew every time: a mount may not answer."""
+    """The place with the real paths of both roots. Blocking: a mount may not answer."""
     roots = {name: os.path.realpath(getattr(place, name)) for name in ("source_root", "target_root")}
     return replace(place, **roots)
 
 
 class SymlinkedPaths:
-    """The `Links` port. Trees lie below the roots of `place`."""
+    """The users' links, which lead to trees below the roots of `place`. Blocking: a link may lead to a mount that does not
+    answer. Thread-safe for different users; the cutover's lock prevents two calls for one user.
+
+    Root is trusted, and every directory above a link that only root can write. A symlink above it is followed if it is
+    root's; anything else there is refused before the link is looked at.
+    """
 
     def __init__(self, place: LinkPlace) -> None:
         self._place = place
 
     def read_link(self, user: str) -> LinkLook:
-        """As the port says."""
+        """Look at the link. Changes nothing. Raises Refused for a user name that cannot be part of a path; read errors are in
+        the result.
+        """
         path = self._path(user)
         way = Way()
         try:
@@ -185,8 +202,16 @@ class SymlinkedPaths:
         except OSError as error:
             return LinkLook(path=path, way=tuple(way.looks), unread=error.strerror or str(error))
 
-    def switch(self, user: str, *, expected_old: bytes, new: bytes) -> SwitchOutcome:
-        """As the port says."""
+    def switch(self, user: str, *, expected_old: bytes, new: bytes) -> bool:
+        """Replace a link that leads to `expected_old` by one that says `new`, in one step: a user who opens the path finds one
+        or the other. Both are absolute paths of directories; where a link leads is compared, not its text. Keeps the
+        owner of the link; durable on return. Returns False if the link led to `new` already.
+
+        May be called again, also after a kill: the remains of the earlier call are removed. The reverse call switches back.
+
+        Raises Refused, and changes nothing, if the path is no symlink, leads elsewhere, or others can change a directory
+        above it; a link that somebody else puts there at the same time stays. Raises OSError: then call again.
+        """
         old_real, new_real = self._tree(expected_old), self._tree(new)
         path = self._path(user)
         name, way = os.path.basename(path), Way()
@@ -199,10 +224,10 @@ class SymlinkedPaths:
                 self._require(look)
                 if look.leads_to == new_real:
                     _sync(fd)
-                    return SwitchOutcome.ALREADY
+                    return False
                 _raise(leads_elsewhere(look, (old_real,)))
                 _exchange_links(fd, path, _judged(fd, look), new)
-                return SwitchOutcome.SWITCHED
+                return True
         except (FileNotFoundError, NotADirectoryError):
             self._require(LinkLook(path=path, way=tuple(way.looks)))
             raise
@@ -223,7 +248,7 @@ class SymlinkedPaths:
         _raise(link_problem(look, real_place(self._place), os.geteuid()))
 
     def _tree(self, path: bytes) -> bytes:
-        """The real path of a tree. Raises Refused where there is no such directory below either root."""
+        """The real path of a tree. Raises Refused if there is no such directory below either root."""
         try:
             real = os.path.realpath(path, strict=True)
             found = path.startswith(b"/") and stat.S_ISDIR(os.lstat(real).st_mode)
@@ -240,7 +265,7 @@ class SymlinkedPaths:
 
 
 def _look(path: bytes, way: Way, directory_fd: int) -> LinkLook:
-    """The link itself, and what it leads to."""
+    """The link, and where it leads."""
     name = os.path.basename(path)
     found: EntryType | None = None
     text: bytes | None = None
@@ -269,8 +294,8 @@ def _look(path: bytes, way: Way, directory_fd: int) -> LinkLook:
 
 
 def _recover(fd: int, name: bytes, new: bytes, known: tuple[bytes, bytes]) -> None:
-    """Clear away what a call that was killed left beside the link. Two links that had changed places, where what came back
-    was not the one that was judged, change back.
+    """Remove the temporary link of a killed call. If that call had exchanged the links, and the one that came back was not
+    the judged one, they are exchanged again.
     """
     temporary = _temporary_name(name)
     try:
@@ -294,7 +319,7 @@ def _recover(fd: int, name: bytes, new: bytes, known: tuple[bytes, bytes]) -> No
 
 
 def _judged(fd: int, look: LinkLook) -> _Link:
-    """The link that a look judged. Raises Refused where another one has its name by now."""
+    """The link that was judged. Raises Refused if another one has its name now."""
     link = _link(fd, os.path.basename(look.path))
     if link is None or link.text != look.text:
         raise _replaced(look.path)
@@ -334,7 +359,7 @@ def _exchange_links(fd: int, path: bytes, old: _Link, new: bytes) -> None:
 
 
 def _exchange(fd: int, one: bytes, other: bytes) -> bool:
-    """Let two names of a directory change places; False where the file system cannot. Raises OSError."""
+    """Exchange two names of a directory; False if the file system cannot. Raises OSError."""
     if _libc.renameat2(fd, one, fd, other, _RENAME_EXCHANGE) == 0:
         return True
     code = ctypes.get_errno()
@@ -344,7 +369,7 @@ def _exchange(fd: int, one: bytes, other: bytes) -> bool:
 
 
 def _link(fd: int, name: bytes) -> _Link | None:
-    """The symlink of a name; None where something else has it. Raises FileNotFoundError."""
+    """The symlink of a name; None if it is something else. Raises FileNotFoundError."""
     pinned = os.open(name, _PATH, dir_fd=fd)
     try:
         facts = os.fstat(pinned)
@@ -373,7 +398,7 @@ def _sync(fd: int) -> None:
 
 
 def _temporary_name(name: bytes) -> bytes:
-    """The same for every call, so that what a kill left behind is known again."""
+    """The same for every call, so that a call finds the remains of a killed one."""
     return TEMPORARY_PREFIX + b"link-" + hashlib.blake2b(name, digest_size=8).hexdigest().encode()
 
 

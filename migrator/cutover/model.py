@@ -309,7 +309,6 @@ class BackupSeen(StrEnum):
     NOT_ASKED = "not-asked"
     RECORDED = "recorded"
     MISSING = "missing"
-    UNKNOWN = "unknown"
 
 
 class TargetTop(StrEnum):
@@ -370,7 +369,7 @@ class Seen:
     writing: tuple[str, ...] | None = None
     copied: PassSeen | None = None
     proof: ProofSeen | None = None
-    backup: BackupSeen = BackupSeen.UNKNOWN
+    backup: BackupSeen = BackupSeen.MISSING
     link_holds: bytes | None = None
     top_differences: tuple[str, ...] = ()
 
@@ -444,24 +443,13 @@ class FrozenTop:
         return self.mode & ~PERMISSION_BITS | FROZEN_PERMISSIONS
 
 
-class TopState(StrEnum):
-    """What a look at a top shows, against what was written down: `between` is one that was being frozen or thawed when
-    this program was killed; `changed` is anything else.
-    """
-
-    AS_BEFORE = "as-before"
-    FROZEN = "frozen"
-    BETWEEN = "between"
-    CHANGED = "changed"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopLook:
-    """A top as it was looked at. `differences` are sentences, empty unless it is `changed`; `another`: another directory
-    stands in its place.
+    """A top on the source against what was recorded before its freeze. `differences` are sentences, empty unless it is
+    `other`; `another`: another directory has its name.
     """
 
-    state: TopState
+    state: TopSeen
     differences: tuple[str, ...] = ()
     another: bool = False
 
@@ -513,13 +501,6 @@ class FreezeWay(StrEnum):
 
 
 # Users' links.
-
-
-class SwitchOutcome(StrEnum):
-    """What a switch did: `already` where the path led to the new place before."""
-
-    SWITCHED = "switched"
-    ALREADY = "already"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,12 +9,8 @@ from typing import Protocol
 from migrator.core.entry import EntryType
 from migrator.core.errors import Refused
 from migrator.cutover.model import (
-    FrozenTop,
-    LinkLook,
     PassSeen,
-    SwitchOutcome,
     TargetChanges,
-    TopLook,
     TreeMeasurement,
     Writers,
 )
@@ -27,31 +23,6 @@ class TopChanged(Refused):
     """The top of a tree is neither what was written down nor what freezing makes of it: nothing was changed."""
 
 
-class Freezer(Protocol):
-    """The tops of user trees on the source. Tree paths are relative to its root; no symlink is ever followed.
-
-    Blocking and thread-safe. All raise OSError: ENOENT where the tree is gone, ENOTDIR or ELOOP where something else
-    stands in its place.
-    """
-
-    def read_top(self, tree: bytes) -> FrozenTop:
-        """What the top is now, to be kept before `freeze`. Only ever of a tree that is not frozen."""
-
-    def look(self, tree: bytes, top: FrozenTop) -> TopLook:
-        """What the top is, against what was kept. Changes nothing."""
-
-    def freeze(self, tree: bytes, top: FrozenTop) -> None:
-        """Close the top to everybody but root: nobody enters by path any more. Who is inside already stays inside.
-
-        May be called again, also after a crash anywhere in it. Raises TopChanged.
-        """
-
-    def thaw(self, tree: bytes, top: FrozenTop) -> None:
-        """Put owner, group, mode and both ACLs back, byte for byte. May be called again, also after a crash anywhere in it
-        or in `freeze`. Raises TopChanged.
-        """
-
-
 class WriterSearch(Protocol):
     """Who has something below user trees open."""
 
@@ -60,36 +31,6 @@ class WriterSearch(Protocol):
 
         It says what was open at some time between its begin and its end: begin it after `freeze`, when nobody comes in any
         more. Working directories of other machines are seen by nobody; what is made from one shows in the next scan.
-        """
-
-
-# Users' links.
-
-
-class Links(Protocol):
-    """The users' links. Blocking: a link may lead to a mount that does not answer. Thread-safe for different users; of one
-    user no two calls may be under way (the cutover's lock sees to that).
-
-    What is trusted: root, and every directory on the way to a link that is root's alone to write to. A symlink on the way
-    is followed where it is root's. Anything else on the way is refused before the link is looked at.
-    """
-
-    def read_link(self, user: str) -> LinkLook:
-        """What stands there now. Changes nothing; may be called at any time. Raises Refused for a name of a user that
-        cannot be part of a path. What cannot be read is said in the look.
-        """
-
-    def switch(self, user: str, *, expected_old: bytes, new: bytes) -> SwitchOutcome:
-        """Exchange a link that leads to `expected_old` for one that says `new`, in one step: whoever opens the path finds
-        the one or the other. Both are absolute paths of directories; what a link leads to is compared, not what it says.
-        The owner of the link is kept. On return it is on the disk.
-
-        May be called again, also after a kill at any instant: what leads to `new` is left, and what the call before left
-        beside is cleared away. The same call the other way round switches back.
-
-        Raises Refused, with nothing changed, where the link is no symlink, leads elsewhere, or the way to it can be
-        changed by others; if somebody else replaced it at the same time, that replacement stays. Raises OSError where
-        the file system fails: then call again.
         """
 
 

@@ -32,7 +32,6 @@ from migrator.cutover.model import (
     Step,
     TopLook,
     TopSeen,
-    TopState,
     Writers,
     act_of,
 )
@@ -479,15 +478,8 @@ def _proof_problems(way: Way, record: CutoverRecord, seen: Seen) -> Iterator[str
 
 
 def _backup(seen: Seen) -> Iterator[str]:
-    match seen.backup:
-        case BackupSeen.NOT_ASKED | BackupSeen.RECORDED:
-            return
-        case BackupSeen.MISSING:
-            yield "no backup of the target is recorded, and the site asks for one before the switch"
-        case BackupSeen.UNKNOWN:
-            yield "whether a backup of the target is recorded is not known"
-        case _:
-            assert_never(seen.backup)
+    if seen.backup is BackupSeen.MISSING:
+        yield "no backup of the target is recorded, and the site asks for one before the switch"
 
 
 # Tops in the ledger, and the top on the target.
@@ -495,14 +487,6 @@ def _backup(seen: Seen) -> Iterator[str]:
 
 _OWN_ENTRIES = 3
 """An ACL of no more entries says what the mode says, and file systems keep it as the mode alone."""
-
-SOURCE_SEEN = {
-    TopState.AS_BEFORE: TopSeen.OPEN,
-    TopState.FROZEN: TopSeen.FROZEN,
-    TopState.BETWEEN: TopSeen.PARTLY,
-    TopState.CHANGED: TopSeen.OTHER,
-}
-"""What the state of a top on the source means to a cutover."""
 
 
 def write_top(top: FrozenTop) -> str:
@@ -695,15 +679,15 @@ def judge_top(before: FrozenTop, now: FrozenTop) -> TopLook:
     everything else was somebody else's doing.
     """
     if now == before:
-        return TopLook(state=TopState.AS_BEFORE)
+        return TopLook(state=TopSeen.OPEN)
     frozen = frozen_form(before)
     if now == frozen:
-        return TopLook(state=TopState.FROZEN)
+        return TopLook(state=TopSeen.FROZEN)
     same = (now.tree, now.ino, now.gfid, now.gid) == (before.tree, before.ino, before.gfid, before.gid)
     if same and _state(now) in _steps(before):
-        return TopLook(state=TopState.BETWEEN)
+        return TopLook(state=TopSeen.PARTLY)
     another = (now.tree, now.ino, now.gfid) != (before.tree, before.ino, before.gfid)
-    return TopLook(state=TopState.CHANGED, differences=tuple(_differences(before, frozen, now)), another=another)
+    return TopLook(state=TopSeen.OTHER, differences=tuple(_differences(before, frozen, now)), another=another)
 
 
 def why_not_frozen(writers: Writers, *, vouched: bool) -> tuple[str, ...]:

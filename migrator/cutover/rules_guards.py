@@ -210,9 +210,9 @@ def cutover_problems(
     batch: int,
     state: BatchState | None,
     before: CutoverRecord | None,
-    elsewhere: Sequence[CutoverRecord] | None,
-    failed_chunks: int | None,
-    bad_files: int | None,
+    elsewhere: Sequence[CutoverRecord],
+    failed_chunks: int,
+    bad_files: int,
     predicted_freeze_s: float | None,
     max_freeze_s: float,
     freeze_accepted: bool,
@@ -220,7 +220,7 @@ def cutover_problems(
     backup: BackupSeen,
     link: Sequence[str] | None,
     capacity: Sequence[str] | None,
-    mounts: Sequence[str] | None,
+    mounts: Sequence[str],
     freeze: Sequence[str] | None,
     lacking_archives: int | str | None,
 ) -> tuple[str, ...]:
@@ -243,7 +243,7 @@ def cutover_problems(
         *_backup(backup),
         *_told(f"the path of {tree.user}", link),
         *_told("the room on the target", capacity),
-        *_told("the mounts", mounts),
+        *mounts,
         *_told("the way to freeze", freeze),
         *_archives(tree, lacking_archives),
     )
@@ -271,10 +271,7 @@ def _before(tree: UserTree, before: CutoverRecord | None, *, plan: str, batch: i
         )
 
 
-def _elsewhere(elsewhere: Sequence[CutoverRecord] | None) -> Iterable[str]:
-    if elsewhere is None:
-        yield "whether other users are being cut over is not known: see `migrator status`"
-        return
+def _elsewhere(elsewhere: Sequence[CutoverRecord]) -> Iterable[str]:
     for other in elsewhere:
         if other.under_way:
             verb = "rollback" if other.state in ROLLBACK_STATES else "cutover"
@@ -291,12 +288,10 @@ def _batch(batch: int, state: BatchState | None) -> Iterable[str]:
         yield f"batch {batch} is {state.value}: copy it first, with `migrator run --user-batch {batch}`"
 
 
-def _left(batch: int, failed_chunks: int | None, bad_files: int | None) -> Iterable[str]:
+def _left(batch: int, failed_chunks: int, bad_files: int) -> Iterable[str]:
     again = f"put their reasons right (`migrator status`), then `migrator run --user-batch {batch}`"
     for count, what in ((failed_chunks, "chunk"), (bad_files, "file")):
-        if count is None:
-            yield f"whether any {what} of batch {batch} has failed is not known: see `migrator status`"
-        elif count:
+        if count:
             yield f"{several(count, what)} of batch {batch} failed: {again}"
 
 
@@ -339,8 +334,6 @@ def _closed(tree: UserTree, top: TargetTop, state: BatchState | None) -> Iterabl
 def _backup(backup: BackupSeen) -> Iterable[str]:
     if backup is BackupSeen.MISSING:
         yield "no backup of the target is recorded, and the site asks for one before the switch: make it, and record it"
-    elif backup is BackupSeen.UNKNOWN:
-        yield "whether a backup of the target is recorded is not known"
 
 
 def _archives(tree: UserTree, lacking: int | str | None) -> Iterable[str]:

@@ -19,7 +19,7 @@ from migrator.core.paths import join, show
 from migrator.core.states import PassKind
 from migrator.core.units import format_size, several
 from migrator.cutover.carry_back import CarryingBack, pass_seen, proof_seen
-from migrator.cutover.files import real_place
+from migrator.cutover.files import MountedTops, SymlinkedPaths, real_place
 from migrator.cutover.model import (
     NO_CUTOVER_NOTES,
     SETTLED_STATES,
@@ -39,13 +39,10 @@ from migrator.cutover.model import (
     Seen,
     Step,
     TopSeen,
-    TopState,
     TreeOutcome,
 )
 from migrator.cutover.ports import (
     FileSamples,
-    Freezer,
-    Links,
     SourceChange,
     TreeTiming,
     TreeVisit,
@@ -55,7 +52,6 @@ from migrator.cutover.ports import (
 from migrator.cutover.rules import (
     BACK,
     PLACES,
-    SOURCE_SEEN,
     Phase,
     as_before,
     begin_rollback,
@@ -136,12 +132,12 @@ class CutoverWorld:
     after; None where the site does not want that.
     """
 
-    freezer: Freezer
+    freezer: MountedTops
     trees: TargetTrees
     source_trees: TargetTrees
     source_writers: WriterSearch
     target_writers: WriterSearch
-    links: Links | None
+    links: SymlinkedPaths | None
     place: LinkPlace | None
     verify: VerifyTree
     manifests: "ManifestDirectories"
@@ -282,10 +278,10 @@ class Sight:
             look = await self.blocking(lambda: freezer.look(tree, top))
         except OSError:
             return TopSeen.UNKNOWN, ()
-        if look.state is TopState.CHANGED and record.state in _THAWING_BACK and not look.another:
+        if look.state is TopSeen.OTHER and record.state in _THAWING_BACK and not look.another:
             # It is thawed with what its user changed of it on the target: which thaw that was is done once more.
             return TopSeen.PARTLY, ()
-        return SOURCE_SEEN[look.state], look.differences
+        return look.state, look.differences
 
     async def _target_top(self, record: CutoverRecord) -> tuple[TopSeen, tuple[str, ...]]:
         try:

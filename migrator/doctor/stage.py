@@ -25,8 +25,8 @@ from migrator.core.errors import MigratorError, Refused, ToolFailed, UsageError
 from migrator.core.events import Event, EventKind, Finding, Severity, failure, ok
 from migrator.core.paths import join, show
 from migrator.core.tasks import Blocking
+from migrator.cutover.files import SymlinkedPaths
 from migrator.cutover.model import FreezeWay, LinkPlace
-from migrator.cutover.ports import Links
 from migrator.cutover.rules import check_freeze_hooks, check_open_files
 from migrator.doctor import rules
 from migrator.fs.model import Capacity, Mount, MountIdentity, TargetCapabilities, mount_of
@@ -225,7 +225,7 @@ _TIMEOUT_S = 300.0
 class LinkWorld:
     """The ports for checking links. `plans` returns the documents of one site, by its id."""
 
-    links: Links
+    links: SymlinkedPaths
     place: LinkPlace
     plans: Callable[[str], PlanDocuments]
 

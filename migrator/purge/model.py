@@ -68,12 +68,15 @@ class LeadsTo(StrEnum):
 
 
 class Judgement(StrEnum):
-    """Whether the target has a path of the source: `covered`: yes; `read`: yes, and its content was read again and
-    has the verified digest; `open`: not known.
+    """Whether a path of the source is on the target. `covered`: yes; `read`: yes, and its content on the source was read
+    again and has the verified digest; `changed`, `gone`: it was there, and its user has changed or removed it since; `open`:
+    not known, so it stays.
     """
 
     COVERED = "covered"
     READ = "read"
+    CHANGED = "changed"
+    GONE = "gone"
     OPEN = "open"
 
 
@@ -85,7 +88,14 @@ class Verdict:
     words: str = ""
 
 
-COVERED = Verdict(judgement=Judgement.COVERED)
+COVERED, READ, CHANGED, GONE = (
+    Verdict(judgement=one) for one in (Judgement.COVERED, Judgement.READ, Judgement.CHANGED, Judgement.GONE)
+)
+
+
+def stays(words: str) -> Verdict:
+    """The verdict on a path that may not be removed."""
+    return Verdict(judgement=Judgement.OPEN, words=words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,11 +4,12 @@ import asyncio
 import contextlib
 import errno
 import logging
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from migrator.beegfs.tool import NoStorageTargets, StorageTargets
 from migrator.core.clock import Clock
@@ -18,7 +19,7 @@ from migrator.core.paths import is_beneath, join, parent, show
 from migrator.core.progress import Progress, PurgeProgress
 from migrator.core.tasks import Blocking
 from migrator.core.units import NS_PER_S, several
-from migrator.cutover.model import BackupSeen, CutoverRecord, PurgeSum
+from migrator.cutover.model import BackupSeen, CutoverRecord, CutoverState, PurgeSum
 from migrator.cutover.ports import WriterSearch
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
@@ -26,17 +27,18 @@ from migrator.hooks.stage import Hooks
 from migrator.ledger.call import say
 from migrator.ledger.locks import Locks
 from migrator.purge.files import MountedPlaces
-from migrator.purge.model import COVERED, FINDINGS_KEPT, Judgement, LeadsTo, Proof, PurgeFinding, Verdict
-from migrator.purge.rules import (
-    RemovalRate,
-    Stand,
-    TargetVerdict,
-    after_probe,
-    judge_archive,
-    judge_source,
-    judge_target,
-    names_per_s,
+from migrator.purge.model import (
+    COVERED,
+    FINDINGS_KEPT,
+    READ,
+    Judgement,
+    LeadsTo,
+    Proof,
+    PurgeFinding,
+    Verdict,
+    stays,
 )
+from migrator.purge.rules import Brakes, after_probe, judge_archive, judge_source, judge_target, names_per_s
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.model import ArchiveState, ReapRow, ReapStanding
 from migrator.reap.rules import Releases, standing
@@ -48,7 +50,6 @@ if TYPE_CHECKING:
     from migrator.catalog.manifest import ManifestDirectories
     from migrator.ledger.ledger import Ledger
     from migrator.ledger.measures import ControlRecords, ProbeRecords
-    from migrator.ledger.plans import ReleaseRecords
     from migrator.purge.proofs import IndexedProofs, ManifestFiles
 
 
@@ -167,7 +168,7 @@ class Pace:
     most: int
     max_latency_s: float | None
     say: Callable[[Severity, str], None]
-    _rate: RemovalRate = field(default_factory=RemovalRate)
+    _brakes: Brakes = field(default_factory=dict)
     _probed: int = field(init=False)
     _looked_s: float = field(init=False)
     _read_s: float = field(init=False)
@@ -188,7 +189,7 @@ class Pace:
             self._look(now_s)
         # Unused names are not saved up, so there is no burst after a pause.
         begin_s = max(self._due_s, now_s)
-        self._due_s = begin_s + names / names_per_s(self._rate, self.most)
+        self._due_s = begin_s + names / names_per_s(self._brakes, self.most)
         if begin_s > now_s:
             await self.clock.sleep(begin_s - now_s)
 
@@ -198,18 +199,18 @@ class Pace:
         """
         tuned = self.controls.now().tuned
         limit_s = (None if tuned is None else tuned.limits.max_latency_s) or self.max_latency_s
-        before = names_per_s(self._rate, self.most)
+        before = names_per_s(self._brakes, self.most)
         removing = self._taken / max(now_s - self._read_s, LOOK_EVERY_S)
         for number, probe in self.probes.after(self._probed):
             # Removals are counted from one probe to the next.
             self._probed, self._taken, self._read_s = number, 0, now_s
             if limit_s is not None and probe.latency_s is not None:
-                self._rate = after_probe(
-                    self._rate, probe.side, probe.latency_s, limit_s=limit_s, removing=removing, ceiling=self.most
+                self._brakes = after_probe(
+                    self._brakes, probe.side, probe.latency_s, limit_s=limit_s, removing=removing, ceiling=self.most
                 )
         if limit_s is None:
-            self._rate = RemovalRate()
-        now = names_per_s(self._rate, self.most)
+            self._brakes = {}
+        now = names_per_s(self._brakes, self.most)
         if now < before:
             self.say(
                 Severity.WARNING,
@@ -220,44 +221,6 @@ class Pace:
 
 
 # Reaped files: archives have to be whole, and skipped files have to be released by name
-
-
-_KEPT = Verdict(
-    judgement=Judgement.OPEN, words="was skipped by the plan, and exists on the source only: it was not released"
-)
-
-
-class Skipped:
-    """Judges skipped paths of one tree. `row_of` returns the reap list's row of a path that the plan skips; `closed`:
-    the tree is in its place, where no other user can change it. Thread-safe.
-    """
-
-    def __init__(
-        self, tree: UserTree, row_of: Callable[[bytes], ReapRow | None], releases: "ReleaseRecords", *, closed: bool
-    ) -> None:
-        self._tree = tree
-        self._row_of = row_of
-        self._releases = Releases(releases.of_trees((tree.path,)))
-        self._closed = closed
-
-    def verdict(self, entry: Entry, path: bytes) -> Verdict | None:
-        """Whether a path without a proof may be removed. None: the plan does not skip it, or it has changed."""
-        if entry.type is not EntryType.FILE:
-            return None
-        row = self._row_of(path)
-        # Removing one name of a file changes the ctime of the others. The whole tree was judged before it was closed.
-        ctime_ns = row.ctime_ns if row is not None and self._closed and row.ino == entry.ino else entry.ctime_ns
-        found = standing(
-            row,
-            size_bytes=entry.size_bytes,
-            mtime_ns=entry.mtime_ns,
-            ctime_ns=ctime_ns,
-            archived=False,
-            released=self._releases.has(self._tree.path, path),
-        )
-        if found is ReapStanding.RELEASED:
-            return COVERED
-        return _KEPT if found is ReapStanding.SKIPPED else None
 
 
 def archive_sizes(ledger: "Ledger", tree: UserTree) -> Mapping[int, int]:
@@ -302,6 +265,55 @@ def released_words(released: int) -> str:
     return f"; with {several(released, 'file')} that the plan skipped and that were released" if released else ""
 
 
+# What is found in a tree
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """Counts and findings of a tree. Threads change it while they hold its `lock`."""
+
+    names: int = 0
+    inodes: int = 0
+    size_bytes: int = 0
+    read_again: int = 0
+    changed: int = 0
+    gone: int = 0
+    removed: int = 0
+    open_paths: int = 0
+    skipped: int = 0
+    released: int = 0
+    findings: list[PurgeFinding] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def listed(self) -> tuple[PurgeFinding, ...]:
+        return tuple(sorted(self.findings, key=lambda finding: finding.path))
+
+    def keep(self, path: bytes, words: str) -> None:
+        with self.lock:
+            self.open_paths += 1
+            if len(self.findings) < FINDINGS_KEPT:
+                self.findings.append(PurgeFinding(path=path, words=words))
+
+    def see(self, entry: Entry) -> None:
+        """Count an existing path. `Proofs` counts the names of hard-linked files."""
+        with self.lock:
+            if entry.type is EntryType.DIRECTORY or entry.nlink <= 1:
+                self.names += 1
+                self.inodes += 1
+                self.size_bytes += entry.size_bytes if entry.type is EntryType.FILE else 0
+
+    def sum(self, proofs: "IndexedProofs") -> tuple[PurgeSum, int]:
+        """What the tree holds, and how many of its files have names elsewhere."""
+        links, outside = proofs.link_sum()
+        whole = PurgeSum(
+            names=self.names + links.names,
+            inodes=self.inodes + links.inodes,
+            size_bytes=self.size_bytes + links.size_bytes,
+        )
+        return whole, outside
+
+
 # Judging one path by its proof and both sides. Blocking; thread-safe.
 
 
@@ -310,40 +322,85 @@ _NO_DIRECTORY = (errno.ENOTDIR, errno.ELOOP)
 
 _Content = tuple[int, int, int, bytes]
 """Inode, size, mtime and digest of a file whose content is known to be the verified one."""
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 
 class Judge:
-    """Judges the paths of one tree. `reread`: read the content of every file, on the target too if it is as verified.
-    `closed_uid` owns directories that this program closes. `let_in_s` is when the user was let in after the cutover,
-    `let_in_again_s` when they were let in after a rollback that was given up.
+    """Judges the paths of one tree where it is `placed`, by its `proofs`.
+
+    Without a proof, paths that the plan skipped may go if they were released by name. The user was let in after the cutover,
+    and possibly again after a rollback that was given up: what they did since counts as theirs.
     """
 
     def __init__(
         self,
+        call: Call,
+        record: CutoverRecord,
         placed: Placed,
-        source: FileSystem,
-        target: FileSystem,
-        *,
+        proofs: "IndexedProofs",
         capabilities: TargetCapabilities,
-        let_in_s: float,
-        let_in_again_s: float,
-        closed_uid: int,
-        reread: bool = False,
     ) -> None:
+        world, again_s = call.world, record.times[CutoverState.THAWED]
         self._placed = placed
-        self._source = source
-        self._target = target
+        self._source = world.source
+        self._target = world.target
+        self._proofs = proofs
         self._capabilities = capabilities
-        self._let_in_ns = int(let_in_s * NS_PER_S)
-        self._let_in_again_ns = int(let_in_again_s * NS_PER_S)
-        self._closed_uid = closed_uid if placed.moved else None
-        self._reread = reread
+        self._let_in_ns = int((again_s if record.thawed_at_s is None else record.thawed_at_s) * NS_PER_S)
+        self._let_in_again_ns = int(again_s * NS_PER_S)
+        # The owner of directories that this program has closed.
+        self._closed_uid = os.geteuid() if placed.moved else None
+        self._reread = call.request.reread
+        self._releases = Releases(world.ledger.releases.of_trees((placed.tree,)))
         self._lock = threading.Lock()
         self._known: OrderedDict[_Content, None] = OrderedDict()
-        self._above: OrderedDict[bytes, int | None] = OrderedDict()
+        self._above: OrderedDict[bytes, int] = OrderedDict()
 
-    def on_source(self, entry: Entry, proof: Proof | None) -> Verdict:
-        """Whether the source's path is as verified; reads its content if necessary. `entry` has its current path."""
+    def may_go(self, entry: Entry, path: bytes, proof: Proof | None, found: Found) -> bool:
+        """Whether a path may be removed; counts it, and why it stays. `entry` has its current path, `path` is the one by
+        which its user knew it.
+        """
+        if proof is None and (standing := self._skipped(entry, path)) is not ReapStanding.NOT_REAPED:
+            released = standing is ReapStanding.RELEASED
+            with found.lock:
+                found.released += released
+                found.skipped += not released
+            if not released:
+                found.keep(path, "was skipped by the plan, and exists on the source only: it was not released")
+            return released
+        verdict = self._on_source(entry, proof)
+        if verdict.judgement is Judgement.READ:
+            with found.lock:
+                found.read_again += 1
+            self._proofs.note_read(path, entry.ino, entry.ctime_ns)
+        if proof is not None and verdict.judgement is not Judgement.OPEN:
+            verdict = self._on_target(proof)
+            with found.lock:
+                found.changed += verdict.judgement is Judgement.CHANGED
+                found.gone += verdict.judgement is Judgement.GONE
+        if verdict.judgement is Judgement.OPEN:
+            found.keep(path, verdict.words)
+            return False
+        return proof is not None
+
+    def _skipped(self, entry: Entry, path: bytes) -> ReapStanding:
+        """How a path without a proof stands to the plan's reap list; NOT_REAPED too if it has changed since."""
+        row = self._proofs.skipped(path) if entry.type is EntryType.FILE else None
+        # Removing one name of a file changes the ctime of the others. The whole tree was judged before it was closed.
+        ctime_ns = row.ctime_ns if row is not None and self._placed.moved and row.ino == entry.ino else entry.ctime_ns
+        found = standing(
+            row,
+            size_bytes=entry.size_bytes,
+            mtime_ns=entry.mtime_ns,
+            ctime_ns=ctime_ns,
+            archived=False,
+            released=self._releases.has(self._placed.tree, path),
+        )
+        return found if found in (ReapStanding.RELEASED, ReapStanding.SKIPPED) else ReapStanding.NOT_REAPED
+
+    def _on_source(self, entry: Entry, proof: Proof | None) -> Verdict:
+        """Whether the source's path is as verified; reads its content if necessary."""
         verdict = judge_source(entry, proof, top=entry.path == self._placed.at, closed_uid=self._closed_uid)
         if verdict.judgement is Judgement.OPEN or proof is None or entry.type is not EntryType.FILE:
             return verdict
@@ -351,17 +408,17 @@ class Judge:
             return verdict
         known = (entry.ino, entry.size_bytes, entry.mtime_ns, proof.digest)
         if verdict.judgement is Judgement.READ or self._reread:
-            if self._is_known(known):
+            if known in self._known:
                 return COVERED
             verdict = self._read(self._source, entry.path, proof, "the source")
             if verdict.judgement is Judgement.OPEN:
                 return verdict
         # Removing one name of a file changes the ctime of the others.
         if entry.nlink > 1:
-            self._keep(known)
+            self._remember(self._known, [known], None)
         return verdict
 
-    def on_target(self, proof: Proof) -> TargetVerdict:
+    def _on_target(self, proof: Proof) -> Verdict:
         try:
             if proof.archive is not None:
                 return judge_archive(proof, self._target.look(proof.archive.path))
@@ -374,24 +431,19 @@ class Judge:
                 capabilities=self._capabilities,
             )
         except OSError as error:
-            return TargetVerdict(stand=Stand.LOST, words=f"cannot be looked at on the target: {_reason(error)}")
-        if self._reread and verdict.stand is Stand.SAME and proof.type is EntryType.FILE:
-            read = self._read(self._target, proof.path, proof, "the target")
-            if read.judgement is Judgement.OPEN:
-                return TargetVerdict(stand=Stand.LOST, words=read.words)
+            return stays(f"cannot be looked at on the target: {_reason(error)}")
+        if self._reread and verdict is COVERED and proof.type is EntryType.FILE:
+            return self._read(self._target, proof.path, proof, "the target")
         return verdict
 
     def _read(self, side: FileSystem, path: bytes, proof: Proof, where: str) -> Verdict:
         try:
             digest = side.digest(path, proof.algorithm or "")
         except (OSError, ValueError) as error:
-            why = _reason(error) if isinstance(error, OSError) else str(error)
-            return Verdict(judgement=Judgement.OPEN, words=f"cannot be read on {where}: {why}")
+            return stays(f"cannot be read on {where}: {_reason(error)}")
         if digest.changed:
-            return Verdict(judgement=Judgement.OPEN, words=f"changed while it was read on {where}")
-        if digest.value != proof.digest:
-            return Verdict(judgement=Judgement.OPEN, words=f"has another content on {where} than was verified")
-        return Verdict(judgement=Judgement.READ)
+            return stays(f"changed while it was read on {where}")
+        return READ if digest.value == proof.digest else stays(f"has another content on {where} than was verified")
 
     def _look(self, path: bytes) -> Entry | None:
         try:
@@ -407,39 +459,25 @@ class Judge:
         above = parent(path)
         missing: list[bytes] = []
         while is_beneath(above, self._placed.tree):
-            with self._lock:
-                known = above in self._above
-                ctime_ns = self._above.get(above)
-            if not known:
-                entry = self._look(above)
-                ctime_ns = None if entry is None else entry.ctime_ns
+            ctime_ns = self._above.get(above)
+            if ctime_ns is None and (entry := self._look(above)) is not None:
+                ctime_ns = entry.ctime_ns
             if ctime_ns is not None:
-                self._keep_above([*missing, above], ctime_ns)
+                self._remember(self._above, [*missing, above], ctime_ns)
                 return ctime_ns
             missing.append(above)
             above = parent(above)
         return None
 
-    def _keep_above(self, paths: list[bytes], ctime_ns: int) -> None:
+    def _remember(self, known: OrderedDict[_Key, _Value], keys: Sequence[_Key], value: _Value) -> None:
         with self._lock:
-            for path in paths:
-                self._above[path] = ctime_ns
-            while len(self._above) > _REMEMBERED:
-                self._above.popitem(last=False)
-
-    def _is_known(self, content: _Content) -> bool:
-        with self._lock:
-            return content in self._known
-
-    def _keep(self, content: _Content) -> None:
-        with self._lock:
-            self._known[content] = None
-            while len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
+            known.update((key, value) for key in keys)
+            while len(known) > _REMEMBERED:
+                known.popitem(last=False)
 
 
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)
+def _reason(error: Exception) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
 # The survey: judging every path of a tree before any of it is changed
@@ -447,76 +485,6 @@ def _reason(error: OSError) -> str:
 
 _BLOCK_ENTRIES = 512
 SHOW_EVERY_S = 0.5
-
-
-@dataclass(slots=True, kw_only=True)
-class Found:
-    """Counts and findings of a tree. Its methods are thread-safe."""
-
-    names: int = 0
-    inodes: int = 0
-    size_bytes: int = 0
-    read_again: int = 0
-    changed: int = 0
-    gone: int = 0
-    removed: int = 0
-    open_paths: int = 0
-    skipped: int = 0
-    released: int = 0
-    findings: list[PurgeFinding] = field(default_factory=list)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @property
-    def listed(self) -> tuple[PurgeFinding, ...]:
-        return tuple(sorted(self.findings, key=lambda finding: finding.path))
-
-    def keep(self, path: bytes, words: str) -> None:
-        with self._lock:
-            self.open_paths += 1
-            if len(self.findings) < FINDINGS_KEPT:
-                self.findings.append(PurgeFinding(path=path, words=words))
-
-    def left(self, verdict: Verdict, path: bytes) -> bool:
-        """Count a path that the plan skipped; returns whether it was released."""
-        if verdict.judgement is Judgement.OPEN:
-            with self._lock:
-                self.skipped += 1
-            self.keep(path, verdict.words)
-            return False
-        with self._lock:
-            self.released += 1
-        return True
-
-    def see(self, entry: Entry) -> None:
-        """Count an existing path. `Proofs` counts the names of hard-linked files."""
-        with self._lock:
-            if entry.type is EntryType.DIRECTORY or entry.nlink <= 1:
-                self.names += 1
-                self.inodes += 1
-                self.size_bytes += entry.size_bytes if entry.type is EntryType.FILE else 0
-
-    def stand(self, stand: Stand) -> None:
-        with self._lock:
-            self.changed += stand is Stand.CHANGED
-            self.gone += stand is Stand.GONE
-
-    def read(self) -> None:
-        with self._lock:
-            self.read_again += 1
-
-    def remove(self) -> None:
-        with self._lock:
-            self.removed += 1
-
-    def sum(self, proofs: "IndexedProofs") -> tuple[PurgeSum, int]:
-        """What the tree holds, and how many of its files have names elsewhere."""
-        links, outside = proofs.link_sum()
-        whole = PurgeSum(
-            names=self.names + links.names,
-            inodes=self.inodes + links.inodes,
-            size_bytes=self.size_bytes + links.size_bytes,
-        )
-        return whole, outside
 
 
 @contextlib.asynccontextmanager
@@ -554,13 +522,10 @@ async def _progress_shown(
 class Survey:
     """Judges a whole tree at its current location. Changes nothing."""
 
-    def __init__(
-        self, call: Call, placed: Placed, source: FileSystem, proofs: "IndexedProofs", *, judge: Judge, skipped: Skipped
-    ) -> None:
-        self._skipped = skipped
+    def __init__(self, call: Call, placed: Placed, proofs: "IndexedProofs", judge: Judge) -> None:
         self._call = call
         self._placed = placed
-        self._source = source
+        self._source = call.world.source
         self._proofs = proofs
         self._judge = judge
         self._looked_at = 0
@@ -601,21 +566,7 @@ class Survey:
             if entry.nlink > 1 and entry.type is not EntryType.DIRECTORY:
                 linked.append(entry)
             path = self._placed.known_as(entry.path)
-            proof = proofs.get(path)
-            if proof is None and (left := self._skipped.verdict(entry, path)) is not None:
-                self.found.left(left, path)
-                continue
-            verdict = self._judge.on_source(entry, proof)
-            if verdict.judgement is Judgement.READ:
-                self.found.read()
-                self._proofs.note_read(path, entry.ino, entry.ctime_ns)
-            if verdict.judgement is Judgement.OPEN or proof is None:
-                self.found.keep(path, verdict.words)
-                continue
-            stand = self._judge.on_target(proof)
-            self.found.stand(stand.stand)
-            if stand.stand is Stand.LOST:
-                self.found.keep(path, stand.words)
+            self._judge.may_go(entry, path, proofs.get(path), self.found)
         self._proofs.note_links(linked)
 
 
@@ -663,7 +614,6 @@ class Removal:
         *,
         proofs: "IndexedProofs",
         judge: Judge,
-        skipped: Skipped,
         pace: Pace,
         watch: Callable[[], Awaitable[None]],
     ) -> None:
@@ -673,7 +623,6 @@ class Removal:
         self._places = call.world.places
         self._proofs = proofs
         self._judge = judge
-        self._skipped = skipped
         self._pace = pace
         self._watch = watch
         self._watched_s = call.world.clock.monotonic_s()
@@ -792,7 +741,7 @@ class Removal:
             if len(directory.path) > DEEP_BYTES:
                 self._raise_up(directory, entry)
         except OSError as error:
-            self._keep(directory, directory.path, f"cannot be closed ({error.strerror or error})")
+            self._keep(directory, directory.path, f"cannot be closed ({_reason(error)})")
             return False
         return True
 
@@ -818,17 +767,16 @@ class Removal:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                self._keep(directory, entry.path, f"cannot be removed ({error.strerror or error})")
+                self._keep(directory, entry.path, f"cannot be removed ({_reason(error)})")
 
     def _remove_entry(self, directory: _Directory, entry: Entry) -> None:
         seen: Entry | None = entry
         for _ in range(_TRIES):
-            if seen is None:
-                return
-            if not self._may_go(directory, seen):
+            if seen is None or not self._may_go(directory, seen):
                 return
             if self._places.remove(seen.path, seen):
-                self.found.remove()
+                with self.found.lock:
+                    self.found.removed += 1
                 return
             seen = self._source.look(entry.path)
         if seen is not None:
@@ -836,21 +784,9 @@ class Removal:
 
     def _may_go(self, directory: _Directory, entry: Entry) -> bool:
         path = self._known_as(entry.path)
-        proof = self._proofs.of_block([path]).get(path)
-        if proof is None and (left := self._skipped.verdict(entry, path)) is not None:
-            directory.keeps = directory.keeps or left.judgement is Judgement.OPEN
-            return self.found.left(left, path)
-        verdict = self._judge.on_source(entry, proof)
-        if verdict.judgement is Judgement.OPEN or proof is None:
-            self._keep(directory, entry.path, verdict.words)
-            return False
-        if verdict.judgement is Judgement.READ:
-            self.found.read()
-        stand = self._judge.on_target(proof)
-        if stand.stand is Stand.LOST:
-            self._keep(directory, entry.path, stand.words)
-            return False
-        return True
+        goes = self._judge.may_go(entry, path, self._proofs.of_block([path]).get(path), self.found)
+        directory.keeps = directory.keeps or not goes
+        return goes
 
     def _remove_directory(self, directory: _Directory) -> bool:
         """Whether the directory is removed."""
@@ -858,10 +794,11 @@ class Removal:
             self._places.remove_directory(directory.path)
         except OSError as error:
             if directory.rounds >= _TRIES:
-                self._keep(directory, directory.path, f"cannot be removed ({error.strerror or error})")
+                self._keep(directory, directory.path, f"cannot be removed ({_reason(error)})")
             return False
         self._raised.pop(directory.path, None)
-        self.found.remove()
+        with self.found.lock:
+            self.found.removed += 1
         return True
 
     def _keep(self, directory: _Directory, path: bytes, words: str) -> None:

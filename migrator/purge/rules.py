@@ -3,10 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from types import MappingProxyType
-from typing import assert_never
 
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree, xattr_digest
 from migrator.core.paths import percent_escape, show
@@ -27,16 +24,20 @@ from migrator.fs.model import TargetCapabilities
 from migrator.fs.rules import floored_time_ns
 from migrator.operations.model import Finished, Halt
 from migrator.purge.model import (
+    CHANGED,
     CONFIRM_CHARACTERS,
     COVERED,
+    GONE,
+    READ,
     Choice,
     Chosen,
-    Judgement,
     LeadsTo,
+    ManifestSum,
     Position,
     Proof,
     Verdict,
     purge_place,
+    stays,
 )
 from migrator.transfer.rules_governor import Brake, braked
 from migrator.verify.model import VerificationRecord
@@ -51,25 +52,26 @@ NOTHING_CARRIED: Mapping[int, str] = MappingProxyType({})
 
 def choose(tree: UserTree, record: CutoverRecord | None, *, now_s: float, retain_s: float) -> Chosen:
     """What a purge does with a tree, by its newest cutover in the ledger."""
-    if record is None:
-        return Chosen(tree=tree, choice=Choice.NOT_MOVED, words=f"{tree.user} was not cut over: see `migrator status`")
-    if record.state is CutoverState.PURGED:
-        return Chosen(tree=tree, choice=Choice.PURGED, words=f"the source of {tree.user} was purged before")
-    if record.state is CutoverState.PURGING:
-        return Chosen(tree=tree, choice=Choice.GO_ON, words=f"the purge of {tree.user} has begun, and goes on")
-    if record.state in ROLLBACK_STATES:
-        words = f"a rollback of {tree.user} is in progress ({state_words(record.state)}): `migrator rollback --user {tree.user}`"
-        return Chosen(tree=tree, choice=Choice.NOT_MOVED, words=words)
-    thawed_at_s = record.times.get(CutoverState.THAWED)
-    if record.state is not CutoverState.RETAINED or thawed_at_s is None:
-        words = f"{tree.user} does not work on the target for good ({state_words(record.state)}): see `migrator status`"
-        return Chosen(tree=tree, choice=Choice.NOT_MOVED, words=words)
-    due_at_s = thawed_at_s + retain_s
-    if not now_s >= due_at_s:
-        words = f"the source of {tree.user} is kept for another {format_duration(due_at_s - now_s)} ([cutover] retain)"
-        return Chosen(tree=tree, choice=Choice.LATER, words=words, due_at_s=due_at_s)
-    words = f"{tree.user} has worked on the target for {format_duration(now_s - thawed_at_s)}"
-    return Chosen(tree=tree, choice=Choice.PURGE, words=words, due_at_s=due_at_s)
+    user, due_at_s = tree.user, None
+    state = None if record is None else record.state
+    thawed_at_s = None if record is None else record.times.get(CutoverState.THAWED)
+    if state is None:
+        choice, words = Choice.NOT_MOVED, f"{user} was not cut over: see `migrator status`"
+    elif state is CutoverState.PURGED:
+        choice, words = Choice.PURGED, f"the source of {user} was purged before"
+    elif state is CutoverState.PURGING:
+        choice, words = Choice.GO_ON, f"the purge of {user} has begun, and goes on"
+    elif state is not CutoverState.RETAINED or thawed_at_s is None:
+        more = f"`migrator rollback --user {user}`" if state in ROLLBACK_STATES else "see `migrator status`"
+        choice, words = Choice.NOT_MOVED, f"{user} does not work on the target for good ({state_words(state)}): {more}"
+    else:
+        due_at_s = thawed_at_s + retain_s
+        if now_s >= due_at_s:
+            choice, words = Choice.PURGE, f"{user} has worked on the target for {format_duration(now_s - thawed_at_s)}"
+        else:
+            left = format_duration(due_at_s - now_s)
+            choice, words = Choice.LATER, f"the source of {user} is kept for another {left} ([cutover] retain)"
+    return Chosen(tree=tree, choice=choice, words=words, due_at_s=due_at_s)
 
 
 def plan_checksum(
@@ -147,38 +149,30 @@ def purge_problems(
     leads_to: LeadsTo | None,
     verification: VerificationRecord | None,
     manifest_digest: str | None,
-    without_digest: int | None,
-    manifest_names: int | None,
+    total: ManifestSum | None,
     scan_whole: bool | None,
-    mounts: Sequence[str] | None,
-    health: Sequence[str] | None,
-    storage: Sequence[str] | None,
-    writers: Sequence[str] | None,
     backup: BackupSeen,
 ) -> tuple[str, ...]:
-    """Every reason against freeing the source of a tree, or resuming that, with what to do next.
+    """The reasons against freeing the source of a tree, or resuming that, with what to do next.
 
     `top` is the tree's own directory on the source if it is at its path, `target_top` that on the target;
     `target_names` is the number of names in the latter. `verification` is that of the cutover, `manifest_digest` the
-    digest of the manifest's file now, `without_digest` its number of regular files without a digest, `manifest_names`
-    its number of names of the tree. `scan_whole`: whether the scan of the final pass was whole. `mounts` are problems
-    of both mounts, `health` of the source, `storage` of the target's storage targets, `writers` what can still write
-    below the tree. None always means unknown.
+    digest of the manifest's file now, `total` its totals of the tree. `scan_whole`: whether the scan of the final pass
+    was whole. None always means unknown.
     """
     return (
         *_position(record, position),
         *(_closed(record, top) if position is Position.IN_PLACE else ()),
-        *_target(record, target_top, target_names, manifest_names),
+        *_target(record, target_top, target_names, total),
         *_link(record, leads_to),
         *_verified(verification),
-        *_manifest(verification, manifest_digest, without_digest, manifest_names),
+        *_manifest(verification, manifest_digest, total),
         *_scan(scan_whole),
-        *_told("the mounts", mounts),
-        *_told("the source", health),
-        *_told("the target's storage targets", storage),
-        *_told("who writes to the tree", writers),
-        *_backup(backup),
+        *((_NO_BACKUP,) if backup is BackupSeen.MISSING else ()),
     )
+
+
+_NO_BACKUP = "no backup of the target is recorded, and the site asks for one: make it, and record it"
 
 
 def _position(record: CutoverRecord, position: Position | None) -> Iterable[str]:
@@ -193,8 +187,6 @@ def _position(record: CutoverRecord, position: Position | None) -> Iterable[str]
             yield f"{name} is not on the source, and this program did not take it away: find out who did"
         case Position.GONE | Position.IN_PLACE | Position.CLOSED:
             return
-        case _:
-            assert_never(position)
 
 
 def _closed(record: CutoverRecord, top: Entry | None) -> Iterable[str]:
@@ -210,7 +202,7 @@ def _closed(record: CutoverRecord, top: Entry | None) -> Iterable[str]:
         )
 
 
-def _target(record: CutoverRecord, top: Entry | None, names: int | None, manifest_names: int | None) -> Iterable[str]:
+def _target(record: CutoverRecord, top: Entry | None, names: int | None, total: ManifestSum | None) -> Iterable[str]:
     name = f"the tree {show(record.tree.path)} on the target"
     if top is None:
         yield f"{name} is missing, or cannot be looked at: see `migrator doctor`"
@@ -218,7 +210,7 @@ def _target(record: CutoverRecord, top: Entry | None, names: int | None, manifes
         yield f"{name} is a {top.type.value}, and no directory"
     elif names is None:
         yield f"what {name} holds cannot be seen: see `migrator doctor`"
-    elif not names and (manifest_names is None or manifest_names > 1):
+    elif not names and (total is None or total.names > 1):
         yield f"{name} is empty: nothing of what was moved is there any more; find out where it went"
 
 
@@ -245,23 +237,21 @@ def _verified(found: VerificationRecord | None) -> Iterable[str]:
         yield "the verification of the cutover left no manifest"
 
 
-def _manifest(
-    found: VerificationRecord | None, digest: str | None, without_digest: int | None, names: int | None
-) -> Iterable[str]:
+def _manifest(found: VerificationRecord | None, digest: str | None, total: ManifestSum | None) -> Iterable[str]:
     if digest is None:
         yield "the manifest cannot be read: bring it back from a backup of the state directory"
         return
     if found is not None and found.manifest_digest is not None and digest != found.manifest_digest:
         yield "the manifest is not the one that the verification wrote: bring that back from a backup of the state directory"
-    if without_digest is None or names is None:
+    if total is None:
         yield "what the manifest says of the tree is not known"
         return
-    if without_digest:
+    if total.without_digest:
         yield (
-            f"{several(without_digest, 'file')} of the manifest {'has' if without_digest == 1 else 'have'} no digest: the "
+            f"{several(total.without_digest, 'file')} of the manifest {'has' if total.without_digest == 1 else 'have'} no digest: the "
             "content was not read back on both sides; a sample is no proof ([verify] sample has to be 1.0 for a cutover)"
         )
-    if not names:
+    if not total.names:
         yield "the manifest holds nothing of the tree"
 
 
@@ -270,25 +260,6 @@ def _scan(whole: bool | None) -> Iterable[str]:
         yield "whether the scan of the final pass was whole is not known"
     elif not whole:
         yield "the scan of the final pass was not whole, so the source may hold more than was moved"
-
-
-def _told(what: str, problems: Sequence[str] | None) -> Iterable[str]:
-    if problems is None:
-        yield f"the state of {what} is not known: see `migrator doctor`"
-    else:
-        yield from problems
-
-
-def _backup(backup: BackupSeen) -> Iterable[str]:
-    match backup:
-        case BackupSeen.NOT_ASKED | BackupSeen.RECORDED:
-            return
-        case BackupSeen.MISSING:
-            yield "no backup of the target is recorded, and the site asks for one: make it, and record it"
-        case BackupSeen.UNKNOWN:
-            yield "whether a backup of the target is recorded is not known"
-        case _:
-            assert_never(backup)
 
 
 def shrink_problem(tree: UserTree, *, gone: int, names: int, max_shrink: float) -> str | None:
@@ -316,8 +287,6 @@ CLOSED_MODE = 0o700
 CLOCK_SLACK_NS = 2 * NS_PER_S
 """How much earlier than the user was let in a change on the target may appear: clocks differ, and times are coarse."""
 
-_READ = Verdict(judgement=Judgement.READ)
-
 
 def judge_source(entry: Entry, proof: Proof | None, *, top: bool = False, closed_uid: int | None = None) -> Verdict:
     """Whether a path of the source is as verified. `read`: yes, if its content has the digest of the proof; its ctime
@@ -327,58 +296,38 @@ def judge_source(entry: Entry, proof: Proof | None, *, top: bool = False, closed
     purge has closed: their owner, mode and attributes do not count either.
     """
     if proof is None:
-        return _open("is not in the manifest: it was made after the verification, or the target cannot keep it")
+        return stays("is not in the manifest: it was made after the verification, or the target cannot keep it")
     if entry.type is not proof.type:
-        return _open(f"was a {proof.type.value} when it was verified, and is a {entry.type.value}")
+        return stays(f"was a {proof.type.value} when it was verified, and is a {entry.type.value}")
     if entry.type is EntryType.DIRECTORY and (top or (entry.uid == closed_uid and entry.mode == CLOSED_MODE)):
         return COVERED
     if (entry.uid, entry.gid) != (proof.uid, proof.gid):
-        return _open(
+        return stays(
             f"belonged to {proof.uid}:{proof.gid} when it was verified, and belongs to {entry.uid}:{entry.gid}"
         )
     if entry.mode != proof.mode:
-        return _open(f"had mode {proof.mode:04o} when it was verified, and has {entry.mode:04o}")
+        return stays(f"had mode {proof.mode:04o} when it was verified, and has {entry.mode:04o}")
     if xattr_digest(entry.xattrs) != proof.xattr_digest:
-        return _open("has other extended attributes or ACLs than when it was verified")
+        return stays("has other extended attributes or ACLs than when it was verified")
     if entry.type is EntryType.DIRECTORY:
         return COVERED
     if entry.mtime_ns != proof.mtime_ns:
-        return _open("was modified after it was verified: it has another mtime")
+        return stays("was modified after it was verified: it has another mtime")
     if entry.symlink_target != proof.symlink_target:
-        return _open("is a symlink that leads elsewhere than when it was verified")
+        return stays("is a symlink that leads elsewhere than when it was verified")
     if entry.rdev != proof.rdev:
-        return _open("is another device than when it was verified")
+        return stays("is another device than when it was verified")
     return _judge_file(entry, proof) if entry.type is EntryType.FILE else COVERED
 
 
 def _judge_file(entry: Entry, proof: Proof) -> Verdict:
     if entry.size_bytes != proof.size_bytes:
-        return _open(f"had {proof.size_bytes:,} bytes when it was verified, and has {entry.size_bytes:,}")
+        return stays(f"had {proof.size_bytes:,} bytes when it was verified, and has {entry.size_bytes:,}")
     if proof.digest is None or proof.algorithm is None:
-        return _open("has no digest in the manifest: its content was not read back")
+        return stays("has no digest in the manifest: its content was not read back")
     if entry.ctime_ns != proof.ctime_ns or (proof.ino is not None and entry.ino != proof.ino):
-        return _READ
+        return READ
     return COVERED
-
-
-class Stand(StrEnum):
-    """The state of a path on the target: as verified, changed or removed by its user, or lost."""
-
-    SAME = "same"
-    CHANGED = "changed"
-    GONE = "gone"
-    LOST = "lost"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetVerdict:
-    """The state of a path, and the reason if it is lost."""
-
-    stand: Stand
-    words: str = ""
-
-
-_SAME, _CHANGED, _GONE = (TargetVerdict(stand=stand) for stand in (Stand.SAME, Stand.CHANGED, Stand.GONE))
 
 
 def judge_target(
@@ -388,20 +337,20 @@ def judge_target(
     above_ctime_ns: int | None,
     let_in_ns: int,
     capabilities: TargetCapabilities,
-) -> TargetVerdict:
+) -> Verdict:
     """The state of a path on the target. `above_ctime_ns` is the ctime of the nearest existing directory above it,
     `let_in_ns` the time at which the user was let in.
     """
     earliest_ns = let_in_ns - CLOCK_SLACK_NS
     if target is None:
         if above_ctime_ns is not None and above_ctime_ns >= earliest_ns:
-            return _GONE
-        return _lost("is not on the target, and no user can have removed it there: the directory has not changed since")
+            return GONE
+        return stays("is not on the target, and no user can have removed it there: the directory has not changed since")
     if target.type is proof.type and _same(proof, target, capabilities):
-        return _SAME
+        return COVERED
     if target.ctime_ns >= earliest_ns:
-        return _CHANGED
-    return _lost("is another one on the target than was verified, and was not changed there since the user was let in")
+        return CHANGED
+    return stays("is another one on the target than was verified, and was not changed there since the user was let in")
 
 
 def _same(proof: Proof, target: Entry, capabilities: TargetCapabilities) -> bool:
@@ -415,45 +364,34 @@ def _same(proof: Proof, target: Entry, capabilities: TargetCapabilities) -> bool
             return True
 
 
-def judge_archive(proof: Proof, archive: Entry | None) -> TargetVerdict:
+def judge_archive(proof: Proof, archive: Entry | None) -> Verdict:
     """As `judge_target`, for a path in an archive: the archive has to be there with its proven size."""
     if proof.archive is None or archive is None:
-        return _lost("lies in an archive that is not on the target any more")
+        return stays("lies in an archive that is not on the target any more")
     if proof.archive.size_bytes is None:
-        return _lost("lies in an archive that does not count: it was not read back, or was lost since")
+        return stays("lies in an archive that does not count: it was not read back, or was lost since")
     if archive.type is not EntryType.FILE or archive.size_bytes != proof.archive.size_bytes:
-        return _lost("lies in an archive that is another one than was verified")
-    return _SAME
-
-
-def _open(words: str) -> Verdict:
-    return Verdict(judgement=Judgement.OPEN, words=words)
-
-
-def _lost(words: str) -> TargetVerdict:
-    return TargetVerdict(stand=Stand.LOST, words=words)
+        return stays("lies in an archive that is another one than was verified")
+    return COVERED
 
 
 # The removal rate. The rule is the governor's, with names per second in place of streams.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemovalRate:
-    """The latency brake of each probed side."""
-
-    latencies: Mapping[ProbeSide, Brake] = field(default_factory=dict)
+Brakes = Mapping[ProbeSide, Brake]
+"""The latency brake of each probed side."""
 
 
 def after_probe(
-    rate: RemovalRate, side: ProbeSide, latency_s: float, *, limit_s: float, removing: float, ceiling: int
-) -> RemovalRate:
-    """The rate after one more probe with a result; `removing` is the current rate, which may be below the limit."""
-    now = max(min(names_per_s(rate, ceiling), int(removing)), 1)
-    brake = braked(rate.latencies.get(side, Brake()), latency_s, limit=limit_s, streams=now, ceiling=ceiling)
-    return replace(rate, latencies={**rate.latencies, side: brake})
+    brakes: Brakes, side: ProbeSide, latency_s: float, *, limit_s: float, removing: float, ceiling: int
+) -> Brakes:
+    """The brakes after one more probe with a result; `removing` is the current rate, which may be below the limit."""
+    now = max(min(names_per_s(brakes, ceiling), int(removing)), 1)
+    brake = braked(brakes.get(side, Brake()), latency_s, limit=limit_s, streams=now, ceiling=ceiling)
+    return {**brakes, side: brake}
 
 
-def names_per_s(rate: RemovalRate, ceiling: int) -> int:
+def names_per_s(brakes: Brakes, ceiling: int) -> int:
     """The most names per second; at most `ceiling`, at least 1."""
-    caps = [brake.cap for brake in rate.latencies.values() if brake.cap is not None]
+    caps = [brake.cap for brake in brakes.values() if brake.cap is not None]
     return max(min((ceiling, *caps)), 1)

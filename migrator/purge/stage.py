@@ -1,7 +1,6 @@
 """`purge`: guards, confirmation, one tree after the other."""
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -45,7 +44,6 @@ from migrator.purge.removal import (
     PurgeRequest,
     PurgeWorld,
     Removal,
-    Skipped,
     Survey,
     archive_problems,
     archive_sizes,
@@ -300,10 +298,10 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         total: ManifestSum | None,
         before: SourceHealth,
     ) -> tuple[str, ...]:
-        """Every reason against freeing the tree. `total` is None if the manifest cannot be read."""
+        """The reasons against freeing the tree. `total` is None if the manifest cannot be read."""
         world, tree, proof = self.call.world, record.tree, self.item.proof
         manifest = None if proof is None else proof.manifest
-        return purge_problems(
+        problems = purge_problems(
             record,
             position=position,
             top=await self._told(lambda: world.source.look(tree.path)) if position is Position.IN_PLACE else None,
@@ -312,14 +310,16 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             leads_to=await self._told(lambda: world.link(tree)),
             verification=proof,
             manifest_digest=None if manifest is None else await self._told(lambda: world.manifests.digest(manifest)),
-            without_digest=None if total is None else total.without_digest,
-            manifest_names=None if total is None else total.names,
+            total=total,
             scan_whole=self._scan_whole(record),
-            mounts=await self._mounts(),
-            health=health_problems(before, before),
-            storage=await world.storage.problems(),
-            writers=await self._writing(placed.at),
             backup=world.backup(record),
+        )
+        return (
+            *problems,
+            *await self._mounts(),
+            *health_problems(before, before),
+            *await world.storage.problems(),
+            *await self._writing(placed.at),
         )
 
     async def _outside_problems(self, before: SourceHealth | None = None) -> tuple[str, ...]:
@@ -367,8 +367,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         top = await asyncio.to_thread(self.call.world.source.look, placed.at)
         if top is None:
             raise self._stopped(record, f"{show(placed.at)} has gone from the source just now")
-        judge, skipped = self._judges(record, placed, proofs)
-        survey = Survey(self.call, placed, self.call.world.source, proofs, judge=judge, skipped=skipped)
+        survey = Survey(self.call, placed, proofs, self._judge(record, placed, proofs))
         return await survey.run(top, user=record.tree.user, total=names)
 
     def _survey_problems(self, record: CutoverRecord, found: Found, placed: Placed) -> tuple[str, ...]:
@@ -417,8 +416,8 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             if reasons := await self._outside_problems():
                 raise self._stopped(record, "; ".join(reasons))
 
-        judge, skipped = self._judges(record, closed, proofs)
-        removal = Removal(self.call, closed, proofs=proofs, judge=judge, skipped=skipped, pace=self.pace, watch=watch)
+        judge = self._judge(record, closed, proofs)
+        removal = Removal(self.call, closed, proofs=proofs, judge=judge, pace=self.pace, watch=watch)
         found = await removal.run(user=record.tree.user, total=self._seen.names)
         await watch()
         return found
@@ -436,19 +435,8 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         except OSError as error:
             raise self._stopped(record, f"the end of the purge cannot be seen: {error.strerror or error}") from error
 
-    def _judges(self, record: CutoverRecord, placed: Placed, proofs: "IndexedProofs") -> tuple[Judge, Skipped]:
-        world, again_s = self.call.world, record.times[CutoverState.THAWED]
-        judge = Judge(
-            placed,
-            world.source,
-            world.target,
-            capabilities=self.capabilities,
-            let_in_s=again_s if record.thawed_at_s is None else record.thawed_at_s,
-            let_in_again_s=again_s,
-            closed_uid=os.geteuid(),
-            reread=self.call.request.reread,
-        )
-        return judge, Skipped(record.tree, proofs.skipped, world.ledger.releases, closed=placed.moved)
+    def _judge(self, record: CutoverRecord, placed: Placed, proofs: "IndexedProofs") -> Judge:
+        return Judge(self.call, record, placed, proofs, self.capabilities)
 
     # Hooks and results.
 

@@ -27,11 +27,11 @@ class Other:
 
 
 def target_side(root: Path, *, problems: tuple[str, ...] = ()) -> TargetSide:
-    return TargetSide(os.fsencode(root), tree=TREE, hidden=HIDDEN, other=Other(problems))
+    return TargetSide(os.fsencode(root), tree=TREE, hidden=HIDDEN, source=Other(problems))
 
 
 def source_side(root: Path) -> SourceSide:
-    return SourceSide(os.fsencode(root), tree=TREE, hidden=HIDDEN, real=Other(("brick one is down",)))
+    return SourceSide(os.fsencode(root), tree=TREE, hidden=HIDDEN, source=Other(("brick one is down",)))
 
 
 @pytest.fixture

@@ -201,7 +201,6 @@ def test_no_switch_without_each_proof(state: CutoverState, changes: dict[str, An
     ("changes", "said"),
     [
         ({"backup": BackupSeen.MISSING}, "no backup"),
-        ({"backup": BackupSeen.UNKNOWN}, "is not known"),
         ({"proof": replace(PROOF, manifest=None)}, "no manifest"),
     ],
 )

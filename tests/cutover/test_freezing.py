@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from migrator.core.events import FindingStatus
-from migrator.cutover.model import FreezeWay, FrozenTop, OpenFile, OpenKind, TopState, Writers
+from migrator.cutover.model import FreezeWay, FrozenTop, OpenFile, OpenKind, TopSeen, Writers
 from migrator.cutover.rules import (
     check_open_files,
     clients_unseen,
@@ -49,8 +49,8 @@ FILE = OpenFile(host="gl1", path=b"home/ann/data", kind=OpenKind.FILE, writable=
 
 
 def test_a_top_as_before_and_a_frozen_one() -> None:
-    assert judge_top(TOP, TOP).state is TopState.AS_BEFORE
-    assert judge_top(TOP, frozen_form(TOP)).state is TopState.FROZEN
+    assert judge_top(TOP, TOP).state is TopSeen.OPEN
+    assert judge_top(TOP, frozen_form(TOP)).state is TopSeen.FROZEN
 
 
 @pytest.mark.parametrize(
@@ -66,13 +66,13 @@ def test_a_top_as_before_and_a_frozen_one() -> None:
     ids=["closed", "owner", "default-acl-gone", "default-acl-back", "acl-back", "mode-back"],
 )
 def test_what_a_crash_leaves_is_known(left: FrozenTop) -> None:
-    assert judge_top(TOP, left).state is TopState.BETWEEN
+    assert judge_top(TOP, left).state is TopSeen.PARTLY
 
 
 def test_without_a_mask_a_mode_is_the_groups() -> None:
     plain = replace(TOP, acl_access=None, acl_default=None)
-    assert judge_top(plain, replace(plain, mode=0o2500)).state is TopState.BETWEEN
-    assert judge_top(plain, replace(plain, uid=0)).state is TopState.BETWEEN
+    assert judge_top(plain, replace(plain, mode=0o2500)).state is TopSeen.PARTLY
+    assert judge_top(plain, replace(plain, uid=0)).state is TopSeen.PARTLY
 
 
 @pytest.mark.parametrize(
@@ -93,15 +93,15 @@ def test_without_a_mask_a_mode_is_the_groups() -> None:
 )
 def test_what_somebody_else_changed_is_told(now: FrozenTop, says: str) -> None:
     look = judge_top(TOP, now)
-    assert look.state is TopState.CHANGED
+    assert look.state is TopSeen.OTHER
     assert says in "; ".join(look.differences)
 
 
 def test_an_acl_of_an_unknown_form_is_no_missing_one() -> None:
     odd = replace(TOP, acl_access=b"odd")
-    assert judge_top(odd, odd).state is TopState.AS_BEFORE
+    assert judge_top(odd, odd).state is TopSeen.OPEN
     plain = replace(TOP, acl_access=None)
-    assert judge_top(plain, replace(plain, uid=0, acl_access=b"odd")).state is TopState.CHANGED
+    assert judge_top(plain, replace(plain, uid=0, acl_access=b"odd")).state is TopSeen.OTHER
 
 
 @pytest.mark.parametrize("vouched", [False, True])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from migrator.cutover.files import MountedTops
-from migrator.cutover.model import OpenFile, OpenKind, TopState, Writers
+from migrator.cutover.model import OpenFile, OpenKind, TopSeen, Writers
 from migrator.cutover.rules import can_write, why_not_frozen
 from migrator.cutover.writers import BrickWriters
 from migrator.gluster.volume import GlusterCommands, GlusterSource
@@ -316,7 +316,7 @@ def test_a_top_is_closed_through_the_mount_and_put_back_byte_for_byte(lab: LabHa
     seen = public / TREE.decode()
     assert as_user(seen, UID) == as_user(seen, UID + 1) == "opened"
     tops.freeze(TREE, kept)
-    assert tops.look(TREE, kept).state is TopState.FROZEN
+    assert tops.look(TREE, kept).state is TopSeen.FROZEN
     assert set(map(str, tops_of(lab, tree.relative_to(lab.source)))) == {str((0, kept.gid, 0o2500, {}))}
     assert as_user(seen, UID) == as_user(seen, UID + 1) == "refused"
     assert (tree / "data").read_bytes() == b"x"

@@ -8,7 +8,7 @@ import pytest
 
 from migrator.cutover import files as freezing
 from migrator.cutover.files import MountedTops
-from migrator.cutover.model import TopState
+from migrator.cutover.model import TopSeen
 from migrator.cutover.ports import TopChanged
 from tests.support.holders import holding
 from tests.support.xfs import XfsMount, run_tool
@@ -76,15 +76,15 @@ def test_a_frozen_top_is_thawed_byte_for_byte(source: Path, tops: MountedTops, k
     before = facts(top)
     kept = tops.read_top(ANN)
     assert kept.gfid is None
-    assert tops.look(ANN, kept).state is TopState.AS_BEFORE
+    assert tops.look(ANN, kept).state is TopSeen.OPEN
     for _ in range(2):
         tops.freeze(ANN, kept)
         assert facts(top) == (0, before[1], before[2] & 0o7000 | 0o500, {})
-        assert tops.look(ANN, kept).state in (TopState.FROZEN, TopState.AS_BEFORE)
+        assert tops.look(ANN, kept).state in (TopSeen.FROZEN, TopSeen.OPEN)
     for _ in range(2):
         tops.thaw(ANN, kept)
         assert facts(top) == before
-        assert tops.look(ANN, kept).state is TopState.AS_BEFORE
+        assert tops.look(ANN, kept).state is TopSeen.OPEN
 
 
 def test_nobody_but_root_comes_in_and_the_owner_does_not_open_it_again(source: Path, tops: MountedTops) -> None:
@@ -162,7 +162,7 @@ def test_killed_before_any_call_it_goes_on_or_back(
         except Killed:
             ended = False
         monkeypatch.setattr(freezing, "os", os)
-        assert tops.look(ANN, kept).state is not TopState.CHANGED
+        assert tops.look(ANN, kept).state is not TopSeen.OTHER
         getattr(tops, going_on)(ANN, kept)
         if going_on == "freeze":
             assert facts(top) == (0, before[1], before[2] & 0o7000 | 0o500, {})
@@ -187,7 +187,7 @@ def test_a_top_that_somebody_changed_is_told_and_left_alone(source: Path, tops: 
             act(ANN, kept)
         assert caught.value.hint
         assert facts(top) == changed
-    assert tops.look(ANN, kept).state is TopState.CHANGED
+    assert tops.look(ANN, kept).state is TopSeen.OTHER
 
 
 @pytest.mark.parametrize("swapped", ["home/ann", "home"])

@@ -1,23 +1,22 @@
 """A purge that is killed anywhere goes on by the same command, and frees what is proven and nothing else.
 
-A child process purges a tree while every call that changes something counts; the child kills itself at the given one.
+It is killed before a given call of what changes the source, and resumes from what that left.
 """
 
 import asyncio
+import gc
 import os
 import random
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from migrator.core.entry import Entry
 from migrator.cutover.model import CutoverState
 from migrator.purge import removal
-from migrator.purge.files import MountedPlaces
 from migrator.purge.model import TreeOutcome
 from migrator.purge.stage import purge
+from tests.support.deaths import Death, Killed, dying
 from tests.support.purge_world import PurgeSite, purge_site
 from tests.support.run_site import fill_tree
 from tests.support.snapshots import snapshot
@@ -26,45 +25,6 @@ from tests.support.xfs import XfsMount
 pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 
 FILES = 30
-
-
-class DyingPlaces(MountedPlaces):
-    """Counts what changes something, and kills its process before or after the given one."""
-
-    def __init__(self, root: bytes, dies_at: int, *, after: bool) -> None:
-        super().__init__(root)
-        self._left = dies_at
-        self._after = after
-
-    def _step(self, work: Callable[[], object]) -> object:
-        self._left -= 1
-        dies = self._left == 0
-        if dies and not self._after:
-            os.kill(os.getpid(), signal.SIGKILL)
-        done = work()
-        if dies:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return done
-
-    def put(self, tree: bytes, place: bytes, *, ino: int) -> None:
-        self._step(lambda: super(DyingPlaces, self).put(tree, place, ino=ino))
-
-    def close_directory(self, path: bytes, expected: Entry) -> None:
-        self._step(lambda: super(DyingPlaces, self).close_directory(path, expected))
-
-    def raise_up(self, path: bytes, place: bytes, *, ino: int, known_as: bytes) -> bytes:
-        raised = self._step(lambda: super(DyingPlaces, self).raise_up(path, place, ino=ino, known_as=known_as))
-        assert isinstance(raised, bytes)
-        return raised
-
-    def remove(self, path: bytes, expected: Entry) -> bool:
-        return bool(self._step(lambda: super(DyingPlaces, self).remove(path, expected)))
-
-    def remove_directory(self, path: bytes) -> None:
-        self._step(lambda: super(DyingPlaces, self).remove_directory(path))
-
-    def flush(self) -> None:
-        self._step(super().flush)
 
 
 def fill(tree: Path) -> None:
@@ -87,33 +47,28 @@ def site(
         yield made
 
 
-def killed_at(site: PurgeSite, confirm: str, number: int, *, after: bool) -> bool:
-    """Purge in a child that kills itself; whether it came so far."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            # Connections are not to be shared by processes: the child has a ledger of its own.
-            from migrator.ledger.ledger import open_ledger
-
-            site.world.ledger = open_ledger(site.world.directory / "state" / "ledger.db")
-            site.places = DyingPlaces(site.world.source_root, number, after=after)
-            asyncio.run(purge(site.request(confirm=confirm), site.ports()))
-            os._exit(0)
-        except BaseException:  # noqa: BLE001 - whatever it is, the child must not go on as the test
-            os._exit(1)
-    _, status = os.waitpid(pid, 0)
-    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
-    return os.WIFSIGNALED(status)
+def killed_at(site: PurgeSite, confirm: str, number: int) -> bool:
+    """Purge until the given change of the source, before which it is killed; whether it came so far."""
+    places, death = site.places, Death(left=number)
+    site.places = dying(places, death)
+    try:
+        asyncio.run(purge(site.request(confirm=confirm), site.ports()))
+    except Killed:
+        pass
+    finally:
+        site.places = places
+    gc.collect()  # what the killed one held open on the source would keep it mounted
+    return death.happened
 
 
 def test_it_goes_on_after_a_kill_at_any_step(site: PurgeSite) -> None:
-    """One after the other, until a child comes to the end: each begins where the one before was killed."""
+    """One after the other, until one comes to the end: each begins where the one before was killed."""
     confirm = site.dry_run().checksum
     bob, there = snapshot(os.fsencode(site.world.source_path / "home/bob")), snapshot(os.fsencode(site.target))
     order = random.Random(7)
     kills = 0
     # The early steps one by one, then wherever: a step that is undone by the kill is done again by the next one.
-    while killed_at(site, confirm, number := (1 if kills < 4 else order.randint(1, 6)), after=kills % 4 != 0):
+    while killed_at(site, confirm, number := (kills + 3 if kills < 6 else order.randint(5, 25))):
         kills += 1
         assert site.state in (CutoverState.PURGING, CutoverState.PURGED), number
         assert kills < 200
@@ -130,7 +85,7 @@ def test_it_goes_on_after_a_kill_at_any_step(site: PurgeSite) -> None:
 
 def test_what_changed_between_two_kills_stays_where_only_root_gets_to(site: PurgeSite) -> None:
     confirm = site.dry_run().checksum
-    assert killed_at(site, confirm, 3, after=True)
+    assert killed_at(site, confirm, 6)
     closed = site.closed / "tree"
     assert not site.source.exists()
     left = sorted(path for path in closed.rglob("f*") if path.is_file() and path.stat().st_nlink == 1)
@@ -157,7 +112,7 @@ def test_what_changed_between_two_kills_stays_where_only_root_gets_to(site: Purg
 
 def test_a_new_tree_at_the_old_path_is_not_touched(site: PurgeSite) -> None:
     confirm = site.dry_run().checksum
-    assert killed_at(site, confirm, 3, after=True)
+    assert killed_at(site, confirm, 6)
     site.source.mkdir()
     (site.source / "new").write_text("somebody's")
     before = snapshot(os.fsencode(site.world.source_path))

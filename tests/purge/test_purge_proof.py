@@ -8,7 +8,7 @@ import pytest
 from migrator.core.entry import Entry, EntryType, xattr_digest
 from migrator.fs.model import TargetCapabilities
 from migrator.purge.model import Archive, Judgement, Proof
-from migrator.purge.rules import CLOCK_SLACK_NS, Stand, judge_archive, judge_source, judge_target
+from migrator.purge.rules import CLOCK_SLACK_NS, judge_archive, judge_source, judge_target
 from tests.support.entries import entry
 
 XATTRS = {b"user.a": b"1"}
@@ -100,38 +100,40 @@ def test_a_directory_that_a_purge_has_closed_is_its_own() -> None:
     assert judge_source(replace(ENTRY, uid=0, mode=0o700), PROOF, closed_uid=0).judgement is Judgement.OPEN
 
 
-def stand(target: Entry | None, proof: Proof = PROOF, *, above_ns: int | None = None, granularity_ns: int = 1) -> Stand:
+def stand(
+    target: Entry | None, proof: Proof = PROOF, *, above_ns: int | None = None, granularity_ns: int = 1
+) -> Judgement:
     capabilities = TargetCapabilities(time_granularity_ns=granularity_ns)
     verdict = judge_target(proof, target, above_ctime_ns=above_ns, let_in_ns=LET_IN_NS, capabilities=capabilities)
-    assert bool(verdict.words) == (verdict.stand is Stand.LOST)
-    return verdict.stand
+    assert bool(verdict.words) == (verdict.judgement is Judgement.OPEN)
+    return verdict.judgement
 
 
 def test_what_is_the_same_on_the_target_is_there() -> None:
-    assert stand(ENTRY) is Stand.SAME
-    assert stand(replace(ENTRY, mtime_ns=1_000_000_000), granularity_ns=1_000_000_000) is Stand.SAME
-    assert stand(replace(ENTRY, mtime_ns=1_000_000_000)) is Stand.LOST
+    assert stand(ENTRY) is Judgement.COVERED
+    assert stand(replace(ENTRY, mtime_ns=1_000_000_000), granularity_ns=1_000_000_000) is Judgement.COVERED
+    assert stand(replace(ENTRY, mtime_ns=1_000_000_000)) is Judgement.OPEN
 
 
 def test_what_the_user_changed_has_a_later_ctime() -> None:
     changed = replace(ENTRY, size_bytes=3)
     for ctime_ns, expected in (
-        (LET_IN_NS, Stand.CHANGED),
-        (LET_IN_NS - CLOCK_SLACK_NS, Stand.CHANGED),
-        (LET_IN_NS - CLOCK_SLACK_NS - 1, Stand.LOST),
+        (LET_IN_NS, Judgement.CHANGED),
+        (LET_IN_NS - CLOCK_SLACK_NS, Judgement.CHANGED),
+        (LET_IN_NS - CLOCK_SLACK_NS - 1, Judgement.OPEN),
     ):
         assert stand(replace(changed, ctime_ns=ctime_ns)) is expected
         assert stand(replace(ENTRY, type=EntryType.DIRECTORY, ctime_ns=ctime_ns)) is expected
 
 
 def test_what_is_gone_was_removed_from_a_directory_that_changed_since() -> None:
-    assert stand(None, above_ns=LET_IN_NS) is Stand.GONE
-    assert stand(None, above_ns=LET_IN_NS - CLOCK_SLACK_NS - 1) is Stand.LOST
-    assert stand(None, above_ns=None) is Stand.LOST
+    assert stand(None, above_ns=LET_IN_NS) is Judgement.GONE
+    assert stand(None, above_ns=LET_IN_NS - CLOCK_SLACK_NS - 1) is Judgement.OPEN
+    assert stand(None, above_ns=None) is Judgement.OPEN
 
 
 def test_what_was_packed_needs_its_archive() -> None:
     packed = replace(PROOF, archive=Archive(path=b"archive", size_bytes=10))
-    assert judge_archive(packed, ENTRY).stand is Stand.SAME
+    assert judge_archive(packed, ENTRY).judgement is Judgement.COVERED
     for archive in (None, replace(ENTRY, size_bytes=9), replace(ENTRY, type=EntryType.SYMLINK)):
-        assert judge_archive(packed, archive).stand is Stand.LOST
+        assert judge_archive(packed, archive).judgement is Judgement.OPEN
