@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,7 +58,6 @@ from migrator.reap.archives import TarArchives
 from migrator.reap.files import MemberReader, MountedArchiveFolders, MountedRestorer
 from migrator.reap.model import ARCHIVE_DIRECTORY, ReapAction, ReapRow
 from migrator.reap.restore import RestoringWorld
-from migrator.reap.store import ReapListFiles
 from migrator.scan.session import ScanRequest
 from migrator.scan.stage import scan
 from migrator.site.config import Site
@@ -102,7 +101,7 @@ def archiving_world(
         members=MemberReader(source, algorithm=wiring.site.verify.digest),
         folders=archive_folders(wiring),
         format=archive_format(wiring),
-        rows=rows_to_archive(wiring, plan),
+        rows=reap_rows(wiring, plan, ReapAction.ARCHIVE),
         ledger=ledger,
         progress=progress,
         clock=wiring.clock,
@@ -127,19 +126,14 @@ def restoring_world(
     )
 
 
-def rows_to_archive(wiring: Wiring, plan: Plan) -> Rows:
-    """What the plan's reap list wants archived of a tree. Raises Refused where the list is not the plan's."""
-    reap = plan.reap
-    if reap is None or reap.reap_list is None or reap.digest is None:
+def reap_rows(wiring: Wiring, plan: Plan, action: ReapAction) -> Rows:
+    """The rows of the plan's reap list with this action, by tree. Raises Refused if the list is not the plan's."""
+    reap, lists = plan.reap, wiring.reap_lists()
+    if reap is None or reap.reap_list is None:
         return lambda _tree: iter(())
-    lists = ReapListFiles(wiring.site.site.plans_dir)
-    lists.checked(reap.reap_list, reap.digest)
     reap_list = reap.reap_list
-
-    def rows(tree: bytes) -> Iterator[Sequence[ReapRow]]:
-        return lists.paths(reap_list, trees={tree}, action=ReapAction.ARCHIVE)
-
-    return rows
+    lists.checked(reap_list, reap.digest or "")
+    return lambda tree: lists.paths(reap_list, trees={tree}, action=action)
 
 
 # ---
@@ -205,11 +199,9 @@ class BackSites:
     progress: Progress
     policy: DigestPolicy
 
-    @contextmanager
-    def read(self, record: CutoverRecord) -> Iterator[Ledger | None]:
+    def read(self, record: CutoverRecord) -> AbstractContextManager[Ledger | None]:
         """The ledger, as the port says. One whose making was interrupted is none yet."""
-        with back_ledger(self.wiring, record) as ledger:
-            yield ledger
+        return back_ledger(self.wiring, record)
 
     @asynccontextmanager
     async def open(self, record: CutoverRecord) -> AsyncIterator[BackParts]:
@@ -306,13 +298,20 @@ class BackSites:
     ) -> BackParts:
         wiring, site = self.wiring, self.wiring.site
         lists = ChunkListFiles(directory / "plans", splits_dir=directory / "splits", passes_dir=directory / "passes")
+        manifests = ManifestDirectories(
+            directory / "manifests", catalogs_dir=directory / "catalogs", temp_dir=wiring.temp_dir
+        )
         return BackParts(
             site=self.known,
             source=source,
             target=target,
             # Its device number changes with every mount: a file system of servers, or of FUSE.
             flushes=self.known.source.device is None,
-            proof=self._proof(record),
+            # The verification that the cutover was switched with.
+            proof=next(
+                (one for one in self.own.verifications.of_plan(record.plan) if one.id == record.notes.verification_id),
+                None,
+            ),
             own_documents=wiring.plans(self.known.site_id),
             reap_lists=wiring.reap_lists(),
             switched=SwitchedCatalogFiles(
@@ -335,35 +334,40 @@ class BackSites:
             ),
             proof_ledger=ProofLedger.over(ledger, site=self.known, own=self.own),
             list_writer=lists,
-            manifests=ManifestDirectories(
-                directory / "manifests", catalogs_dir=directory / "catalogs", temp_dir=wiring.temp_dir
-            ),
+            manifests=manifests,
             files=RunFiles(directory / "runs"),
-            deltas=self._deltas(directory, lists, ledger=ledger, target=target, moves=moves),
-            request=self._request(record),
+            deltas=Deltas(
+                scan=self._scan(directory, ledger=ledger, target=target),
+                comparisons=Comparisons(directory / "catalogs", temp_dir=wiring.temp_dir),
+                pass_lists=lists,
+                move_lists=MoveListFiles(directory / "moves"),
+                differing=manifests,
+                moves=moves,
+                chunk_limits=ChunkLimits(
+                    max_bytes=site.transfer.chunk_size_bytes,
+                    max_files=site.transfer.chunk_files,
+                    range_size_bytes=site.transfer.range_size_bytes if copies_ranges(pass_engine(site)) else None,
+                ),
+                again=self._given_up(directory),
+                max_shrink=site.transfer.max_shrink,
+                trash_keep_s=site.transfer.trash_keep_s,
+                limits=PassLimits(max_freeze_s=site.cutover.max_freeze_s, max_delta_passes=1),
+            ),
+            request=RunRequest(
+                plan=PLAN,
+                batches=(record.id,),
+                jobs=site.transfer.jobs,
+                pid=os.getpid(),
+                engine=pass_engine(site),
+                lease_s=site.transfer.lease_s,
+                bwlimit_bytes_per_s=site.transfer.bwlimit_bytes_per_s,
+                retry=RetryPolicy(),
+                stall_timeout_s=site.transfer.stall_timeout_s,
+                sample_interval_s=site.transfer.sample_interval_s,
+                reserve_bytes=site.transfer.reserve_bytes,
+            ),
             policy=self.policy,
             verify_workers=site.verify.workers,
-        )
-
-    def _proof(self, record: CutoverRecord) -> VerificationRecord | None:
-        """The verification that the cutover was switched with."""
-        found = self.own.verifications.of_plan(record.plan)
-        return next((one for one in found if one.id == record.notes.verification_id), None)
-
-    def _request(self, record: CutoverRecord) -> RunRequest:
-        transfer = self.wiring.site.transfer
-        return RunRequest(
-            plan=PLAN,
-            batches=(record.id,),
-            jobs=transfer.jobs,
-            pid=os.getpid(),
-            engine=pass_engine(self.wiring.site),
-            lease_s=transfer.lease_s,
-            bwlimit_bytes_per_s=transfer.bwlimit_bytes_per_s,
-            retry=RetryPolicy(),
-            stall_timeout_s=transfer.stall_timeout_s,
-            sample_interval_s=transfer.sample_interval_s,
-            reserve_bytes=transfer.reserve_bytes,
         )
 
     def _lanes(self, ledger: Ledger, here: "_Here") -> Lanes:
@@ -383,31 +387,6 @@ class BackSites:
 
         hosts = OneHost(here.host)
         return Lanes([HostLane(OWN_HOST, jobs=wiring.site.transfer.jobs, reads_mount=True, hosts=hosts, make_way=make)])
-
-    def _deltas(
-        self, directory: Path, lists: ChunkListFiles, *, ledger: Ledger, target: TargetSide, moves: MovingTarget
-    ) -> Deltas:
-        wiring, site = self.wiring, self.wiring.site
-        transfer = site.transfer
-        return Deltas(
-            scan=self._scan(directory, ledger=ledger, target=target),
-            comparisons=Comparisons(directory / "catalogs", temp_dir=wiring.temp_dir),
-            pass_lists=lists,
-            move_lists=MoveListFiles(directory / "moves"),
-            differing=ManifestDirectories(
-                directory / "manifests", catalogs_dir=directory / "catalogs", temp_dir=wiring.temp_dir
-            ),
-            moves=moves,
-            chunk_limits=ChunkLimits(
-                max_bytes=transfer.chunk_size_bytes,
-                max_files=transfer.chunk_files,
-                range_size_bytes=transfer.range_size_bytes if copies_ranges(pass_engine(self.wiring.site)) else None,
-            ),
-            again=self._given_up(directory),
-            max_shrink=transfer.max_shrink,
-            trash_keep_s=transfer.trash_keep_s,
-            limits=PassLimits(max_freeze_s=site.cutover.max_freeze_s, max_delta_passes=1),
-        )
 
     def _scan(
         self, directory: Path, *, ledger: Ledger, target: TargetSide
@@ -538,7 +517,7 @@ async def cutover_parts(
                 backup=backing_up(ledger, site.site.state_dir),
                 archive_folders=archive_folders(wiring),
                 archived=lambda: proven_archives(wiring, ledger),
-                to_archive=lambda plan, tree: rows_to_archive(wiring, plan)(tree),
+                to_archive=lambda plan, tree: reap_rows(wiring, plan, ReapAction.ARCHIVE)(tree),
                 comparing=_comparing(wiring, ledger),
             )
             yield CutoverParts(run=run, world=world)
@@ -653,11 +632,7 @@ def _skipped(wiring: Wiring, ledger: Ledger) -> Callable[[CutoverRecord], Iterab
     def look(record: CutoverRecord) -> Iterable[Sequence[ReapRow]]:
         known = ledger.site.read()
         plan, _ = wiring.plans(known.site_id if known else None).read(record.plan)
-        reap, lists = plan.reap, wiring.reap_lists()
-        if reap is None or reap.reap_list is None:
-            return ()
-        lists.checked(reap.reap_list, reap.digest or "")
-        return lists.paths(reap.reap_list, trees={record.tree.path}, action=ReapAction.SKIP)
+        return reap_rows(wiring, plan, ReapAction.SKIP)(record.tree.path)
 
     return look
 
@@ -673,7 +648,7 @@ def _carried(wiring: Wiring) -> Callable[[CutoverRecord], Sequence[VerificationR
 
 
 def _link(wiring: Wiring) -> Callable[[UserTree], LeadsTo]:
-    """Where the path of a user leads. What a link leads to is compared, without symlinks."""
+    """Where the path of a user leads; real paths are compared."""
     place = link_place(wiring.site)
     if place is None:
         return lambda _tree: LeadsTo.UNTOLD
@@ -685,14 +660,12 @@ def _link(wiring: Wiring) -> Callable[[UserTree], LeadsTo]:
         found = links.read_link(tree.user)
         if found.unread:
             raise OSError(0, found.unread, found.path)
+        source, target = join(wiring.source_root, tree.path), join(wiring.target_root, tree.path)
         if found.leads_to is None:
-            # While a tree is purged its path on the source is gone: a link that says it leads there all the same.
-            says = os.path.normpath(os.path.join(found.directory or b"/", found.text or b""))
-            return LeadsTo.SOURCE if says == join(wiring.source_root, tree.path) else LeadsTo.ELSEWHERE
-        if found.leads_to == os.path.realpath(join(wiring.target_root, tree.path)):
-            return LeadsTo.TARGET
-        if found.leads_to == os.path.realpath(join(wiring.source_root, tree.path)):
-            return LeadsTo.SOURCE
-        return LeadsTo.ELSEWHERE
+            # While a tree is purged its path on the source is gone, but a link may still name it.
+            named = os.path.normpath(os.path.join(found.directory or b"/", found.text or b""))
+            return LeadsTo.SOURCE if named == source else LeadsTo.ELSEWHERE
+        sides = {os.path.realpath(source): LeadsTo.SOURCE, os.path.realpath(target): LeadsTo.TARGET}
+        return sides.get(found.leads_to, LeadsTo.ELSEWHERE)
 
     return look

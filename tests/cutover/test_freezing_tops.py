@@ -3,6 +3,7 @@
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +11,9 @@ from migrator.cutover import files as freezing
 from migrator.cutover.files import MountedTops
 from migrator.cutover.model import TopSeen
 from migrator.cutover.ports import TopChanged
+from tests.support.deaths import Death, Killed
 from tests.support.holders import holding
+from tests.support.kills import ticking
 from tests.support.xfs import XfsMount, run_tool
 
 pytestmark = pytest.mark.needs_root
@@ -116,31 +119,12 @@ print([tried(lambda: os.listdir(top)), tried(lambda: open(top + "/data")), tried
     assert sorted(os.listdir(top)) == ["data", "new"]
 
 
-class Killed(BaseException):
-    """The end of the process in the middle."""
+CHANGES = ("fchmod", "fchown", "removexattr", "setxattr", "fsync")
 
 
-CALLS = ("fchmod", "fchown", "removexattr", "setxattr", "fsync")
-
-
-class Dying:
-    """The calls that change something, until the one that is not made any more."""
-
-    def __init__(self, left: int) -> None:
-        self.left = left
-
-    def __getattr__(self, name: str) -> object:
-        real = getattr(os, name)
-        if name not in CALLS:
-            return real
-
-        def call(*arguments: object) -> object:
-            if self.left == 0:
-                raise Killed
-            self.left -= 1
-            return real(*arguments)
-
-        return call
+def dying_os(death: Death) -> SimpleNamespace:
+    """The module `os`, whose calls that change something may be the last."""
+    return SimpleNamespace(**vars(os) | {name: ticking(getattr(os, name), death) for name in CHANGES})
 
 
 @pytest.mark.parametrize("kind", TOPS)
@@ -155,7 +139,7 @@ def test_killed_before_any_call_it_goes_on_or_back(
     for count in range(10):
         if first == "thaw":
             tops.freeze(ANN, kept)
-        monkeypatch.setattr(freezing, "os", Dying(count))
+        monkeypatch.setattr(freezing, "os", dying_os(Death(left=count + 1)))
         try:
             getattr(tops, first)(ANN, kept)
             ended = True
