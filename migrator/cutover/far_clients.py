@@ -1,4 +1,4 @@
-"""Whose connections to bricks are this site's own or Gluster's, as /proc tells it; in plain Python 3.9.
+"""Finds the connections to bricks that belong to this site or to Gluster, by /proc; in plain Python 3.9.
 
 One question (JSON) on standard input, one answer on standard output: for every process of Gluster's that belongs to root, which
 it is and the local ends of its connections.
@@ -19,7 +19,7 @@ _DAEMONS = ("shd/", "rebalance/", "quotad/", "gluster/", "snapd/", "bitd", "scru
 
 
 def kind_of(words: list[str], volume: str, mount: str) -> str | None:
-    """Whose a process is, by its command line; None where it is neither."""
+    """The owner of a process, by its command line; None if it is neither this site's nor Gluster's."""
     volfile = ""
     for index, word in enumerate(words):
         if word == "--volfile-id" and index + 1 < len(words):
@@ -37,7 +37,7 @@ def kind_of(words: list[str], volume: str, mount: str) -> str | None:
 
 
 def local_ends(text: str) -> dict[str, str]:
-    """Of a file /proc/PID/net/tcp or tcp6: by inode of the socket the local end of its connection."""
+    """The local ends of the connections in /proc/PID/net/tcp or tcp6, by the inode of the socket."""
     found = {}
     for line in text.splitlines()[1:]:
         words = line.split()
@@ -48,7 +48,7 @@ def local_ends(text: str) -> dict[str, str]:
 
 
 def address_of(digits: str) -> str:
-    """An address out of /proc, which has it as words in the machine's own order."""
+    """Decode an address of /proc, which is written in words of the machine's byte order."""
     raw = b"".join(struct.pack("=I", int(digits[at : at + 8], 16)) for at in range(0, len(digits), 8))
     if len(raw) == 4:
         return socket.inet_ntop(socket.AF_INET, raw)
@@ -58,7 +58,7 @@ def address_of(digits: str) -> str:
 
 
 def look(question: dict[str, Any]) -> list[list[str]]:
-    """Every connection, with whose it is."""
+    """Every connection with its owner."""
     found = []
     for name in os.listdir("/proc"):
         if not name.isdigit():

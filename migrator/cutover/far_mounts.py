@@ -1,4 +1,4 @@
-"""Where a descriptor lies inside its file system, in plain Python 3.9: by mountinfo, whatever bind mount shows it."""
+"""The path of a descriptor inside its file system, by mountinfo and through any bind mount; in plain Python 3.9."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def below(path: bytes, directory: bytes) -> bool:
 
 
 def open_beneath(root: int, path: bytes) -> int:
-    """A path below a descriptor, to be looked at only, never through a symlink."""
+    """Open a path below a descriptor with O_PATH, without symlinks."""
     fd = os.dup(root)
     try:
         for name in path.split(b"/") if path else ():
@@ -58,7 +58,7 @@ class Mounts:
 
 
 def inside(mount: tuple[bytes, bytes, bytes], shown: bytes) -> bytes | None:
-    """The path inside the file system; None where the mount does not show it."""
+    """The path inside the file system; None if the mount does not show it."""
     point = mount[2].rstrip(b"/")
     if not below(shown, point):
         return None
@@ -66,6 +66,6 @@ def inside(mount: tuple[bytes, bytes, bytes], shown: bytes) -> bytes | None:
 
 
 def look_at_descriptor(fdinfo: bytes) -> tuple[int, bytes]:
-    """The flags that it was opened with, and the number of its mount."""
+    """The flags of a descriptor, and the number of its mount."""
     facts = dict(line.split(b":", 1) for line in read(fdinfo).split(b"\n") if b":" in line)
     return int(facts[b"flags"], 8), facts[b"mnt_id"].strip()

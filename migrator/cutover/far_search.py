@@ -1,7 +1,7 @@
-"""Who has something below some trees open, as /proc tells it; in plain Python 3.9.
+"""Finds processes with open files below some trees, by /proc; in plain Python 3.9.
 
-One question (JSON) on standard input, one answer on standard output. A file system is touched only where a process has
-something of the trees' own one open, so that another one that does not answer holds up nothing.
+Reads one question (JSON) from standard input and writes one answer to standard output. It touches only the file system of
+the trees, so another one that does not answer cannot block it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _WORKING_DIRECTORY = "working-directory"
 
 
 class Search:
-    """`way` is `brick` (the processes of Gluster that serve it), `source` (all of this machine), or `client`: the same,
-    where what this cannot tell is told by bricks.
+    """One search. `way` is `brick` (only the processes of Gluster that serve the brick), `source` (all processes of this
+    machine), or `client`: the same, but files that it cannot identify are left to the searches on bricks.
     """
 
     def __init__(self, question: dict[str, Any]) -> None:
@@ -44,7 +44,7 @@ class Search:
         self._unseen: set[str] = set()
 
     def run(self) -> None:
-        """Look at every process; at those that appear meanwhile, too: they may have what one had that has ended since."""
+        """Look at every process, also at new ones: they may have inherited files of a process that has ended since."""
         seen = set(self._left_out)
         for _ in range(_ROUNDS):
             new = [int(name) for name in os.listdir(b"/proc") if name.isdigit() and int(name) not in seen]
@@ -60,7 +60,7 @@ class Search:
                     self._tell(path, entry, unlinked=False)
 
     def answer(self) -> dict[str, Any]:
-        """What was found, what can be written first: where there is too much, the rest would change no decision."""
+        """The findings, writers first. A long list is cut: the rest would change no decision."""
         found = [[key[0].decode("latin-1"), *key[1:], unlinked] for key, unlinked in self._open.items()]
         found.sort(key=lambda one: (not _matters(one[1:]), one[0], one[1] or 0))
         unseen = [*self._trees.unseen, *sorted(self._unseen)]
@@ -155,7 +155,7 @@ class Search:
     def _consider(
         self, entry: tuple[Any, ...], mount: tuple[bytes, bytes, bytes] | None, link: bytes, shown: bytes | None
     ) -> None:
-        """Something that is open on the trees' file system, or on one that is not known."""
+        """Record an open file if it lies below the trees. `mount` None: its file system is not known."""
         if mount is not None and mount[0] not in self._trees.devices:
             return
         facts = os.stat(link)

@@ -1,8 +1,8 @@
-"""The trees that are asked about, and the names of files below them, in plain Python 3.9.
+"""The trees of a question, and the names of files below them, in plain Python 3.9.
 
-A descriptor shows one name of its file, and on a brick often none but the one in Gluster's own store. The others are told
-by the attributes that Gluster keeps with a file (gfid2path), and where those are not complete, by the inode numbers of
-everything below the trees. Nothing is opened but to be looked at, and no symlink is followed.
+A descriptor shows only one name of its file, on a brick often the one in Gluster's own store. The other names come from the
+attributes that Gluster keeps with a file (gfid2path) or, if these are not complete, from a walk that compares inode numbers.
+Files are opened with O_PATH only, and symlinks are never followed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAME_ATTRIBUTE = "trusted.gfid2path."
 
 
 def identity(facts: os.stat_result) -> tuple[int, int]:
-    """Which file it is, on this machine."""
+    """Identifies a file on this machine."""
     return facts.st_dev, facts.st_ino
 
 
@@ -56,7 +56,7 @@ class Trees:
         self.devices |= {device for _, device, _ in self._tops}
 
     def named(self, path: bytes, mount: tuple[bytes, bytes, bytes]) -> list[bytes]:
-        """A path inside a file system as the names that it is below the trees."""
+        """The names below the trees of a path inside a file system."""
         return [tree + path[len(top) :] for tree, device, top in self._tops if device == mount[0] and below(path, top)]
 
     def stands(self, names: Sequence[bytes], facts: os.stat_result) -> bool:
@@ -74,7 +74,7 @@ class Trees:
         return False
 
     def kept_names(self, link: bytes, facts: os.stat_result) -> list[bytes] | None:
-        """The names below the trees of a file on a brick, as Gluster keeps them; None where it does not keep all."""
+        """The names below the trees of a file on a brick, by Gluster's attributes; None if these are not complete."""
         names = []
         for key in os.listxattr(link):
             if key.startswith(_NAME_ATTRIBUTE):
@@ -89,7 +89,7 @@ class Trees:
         return [name for name in standing if any(below(name, tree) for tree, _, _ in self._tops)]
 
     def find(self, wanted: set[tuple[int, int]]) -> Iterator[tuple[bytes, tuple[int, int]]]:
-        """The names of files, by walking everything below the trees."""
+        """The names of the wanted files, by a walk over the trees."""
         numbers = {number for _, number in wanted}
         waiting = [tree for tree, _, _ in self._tops]
         while waiting:
@@ -145,7 +145,7 @@ class Trees:
         self.unseen.append(f"{repr(path)[2:-1]}: {error.strerror}")
 
     def _directory(self, gfid: bytes) -> bytes | None:
-        """The path of a directory on the brick; None where Gluster's links do not tell."""
+        """The path of a directory on the brick; None if Gluster's links do not lead to it."""
         names: list[bytes] = []
         met: list[bytes] = []
         while gfid not in self._directories:

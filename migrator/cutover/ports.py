@@ -24,13 +24,13 @@ class TopChanged(Refused):
 
 
 class WriterSearch(Protocol):
-    """Who has something below user trees open."""
+    """Finds processes with open files below user trees."""
 
     async def find_writers(self, trees: Sequence[bytes]) -> Writers:
-        """One look at all of them. Changes nothing, and never raises for what cannot be looked at: that is `unseen`.
+        """Search all trees once. Changes nothing. Whatever cannot be searched is `unseen`, and no error.
 
-        It says what was open at some time between its begin and its end: begin it after `freeze`, when nobody comes in any
-        more. Working directories of other machines are seen by nobody; what is made from one shows in the next scan.
+        The result holds files that were open at some time during the search, so begin it after `freeze`, when no user can
+        enter any more. Working directories of other machines are never found; files made there show in the next scan.
         """
 
 

@@ -1,4 +1,4 @@
-"""Who has files open below user trees: runs a script on brick servers, or on this machine."""
+"""Finds processes with open files below user trees: runs a script on brick servers, and on this machine."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ _MODULES = ("far_mounts", "far_trees", "far_search")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What one look found. `served` is False where the process of the brick was not found."""
+    """The answer of one search. `served` is False if the process of the brick was not found."""
 
     open_files: tuple[OpenFile, ...]
     unseen: tuple[str, ...]
@@ -63,7 +63,7 @@ async def ask(
     brick: str = "",
     own: Collection[int] = (),
 ) -> Answer:
-    """Look once, at the processes of a machine. `own` are left out. Raises HostLost, ToolFailed."""
+    """Search the processes of a machine once, without `own`. Raises HostLost, ToolFailed."""
     question = {
         "way": way,
         "root": root.decode("latin-1"),
@@ -116,8 +116,8 @@ _CLIENTS_TIMEOUT_S = 60.0
 async def known_endpoints(
     hosts: Hosts, names: Collection[str], processes: Processes, *, volume: str, mount: bytes
 ) -> tuple[Mapping[str, Endpoint], tuple[str, ...]]:
-    """By local end (`IP:PORT`) whose connections they are, on this machine and on hosts; and sentences about hosts that could
-    not be asked. A connection that is not among them is another client's.
+    """The owners of connections on this machine and on hosts, by local end (`IP:PORT`), and sentences about hosts that could
+    not be asked. Any other connection belongs to another client.
     """
     question = json.dumps({"volume": volume, "mount": os.fsdecode(mount)}).encode()
     looks = await asyncio.gather(
@@ -160,8 +160,8 @@ def _script() -> bytes:
 
 
 async def open_on_bricks(hosts: Hosts, bricks: Sequence[Brick], trees: Sequence[bytes]) -> int | None:
-    """Files below user trees that a brick's process has open; None where a brick cannot be looked at. What was opened for
-    reading and is not read yet may show on no brick (performance.open-behind).
+    """The number of files below user trees that the processes of bricks have open; None if a brick cannot be searched. Files
+    that a client opened but has not read yet may not be open on any brick (performance.open-behind).
     """
     found: set[tuple[str, bytes]] = set()
     for brick in bricks:
@@ -182,10 +182,10 @@ _AT_ONCE = 32
 
 
 class LocalWriters:
-    """Over all processes of this machine: descriptors, working directories, mappings, loop devices. What only other
-    machines see is `unseen`, where the source's file system is one that they may have mounted.
+    """Searches all processes of this machine: descriptors, working directories, mappings, loop devices. If other machines
+    may have the source's file system mounted, the result says so in `unseen`.
 
-    `own` are processes that are left out, this one always.
+    `own` are processes to leave out; this one always is.
     """
 
     def __init__(self, processes: Processes, source: SourceFileSystem, *, own: Collection[int] = ()) -> None:
@@ -205,10 +205,10 @@ class LocalWriters:
 
 
 class BrickWriters:
-    """Over the processes of every brick, each on its host: whatever any client has open shows there; and over those of
-    this machine, which show more of themselves. `names` are the hosts that site.toml names.
+    """Searches the processes of every brick on its host, where the open files of all clients show, and the processes of
+    this machine, of which more is known. `names` are the hosts of site.toml.
 
-    Of a client's working directories bricks know nothing.
+    Bricks do not know the working directories of clients.
     """
 
     def __init__(self, hosts: Hosts, names: Collection[str], source: SourceFileSystem, *, processes: Processes) -> None:
@@ -255,7 +255,7 @@ class BrickWriters:
 async def look_here(
     processes: Processes, root: bytes, trees: Sequence[bytes], *, way: str, own: Collection[int]
 ) -> Writers:
-    """The processes of this machine."""
+    """Search the processes of this machine."""
     try:
         answer = await ask(
             processes,
