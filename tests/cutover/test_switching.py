@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from migrator.cutover import files as switching
 from migrator.cutover.files import SymlinkedPaths
 from migrator.cutover.model import LinkPlace
 from tests.support.beegfs_like import beegfs_like, missing_for_fuse
+from tests.support.deaths import Death, Killed
+from tests.support.kills import ticking
 
 pytestmark = pytest.mark.needs_root
 
@@ -309,32 +312,17 @@ def test_links_on_a_file_system_of_fuse(world: World) -> None:
 
 
 def killed_at(number: int, work: Callable[[], object]) -> bool:
-    """Whether a child that is killed at its n-th change of the directory (before it is made) ended so; nothing of what
-    would clear away after an error runs.
+    """Whether work that is killed before its n-th change of the directory came so far; nothing that would clear away after an
+    error does anything.
     """
-    child = os.fork()
-    if child:
-        _, status = os.waitpid(child, 0)
-        return os.waitstatus_to_exitcode(status) == 9
-    left = number
-
-    def dying(call: Callable[..., object]) -> Callable[..., object]:
-        def called(*arguments: object, **named: object) -> object:
-            nonlocal left
-            if left == 0:
-                os._exit(9)
-            left -= 1
-            return call(*arguments, **named)
-
-        return called
-
-    try:
+    death = Death(left=number + 1)
+    with pytest.MonkeyPatch.context() as patch:
         for name in ("symlink", "chown", "unlink", "rename", "fsync"):
-            setattr(os, name, dying(getattr(os, name)))
-        switching._exchange = dying(switching._exchange)  # type: ignore[assignment]
-        work()
-    finally:
-        os._exit(0)
+            patch.setattr(os, name, ticking(getattr(os, name), death))
+        patch.setattr(switching, "_exchange", ticking(switching._exchange, death))
+        with suppress(Killed):
+            work()
+    return death.happened
 
 
 def kills(world: World, work: Callable[[], object]) -> Iterator[int]:

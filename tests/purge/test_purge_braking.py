@@ -12,26 +12,10 @@ from migrator.core.probe import OVER_PROBES, UNDER_PROBES, Probe, ProbeSide, Pro
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.purge.removal import Pace
 from migrator.transfer.model import Limits
+from tests.support.fakes import VirtualClock
 
 MOST = 1000
 LIMIT_S = 0.05
-
-
-class SteppingClock:
-    """A clock that moves only when somebody sleeps."""
-
-    def __init__(self) -> None:
-        self.at_s = 1_000.0
-        self.set_by_s = 0.0
-
-    def now_s(self) -> float:
-        return self.at_s + self.set_by_s
-
-    def monotonic_s(self) -> float:
-        return self.at_s
-
-    async def sleep(self, duration_s: float) -> None:
-        self.at_s += duration_s
 
 
 @dataclass
@@ -39,7 +23,7 @@ class Purge:
     """A pace with a brake over a real ledger, and what was told."""
 
     ledger: Ledger
-    clock: SteppingClock = field(default_factory=SteppingClock)
+    clock: VirtualClock = field(default_factory=VirtualClock)
     told: list[tuple[Severity, str]] = field(default_factory=list)
     max_latency_s: float | None = LIMIT_S
 
@@ -105,25 +89,22 @@ def test_a_pause_is_not_saved_up(ledger: Ledger) -> None:
     assert purge.rate() == pytest.approx(MOST, rel=0.05)
 
 
-def test_without_a_limit_it_never_slows_down(ledger: Ledger) -> None:
+@pytest.mark.parametrize(
+    ("before", "tuned", "after", "slows"),
+    [(3 * OVER_PROBES, False, 0, False), (0, True, OVER_PROBES + 1, True), (4 * OVER_PROBES, True, 0, False)],
+    ids=["no limit", "tuned", "tuned after the probes"],
+)
+def test_probes_count_from_the_time_that_there_is_a_limit(
+    ledger: Ledger, before: int, tuned: bool, after: int, slows: bool
+) -> None:
     purge = Purge(ledger, max_latency_s=None)
-    purge.probe(30.0, 3 * OVER_PROBES)
-    assert purge.rate() == pytest.approx(MOST, rel=0.05)
-    assert not purge.told
-
-
-def test_a_limit_that_is_tuned_meanwhile_counts(ledger: Ledger) -> None:
-    purge = Purge(ledger, max_latency_s=None)
-    ledger.controls.tune(Limits(max_latency_s=LIMIT_S), by="somebody", at_s=purge.clock.at_s)
-    purge.probe(2 * LIMIT_S, OVER_PROBES + 1)
-    assert purge.rate() < 0.8 * MOST
-
-
-def test_a_limit_that_is_tuned_is_not_held_against_what_was_before(ledger: Ledger) -> None:
-    purge = Purge(ledger, max_latency_s=None)
-    purge.probe(2 * LIMIT_S, 4 * OVER_PROBES)
-    ledger.controls.tune(Limits(max_latency_s=LIMIT_S), by="somebody", at_s=purge.clock.at_s)
-    assert purge.rate() == pytest.approx(MOST, rel=0.05)
+    purge.probe(2 * LIMIT_S, before)
+    if tuned:
+        ledger.controls.tune(Limits(max_latency_s=LIMIT_S), by="somebody", at_s=purge.clock.at_s)
+    purge.probe(2 * LIMIT_S, after)
+    rate = purge.rate()
+    assert rate < 0.8 * MOST if slows else rate == pytest.approx(MOST, rel=0.05)
+    assert bool(purge.told) is slows
 
 
 def test_it_never_stops(ledger: Ledger) -> None:

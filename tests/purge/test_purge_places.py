@@ -1,7 +1,7 @@
 """The closed directory of the source: only what was judged goes, and only this program gets there."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -98,34 +98,31 @@ def test_a_directory_on_the_way_that_becomes_a_symlink_leads_nowhere(places: Mou
     assert (tmp_path / "away/f").exists()
 
 
+def as_user(work: Callable[[], object]) -> int:
+    """The exit code of a process of the user 60001: 0, or 13 if permission was denied."""
+    pid = os.fork()
+    if pid == 0:
+        os.setgroups([])
+        os.setresgid(60001, 60001, 60001)
+        os.setresuid(60001, 60001, 60001)
+        try:
+            work()
+        except PermissionError:
+            os._exit(13)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
 @pytest.mark.needs_root
 def test_a_directory_is_closed_to_whoever_has_it_open(places: MountedPlaces, tmp_path: Path) -> None:
     top = tmp_path / "home/alice"
     os.chown(top, 60001, 60001)
     entry = seen(tmp_path, b"home/alice")
     fd = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
-    pid = os.fork()
-    if pid == 0:
-        os.setgroups([])
-        os.setresgid(60001, 60001, 60001)
-        os.setresuid(60001, 60001, 60001)
-        os.close(os.open("before", os.O_CREAT | os.O_WRONLY, dir_fd=fd))
-        os._exit(0)
-    assert os.waitpid(pid, 0)[1] == 0
+    assert as_user(lambda: os.open("before", os.O_CREAT | os.O_WRONLY, dir_fd=fd)) == 0
     places.close_directory(b"home/alice", seen(tmp_path, b"home/alice"))
-    pid = os.fork()
-    if pid == 0:
-        os.setgroups([])
-        os.setresgid(60001, 60001, 60001)
-        os.setresuid(60001, 60001, 60001)
-        for call in (lambda: os.open("after", os.O_CREAT | os.O_WRONLY, dir_fd=fd), lambda: os.unlink("f", dir_fd=fd)):
-            try:
-                call()
-            except PermissionError:
-                continue
-            os._exit(1)
-        os._exit(0)
-    assert os.waitpid(pid, 0)[1] == 0
+    assert as_user(lambda: os.open("after", os.O_CREAT | os.O_WRONLY, dir_fd=fd)) == 13
+    assert as_user(lambda: os.unlink("f", dir_fd=fd)) == 13
     os.close(fd)
     places.close_directory(b"home/alice", entry)
     with pytest.raises(OSError, match="another directory"):
