@@ -526,9 +526,8 @@ def top_of(entry: Entry) -> FrozenTop:
 def opened_top(like: Entry, now: Entry, capabilities: TargetCapabilities) -> FrozenTop:
     """What a thaw makes of the top on the target: `now` is that, `like` the one on the source before it was frozen."""
     kept = kept_xattrs(like.xattrs, capabilities)
-    return FrozenTop(
-        tree=now.path,
-        ino=now.ino,
+    return replace(
+        top_of(now),
         gfid=None,
         uid=like.uid,
         gid=like.gid,

@@ -512,10 +512,6 @@ class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, Cutover
         return self.cutting.run.clock
 
     @property
-    def poll_s(self) -> float:
-        return 0.0
-
-    @property
     def acts(self) -> Mapping[CutoverStep, Callable[[_Act, CutoverRecord], Awaitable[_Done]]]:
         return dict.fromkeys(CutoverStep, self._make)
 

@@ -62,12 +62,9 @@ def cutover_blocks(cutovers: Sequence[CutoverFacts], *, now_s: float, limit: int
     ordered = sorted(cutovers, key=lambda one: (one.state not in UNDER_WAY_STATES, -one.since_s))
     rows = [(*([one.plan] if several_plans else []), *_row(one, now_s)) for one in ordered]
     yield table("", columns, rows, limit=limit)
-    if cutovers and (said := " ".join(words for words in _sentences(cutovers) if words)):
+    sentences = (places_words(cutovers), freezes_words(cutovers), freed_words(cutovers))
+    if cutovers and (said := " ".join(words for words in sentences if words)):
         yield paragraph(said)
-
-
-def _sentences(cutovers: Sequence[CutoverFacts]) -> tuple[str, ...]:
-    return places_words(cutovers), freezes_words(cutovers), freed_words(cutovers)
 
 
 def _row(one: CutoverFacts, now_s: float) -> tuple[str, ...]:
@@ -77,7 +74,7 @@ def _row(one: CutoverFacts, now_s: float) -> tuple[str, ...]:
         show(one.tree.path),
         state_words(one.state),
         when(one.since_s),
-        NONE if one.predicted_freeze_s is None else format_duration(one.predicted_freeze_s),
+        _duration(one.predicted_freeze_s),
         _freeze(one, now_s),
         str(one.attempt),
         one.failure or NONE,
@@ -306,6 +303,6 @@ def _announcement_row(one: Announcement) -> tuple[str, ...]:
         one.tree.user,
         show(one.tree.path),
         _ANNOUNCED[one.outcome],
-        NONE if one.freeze_s is None else format_duration(one.freeze_s),
+        _duration(one.freeze_s),
         one.reason or NONE,
     )

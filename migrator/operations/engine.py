@@ -92,11 +92,6 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
     def clock(self) -> Clock:
         """The time."""
 
-    @property
-    @abstractmethod
-    def poll_s(self) -> float:
-        """How long to wait for another snapshot."""
-
     @abstractmethod
     async def snapshot(self, record: Record) -> Snapshot:
         """The facts that decide the next step. Changes nothing."""
@@ -127,6 +122,11 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
         """A step failed, and the next step would be the same."""
 
     # What a kind may refine.
+
+    @property
+    def poll_s(self) -> float:
+        """How long to wait for another snapshot."""
+        return 0.0
 
     @property
     def waits(self) -> frozenset[Step]:

@@ -168,10 +168,6 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         return self.call.world.clock
 
     @property
-    def poll_s(self) -> float:
-        return 0.0
-
-    @property
     def acts(
         self,
     ) -> Mapping[CutoverStep, Callable[[_Act, CutoverRecord], Awaitable[Done[CutoverState, CutoverNotes]]]]:

@@ -606,10 +606,6 @@ class _Retirement(Engine[Retirement, VolumeState, RetirementState, RetireStep, N
         return self.call.world.clock
 
     @property
-    def poll_s(self) -> float:
-        return 0.0
-
-    @property
     def acts(self) -> Mapping[RetireStep, Callable[[_Act, Retirement], Awaitable[_Done]]]:
         return {RetireStep.STOP: self._stop}
 
