@@ -20,7 +20,7 @@ from migrator.core.units import HOUR_S
 from migrator.core.windows import Window, holds
 from migrator.gluster.model import Brick, VolumeState, VolumeTask
 from migrator.gluster.rules import LOOKUP_OPTION, is_on, slowed, steps_below, still_changed, value_before
-from migrator.hooks.stage import HookPorts, Hooks, StepHooks, hook_world
+from migrator.hooks.stage import HookPorts, Hooks, StepHooks
 from migrator.ledger.call import EventWorld, say
 from migrator.ledger.model import SiteRecord
 from migrator.operations.model import StepRecord, StepResult
@@ -109,16 +109,14 @@ class BrickCall(ABC):
         world = self.world
         if world.hooks is None or self.run_id is None:
             return None
-        return StepHooks(
-            world=hook_world(
-                world,
-                world.hooks,
-                self.site,
-                source_root=self.source_root,
-                target_root=world.target_root,
-                run_id=self.run_id,
-                say=self.say,
-            )
+        return StepHooks.of(
+            world,
+            world.hooks,
+            self.site,
+            source_root=self.source_root,
+            target_root=world.target_root,
+            run_id=self.run_id,
+            say=self.say,
         )
 
 

@@ -24,7 +24,7 @@ from migrator.cutover.model import (
 from migrator.cutover.rules_guards import state_words
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.rules import in_order
-from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, StepHooks, find_hooks, hook_world
+from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, StepHooks, find_hooks
 from migrator.ledger.call import recorded_run, say
 from migrator.ledger.locks import Locks
 from migrator.ledger.model import SiteRecord
@@ -192,16 +192,14 @@ class _Telling:
     @property
     def calls(self) -> StepHooks:
         """The hooks of this call."""
-        return StepHooks(
-            world=hook_world(
-                self.world,
-                self.world.hooks,
-                self.site,
-                source_root=self.request.source_root,
-                target_root=self.request.target_root,
-                run_id=self.run_id,
-                say=self._say,
-            )
+        return StepHooks.of(
+            self.world,
+            self.world.hooks,
+            self.site,
+            source_root=self.request.source_root,
+            target_root=self.request.target_root,
+            run_id=self.run_id,
+            say=self._say,
         )
 
     async def tell(self, one: Announcement) -> Announcement:

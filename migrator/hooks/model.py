@@ -123,7 +123,7 @@ class Hook:
     path: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class HookProblem:
     """Why a hook is refused, and how to fix it."""
 

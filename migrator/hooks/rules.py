@@ -87,6 +87,28 @@ def shown(hook: Hook) -> str:
     return f"{hook.stage.name}.d/{show(hook.name)}"
 
 
+_AS_THEY_ARE = [
+    "plan",
+    "batch",
+    "pass_number",
+    "brick",
+    "side",
+    "user",
+    "back",
+    "freeze_s",
+    "frozen_s",
+    "moved",
+    "files",
+    "size_bytes",
+    "failed",
+    "reason",
+    "copied_files",
+    "copied_bytes",
+    "attention",
+]
+_PATHS = ("link", "old_path", "new_path", "report")
+
+
 def document(stage: HookStage, site: HookSite, facts: HookFacts) -> bytes:
     """The standard input of a hook: one JSON document in ASCII."""
     return json.dumps(
@@ -98,33 +120,14 @@ def document(stage: HookStage, site: HookSite, facts: HookFacts) -> bytes:
             "source": percent_escape(site.source_root),
             "target": percent_escape(site.target_root),
             "run": facts.run_id,
-            "plan": facts.plan,
-            "batch": facts.batch,
-            "pass": None if facts.pass_kind is None else facts.pass_kind.value,
-            "pass_number": facts.pass_number,
-            "brick": facts.brick,
-            "side": facts.side,
+            "pass": facts.pass_kind,
             "trees": [{"path": percent_escape(tree.path), "user": tree.user} for tree in facts.trees],
-            "user": facts.user,
-            "link": _escaped(facts.link),
-            "old_path": _escaped(facts.old_path),
-            "new_path": _escaped(facts.new_path),
-            "back": facts.back,
-            "freeze_s": facts.freeze_s,
-            "frozen_s": facts.frozen_s,
-            "moved": facts.moved,
-            "report": _escaped(facts.report),
-            "begins_at": None if facts.begins_at_s is None else _time(facts.begins_at_s),
-            "files": facts.files,
-            "size_bytes": facts.size_bytes,
             "state": facts.state or None,
-            "failed": facts.failed,
-            "reason": facts.reason,
-            "copied_files": facts.copied_files,
-            "copied_bytes": facts.copied_bytes,
-            "attention": facts.attention,
             "started_at": _time(facts.started_at_s),
-            "finished_at": None if facts.finished_at_s is None else _time(facts.finished_at_s),
+            "finished_at": _time(facts.finished_at_s),
+            "begins_at": _time(facts.begins_at_s),
+            **{key: getattr(facts, key) for key in _AS_THEY_ARE},
+            **{key: None if (path := getattr(facts, key)) is None else percent_escape(path) for key in _PATHS},
         },
         indent=1,
     ).encode("ascii")
@@ -132,35 +135,29 @@ def document(stage: HookStage, site: HookSite, facts: HookFacts) -> bytes:
 
 def environment(stage: HookStage, site: HookSite, facts: HookFacts) -> tuple[tuple[str, str], ...]:
     """The main facts as variables, empty if there is no value."""
-
-    def text(value: object) -> str:
-        return "" if value is None else str(value)
-
-    def path(value: bytes | None) -> str:
-        return "" if value is None else value.decode("utf-8", "surrogateescape")
-
-    return (
-        ("MIGRATOR_HOOK_VERSION", str(CONTRACT_VERSION)),
-        ("MIGRATOR_STAGE", stage.name),
-        ("MIGRATOR_EVENT", stage.event.value),
-        ("MIGRATOR_SITE", path(site.file)),
-        ("MIGRATOR_SITE_NAME", site.name),
-        ("MIGRATOR_RUN", str(facts.run_id)),
-        ("MIGRATOR_PLAN", text(facts.plan)),
-        ("MIGRATOR_BATCH", text(facts.batch)),
-        ("MIGRATOR_PASS", text(facts.pass_kind)),
-        ("MIGRATOR_PASS_NUMBER", text(facts.pass_number)),
-        ("MIGRATOR_BRICK", text(facts.brick)),
-        ("MIGRATOR_SIDE", text(facts.side)),
-        ("MIGRATOR_STATE", facts.state),
-        ("MIGRATOR_FAILED", text(facts.failed)),
-        ("MIGRATOR_REASON", _one_line(facts.reason or "")),
-        ("MIGRATOR_USER", text(facts.user)),
-        ("MIGRATOR_LINK", path(facts.link)),
-        ("MIGRATOR_OLD_PATH", path(facts.old_path)),
-        ("MIGRATOR_NEW_PATH", path(facts.new_path)),
-        ("MIGRATOR_REPORT", path(facts.report)),
-    )
+    values: dict[str, object] = {
+        "MIGRATOR_HOOK_VERSION": CONTRACT_VERSION,
+        "MIGRATOR_STAGE": stage.name,
+        "MIGRATOR_EVENT": stage.event,
+        "MIGRATOR_SITE": site.file,
+        "MIGRATOR_SITE_NAME": site.name,
+        "MIGRATOR_RUN": facts.run_id,
+        "MIGRATOR_PLAN": facts.plan,
+        "MIGRATOR_BATCH": facts.batch,
+        "MIGRATOR_PASS": facts.pass_kind,
+        "MIGRATOR_PASS_NUMBER": facts.pass_number,
+        "MIGRATOR_BRICK": facts.brick,
+        "MIGRATOR_SIDE": facts.side,
+        "MIGRATOR_STATE": facts.state,
+        "MIGRATOR_FAILED": facts.failed,
+        "MIGRATOR_REASON": _one_line(facts.reason or ""),
+        "MIGRATOR_USER": facts.user,
+        "MIGRATOR_LINK": facts.link,
+        "MIGRATOR_OLD_PATH": facts.old_path,
+        "MIGRATOR_NEW_PATH": facts.new_path,
+        "MIGRATOR_REPORT": facts.report,
+    }
+    return tuple((variable, _text(value)) for variable, value in values.items())
 
 
 def examine_hooks(look: HooksLook, euid: int) -> HooksFound:
@@ -169,7 +166,7 @@ def examine_hooks(look: HooksLook, euid: int) -> HooksFound:
     """
     if look.unread:
         path = look.above[-1].path if look.above else b""
-        return HooksFound(problems=(_problem(path, f"cannot be read: {look.unread}", "fix what prevents it"),))
+        return HooksFound(problems=(HookProblem(path, f"cannot be read: {look.unread}", "fix what prevents it"),))
     if not look.above:
         return HooksFound()
     owners = frozenset({0, euid})
@@ -184,7 +181,7 @@ def examine_hooks(look: HooksLook, euid: int) -> HooksFound:
             continue
         problems += _of_directory(directory, owners, sticky=False)
         if found.unread:
-            problems.append(_problem(directory.path, f"cannot be read: {found.unread}", "fix what prevents it"))
+            problems.append(HookProblem(directory.path, f"cannot be read: {found.unread}", "fix what prevents it"))
         for entry in found.entries:
             if _is_left_alone(name(entry.path)):
                 continue
@@ -231,7 +228,7 @@ def _of_directory(look: FileLook, owners: frozenset[int], *, sticky: bool) -> It
     directories of hooks.
     """
     if look.type is not EntryType.DIRECTORY:
-        yield _problem(look.path, f"is a {look.type.value}, not a directory", "put a real directory in its place")
+        yield HookProblem(look.path, f"is a {look.type.value}, not a directory", "put a real directory in its place")
         return
     yield from _owned(look, owners)
     if look.mode & _WRITABLE_BY_OTHERS and not (sticky and look.mode & _STICKY):
@@ -241,10 +238,10 @@ def _of_directory(look: FileLook, owners: frozenset[int], *, sticky: bool) -> It
 def _of_file(look: FileLook, owners: frozenset[int]) -> Iterator[HookProblem]:
     if look.type is not EntryType.FILE:
         fix = "put the file itself there: `cp` instead of `ln -s`" if look.type is EntryType.SYMLINK else "remove it"
-        yield _problem(look.path, f"is a {look.type.value}, not a regular file", fix)
+        yield HookProblem(look.path, f"is a {look.type.value}, not a regular file", fix)
         return
     if not _NAME.match(name(look.path)):
-        yield _problem(
+        yield HookProblem(
             look.path,
             "has no name of the form NN-name",
             "rename it, as in 10-name; names that begin with a dot or end in ~ are ignored",
@@ -253,7 +250,7 @@ def _of_file(look: FileLook, owners: frozenset[int]) -> Iterator[HookProblem]:
     if look.mode & _WRITABLE_BY_OTHERS:
         yield _writable(look)
     if not look.mode & _EXECUTABLE:
-        yield _problem(
+        yield HookProblem(
             look.path,
             "is not executable",
             f"chmod 0755 {_quoted(look.path)}, or rename it so that it begins with a dot: then it is ignored",
@@ -262,11 +259,13 @@ def _of_file(look: FileLook, owners: frozenset[int]) -> Iterator[HookProblem]:
 
 def _owned(look: FileLook, owners: frozenset[int]) -> Iterator[HookProblem]:
     if look.uid not in owners:
-        yield _problem(look.path, f"belongs to uid {look.uid}", f"chown root: {_quoted(look.path)}")
+        yield HookProblem(look.path, f"belongs to uid {look.uid}", f"chown root: {_quoted(look.path)}")
 
 
 def _writable(look: FileLook) -> HookProblem:
-    return _problem(look.path, f"can be written by others (mode {look.mode:04o})", f"chmod go-w {_quoted(look.path)}")
+    return HookProblem(
+        look.path, f"can be written by others (mode {look.mode:04o})", f"chmod go-w {_quoted(look.path)}"
+    )
 
 
 def _unknown(path: bytes, directories: Iterable[bytes]) -> HookProblem:
@@ -275,11 +274,7 @@ def _unknown(path: bytes, directories: Iterable[bytes]) -> HookProblem:
     other = found.replace(f"{HookEvent.PRE}-", f"{HookEvent.POST}-", 1)
     near = [other] if other in known else difflib.get_close_matches(found, known, n=1)
     meant = f"rename it to {near[0]}" if near else "rename it to a stage of docs/hooks.md, or so that it ends otherwise"
-    return _problem(path, "is named for no stage", meant)
-
-
-def _problem(path: bytes, message: str, fix: str) -> HookProblem:
-    return HookProblem(path=path, message=message, fix=fix)
+    return HookProblem(path, "is named for no stage", meant)
 
 
 def _quoted(path: bytes) -> str:
@@ -288,8 +283,10 @@ def _quoted(path: bytes) -> str:
     return text if re.fullmatch(r"[\w@%+=:,./-]+", text) else f"'{text}'"
 
 
-def _escaped(path: bytes | None) -> str | None:
-    return None if path is None else percent_escape(path)
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
 
 
 def _one_line(text: str) -> str:
@@ -297,5 +294,5 @@ def _one_line(text: str) -> str:
     return line if len(line) <= MOST_REASON_CHARACTERS else f"{line[: MOST_REASON_CHARACTERS - 3]}..."
 
 
-def _time(at_s: float) -> str:
-    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _time(at_s: float | None) -> str | None:
+    return None if at_s is None else datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -43,7 +43,6 @@ from migrator.hooks.rules import (
     problem_words,
     shown,
 )
-from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Processes
 from migrator.ledger.model import HookStepRecord, SiteRecord
 
@@ -134,81 +133,54 @@ def _look(path: bytes) -> FileLook:
 _GRACE_S = 5.0
 
 
+@dataclass(frozen=True, slots=True)
 class HookPrograms:
     """The `Hooks` port. Hooks are executed directly, without a shell."""
 
-    def __init__(self, processes: Processes, *, directory: bytes, site_file: bytes, timeout_s: float) -> None:
-        self._processes = processes
-        self._directory = directory
-        self._site_file = site_file
-        self._timeout_s = timeout_s
-
-    @property
-    def directory(self) -> bytes:
-        return self._directory
-
-    @property
-    def site_file(self) -> bytes:
-        return self._site_file
-
-    @property
-    def timeout_s(self) -> float:
-        return self._timeout_s
+    processes: Processes
+    directory: bytes
+    site_file: bytes
+    timeout_s: float
 
     def find(self) -> HooksFound:
         try:
-            look = look_at_hooks(self._directory)
+            look = look_at_hooks(self.directory)
         except FileNotFoundError:  # something was removed between two looks
-            look = look_at_hooks(self._directory)
+            look = look_at_hooks(self.directory)
         return examine_hooks(look, os.geteuid())
 
     async def call(self, call: HookCall) -> HookResult:
-        output = _End(OUTPUT_LIMIT_BYTES)
+        output = bytearray()
+
+        def take(piece: bytes) -> None:
+            output.extend(piece)
+            del output[:-OUTPUT_LIMIT_BYTES]
+
         command = Command(
             argv=(call.hook.path,),
             stdin=call.document,
             environment=dict(call.environment),
-            timeout_s=self._timeout_s,
+            timeout_s=self.timeout_s,
             token=call.token,
         )
         try:
-            completed = await self._processes.stream(
-                command, on_start=_ignore_pid, on_stdout=output.take, on_stderr=output.take
-            )
+            # The token identifies the processes of a hook; the pid is not needed.
+            completed = await self.processes.stream(command, on_start=lambda _: None, on_stdout=take, on_stderr=take)
         except ToolFailed as error:
-            return HookResult(exit_code=None, output=output.content, problem=_why_not_started(error))
-        return HookResult(exit_code=completed.exit_code, timed_out=completed.timed_out, output=output.content)
+            number = getattr(error.__cause__, "errno", None)
+            problem = f"it could not be started: {_NOT_STARTED[number]}" if number in _NOT_STARTED else error.message
+            return HookResult(exit_code=None, output=bytes(output), problem=problem)
+        return HookResult(exit_code=completed.exit_code, timed_out=completed.timed_out, output=bytes(output))
 
     async def end(self, token: str) -> bool:
-        return await self._processes.end(token, grace_s=_GRACE_S)
+        return await self.processes.end(token, grace_s=_GRACE_S)
 
 
-class _End:
-    """The last bytes of a program's output."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
-        self.content = b""
-
-    def take(self, piece: bytes) -> None:
-        self.content = (self.content + piece)[-self._limit_bytes :]
-
-
-def _why_not_started(error: ToolFailed) -> str:
-    cause = error.__cause__
-    match cause.errno if isinstance(cause, OSError) else None:
-        case errno.ENOENT:
-            return "it could not be started: the program that its first line names is missing"
-        case errno.ENOEXEC:
-            return "it could not be started: its first line names no program (as #!/bin/sh does)"
-        case errno.EACCES:
-            return "it could not be started: permission denied (is its file system mounted noexec?)"
-        case _:
-            return error.message
-
-
-def _ignore_pid(_: ProcessIdentity) -> None:
-    """The token identifies the processes of a hook; the pid is not needed."""
+_NOT_STARTED = {
+    errno.ENOENT: "the program that its first line names is missing",
+    errno.ENOEXEC: "its first line names no program (as #!/bin/sh does)",
+    errno.EACCES: "permission denied (is its file system mounted noexec?)",
+}
 
 
 # Ports of the calls, hooked steps, and their refusals
@@ -226,20 +198,6 @@ class Say(Protocol):
     """Emits and records an event."""
 
     def __call__(self, kind: EventKind, severity: Severity, subject: str, message: str, /) -> None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookWorld:
-    """The ports for the calls of one run of one verb. `tokens` returns a new random token for each call."""
-
-    hooks: Hooks
-    records: "HookRecords"
-    site: HookSite
-    run_id: int
-    clock: Clock
-    blocking: Blocking
-    tokens: Callable[[], str]
-    say: Say
 
 
 class LedgerOfHooks(Protocol):
@@ -260,28 +218,6 @@ class HookPorts(Protocol):
     def blocking(self) -> Blocking: ...
     @property
     def tokens(self) -> Callable[[], str]: ...
-
-
-def hook_world(
-    ports: HookPorts, hooks: Hooks, site: SiteRecord, *, source_root: bytes, target_root: bytes, run_id: int, say: Say
-) -> HookWorld:
-    """The ports for one run of a verb."""
-    return HookWorld(
-        hooks=hooks,
-        records=ports.ledger.hooks,
-        site=HookSite(
-            site_id=site.site_id,
-            name=site.name,
-            file=hooks.site_file,
-            source_root=source_root,
-            target_root=target_root,
-        ),
-        run_id=run_id,
-        clock=ports.clock,
-        blocking=ports.blocking,
-        tokens=ports.tokens,
-        say=say,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,9 +295,46 @@ class _Open:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepHooks:
-    """Calls the hooks of one run of one verb."""
+    """Calls the hooks of one run of one verb. `tokens` returns a new random token for each call."""
 
-    world: HookWorld
+    hooks: Hooks
+    records: "HookRecords"
+    site: HookSite
+    run_id: int
+    clock: Clock
+    blocking: Blocking
+    tokens: Callable[[], str]
+    say: Say
+
+    @classmethod
+    def of(
+        cls,
+        ports: HookPorts,
+        hooks: Hooks,
+        site: SiteRecord,
+        *,
+        source_root: bytes,
+        target_root: bytes,
+        run_id: int,
+        say: Say,
+    ) -> "StepHooks":
+        """The calls of one run of a verb with these ports."""
+        return cls(
+            hooks=hooks,
+            records=ports.ledger.hooks,
+            site=HookSite(
+                site_id=site.site_id,
+                name=site.name,
+                file=hooks.site_file,
+                source_root=source_root,
+                target_root=target_root,
+            ),
+            run_id=run_id,
+            clock=ports.clock,
+            blocking=ports.blocking,
+            tokens=ports.tokens,
+            say=say,
+        )
 
     async def begin(self, steps: Collection[HookStep]) -> None:
         """Check all hooks before anything is started, and end what killed runs left of calls around these steps.
@@ -369,28 +342,21 @@ class StepHooks:
 
         Raises Refused if there is a problem with a hook, or if a process of an earlier call cannot be ended.
         """
-        found = await self._find()
+        found = await find_hooks(self.hooks, self.blocking)
         for problem in problem_words(found):
-            self.world.say(EventKind.GUARD_REFUSED, Severity.ERROR, "hooks", problem)
+            self.say(EventKind.GUARD_REFUSED, Severity.ERROR, "hooks", problem)
         refuse_hooks(found)
-        records = self.world.records
-        for call in records.unfinished(steps):
+        for call in self.records.unfinished(steps):
             named = f"{call.stage}.d/{show(call.name)}"
-            if not await self.world.hooks.end(call.token):
+            if not await self.hooks.end(call.token):
                 raise Refused(
                     f"the hook {named} of an earlier run cannot be ended",
                     cause="it hangs in the kernel (D state), on a file system or device that does not answer",
                     hint=f"when its processes (MIGRATOR_TOKEN={call.token}) are gone, run the same command again",
                 )
-            records.finish(
-                call.id,
-                at_s=self.world.clock.now_s(),
-                exit_code=None,
-                outcome=HookOutcome.INTERRUPTED,
-                output=call.output,
-            )
+            self._record(call.id, None, HookOutcome.INTERRUPTED, call.output)
             message = f"the hook {named} of an earlier run was interrupted"
-            self.world.say(EventKind.HOOK_INTERRUPTED, Severity.INFO, "hooks", message)
+            self.say(EventKind.HOOK_INTERRUPTED, Severity.INFO, "hooks", message)
 
     async def around(
         self,
@@ -408,12 +374,11 @@ class StepHooks:
         hook; nothing was done then. With `stoppable` False the work is done in any case, and problems are warnings.
         Errors of the work are raised after the `post` hooks, except a cancellation: the step then stays open.
         """
-        found = await self._found(step, stoppable=stoppable)
-        before = in_order(found.hooks, step.stage(HookEvent.PRE)) if found else ()
-        if found and not before and not in_order(found.hooks, step.stage(HookEvent.POST)):
+        hooks = await self._hooks_of(step, stoppable=stoppable)
+        if hooks == ((), ()):
             return await work()
         opened = self._open(step, facts)
-        await self._call_before(opened, before, stoppable=stoppable)
+        await self._call_before(opened, hooks[0] if hooks else (), stoppable=stoppable)
         try:
             result = await work()
         except MigratorError as error:
@@ -427,62 +392,52 @@ class StepHooks:
         """A step that consists of its hooks: the `pre` ones may stop it, the `post` ones do it. Returns whether all
         `post` hooks succeeded; those that a killed run has called are not called again. Raises as `around`.
         """
-        found = await self._found(step, stoppable=True)
-        before = in_order(found.hooks, step.stage(HookEvent.PRE)) if found else ()
-        records = self.world.records
-        left = records.open_since(step.step, step.key)
-        called = called_hooks(records, step.stage(HookEvent.POST), left) if left else frozenset()
-        opened = self._open(step, facts)
-        await self._call_before(opened, before, stoppable=True)
-        done = replace(opened, facts=replace(opened.facts, state=HookState.DONE))
-        return await self._finish(done, but=called, otherwise=HookState.FAILED)
+        left = self.records.open_since(step.step, step.key)
+        called = called_hooks(self.records, step.stage(HookEvent.POST), left) if left else frozenset()
+        opened = await self.before(step, facts)
+        return await self._finish(opened.ended(HookState.DONE), but=called, otherwise=HookState.FAILED)
 
-    async def before(self, step: HookedStep, facts: HookFacts) -> None:
+    async def before(self, step: HookedStep, facts: HookFacts) -> _Open:
         """The `pre` hooks of a step that outlasts this run: it stays open, and `catch_up` calls its `post` hooks when
         it is over. Raises as `around`.
         """
-        found = await self._found(step, stoppable=True)
-        hooks = in_order(found.hooks, step.stage(HookEvent.PRE)) if found else ()
-        await self._call_before(self._open(step, facts), hooks, stoppable=True)
+        hooks = await self._hooks_of(step, stoppable=True)
+        opened = self._open(step, facts)
+        await self._call_before(opened, hooks[0] if hooks else (), stoppable=True)
+        return opened
 
     async def catch_up(self, step: HookedStep, facts: HookFacts) -> None:
         """Call pending `post` hooks: the step was done, and the run was killed before all of them had ended. `facts`
         are those after the step. May be called again; without pending hooks it does nothing.
         """
-        record = self.world.records.open_since(step.step, step.key)
+        record = self.records.open_since(step.step, step.key)
         if record is not None:
             facts = replace(facts, started_at_s=record.opened_at_s, state=facts.state or HookState.DONE)
-            called = called_hooks(self.world.records, step.stage(HookEvent.POST), record)
+            called = called_hooks(self.records, step.stage(HookEvent.POST), record)
             await self._finish(_Open(step=step, record=record, facts=facts), but=called)
 
     async def once(self, step: HookedStep, facts: HookFacts) -> None:
         """The `post` hooks of an event, once for its key; those that a killed run has called are not called again.
         May be called again.
         """
-        known = self.world.records.latest(step.step, step.key)
-        if known is None:
+        if self.records.latest(step.step, step.key) is None:
             self._open(step, facts)
         await self.catch_up(step, facts)
 
-    async def _find(self) -> HooksFound:
-        return await find_hooks(self.world.hooks, self.world.blocking)
-
-    async def _found(self, step: HookedStep, *, stoppable: bool) -> HooksFound | None:
-        """The hooks now; None if there is a problem with them and the step must not be stopped."""
+    async def _hooks_of(self, step: HookedStep, *, stoppable: bool) -> tuple[tuple[Hook, ...], tuple[Hook, ...]] | None:
+        """The `pre` and `post` hooks of a step now; None if there is a problem with any hook and the step must go on."""
         try:
-            found = await self._find()
+            found = await find_hooks(self.hooks, self.blocking)
             refuse_hooks(found)
         except Refused as error:
             if stoppable:
                 raise
-            self._warn(step, f"before {step.words} no hook was called: {error.message}")
+            self._warn(step, f"no hook was called around {step.words}: {error.message}")
             return None
-        return found
+        return in_order(found.hooks, step.stage(HookEvent.PRE)), in_order(found.hooks, step.stage(HookEvent.POST))
 
     def _open(self, step: HookedStep, facts: HookFacts) -> _Open:
-        record = self.world.records.open_step(
-            run_id=self.world.run_id, step=step.step, subject=step.key, at_s=self.world.clock.now_s()
-        )
+        record = self.records.open_step(run_id=self.run_id, step=step.step, subject=step.key, at_s=self.clock.now_s())
         return _Open(step=step, record=record, facts=replace(facts, started_at_s=record.opened_at_s))
 
     async def _call_before(self, opened: _Open, hooks: Sequence[Hook], *, stoppable: bool) -> None:
@@ -494,21 +449,20 @@ class StepHooks:
             elif stoppable:
                 await self._stop(opened, went_on, hook, result, skips=outcome is HookOutcome.SKIP)
             else:
-                self._warn_of_end(opened.step, hook, HookEvent.PRE, result)
+                self._warn_of_end(opened.step, hook, result)
 
     async def _stop(
         self, opened: _Open, went_on: Collection[bytes], hook: Hook, result: HookResult, *, skips: bool
     ) -> None:
         """A `pre` hook stops its step. The `post` counterparts of those that had succeeded are called."""
-        step, end = opened.step, end_of(result, self.world.hooks.timeout_s)
+        step, end = opened.step, end_of(result, self.hooks.timeout_s)
         message = f"{step.words} is {'skipped' if skips else 'not begun'}: the hook {shown(hook)} "
         message += f"said so ({end})" if skips else f"refused it ({end})"
-        kind, severity = (
-            (EventKind.HOOK_SKIPPED, Severity.WARNING) if skips else (EventKind.HOOK_REFUSED, Severity.ERROR)
-        )
-        self.world.say(kind, severity, step.subject, message)
-        state = HookState.SKIPPED if skips else HookState.REFUSED
-        await self._finish(opened.ended(state), only=frozenset(went_on))
+        if skips:
+            self.say(EventKind.HOOK_SKIPPED, Severity.WARNING, step.subject, message)
+        else:
+            self.say(EventKind.HOOK_REFUSED, Severity.ERROR, step.subject, message)
+        await self._finish(opened.ended(HookState.SKIPPED if skips else HookState.REFUSED), only=frozenset(went_on))
         if skips:
             raise HookSkipped(message, hint="run the same command again later")
         by_itself = not result.timed_out and (result.exit_code is None or result.exit_code >= 0)
@@ -530,58 +484,55 @@ class StepHooks:
         hooks, the step stays open, and the next run calls them. `otherwise` is the state to record if a hook failed.
         """
         step = opened.step
-        opened = replace(opened, facts=replace(opened.facts, finished_at_s=self.world.clock.now_s()))
-        try:
-            found = await self._find()
-            refuse_hooks(found)
-        except Refused as error:
-            self._warn(step, f"after {step.words} no hook was called: {error.message}")
+        opened = replace(opened, facts=replace(opened.facts, finished_at_s=self.clock.now_s()))
+        hooks = await self._hooks_of(step, stoppable=False)
+        if hooks is None:
             return False
-        failed = False
-        after = in_order(found.hooks, step.stage(HookEvent.POST))
+        failed, after = False, hooks[1]
         for hook in after if only is None else counterparts(after, only):
             if hook.name in but:
                 continue
             result, outcome = await self._call(opened, hook)
             if outcome is HookOutcome.WARN:
                 failed = True
-                self._warn_of_end(step, hook, HookEvent.POST, result)
+                self._warn_of_end(step, hook, result)
         state = otherwise if failed and otherwise is not None else opened.facts.state
-        self.world.records.close_step(opened.record.id, state=state, at_s=self.world.clock.now_s())
+        self.records.close_step(opened.record.id, state=state, at_s=self.clock.now_s())
         return not failed
 
     async def _call(self, opened: _Open, hook: Hook) -> tuple[HookResult, HookOutcome]:
-        world, facts = self.world, opened.facts
         call = HookCall(
             hook=hook,
-            document=document(hook.stage, world.site, facts),
-            environment=environment(hook.stage, world.site, facts),
-            token=world.tokens(),
+            document=document(hook.stage, self.site, opened.facts),
+            environment=environment(hook.stage, self.site, opened.facts),
+            token=self.tokens(),
         )
-        world.say(EventKind.HOOK_CALLED, Severity.INFO, opened.step.subject, f"calling the hook {shown(hook)}")
-        call_id = world.records.intend(step_id=opened.record.id, hook=hook, token=call.token, at_s=world.clock.now_s())
+        self.say(EventKind.HOOK_CALLED, Severity.INFO, opened.step.subject, f"calling the hook {shown(hook)}")
+        now_s = self.clock.now_s()
+        call_id = self.records.intend(step_id=opened.record.id, hook=hook, token=call.token, at_s=now_s)
         exit_code, outcome, output = None, HookOutcome.INTERRUPTED, b""
         try:
-            result = await world.hooks.call(call)
-            exit_code, outcome, output = result.exit_code, judge(hook.stage.event, result), _kept(result)
+            result = await self.hooks.call(call)
+            exit_code, outcome = result.exit_code, judge(hook.stage.event, result)
+            output = result.output or result.problem.encode("utf-8", "backslashreplace")
         finally:
-            world.records.finish(call_id, at_s=world.clock.now_s(), exit_code=exit_code, outcome=outcome, output=output)
-        end = end_of(result, world.hooks.timeout_s)
+            self._record(call_id, exit_code, outcome, output)
+        end = end_of(result, self.hooks.timeout_s)
         _LOG.info("hook ended: %s", end, extra={"hook": shown(hook), "output": show(result.output)})
         return result, outcome
 
-    def _warn_of_end(self, step: HookedStep, hook: Hook, event: HookEvent, result: HookResult) -> None:
-        where = "after" if event is HookEvent.POST else "before"
-        on = "" if event is HookEvent.POST else "; nothing is stopped by it"
-        end = end_of(result, self.world.hooks.timeout_s)
-        self._warn(step, f"the hook {shown(hook)} {where} {step.words} failed ({end}){on}")
+    def _record(self, call_id: int, exit_code: int | None, outcome: HookOutcome, output: bytes) -> None:
+        now_s = self.clock.now_s()
+        self.records.finish(call_id, at_s=now_s, exit_code=exit_code, outcome=outcome, output=output)
+
+    def _warn_of_end(self, step: HookedStep, hook: Hook, result: HookResult) -> None:
+        post = hook.stage.event is HookEvent.POST
+        end = end_of(result, self.hooks.timeout_s)
+        words = f"the hook {shown(hook)} {'after' if post else 'before'} {step.words} failed ({end})"
+        self._warn(step, words if post else f"{words}; nothing is stopped by it")
 
     def _warn(self, step: HookedStep, message: str) -> None:
-        self.world.say(EventKind.HOOK_FAILED, Severity.WARNING, step.subject, message)
-
-
-def _kept(result: HookResult) -> bytes:
-    return result.output or result.problem.encode("utf-8", "backslashreplace")
+        self.say(EventKind.HOOK_FAILED, Severity.WARNING, step.subject, message)
 
 
 # Steps of a cutover

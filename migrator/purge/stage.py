@@ -17,7 +17,7 @@ from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import FileSystem
 from migrator.gluster.model import SourceHealth
 from migrator.hooks.model import HookFacts, HookState, HookStep
-from migrator.hooks.stage import CutoverPlace, HookedStep, HookSkipped, StepHooks, hook_world
+from migrator.hooks.stage import CutoverPlace, HookedStep, HookSkipped, StepHooks
 from migrator.ledger.call import recorded_run
 from migrator.ledger.model import SiteRecord
 from migrator.operations.engine import Done, Engine, Events
@@ -667,14 +667,12 @@ def _hooks(call: Call, site: SiteRecord) -> StepHooks | None:
     world = call.world
     if world.hooks is None or call.run_id is None:
         return None
-    return StepHooks(
-        world=hook_world(
-            world,
-            world.hooks,
-            site,
-            source_root=world.source.root,
-            target_root=world.target.root,
-            run_id=call.run_id,
-            say=call.say,
-        )
+    return StepHooks.of(
+        world,
+        world.hooks,
+        site,
+        source_root=world.source.root,
+        target_root=world.target.root,
+        run_id=call.run_id,
+        say=call.say,
     )

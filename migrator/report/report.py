@@ -21,7 +21,7 @@ from migrator.core.units import DAY_S, HOUR_S
 from migrator.cutover.rules_speed import sums, users_of
 from migrator.hooks.model import HookEvent, HookFacts, HookStep
 from migrator.hooks.rules import in_order
-from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, StepHooks, find_hooks, hook_world
+from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, StepHooks, find_hooks
 from migrator.ledger.call import recorded_run, say
 from migrator.ledger.locks import Locks
 from migrator.ledger.model import SiteRecord
@@ -273,16 +273,14 @@ async def send_report(world: SendWorld, directory: bytes, plan: str | None) -> s
 
 
 async def _send(world: SendWorld, site: SiteRecord, run_id: int, directory: bytes, plan: str | None) -> str:
-    calls = StepHooks(
-        world=hook_world(
-            world,
-            world.hooks,
-            site,
-            source_root=world.source_root,
-            target_root=world.target_root,
-            run_id=run_id,
-            say=partial(say, world, run_id=run_id),
-        )
+    calls = StepHooks.of(
+        world,
+        world.hooks,
+        site,
+        source_root=world.source_root,
+        target_root=world.target_root,
+        run_id=run_id,
+        say=partial(say, world, run_id=run_id),
     )
     await calls.begin((HookStep.REPORT,))
     facts = HookFacts(run_id=run_id, plan=plan, report=directory, started_at_s=world.clock.now_s())

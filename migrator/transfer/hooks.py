@@ -7,7 +7,7 @@ from typing import TypeVar
 from migrator.core.states import ChunkState, PassKind, PassState
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.rules import in_order, problem_words, shown, would_be_called
-from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, StepHooks, called_hooks, find_hooks, hook_world
+from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, StepHooks, called_hooks, find_hooks
 from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Batch, Plan
 from migrator.transfer.context import Invocation, World
@@ -138,16 +138,14 @@ class Hooking:
 
     def _calls(self, hooks: Hooks) -> StepHooks:
         world = self.invocation.world
-        return StepHooks(
-            world=hook_world(
-                world,
-                hooks,
-                self.site,
-                source_root=world.source.root,
-                target_root=world.target.root,
-                run_id=self.invocation.run_id,
-                say=self.invocation.say,
-            )
+        return StepHooks.of(
+            world,
+            hooks,
+            self.site,
+            source_root=world.source.root,
+            target_root=world.target.root,
+            run_id=self.invocation.run_id,
+            say=self.invocation.say,
         )
 
     def _facts(self, place: Place) -> HookFacts:

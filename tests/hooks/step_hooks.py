@@ -13,7 +13,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.tasks import DaemonThreads
 from migrator.cutover.model import CutoverRecord
 from migrator.hooks.model import HookFacts, HookSite, HookStep
-from migrator.hooks.stage import CutoverPlace, HookPrograms, HookWorld, StepHooks
+from migrator.hooks.stage import CutoverPlace, HookPrograms, StepHooks
 from migrator.hosts.process import LocalProcesses
 from migrator.ledger.ledger import Ledger, open_ledger
 
@@ -53,18 +53,14 @@ class HookedCutover:
             self.said.append((kind, severity, subject, message))
 
         return StepHooks(
-            world=HookWorld(
-                hooks=self.programs,
-                records=self.ledger.hooks,
-                site=HookSite(
-                    site_id="id", name="site", file=b"/etc/site.toml", source_root=b"/src", target_root=b"/dst"
-                ),
-                run_id=self.run_id,
-                clock=SystemClock(),
-                blocking=DaemonThreads(),
-                tokens=new_token,
-                say=say,
-            )
+            hooks=self.programs,
+            records=self.ledger.hooks,
+            site=HookSite(site_id="id", name="site", file=b"/etc/site.toml", source_root=b"/src", target_root=b"/dst"),
+            run_id=self.run_id,
+            clock=SystemClock(),
+            blocking=DaemonThreads(),
+            tokens=new_token,
+            say=say,
         )
 
     def hook(self, where: str, text: str = "exit 0", *, mode: int = 0o755) -> Path:

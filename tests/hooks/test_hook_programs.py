@@ -68,14 +68,21 @@ def test_hooks_are_found_with_their_stages(hooks: Directory, scratch: Path) -> N
     assert Directory(scratch / "none").programs.find().hooks == ()
 
 
-def test_a_way_to_the_directory_through_a_symlink_is_resolved_and_the_directory_itself_is_not(
-    hooks: Directory, scratch: Path
-) -> None:
+def test_a_symlink_is_resolved_above_the_directory_and_refused_there_and_below(hooks: Directory, scratch: Path) -> None:
     hook = hooks.add("")
     (scratch / "way").symlink_to(scratch)
     assert Directory(scratch / "way" / "hooks").programs.find().hooks == (hook,)
     (scratch / "other").symlink_to(hooks.path)
     assert Directory(scratch / "other").problems() == [f"{scratch}/other is a symlink, not a directory"]
+    stage = Path(os.fsdecode(hook.path)).parent
+    (stage / "20-link").symlink_to("/bin/true")
+    (stage / "30-broken").symlink_to("nowhere")
+    (hooks.path / "post-batch.d").symlink_to("pre-batch.d")
+    assert sorted(hooks.problems()) == [
+        f"{hooks.path}/post-batch.d is a symlink, not a directory",
+        f"{stage}/20-link is a symlink, not a regular file",
+        f"{stage}/30-broken is a symlink, not a regular file",
+    ]
 
 
 @pytest.mark.guarantee("hooks")
@@ -87,18 +94,6 @@ def test_what_others_can_write_to_is_refused(hooks: Directory) -> None:
         assert hooks.problems() == [f"{path} can be written by others (mode {mode:04o})"]
         path.chmod(before)
         assert hooks.problems() == []
-
-
-def test_symlinks_are_refused_wherever_they_lead(hooks: Directory) -> None:
-    file = Path(os.fsdecode(hooks.add("").path))
-    (file.parent / "20-link").symlink_to("/bin/true")
-    (file.parent / "30-broken").symlink_to("nowhere")
-    (hooks.path / "post-batch.d").symlink_to("pre-batch.d")
-    assert sorted(hooks.problems()) == [
-        f"{hooks.path}/post-batch.d is a symlink, not a directory",
-        f"{file.parent}/20-link is a symlink, not a regular file",
-        f"{file.parent}/30-broken is a symlink, not a regular file",
-    ]
 
 
 @pytest.mark.needs_root
@@ -122,16 +117,6 @@ def test_a_hook_gets_the_document_and_the_variables_and_nothing_else(hooks: Dire
     assert not [line for line in lines if line.startswith((b"HOME=", b"USER=", b"PYTHON"))]
 
 
-@pytest.mark.parametrize("code", [0, 62, 1, 255])
-def test_the_exit_code_is_the_hooks_own(hooks: Directory, code: int) -> None:
-    ended = hooks.call(f"#!/bin/sh\nexit {code}\n", b"x" * (1 << 20))
-    assert (ended.exit_code, ended.timed_out, ended.output) == (code, False, b"")
-
-
-def test_a_hook_that_ends_by_a_signal_has_no_exit_code_of_its_own(hooks: Directory) -> None:
-    assert hooks.call("#!/bin/sh\nkill -9 $$\n").exit_code == -signal.SIGKILL
-
-
 def test_output_is_kept_as_bytes_and_only_its_end(hooks: Directory) -> None:
     ended = hooks.call("#!/bin/sh\nprintf 'caf\\351 \\000'; sleep 0.2; printf '\\377' >&2\n")
     assert ended.output == b"caf\xe9 \x00\xff"
@@ -141,15 +126,18 @@ def test_output_is_kept_as_bytes_and_only_its_end(hooks: Directory) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "code", "says"),
     [
-        ("#!/no/such/interpreter\n", "first line names is missing"),
-        ("echo no first line\n", "names no program"),
+        ("#!/bin/sh\nexit 62\n", 62, ""),
+        ("#!/bin/sh\nexit 255\n", 255, ""),
+        ("#!/bin/sh\nkill -9 $$\n", -signal.SIGKILL, ""),
+        ("#!/no/such/interpreter\n", None, "first line names is missing"),
+        ("echo no first line\n", None, "names no program"),
     ],
 )
-def test_a_hook_that_cannot_be_started_says_why(hooks: Directory, text: str, says: str) -> None:
-    ended = hooks.call(text)
-    assert ended.exit_code is None
+def test_how_a_hook_ended_is_told(hooks: Directory, text: str, code: int | None, says: str) -> None:
+    ended = hooks.call(text, b"x" * (1 << 20))
+    assert (ended.exit_code, ended.timed_out, ended.output) == (code, False, b"")
     assert says in ended.problem
 
 

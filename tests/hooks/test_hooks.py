@@ -25,7 +25,6 @@ from migrator.hooks.model import (
 from migrator.hooks.rules import (
     MOST_REASON_CHARACTERS,
     check_hooks,
-    counterparts,
     document,
     end_of,
     environment,
@@ -84,11 +83,6 @@ def test_hooks_are_called_by_the_bytes_of_their_names_and_post_hooks_the_other_w
     assert in_order(hooks, HookStage(step=HookStep.PASS, event=HookEvent.PRE)) == ()
 
 
-def test_after_a_step_that_was_stopped_only_counterparts_are_called() -> None:
-    post = in_order([hook(name, POST) for name in (b"10-a", b"20-b", b"30-c")], POST)
-    assert [one.name for one in counterparts(post, {b"10-a", b"20-b", b"99-z"})] == [b"20-b", b"10-a"]
-
-
 def test_a_dry_run_names_hooks_in_the_order_of_a_run() -> None:
     hooks = [
         hook(name, HookStage(step=step, event=event))
@@ -141,40 +135,7 @@ def test_the_end_of_a_hook_in_words_is_one_line_of_safe_text() -> None:
     assert "lost" not in much
 
 
-def test_the_document_is_ascii_and_gives_every_byte_of_a_path_back() -> None:
-    text = document(POST, SITE, FACTS)
-    assert text.isascii()
-    found = json.loads(text)
-    assert (found["version"], found["stage"], found["event"]) == (1, "post-batch", "post")
-    assert found["trees"] == [{"path": "home/%E9%0A", "user": "eve"}]
-    assert (found["site"]["file"], found["target"]) == ("/etc/%FF.toml", "/b%25")
-    assert (found["pass"], found["pass_number"], found["brick"]) == ("seed", None, None)
-    assert (found["started_at"], found["finished_at"]) == ("1970-01-01T00:00:00Z", None)
-    later = json.loads(document(POST, SITE, replace(FACTS, finished_at_s=86400.0)))
-    assert later["finished_at"] == "1970-01-02T00:00:00Z"
-
-
-def test_variables_are_empty_where_there_is_nothing_to_say() -> None:
-    bare = dict(environment(PRE, SITE, HookFacts(run_id=7, started_at_s=0.0)))
-    assert {name for name, value in bare.items() if not value} == {
-        "MIGRATOR_PLAN",
-        "MIGRATOR_BATCH",
-        "MIGRATOR_PASS",
-        "MIGRATOR_PASS_NUMBER",
-        "MIGRATOR_BRICK",
-        "MIGRATOR_SIDE",
-        "MIGRATOR_STATE",
-        "MIGRATOR_FAILED",
-        "MIGRATOR_REASON",
-        "MIGRATOR_USER",
-        "MIGRATOR_LINK",
-        "MIGRATOR_OLD_PATH",
-        "MIGRATOR_NEW_PATH",
-        "MIGRATOR_REPORT",
-    }
-
-
-def test_steps_about_one_user_say_who_and_where() -> None:
+def test_the_document_and_the_variables_give_every_fact_and_every_byte_of_a_path_back() -> None:
     facts = replace(
         FACTS,
         user="eve",
@@ -186,32 +147,51 @@ def test_steps_about_one_user_say_who_and_where() -> None:
         frozen_s=250.5,
         moved=False,
         reason="Gr\u00fc\u00dfe\n",
+        finished_at_s=86400.0,
     )
-    told = document(HookStage(step=HookStep.THAW, event=HookEvent.POST), SITE, facts)
-    assert told.isascii()
-    keys = json.loads(told)
-    assert [
-        keys[name]
-        for name in ("user", "link", "old_path", "new_path", "back", "freeze_s", "frozen_s", "moved", "reason")
-    ] == [
-        "eve",
-        "/home/%E9",
-        "/mnt/gl/home/%E9",
-        "/b%25/home/%E9",
-        False,
-        240.0,
-        250.5,
-        False,
-        "Gr\u00fc\u00dfe\n",
-    ]
-    variables = dict(environment(PRE, SITE, facts))
-    assert variables["MIGRATOR_USER"] == "eve"
-    assert variables["MIGRATOR_LINK"] == "/home/\udce9"
-    assert variables["MIGRATOR_OLD_PATH"] == "/mnt/gl/home/\udce9"
-    assert variables["MIGRATOR_NEW_PATH"] == "/b%/home/\udce9"
-    full = dict(environment(POST, SITE, FACTS))
-    assert (full["MIGRATOR_STAGE"], full["MIGRATOR_PASS"], full["MIGRATOR_STATE"]) == ("post-batch", "seed", "done")
-    assert full["MIGRATOR_SITE"].encode("utf-8", "surrogateescape") == SITE.file
+    text = document(POST, SITE, facts)
+    assert text.isascii()
+    found = json.loads(text)
+    expected = {
+        "version": 1,
+        "stage": "post-batch",
+        "event": "post",
+        "site": {"id": "5e1f", "name": "gl-to-bee", "file": "/etc/%FF.toml"},
+        "target": "/b%25",
+        "trees": [{"path": "home/%E9%0A", "user": "eve"}],
+        "pass": "seed",
+        "pass_number": None,
+        "brick": None,
+        "started_at": "1970-01-01T00:00:00Z",
+        "finished_at": "1970-01-02T00:00:00Z",
+        "begins_at": None,
+        "user": "eve",
+        "link": "/home/%E9",
+        "old_path": "/mnt/gl/home/%E9",
+        "new_path": "/b%25/home/%E9",
+        "report": None,
+        "back": False,
+        "freeze_s": 240.0,
+        "frozen_s": 250.5,
+        "moved": False,
+        "reason": "Gr\u00fc\u00dfe\n",
+        "state": "done",
+    }
+    assert {key: found[key] for key in expected} == expected
+    variables = dict(environment(POST, SITE, facts))
+    expected = {
+        "USER": "eve",
+        "LINK": "/home/\udce9",
+        "OLD_PATH": "/mnt/gl/home/\udce9",
+        "NEW_PATH": "/b%/home/\udce9",
+        "STAGE": "post-batch",
+        "PASS": "seed",
+        "STATE": "done",
+        "SITE": "/etc/\udcff.toml",
+        "PASS_NUMBER": "",
+        "REPORT": "",
+    }
+    assert {key: variables["MIGRATOR_" + key] for key in expected} == expected
 
 
 def test_why_something_has_failed_is_one_line_of_bounded_length_in_a_variable() -> None:
@@ -224,13 +204,6 @@ def test_why_something_has_failed_is_one_line_of_bounded_length_in_a_variable() 
     assert variables["MIGRATOR_REASON"].startswith("no room on gl3:/b xxx")
     assert variables["MIGRATOR_REASON"].endswith("x...")
     assert len(variables["MIGRATOR_REASON"]) == MOST_REASON_CHARACTERS
-
-
-def test_a_hook_that_only_root_can_change_is_accepted() -> None:
-    found = examine_hooks(looks(GOOD), euid=0)
-    assert [one.name for one in found.hooks] == [b"10-hold"]
-    assert found.problems == ()
-    assert examine_hooks(HooksLook(), euid=0).hooks == ()
 
 
 @pytest.mark.parametrize(
@@ -270,31 +243,33 @@ def test_what_others_can_change_is_refused_with_its_remedy(look: HooksLook, says
     assert finding.status is FindingStatus.FAILURE
 
 
-def test_a_directory_like_tmp_above_is_no_reason_to_refuse() -> None:
-    above = (directory(b"/"), directory(b"/tmp", mode=0o1777), directory(b"/tmp/hooks"))
-    assert examine_hooks(looks(GOOD, above=above), euid=0).problems == ()
-
-
 def test_without_root_hooks_may_be_of_the_user_who_runs_the_program_or_of_root() -> None:
     own = looks(replace(GOOD, uid=1000), GOOD, stage=directory(b"/hooks/pre-batch.d", uid=1000))
     assert examine_hooks(own, euid=1000).problems == ()
     assert len(examine_hooks(own, euid=1001).problems) == 2
 
 
-def test_what_editors_leave_and_what_was_put_out_of_use_is_left_alone() -> None:
-    entries = [file(b"/hooks/pre-batch.d/" + name, mode=0o666) for name in (b".10-hold", b".10-hold.swp", b"10-hold~")]
-    found = examine_hooks(looks(*entries), euid=0)
-    assert (found.hooks, found.problems) == ((), ())
-
-
-def test_without_hooks_nobody_asks_who_may_write_to_the_directory() -> None:
-    empty = HooksLook(above=(directory(b"/", uid=5), directory(b"/hooks", mode=0o777)))
-    assert examine_hooks(empty, euid=0).problems == ()
-
-
 def test_all_mistakes_are_told_at_once() -> None:
     found = examine_hooks(looks(replace(GOOD, uid=5, mode=0o666), stage=directory(b"/hooks/pre-batch.d", 5)), euid=0)
     assert len(found.problems) == 4
+
+
+@pytest.mark.parametrize(
+    ("look", "names"),
+    [
+        (HooksLook(), []),
+        (looks(GOOD), [b"10-hold"]),
+        # Others may create entries in a directory like /tmp above, but replace none.
+        (looks(GOOD, above=(directory(b"/"), directory(b"/tmp", mode=0o1777), directory(b"/tmp/hooks"))), [b"10-hold"]),
+        # Left by editors, or disabled by an administrator.
+        (looks(*(file(b"/hooks/pre-batch.d/" + name, mode=0o666) for name in (b".10-a", b".10-a.swp", b"10-a~"))), []),
+        (HooksLook(above=(directory(b"/", uid=5), directory(b"/hooks", mode=0o777))), []),
+    ],
+    ids=["no directory", "of root", "below /tmp", "left alone", "no hooks"],
+)
+def test_what_is_accepted(look: HooksLook, names: list[bytes]) -> None:
+    found = examine_hooks(look, euid=0)
+    assert ([one.name for one in found.hooks], found.problems) == (names, ())
 
 
 def test_doctor_names_the_hooks() -> None:

@@ -120,12 +120,3 @@ def test_interrupted_in_the_middle_of_a_hook_it_is_ended_and_called_again(hooked
     assert hooked.run()[0] == 0
     assert [call.split()[0] for call in hooked.calls()] == (IN_ORDER if where.startswith("pre") else IN_ORDER[6:])
     assert hooked.copied() == ["alice"]
-
-
-def test_a_pre_hook_that_let_the_killed_run_go_on_is_asked_again(hooked: HookSite) -> None:
-    hang_at(hooked, "pre-pass.d/20-b")
-    with in_the_middle(hooked) as program:
-        program.kill()
-    hooked.hook("pre-batch.d/10-a", "exit 1")
-    assert hooked.run()[0] == 4
-    assert hooked.copied() == []

@@ -91,9 +91,8 @@ async def test_hooks_that_may_not_be_called_stop_no_thaw_and_are_owed_after_it(c
     assert cutover.calls() == []
     assert await cutover.around(HookStep.THAW, stoppable=False) == "worked"
     assert cutover.calls() == ["thaw"]
-    before, after = cutover.warnings()
-    assert "before the thaw of alice no hook was called" in before
-    assert "after the thaw of alice no hook was called" in after
+    for said in cutover.warnings():
+        assert "no hook was called around the thaw of alice" in said
     spoiled.chmod(0o755)
     place = cutover.place(HookStep.THAW).hooked
     for _ in range(2):
