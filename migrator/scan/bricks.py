@@ -69,7 +69,7 @@ class Walker:
         """Check the identity of the brick, and wait for the others."""
         self.failure = brick_problem(
             self.brick,
-            volume_id=self._team.volume_id,
+            volume_id=self._team.state.volume_id,
             found_volume_id=hello.volume_id,
             found_root_gfid=hello.root_gfid,
         )
@@ -168,12 +168,14 @@ class Walker:
 
 
 class BrickTeam:
-    """The walks of all bricks. `stop` must be called at the end in any case."""
+    """The walks of all bricks. `state` is the volume before them, with its peers and heals. `stop` must be called at the end in
+    any case.
+    """
 
     def __init__(
         self, walks: BrickWalks, bricks: Sequence[Brick], state: VolumeState, *, times_from_mdata: bool, clock: Clock
     ) -> None:
-        self.volume_id = state.volume_id
+        self.state = state
         self.clock = clock
         self.gate = asyncio.Event()
         self.walkers = tuple(Walker(brick, self) for brick in bricks)
@@ -271,7 +273,6 @@ class BrickTeam:
 
 
 VIA = "bricks"
-_SHOW_EVERY_S = 0.5
 _LOOK_EVERY_S = 15.0
 """The interval of polls of the volume during the walk. Gluster's status keeps no trace of a task that began and stopped between
 two polls, so they are frequent."""
@@ -280,7 +281,7 @@ _ASK_LIMIT = 10_000
 
 
 class BrickWay:
-    """One scan of the bricks. `team` has passed `greet`; `state` is the volume before, with its peers and heals."""
+    """One scan of the bricks. `team` has passed `greet`."""
 
     def __init__(
         self,
@@ -290,15 +291,12 @@ class BrickWay:
         *,
         trees: tuple[UserTree, ...],
         before: SourceHealth,
-        state: VolumeState,
     ) -> None:
         self._session = session
         self._volume = volume
         self._team = team
         self._trees = trees
         self._before = before
-        self._state = state
-        self._noted: dict[str, None] = {}
 
     async def run(self) -> CatalogRecord:
         """Scan, and close the catalog. Raises Interrupted, MigratorError. The caller stops the team."""
@@ -323,7 +321,8 @@ class BrickWay:
                 f"{several(len(self._team.walkers), 'brick')} on {several(hosts, 'host')}",
             )
             checked_s = session.elapsed_s()
-            await self._walk(writer)
+            async with session.watching(self._show, self._look, every_s=_LOOK_EVERY_S):
+                await self._team.go(writer)
             return await self._close(record, writer, checked_s, walked_s=session.elapsed_s())
         except asyncio.CancelledError:
             await asyncio.shield(asyncio.ensure_future(self._drop(record)))
@@ -331,40 +330,15 @@ class BrickWay:
                 "the scan was stopped", hint=f"run {session.command} again: a scan of bricks starts over"
             ) from None
         except OSError as error:
-            raise MigratorError(
-                f"the catalog cannot be written: {error.strerror}",
-                cause="the disk of the state directory is full or ill",
-                hint=f"make room there, then run {session.command}: a scan of bricks starts over",
-            ) from error
+            raise session.not_written(error, "a scan of bricks starts over") from error
 
-    async def _walk(self, writer: "BrickPartsWriter") -> None:
-        """Until every walk has ended, report progress and poll the volume."""
-        around = (
-            asyncio.ensure_future(self._show_again_and_again()),
-            asyncio.ensure_future(self._look_again_and_again()),
-        )
-        try:
-            await self._team.go(writer)
-        finally:
-            for task in around:
-                task.cancel()
-            await asyncio.wait(around)
-        self._show()
-
-    async def _show_again_and_again(self) -> None:
-        while True:
-            self._show()
-            await self._session.clock.sleep(_SHOW_EVERY_S)
-
-    async def _look_again_and_again(self) -> None:
-        while True:
-            await self._session.clock.sleep(_LOOK_EVERY_S)
-            self._team.end_stalled()
-            health = await self._session.source.health()
-            self._note(health.problems)
-            if health.state is not None:
-                self._note(reasons_against_bricks(replace(health.state, peers_down=(), heals=())))
-                self._note(task_changes(self._state, health.state))
+    async def _look(self) -> None:
+        self._team.end_stalled()
+        health = await self._session.source.health()
+        self._session.note(health.problems)
+        if health.state is not None:
+            self._session.note(reasons_against_bricks(replace(health.state, peers_down=(), heals=())))
+            self._session.note(task_changes(self._team.state, health.state))
 
     def _show(self) -> None:
         # A directory lies on every brick, but is one path of the catalog.
@@ -375,15 +349,6 @@ class BrickWay:
             problems=self._team.problems,
             bricks=self._team.progress(),
         )
-
-    def _note(self, problems: Sequence[str]) -> None:
-        """Report each problem once, at once."""
-        for problem in problems:
-            if problem not in self._noted:
-                self._noted[problem] = None
-                self._session.event(
-                    EventKind.SOURCE_UNHEALTHY, Severity.WARNING, "scan", f"the scan will not be whole: {problem}"
-                )
 
     async def _drop(self, record: CatalogRecord) -> None:
         await self._team.stop()
@@ -398,7 +363,7 @@ class BrickWay:
         session, team = self._session, self._team
         doubts, totals = await asyncio.to_thread(self._unite, writer)
         united_s = session.elapsed_s()
-        reasons = [*session.lacking(self._trees), *self._noted, *await self._changes(), *self._lost(), *doubts.doubts]
+        reasons = [*session.lacking(self._trees), *session.noted, *await self._changes(), *self._lost(), *doubts.doubts]
         if team.problems:
             reasons.append(f"problems recorded while reading: {format_count(team.problems)}")
         rechecked_s = session.elapsed_s()
@@ -435,7 +400,7 @@ class BrickWay:
             state = await self._volume.state_for_bricks(after.state)
         except MigratorError as error:
             return [*reasons, f"the volume's state after the scan is not known: {error.message}"]
-        return [*reasons, *reasons_against_bricks(state), *task_changes(self._state, state)]
+        return [*reasons, *reasons_against_bricks(state), *task_changes(self._team.state, state)]
 
     def _lost(self) -> list[str]:
         """The bricks whose walk failed, and why."""

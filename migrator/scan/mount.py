@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from migrator.catalog.model import CatalogRecord, ScanProblem, ScanTimes
 from migrator.catalog.ports import CatalogTotals, OpenCatalog
 from migrator.core.entry import Entry, EntryType, UserTree
-from migrator.core.errors import Interrupted, MigratorError, Refused
+from migrator.core.errors import Interrupted, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.units import format_count, several
@@ -248,7 +248,6 @@ class Walk:
 
 
 VIA = "mount"
-_SHOW_EVERY_S = 0.5
 _LOOK_EVERY_S = 60.0
 """The interval of polls of the bricks during the walk: a killed scan gets no final check."""
 _STOP_WAIT_S = 5.0
@@ -264,7 +263,6 @@ class MountWay:
         self._trees = trees
         self._before = before
         self._way_reasons = tuple(way_reasons)
-        self._noted: set[str] = set()
 
     async def run(self) -> CatalogRecord:
         """Scan, and close the catalog. Raises Interrupted, Refused, MigratorError."""
@@ -277,7 +275,10 @@ class MountWay:
         began_s = self._session.elapsed_s()
         walk.start(self._session.request.workers)
         try:
-            await self._watch(walk, ended)
+            async with self._session.watching(
+                lambda: self._show(walk), lambda: self._poll_bricks(walk), every_s=_LOOK_EVERY_S
+            ):
+                await ended.wait()
             if walk.failure is not None:
                 raise walk.failure
             return await self._close(walk, opened, began_s)
@@ -295,11 +296,7 @@ class MountWay:
                 hint=f"mount it again, then run {self._session.command}: {self._on_repetition}",
             ) from error
         except OSError as error:
-            raise MigratorError(
-                f"the catalog cannot be written: {error.strerror}",
-                cause="the disk of the state directory is full or ill",
-                hint=f"make room there, then run {self._session.command}: {self._on_repetition}",
-            ) from error
+            raise self._session.not_written(error, self._on_repetition) from error
         finally:
             await asyncio.to_thread(walk.stop, _STOP_WAIT_S)
 
@@ -350,40 +347,13 @@ class MountWay:
         )
         return walk, ended
 
-    async def _watch(self, walk: Walk, ended: asyncio.Event) -> None:
-        """Until the walk has ended, report progress and poll the bricks."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                around = (
-                    group.create_task(self._report_progress(walk)),
-                    group.create_task(self._poll_bricks(walk)),
-                )
-                await ended.wait()
-                for task in around:
-                    task.cancel()
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from failures
-        self._show(walk)
-
-    async def _report_progress(self, walk: Walk) -> None:
-        while True:
-            self._show(walk)
-            await self._session.clock.sleep(_SHOW_EVERY_S)
-
     async def _poll_bricks(self, walk: Walk) -> None:
-        while True:
-            await self._session.clock.sleep(_LOOK_EVERY_S)
-            self._note(walk, (await self._session.source.health()).problems)
+        self._note(walk, (await self._session.source.health()).problems)
 
     def _note(self, walk: Walk, problems: Sequence[str]) -> None:
         """Record each problem of the source once in the catalog, so it counts even if this scan is killed."""
-        new = [problem for problem in dict.fromkeys(problems) if problem not in self._noted]
-        self._noted.update(new)
+        new = self._session.note(problems)
         walk.note([ScanProblem(path=b"", operation="health", errno=None, reason=problem) for problem in new])
-        for problem in new:
-            self._session.event(
-                EventKind.SOURCE_UNHEALTHY, Severity.WARNING, "scan", f"the scan will not be whole: {problem}"
-            )
 
     def _show(self, walk: Walk) -> None:
         self._session.show(
@@ -405,7 +375,7 @@ class MountWay:
                 EventKind.SCAN_INTERRUPTED, Severity.WARNING, record.name, "the scan was stopped; it starts over"
             )
             return
-        self._note(walk, (await self._session.source.health()).problems)
+        await self._poll_bricks(walk)
         await asyncio.to_thread(walk.abandon)
         self._session.event(
             EventKind.SCAN_INTERRUPTED, Severity.WARNING, record.name, "the scan was stopped; it can go on"
@@ -418,7 +388,7 @@ class MountWay:
         found = (*await session.mount_problems(), *health_problems(self._before, after))
         checked_s = session.elapsed_s()
         reasons = [*session.lacking(self._trees), *dict.fromkeys(found)]
-        unread = walk.tally.problems - len(self._noted)
+        unread = walk.tally.problems - len(session.noted)
         if unread:
             reasons.append(f"problems recorded while reading: {format_count(unread)}")
         tally = walk.tally

@@ -1,7 +1,8 @@
 """One invocation of a scan: guards, ledger and progress, for bricks and mount."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from migrator.catalog.model import CatalogRecord
 from migrator.core.clock import Clock
 from migrator.core.entry import UserTree
-from migrator.core.errors import Refused
+from migrator.core.errors import MigratorError, Refused
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.progress import BrickProgress, Progress, ScanProgress
@@ -24,6 +25,9 @@ from migrator.site.rules_guards import mount_problems
 if TYPE_CHECKING:
     from migrator.catalog.writer import CatalogDirectories
     from migrator.ledger.ledger import Ledger
+
+
+_SHOW_EVERY_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +71,8 @@ class Session:
         self.ledger = ledger
         self.catalogs = catalogs
         self.clock = clock
+        self.noted: dict[str, None] = {}
+        """The problems of the source during the scan."""
         self._progress = progress
         self.began_s = clock.monotonic_s()
 
@@ -84,6 +90,49 @@ class Session:
         event = Event(at_s=self.clock.now_s(), kind=kind, severity=severity, subject=subject, message=message)
         self.ledger.events.add(event)
         self._progress.event(event)
+
+    def note(self, problems: Sequence[str]) -> list[str]:
+        """Report each problem of the source once; returns the new ones."""
+        new = [problem for problem in dict.fromkeys(problems) if problem not in self.noted]
+        self.noted.update(dict.fromkeys(new))
+        for problem in new:
+            said = f"the scan will not be whole: {problem}"
+            self.event(EventKind.SOURCE_UNHEALTHY, Severity.WARNING, "scan", said)
+        return new
+
+    @asynccontextmanager
+    async def watching(
+        self, show: Callable[[], None], look: Callable[[], Awaitable[None]], *, every_s: float
+    ) -> AsyncIterator[None]:
+        """Report progress and look at the source during the block. Raises the errors of both."""
+
+        async def keep_showing() -> None:
+            while True:
+                show()
+                await self.clock.sleep(_SHOW_EVERY_S)
+
+        async def keep_looking() -> None:
+            while True:
+                await self.clock.sleep(every_s)
+                await look()
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                around = (group.create_task(keep_showing()), group.create_task(keep_looking()))
+                yield
+                for task in around:
+                    task.cancel()
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from failures
+        show()
+
+    def not_written(self, error: OSError, next_time: str) -> MigratorError:
+        """The error for a catalog that cannot be written; `next_time` is what a repetition does."""
+        return MigratorError(
+            f"the catalog cannot be written: {error.strerror}",
+            cause="the disk of the state directory is full or ill",
+            hint=f"make room there, then run {self.command}: {next_time}",
+        )
 
     async def mount_problems(self) -> tuple[str, ...]:
         """Why the source is not the recorded mount; empty if it is."""

@@ -12,7 +12,7 @@ from migrator.core.errors import MigratorError, Refused, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import Progress
 from migrator.fs.ports import SourceFileSystem
-from migrator.gluster.model import SourceHealth, VolumeState
+from migrator.gluster.model import SourceHealth
 from migrator.gluster.walks import BrickVolume, BrickWalks
 from migrator.scan import bricks as brick_way
 from migrator.scan import mount as mount_way
@@ -37,19 +37,12 @@ class Bricks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Greeted:
-    """Bricks that are ready to be walked. The team must be stopped at the end."""
-
-    volume: BrickVolume
-    state: VolumeState
-    team: BrickTeam
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """`greeted` None: the mount is read; `reasons` are those against the bricks, if they were considered."""
+    """`team` has greeted bricks, and must be stopped at the end; None: the mount is read. `reasons` are those against the
+    bricks, if they were considered.
+    """
 
-    greeted: Greeted | None = None
+    team: BrickTeam | None = None
     reasons: tuple[str, ...] = ()
 
 
@@ -62,7 +55,7 @@ async def choose(session: Session, bricks: Bricks | None, *, trees: Sequence[Use
         way = Way(reasons=("the source is no Gluster volume, so it has no bricks",))
     else:
         way = await _ask(session, bricks, trees, before)
-    if way.greeted is None and via == "bricks":
+    if way.team is None and via == "bricks":
         message = "the bricks are not to be read: " + "; ".join(way.reasons)
         session.event(EventKind.GUARD_REFUSED, Severity.ERROR, "scan", message)
         raise Refused(
@@ -70,7 +63,7 @@ async def choose(session: Session, bricks: Bricks | None, *, trees: Sequence[Use
             cause="what a brick holds is what the mount shows only while the whole volume is up, healed and quiet",
             hint="see to that, or run `migrator scan --via mount`, which is always right and slower",
         )
-    if way.greeted is None:
+    if way.team is None:
         session.event(
             EventKind.BRICKS_UNFIT,
             Severity.INFO,
@@ -106,7 +99,7 @@ async def _ask(session: Session, bricks: Bricks, trees: Sequence[UserTree], befo
     if reasons:
         await team.stop()
         return Way(reasons=reasons)
-    return Way(greeted=Greeted(volume=bricks.volume, state=state, team=team))
+    return Way(team=team)
 
 
 async def _reach(walks: BrickWalks, host: str) -> str | None:
@@ -119,9 +112,6 @@ async def _reach(walks: BrickWalks, host: str) -> str | None:
 
 
 # --- The stage
-
-
-_WAYS = ("auto", "bricks", "mount")
 
 
 async def scan(
@@ -141,8 +131,6 @@ async def scan(
     whole source through the mount can then be resumed. Raises Refused if the source is not the recorded mount or is lost
     meanwhile, or if its bricks were requested and cannot be trusted; UsageError for invalid globs.
     """
-    if request.via not in _WAYS:
-        raise UsageError(f"there is no way {request.via!r} to scan", hint=f"use one of {', '.join(_WAYS)}")
     site = ledger.site.read()
     if site is None:
         raise UsageError("the ledger knows no site yet", hint="run `migrator init` first")
@@ -159,15 +147,12 @@ async def scan(
     before = await source.health()
     way = await choose(session, bricks, trees=trees, before=before)
     await asyncio.to_thread(_say_what_starts_over, session, way)
-    if way.greeted is None:
+    if bricks is None or way.team is None:
         return await MountWay(session, trees=trees, before=before, way_reasons=way.reasons).run()
-    greeted = way.greeted
     try:
-        return await BrickWay(
-            session, greeted.volume, greeted.team, trees=trees, before=before, state=greeted.state
-        ).run()
+        return await BrickWay(session, bricks.volume, way.team, trees=trees, before=before).run()
     finally:
-        await greeted.team.stop()
+        await way.team.stop()
 
 
 def _clear_away_of_trees(session: Session) -> None:
@@ -201,7 +186,7 @@ def _say_what_starts_over(session: Session, way: Way) -> None:
     if unfinished.via == brick_way.VIA:
         session.catalogs.discard(unfinished.name)
         said = "a scan of the bricks was stopped before its end: it starts over"
-    elif unfinished.via == mount_way.VIA and way.greeted is not None:
+    elif unfinished.via == mount_way.VIA and way.team is not None:
         said = "a scan through the mount was stopped before its end: a new one reads the bricks instead"
     else:
         return

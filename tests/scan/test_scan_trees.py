@@ -77,17 +77,12 @@ def test_it_holds_the_rows_of_a_whole_one_in_its_trees_and_on_the_way_to_them(si
     assert record.size_bytes == sum(row["size"] for row in expected if row["type"] == "file")
     assert all(path.startswith((ALICE + b"/", b"home/bob/")) or path in trees for path in watched.listed)
     assert set(watched.looked) <= {b"", b"home", *trees}
+    assert whole.covers([ALICE, b"home/none"])
+    assert record.covers([b"home/bob", ALICE])
+    assert not record.covers([ALICE, b"home/alice-b"])
     assert site.catalogs().closed(record.name).record == record
     assert site.ledger.scans.all()[-1] == replace(record, times=ScanTimes())
     assert site.ledger.scans.latest() == replace(whole, times=ScanTimes())
-
-
-def test_it_covers_its_trees_and_no_others(site: ScanSite) -> None:
-    whole, record = site.scan(), site.scan(only=(ALICE, b"home/bob"))
-    assert whole.covers([ALICE, b"home/none"])
-    assert record.covers([ALICE])
-    assert record.covers([b"home/bob", ALICE])
-    assert not record.covers([ALICE, b"home/alice-b"])
 
 
 def test_names_of_a_file_outside_the_trees_do_no_harm(site: ScanSite) -> None:

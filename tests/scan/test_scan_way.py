@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from migrator.gluster.model import Brick, BrickHeal, VolumeState
-from migrator.gluster.rules import choose_bricks, subvolumes
-from migrator.scan.rules import brick_problem, choose_way, reasons_against_bricks, task_changes, times_from_mdata
+from migrator.gluster.rules import subvolumes
+from migrator.scan.rules import choose_way, reasons_against_bricks, task_changes
 
 ROOT_GFID = bytes(15) + b"\x01"
 
@@ -43,16 +43,27 @@ HOSTS = ("h1", "h2", "h3")
 
 def test_a_quiet_distributed_volume_is_read_from_all_its_bricks() -> None:
     way = choose_way(DISTRIBUTE, reachable=HOSTS)
-    assert way.reasons == ()
-    assert way.bricks == DISTRIBUTE.bricks
-    assert way.times_from_mdata
+    assert (way.reasons, way.bricks, way.times_from_mdata) == ((), DISTRIBUTE.bricks, True)
+    for value, kept in (("enable", True), ("off", False), ("no", False)):
+        state = replace(DISTRIBUTE, options=(("features.ctime", value),))
+        assert choose_way(state, reachable=HOSTS).times_from_mdata is kept
 
 
-def test_of_copies_one_is_read_and_the_hosts_share_the_work() -> None:
+def test_of_copies_a_reachable_one_is_read_and_the_hosts_share_the_work() -> None:
     assert [len(bricks) for bricks in subvolumes(COPIED)] == [3, 3]
-    bricks = choose_way(COPIED, reachable=HOSTS).bricks
-    assert [brick in copies for brick, copies in zip(bricks, subvolumes(COPIED), strict=True)] == [True, True]
-    assert len({brick.host for brick in bricks}) == 2
+    for reachable in (HOSTS, ("h2", "h3")):
+        bricks = choose_way(COPIED, reachable=reachable, unreachable={"h1": "host h1 cannot be reached"}).bricks
+        assert [brick in copies for brick, copies in zip(bricks, subvolumes(COPIED), strict=True)] == [True, True]
+        assert len({brick.host for brick in bricks} & set(reachable)) == 2
+
+
+def test_of_copies_one_that_is_down_or_no_whole_set_is_a_reason() -> None:
+    for online in (False, None):
+        bricks = (replace(COPIED.bricks[0], online=online), *COPIED.bricks[1:])
+        reasons = choose_way(replace(COPIED, bricks=bricks), reachable=HOSTS).reasons
+        assert any("h1:/srv/b1" in reason for reason in reasons)
+    (reason,) = choose_way(replace(COPIED, bricks=COPIED.bricks[:4]), reachable=HOSTS).reasons
+    assert "sets of 3" in reason
 
 
 def test_an_arbiter_is_never_read() -> None:
@@ -61,12 +72,6 @@ def test_an_arbiter_is_never_read() -> None:
     (reason,) = choose_way(state, reachable=["h3"]).reasons
     assert "h1:/srv/b1 or h2:/srv/b1" in reason
     assert "h3" not in reason
-
-
-def test_another_copy_is_read_where_a_host_is_not_reached() -> None:
-    chosen = choose_bricks(COPIED, {"h1": "host h1 cannot be reached"}, ["h2", "h3"])
-    assert chosen.problems == ()
-    assert {brick.host for brick in chosen.bricks} == {"h2", "h3"}
 
 
 def test_a_host_that_is_not_reached_or_not_named_is_a_reason() -> None:
@@ -124,19 +129,6 @@ def test_known_options_do_no_harm(option: tuple[str, str]) -> None:
     assert reasons_against_bricks(replace(DISTRIBUTE, options=(option,))) == ()
 
 
-def test_a_brick_that_is_down_or_unknown_is_a_reason_even_where_another_copy_is_there() -> None:
-    for online in (False, None):
-        bricks = (replace(COPIED.bricks[0], online=online), *COPIED.bricks[1:])
-        assert any(
-            "h1:/srv/b1" in reason for reason in choose_way(replace(COPIED, bricks=bricks), reachable=HOSTS).reasons
-        )
-
-
-def test_every_reason_is_told() -> None:
-    state = replace(DISTRIBUTE, tasks=("Rebalance (in progress)",), peers_down=("h9",), options=(("x.y", "1"),))
-    assert len(choose_way(state, reachable=["h1", "h2", "h3"]).reasons) == 3
-
-
 @pytest.mark.parametrize(
     ("heal", "said"),
     [
@@ -151,33 +143,6 @@ def test_heals_that_are_due_or_unknown_are_reasons(heal: BrickHeal, said: str) -
     assert said in reason
     (missing,) = reasons_against_bricks(replace(COPIED, heals=COPIED.heals[1:]))
     assert "1 bricks" in missing
-
-
-def test_a_list_of_bricks_that_makes_no_whole_sets_is_a_reason() -> None:
-    (reason,) = choose_way(replace(COPIED, bricks=COPIED.bricks[:4]), reachable=HOSTS).reasons
-    assert "sets of 3" in reason
-
-
-@pytest.mark.parametrize(("value", "kept"), [("on", True), ("enable", True), ("off", False), ("no", False)])
-def test_where_the_times_are(value: str, kept: bool) -> None:
-    assert times_from_mdata(replace(DISTRIBUTE, options=(("features.ctime", value),))) is kept
-
-
-def test_a_brick_is_proven_by_its_volume_and_its_root() -> None:
-    one = DISTRIBUTE.bricks[0]
-    right = "F9855758-fe85-4982-b480-bec8dcb39254"
-    wrong = "00000000-fe85-4982-b480-bec8dcb39254"
-
-    def problem(found: str | None, root: bytes) -> str | None:
-        return brick_problem(one, volume_id=DISTRIBUTE.volume_id, found_volume_id=found, found_root_gfid=root)
-
-    assert problem(right, ROOT_GFID) is None
-    for found, root, said in (
-        (wrong, ROOT_GFID, "another volume"),
-        (None, ROOT_GFID, "no root"),
-        (right, b"", "no root"),
-    ):
-        assert said in (problem(found, root) or "")
 
 
 def test_a_task_that_came_and_went_is_told_by_its_id() -> None:

@@ -28,13 +28,32 @@ def found(**globs: list[bytes]) -> list[tuple[TreePattern, list[bytes]]]:
 
 
 def test_a_tree_belongs_to_its_last_name_unless_the_map_says_otherwise() -> None:
-    trees = choose_trees(found(home=[b"home/bob", b"home/alice"]), (), {b"home/bob": "robert"})
-    assert trees == (UserTree(path=b"home/alice", user="alice"), UserTree(path=b"home/bob", user="robert"))
+    paths = [b"home/bob", b"home/alice", b"home/alice-b", b"home/alice.b", b"home/\xff\n"]
+    trees = choose_trees(found(home=paths), (), {b"home/bob": "robert"})
+    assert [(tree.path, tree.user) for tree in trees] == [
+        (b"home/alice", "alice"),
+        (b"home/alice-b", "alice-b"),
+        (b"home/alice.b", "alice.b"),
+        (b"home/bob", "robert"),
+        (b"home/\xff\n", "\\xff\\x0a"),
+    ]
 
 
-def test_a_name_that_is_no_text_makes_a_user_that_can_be_shown() -> None:
-    (tree,) = choose_trees(found(home=[b"home/\xff\n"]), (), {})
-    assert tree.user == "\\xff\\x0a"
+@pytest.mark.parametrize(
+    ("globs", "exclude", "said"),
+    [
+        ({"home": []}, [], "'home'"),
+        ({"one": [b"home/a"]}, ["home"], "'one'"),
+        ({"one": [b"home/a"], "two": [b"home/a"]}, [], "'one' and 'two'"),
+        ({"one": [b"home/a"]}, ["home/a/.cache"], "would exclude nothing"),
+    ],
+)
+def test_globs_without_a_tree_or_that_contradict_each_other_are_refused(
+    globs: dict[str, list[bytes]], exclude: list[str], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said) as caught:
+        choose_trees(found(**globs), parse_patterns(exclude, "[users] exclude"), {})
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize("outer_first", [True, False])
@@ -46,36 +65,10 @@ def test_a_tree_inside_another_is_refused_and_both_are_named(outer_first: bool) 
         choose_trees(globs, (), {})
 
 
-def test_a_tree_that_two_globs_match_is_refused_and_both_globs_are_named() -> None:
-    with pytest.raises(UsageError, match="'one' and 'two'"):
-        choose_trees(found(one=[b"home/a"], two=[b"home/a"]), (), {})
-
-
-def test_neighbours_with_a_common_beginning_do_not_overlap() -> None:
-    trees = choose_trees(found(one=[b"home/a", b"home/a-b", b"home/a.b", b"home/ab"]), (), {})
-    assert len(trees) == 4
-
-
-def test_no_tree_at_all_names_the_globs() -> None:
-    with pytest.raises(UsageError, match="'home'") as caught:
-        choose_trees(found(home=[]), (), {})
-    assert caught.value.hint
-
-
 def test_excluded_trees_are_left_out_and_may_end_an_overlap() -> None:
     exclude = parse_patterns(["home/old*"], "[users] exclude")
     trees = choose_trees(found(one=[b"home/old1", b"home/new"], two=[b"home/old1/x"]), exclude, {})
     assert [tree.path for tree in trees] == [b"home/new"]
-
-
-def test_excluding_everything_is_the_same_as_matching_nothing() -> None:
-    with pytest.raises(UsageError):
-        choose_trees(found(one=[b"home/a"]), parse_patterns(["home"], "[users] exclude"), {})
-
-
-def test_an_exclude_that_cannot_match_any_tree_is_refused() -> None:
-    with pytest.raises(UsageError, match="would exclude nothing"):
-        choose_trees(found(one=[b"home/a"]), parse_patterns(["home/a/.cache"], "[users] exclude"), {})
 
 
 @pytest.mark.parametrize("text", ["/home/*", "home/../x", "", ".", "home//x", "home/./x", "home/**"])
@@ -121,6 +114,7 @@ def test_the_index_agrees_with_looking_at_every_tree(paths: set[bytes], asked: b
     expected = next((path for path in apart if is_beneath(asked, path)), None)
     assert index.of(asked) == expected
     assert index.is_root(asked) == (asked in apart)
+    assert index.of(b"") is None
 
 
 def test_the_ways_to_trees_name_what_leads_to_one_and_nothing_else() -> None:
@@ -132,10 +126,6 @@ def test_the_ways_to_trees_name_what_leads_to_one_and_nothing_else() -> None:
         b"home/a-": (b"home/a-/x",),
         b"home/a/deep": (b"home/a/deep/x",),
     }
-
-
-def test_the_root_lies_outside_every_tree() -> None:
-    assert TreeIndex([UserTree(path=b"home/a", user="a")]).of(b"") is None
 
 
 def test_the_map_of_users_is_read_by_column_name() -> None:
