@@ -23,6 +23,7 @@ from tests.support.cluster.fixtures import lab, lab_parent, make_lab
 from tests.support.hand_brick import HandBrick
 from tests.support.native_builds import RELEASE, SANITIZED, built, missing_for_native
 from tests.support.run_world import World, small_world
+from tests.support.slurm import Slurm, missing_for_slurm, running_slurm
 from tests.support.sshd import Sshd, missing_for_sshd, running_sshd
 from tests.support.target_sides import Sides
 from tests.support.xfs import XfsMount, missing_for_root_tests, missing_for_xfs, xfs
@@ -53,6 +54,24 @@ def scratch() -> Iterator[Path]:
     path.chmod(0o755)
     yield path
     shutil.rmtree(path)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Slurm]:
+    """One Slurm cluster for all tests of a module."""
+    if reason := missing_for_slurm():
+        pytest.skip(f"needs a real Slurm: {reason}")
+    with running_slurm() as made:
+        yield made
+
+
+@pytest.fixture
+def slurm(cluster: Slurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slurm]:
+    """The Slurm cluster, with nothing running and all nodes idle afterwards."""
+    monkeypatch.setenv("SLURM_CONF", str(cluster.config))
+    yield cluster
+    cluster.calm()
+    assert not cluster.far_ends()
 
 
 @pytest.fixture

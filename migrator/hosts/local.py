@@ -1,7 +1,6 @@
 """This machine as a host, the files of which a program consists, and the load of hosts."""
 
 import asyncio
-import ctypes
 import os
 import platform
 import shutil
@@ -15,13 +14,12 @@ from pathlib import Path
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.paths import show
 from migrator.hosts import proc
+from migrator.hosts.far_end import sync_file_system
 from migrator.hosts.ports import Command, HostFacts, Hosts, Processes
 from migrator.hosts.proc import ProcActivity
 from migrator.hosts.process import BASE_ENVIRONMENT, LocalProcesses
 
-_ELF_MAGIC = b"\x7fELF"
-_CLASS_64 = 2
-_LITTLE_ENDIAN = 1
+_ELF_64_LITTLE_ENDIAN = b"\x7fELF\x02\x01"
 _PT_INTERP = 3
 
 
@@ -30,22 +28,15 @@ def interpreter(head: bytes) -> bytes | None:
 
     `head` is the beginning of the file with its program headers (64 KiB are plenty). Raises ValueError if it is no ELF file.
     """
-    if head[:4] != _ELF_MAGIC or len(head) < 64:
-        raise ValueError("not an ELF program")
-    order = "<" if head[5] == _LITTLE_ENDIAN else ">"
-    if head[4] == _CLASS_64:
-        table, size, count = (*struct.unpack_from(order + "Q", head, 32), *struct.unpack_from(order + "HH", head, 54))
-        fields, offset_field, length_field = order + "IIQQQQ", 2, 5
-    else:
-        table, size, count = (*struct.unpack_from(order + "I", head, 28), *struct.unpack_from(order + "HH", head, 42))
-        fields, offset_field, length_field = order + "IIIII", 1, 4
+    if head[:6] != _ELF_64_LITTLE_ENDIAN or len(head) < 64:
+        raise ValueError("not an ELF program of 64 bits in little-endian order")
+    (table,), (size, count) = struct.unpack_from("<Q", head, 32), struct.unpack_from("<HH", head, 54)
     for number in range(count):
         try:
-            header = struct.unpack_from(fields, head, table + number * size)
+            kind, _, offset, _, _, length = struct.unpack_from("<IIQQQQ", head, table + number * size)
         except (struct.error, OverflowError) as error:
-            raise ValueError("program headers beyond the beginning of the file") from error
-        if header[0] == _PT_INTERP:
-            offset, length = header[offset_field], header[length_field]
+            raise ValueError("program headers of an ELF program beyond the beginning of the file") from error
+        if kind == _PT_INTERP:
             return head[offset : offset + length].rstrip(b"\0")
     return None
 
@@ -106,7 +97,6 @@ async def program_files(program: bytes, *, processes: Processes, read_head: Read
     return tuple(dict.fromkeys((program, loader, *found, *cache)))
 
 
-_libc = ctypes.CDLL(None, use_errno=True)
 _IN_MEMORY = "/dev/shm"  # noqa: S108 - a directory of mode 0700 is made in it
 
 
@@ -184,7 +174,7 @@ class LocalHost:
 
     async def sync(self, path: bytes) -> None:
         await self.watch_sync(path)
-        await asyncio.to_thread(_sync, self._sync_fds[path], path)
+        await asyncio.to_thread(sync_file_system, self._sync_fds[path])
 
     async def close(self) -> None:
         """Remove placed files; programs end with the tasks that wait for them."""
@@ -192,12 +182,6 @@ class LocalHost:
         if self._private is not None:
             shutil.rmtree(self._private, ignore_errors=True)
             self._private = None
-
-
-def _sync(fd: int, path: bytes) -> None:
-    if _libc.syncfs(fd) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code), path)
 
 
 def _close_all(descriptors: dict[bytes, int]) -> None:

@@ -13,9 +13,11 @@ import signal
 import subprocess
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import IO
 
 from migrator.core.errors import ToolFailed
@@ -36,7 +38,33 @@ _DRAIN_S = 2.0
 """How long a finished program's pipes may stay open (a daemon that it started may hold them)."""
 
 
-class LocalProcesses:
+class CollectingProcesses(ABC):
+    """`run` in terms of `stream`; raises ToolFailed also if the output exceeds the limit."""
+
+    def __init__(self, *, grace_s: float, output_limit_bytes: int) -> None:
+        self._grace_s = grace_s
+        self._output_limit_bytes = output_limit_bytes
+
+    async def run(self, command: Command) -> Completed:
+        """As the port."""
+        stdout = _Collected(command, self._output_limit_bytes)
+        stderr = _Collected(command, self._output_limit_bytes)
+        ended = await self.stream(command, on_start=lambda _: None, on_stdout=stdout.take, on_stderr=stderr.take)
+        return replace(ended, stdout=b"".join(stdout.pieces), stderr=b"".join(stderr.pieces))
+
+    @abstractmethod
+    async def stream(
+        self,
+        command: Command,
+        *,
+        on_start: Callable[[ProcessIdentity], None],
+        on_stdout: OnOutput,
+        on_stderr: OnOutput,
+    ) -> Completed:
+        """As the port."""
+
+
+class LocalProcesses(CollectingProcesses):
     """The `Processes` port of this machine. `grace_s` is the time between TERM and KILL; `output_limit_bytes` applies to `run`
     only. `one_output` joins standard error to standard output, so that their lines keep their order.
     """
@@ -44,16 +72,14 @@ class LocalProcesses:
     def __init__(
         self, *, grace_s: float = GRACE_S, output_limit_bytes: int = 256 << 20, one_output: bool = False
     ) -> None:
-        self._grace_s = grace_s
+        super().__init__(grace_s=grace_s, output_limit_bytes=output_limit_bytes)
         self._one_output = one_output
-        self._output_limit_bytes = output_limit_bytes
 
-    async def run(self, command: Command) -> Completed:
-        """As the port. Raises ToolFailed also if the output exceeds the limit."""
-        stdout = Collected(command, self._output_limit_bytes)
-        stderr = Collected(command, self._output_limit_bytes)
-        exit_code, timed_out = await self._supervise(command, ignore, stdout.take, stderr.take)
-        return Completed(exit_code=exit_code, stdout=stdout.content, stderr=stderr.content, timed_out=timed_out)
+    async def survivors(self, tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
+        return proc.carriers(tokens)
+
+    async def end(self, token: str, *, grace_s: float) -> bool:
+        return await end_all(lambda: proc.carriers((token,)).get(token, ()), grace_s)
 
     async def stream(
         self,
@@ -63,22 +89,6 @@ class LocalProcesses:
         on_stdout: OnOutput,
         on_stderr: OnOutput,
     ) -> Completed:
-        exit_code, timed_out = await self._supervise(command, on_start, on_stdout, on_stderr)
-        return Completed(exit_code=exit_code, stdout=b"", stderr=b"", timed_out=timed_out)
-
-    async def survivors(self, tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
-        return proc.carriers(tokens)
-
-    async def end(self, token: str, *, grace_s: float) -> bool:
-        return await end_all(lambda: proc.carriers((token,)).get(token, ()), grace_s)
-
-    async def _supervise(
-        self,
-        command: Command,
-        on_start: Callable[[ProcessIdentity], None],
-        on_stdout: OnOutput,
-        on_stderr: OnOutput,
-    ) -> tuple[int, bool]:
         child = Child(command, one_output=self._one_output)
         finished = timed_out = False
         # Nothing was awaited since the start of the process, so no cancellation can have come in between.
@@ -104,7 +114,7 @@ class LocalProcesses:
                 await to_the_end(self._end(child, command, forced=not finished))
             finally:
                 child.close()
-        return child.exit_code, timed_out
+        return Completed(exit_code=child.exit_code, stdout=b"", stderr=b"", timed_out=timed_out)
 
     async def _end(self, child: "Child", command: Command, *, forced: bool) -> None:
         """End a program that did not finish: its session, and all processes with its token. A program that finished may have
@@ -213,28 +223,22 @@ class Child:
             threading.Thread(target=self._popen.wait, name=f"reap-{self._popen.pid}", daemon=True).start()
 
 
-class Collected:
+class _Collected:
     """Output, kept up to a limit."""
 
     def __init__(self, command: Command, limit_bytes: int) -> None:
         self._command = command
-        self._limit_bytes = limit_bytes
-        self._pieces: list[bytes] = []
-        self._size_bytes = 0
+        self._left_bytes = self._limit_bytes = limit_bytes
+        self.pieces: list[bytes] = []
 
     def take(self, piece: bytes) -> None:
-        """Add a piece. Raises ToolFailed beyond the limit."""
-        self._size_bytes += len(piece)
-        if self._size_bytes > self._limit_bytes:
+        self._left_bytes -= len(piece)
+        if self._left_bytes < 0:
             raise ToolFailed(
                 f"{show(self._command.argv[0])} said more than {self._limit_bytes} bytes",
                 hint="run the command by hand to see what it says: " + show(b" ".join(self._command.argv)),
             )
-        self._pieces.append(piece)
-
-    @property
-    def content(self) -> bytes:
-        return b"".join(self._pieces)
+        self.pieces.append(piece)
 
 
 def _environment(command: Command) -> dict[str, str]:
@@ -252,10 +256,6 @@ def not_started(command: Command, error: Exception) -> ToolFailed:
         cause="the program is not installed" if missing else "",
         hint="install it; `migrator doctor` lists what is needed" if missing else "",
     )
-
-
-def ignore(_: ProcessIdentity) -> None:
-    """An `on_start` that does nothing."""
 
 
 def _identity_of_started(command: Command, pid: int) -> ProcessIdentity:
@@ -276,20 +276,25 @@ def _nonblocking(stream: IO[bytes] | None) -> int:
     return fd
 
 
-def _set(future: "asyncio.Future[None]") -> None:
+def _set(future: "asyncio.Future[None]", _: object = None) -> None:
     if not future.done():
         future.set_result(None)
 
 
-async def ready(fd: int, *, writing: bool) -> None:
-    """Wait until a descriptor is readable or writable. One waiter at a time for each."""
+async def ready(fd: int, *, writing: bool, ended: "asyncio.Future[None] | None" = None) -> None:
+    """Wait until a descriptor is readable or writable, or `ended` is done. One waiter at a time for each."""
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
-    (loop.add_writer if writing else loop.add_reader)(fd, _set, ready)
+    wake = functools.partial(_set, ready)
+    (loop.add_writer if writing else loop.add_reader)(fd, wake)
+    if ended is not None:
+        ended.add_done_callback(wake)
     try:
         await ready
     finally:
         (loop.remove_writer if writing else loop.remove_reader)(fd)
+        if ended is not None:
+            ended.remove_done_callback(wake)
 
 
 async def _follow(child: Child, fd: int, take: OnOutput) -> None:
@@ -308,7 +313,7 @@ async def _follow(child: Child, fd: int, take: OnOutput) -> None:
                         await ready(fd, writing=False)
                 drained_s += time.monotonic() - began_s
             else:
-                await _ready_or_ended(child, fd)
+                await ready(fd, writing=False, ended=child.end_seen)
             continue
         if not piece:
             return
@@ -319,23 +324,6 @@ async def _follow(child: Child, fd: int, take: OnOutput) -> None:
             await taken
         else:
             await asyncio.sleep(0)  # a program with much output must not starve the others
-
-
-async def _ready_or_ended(child: Child, fd: int) -> None:
-    loop = asyncio.get_running_loop()
-    ready = loop.create_future()
-    wake = functools.partial(_wake, ready)
-    loop.add_reader(fd, _set, ready)
-    child.end_seen.add_done_callback(wake)
-    try:
-        await ready
-    finally:
-        loop.remove_reader(fd)
-        child.end_seen.remove_done_callback(wake)
-
-
-def _wake(future: "asyncio.Future[None]", _: object) -> None:
-    _set(future)
 
 
 async def _wait_for_exit(child: Child, following: Sequence["asyncio.Future[None]"], timeout_s: float | None) -> bool:

@@ -15,14 +15,14 @@ from migrator.hosts.local import program_files
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, HostFacts, HostLost, OnOutput
 from migrator.hosts.proc import TOKEN_VARIABLE
-from migrator.hosts.process import BASE_ENVIRONMENT, Collected, cancel_all, ignore, not_started
+from migrator.hosts.process import BASE_ENVIRONMENT, CollectingProcesses, cancel_all, not_started
 
 _log = logging.getLogger(__name__)
 
 _CREDIT_BYTES = wire.STDOUT_WINDOW_BYTES // 4
 
 
-class RemoteProcesses:
+class RemoteProcesses(CollectingProcesses):
     """The `Processes` port over a connection. `grace_s` is the time between TERM and KILL; `output_limit_bytes` applies to
     `run` only. Every call raises HostLost if the host cannot be reached, with `in_doubt` if a program may still run.
     """
@@ -32,18 +32,8 @@ class RemoteProcesses:
     def __init__(
         self, connected: Callable[[], Awaitable[Connection]], *, grace_s: float, output_limit_bytes: int
     ) -> None:
+        super().__init__(grace_s=grace_s, output_limit_bytes=output_limit_bytes)
         self._connected = connected
-        self._grace_s = grace_s
-        self._output_limit_bytes = output_limit_bytes
-
-    async def run(self, command: Command) -> Completed:
-        """As the port. Raises ToolFailed also if the output exceeds the limit."""
-        stdout = Collected(command, self._output_limit_bytes)
-        stderr = Collected(command, self._output_limit_bytes)
-        completed = await self.stream(command, on_start=ignore, on_stdout=stdout.take, on_stderr=stderr.take)
-        return Completed(
-            exit_code=completed.exit_code, stdout=stdout.content, stderr=stderr.content, timed_out=completed.timed_out
-        )
 
     async def stream(
         self,

@@ -4,6 +4,7 @@ import asyncio
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 
@@ -158,6 +159,8 @@ def _named(text: str, host: str) -> str:
     return text.replace("%h", host).replace("{host}", host)
 
 
+T = TypeVar("T")
+
 _TIMEOUT_S = 60.0
 _ROOM_SCRIPT = b"""
 import json, os, sys, urllib.parse
@@ -185,13 +188,8 @@ class _Room(msgspec.Struct, frozen=True):
 
 async def look_at_room(processes: Processes, *, python: bytes, path: bytes) -> HostRoom:
     """The file system at a path of a host. Raises HostLost, ToolFailed."""
-    command = Command(argv=far_argv(python, _ROOM_SCRIPT, path), timeout_s=_TIMEOUT_S)
-    completed = await processes.run(command)
-    try:
-        found = msgspec.json.decode(completed.stdout, type=_Room)
-    except msgspec.DecodeError as error:
-        said = show(completed.stderr.strip().rpartition(b"\n")[2][-300:]) or f"exit code {completed.exit_code}"
-        raise ToolFailed(f"the room at {show(path)} is not known: {said}") from error
+    argv = far_argv(python, _ROOM_SCRIPT, path)
+    found = await _answer(processes, argv, _Room, f"the room at {show(path)} is not known")
     mount = mount_of(parse_mountinfo(found.mounts.encode("latin-1")), percent_unescape(found.path))
     return HostRoom(
         filesystem=mount.filesystem if mount else "",
@@ -222,10 +220,14 @@ print(json.dumps(found))
 
 async def look_at_roots(processes: Processes, *, python: bytes, target: bytes, brick: bytes) -> HostRoots:
     """The roots of the target and of a brick on a host (empty: not asked for). Raises HostLost, ToolFailed."""
-    command = Command(argv=far_argv(python, _ROOTS_SCRIPT, target, brick, SENTINEL_NAME), timeout_s=_TIMEOUT_S)
-    completed = await processes.run(command)
+    argv = far_argv(python, _ROOTS_SCRIPT, target, brick, SENTINEL_NAME)
+    return await _answer(processes, argv, HostRoots, "the roots of a host cannot be looked at")
+
+
+async def _answer(processes: Processes, argv: tuple[bytes, ...], of: type[T], otherwise: str) -> T:
+    completed = await processes.run(Command(argv=argv, timeout_s=_TIMEOUT_S))
     try:
-        return msgspec.json.decode(completed.stdout, type=HostRoots)
+        return msgspec.json.decode(completed.stdout, type=of)
     except msgspec.DecodeError as error:
-        said = show(completed.stderr.strip()[-300:]) or f"exit code {completed.exit_code}"
-        raise ToolFailed(f"the roots of a host cannot be looked at: {said}", cause="its Python fails") from error
+        said = show(completed.stderr.strip().rpartition(b"\n")[2][-300:]) or f"exit code {completed.exit_code}"
+        raise ToolFailed(f"{otherwise}: {said}", cause="its Python fails") from error

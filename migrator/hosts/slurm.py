@@ -194,41 +194,17 @@ class Srun:
             )
         return HostLost(
             f"{self.host} is not to be had from Slurm (srun's exit code: {exit_code}): {last}",
+            cause="Slurm refuses the options of [slurm], or does not accept this machine (munge)",
             hint="try the same by hand: `srun --nodes=1 --ntasks=1 hostname`, with the options of [slurm] in site.toml",
         )
 
 
-TOO_MUCH_REASONS = frozenset(
-    (
-        "PartitionConfig",
-        "BadConstraints",
-        "PartitionNodeLimit",
-        "PartitionTimeLimit",
-        "ReqNodeNotAvail, May be reserved",
-    )
-)
-"""Reasons of pending jobs that will wait until the configuration changes."""
-TOO_MUCH_CAUSE = (
-    "it asks for more than the partition has: every job of [slurm] nodes is a node of its own, with a processor for each "
-    "stream"
-)
-TOO_MUCH_HINT = 'ask for less, or say it yourself: [slurm] options = ["--cpus-per-task=1"]'
-CONTROLLER_SILENT = (
-    r"Unable to contact slurm controller|Socket timed out on send/recv|Unable to establish control.machine|"
-    r"Zero Bytes were transmitted|slurm_persist_conn_open"
-)
 _FAILURES = (
     (
         r"DUE TO TIME LIMIT",
         "its time limit is over",
         "the partition's limit, or --time, is shorter than the copying",
         'another job is asked for by itself; a longer limit saves that: [slurm] options = ["--time=2-00:00:00"]',
-    ),
-    (
-        r"DUE TO NODE FAILURE|DUE TO PREEMPTION",
-        "the node failed, or the job had to make room for another one",
-        "`scontrol show node` says what it was",
-        "another job is asked for by itself, when the lease of the old one is over",
     ),
     (
         r"Out Of Memory|oom.kill",
@@ -239,44 +215,21 @@ _FAILURES = (
     (
         r"CANCELLED AT|Force Terminated job|has been revoked|Job has been cancelled",
         "it was cancelled",
-        "somebody, or the site's rules, ended it with scancel",
-        "another job is asked for by itself; ask the site's administrators where that goes on",
+        "the node failed, or an administrator, another job or a rule of the site ended it",
+        "another job is asked for by itself; `scontrol show node` and the site's administrators know more",
     ),
     (
-        CONTROLLER_SILENT,
+        r"Unable to contact slurm controller|Socket timed out on send/recv|Unable to establish control.machine|"
+        r"Zero Bytes were transmitted|slurm_persist_conn_open",
         "Slurm's controller does not answer",
         "slurmctld is stopped, or cannot be reached from this machine",
         "see `scontrol ping`; what runs in a job goes on meanwhile",
-    ),
-    (
-        r"[Ii]nvalid partition|[Ii]nvalid account|[Ii]nvalid qos|[Ii]nvalid feature|[Ii]nvalid constraint",
-        "Slurm does not know a partition, account or feature that is asked for",
-        "an option of [slurm] in site.toml is mistyped",
-        "compare it with `sinfo` and `sacctmgr show assoc`",
-    ),
-    (
-        r"Requested node configuration is not available|More processors requested than permitted",
-        "no node is as it is asked for",
-        TOO_MUCH_CAUSE,
-        TOO_MUCH_HINT,
-    ),
-    (
-        r"unrecognized option|invalid option|Invalid .* specification",
-        "it does not know an option",
-        "an option of [slurm] in site.toml is not one of srun",
-        "see `man srun`",
     ),
     (
         r"execve\(\).*No such file",
         "the node has no Python 3 of that name",
         "{python} is not installed there",
         'install Python 3.9 or later there, or name it in site.toml: [slurm] python = "/path/of/python3"',
-    ),
-    (
-        r"[Mm]unge|Protocol authentication error|Invalid authentication credential",
-        "Slurm does not believe this machine",
-        "munged does not run here, or has another key than the cluster",
-        "see `munge -n | unmunge`, and the same over to a node",
     ),
 )
 
@@ -556,16 +509,11 @@ class SlurmHosts:
         job = await self._queue.job(mover.job_name)
         now_s = asyncio.get_running_loop().time()
         if job.state is not JobState.RUNNING:
-            asks_too_much = job.reason in TOO_MUCH_REASONS
             return HostLost(
                 f"the job {job.id or mover.job_name} of {mover.name} waits for a node"
                 + (f" ({job.reason})" if job.reason else ""),
-                cause=TOO_MUCH_CAUSE
-                if asks_too_much
-                else "the nodes are busy, drained or down, or the job has to wait its turn",
-                hint=TOO_MUCH_HINT
-                if asks_too_much
-                else f"see `squeue --name={mover.job_name}` and `sinfo -R`; it goes on waiting, and the run without it",
+                cause="the nodes are busy, drained or down, or [slurm] options ask for more than any node has",
+                hint=f"see `squeue --name={mover.job_name}` and `sinfo -R`; it goes on waiting, and the run without it",
             )
         if mover.running_since_s is None:
             mover.running_since_s = now_s

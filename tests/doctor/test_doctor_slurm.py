@@ -2,7 +2,6 @@
 
 import asyncio
 import shutil
-from collections.abc import Iterator
 
 import pytest
 
@@ -10,24 +9,9 @@ from migrator.core.events import Finding, FindingStatus
 from migrator.doctor.stage import examine_slurm
 from migrator.hosts.process import LocalProcesses
 from migrator.site.config import SlurmSection
-from tests.support.slurm import Slurm, missing_for_slurm, running_slurm
+from tests.support.slurm import Slurm
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Slurm]:
-    if reason := missing_for_slurm():
-        pytest.skip(f"needs a real Slurm: {reason}")
-    with running_slurm() as made:
-        yield made
-
-
-@pytest.fixture
-def slurm(cluster: Slurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slurm]:
-    monkeypatch.setenv("SLURM_CONF", str(cluster.config))
-    yield cluster
-    cluster.calm()
 
 
 def finding(nodes: int, *options: str) -> Finding:

@@ -12,7 +12,6 @@ from migrator.core.probe import ENTRIES, PROBE_NAME, Probe, ProbeSide, ProbeTime
 from migrator.core.units import HOUR_S
 from migrator.fs.model import SENTINEL_NAME
 from migrator.fs.probing import DirectoryProber
-from migrator.fs.reading import PosixSource
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.measures import ALL_KEPT_S, KEPT_S
 
@@ -115,22 +114,6 @@ def test_a_symlink_and_a_directory_that_others_may_write_to_are_refused(root: Pa
         with pytest.raises(OSError, match="not its own"):
             call()
     assert [path.name for path in own(root).iterdir()] == ["probe-00"]
-
-
-def test_no_scan_lists_it_in_the_root_and_every_scan_elsewhere(root: Path) -> None:
-    prober(root).probe(0)
-    (root / "home").mkdir()
-    (root / "home" / os.fsdecode(PROBE_NAME)).mkdir()
-    source = PosixSource(os.fsencode(root))
-
-    def listed(path: bytes) -> list[bytes]:
-        return [entry.path for block in source.read_directory(path) for entry in block.entries]
-
-    try:
-        assert listed(b"") == [b"home"]
-        assert listed(b"home") == [b"home/" + PROBE_NAME]
-    finally:
-        source.close()
 
 
 def test_other_threads_of_this_program_do_not_make_a_probe_slow(tmp_path: Path) -> None:

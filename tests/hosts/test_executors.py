@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from migrator.core.errors import Refused, ToolFailed
+from migrator.core.errors import Refused
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, Host
 from migrator.hosts.proc import ProcActivity, carriers
@@ -122,12 +122,6 @@ def test_a_stream_sees_its_tree_on_both_sides(world: World) -> None:
     assert world.stdout == b"from standard input\n"
 
 
-def test_exit_codes_and_signals_come_through(world: World) -> None:
-    assert world.run("exit 23").exit_code == 23
-    assert world.run("echo problem >&2; exit 125").exit_code == 125
-    assert world.stderr == b"problem\n"
-
-
 def test_every_process_carries_the_token(world: World) -> None:
     async def look() -> None:
         task = asyncio.create_task(world.execute("(while :; do read -t 0.1; done) <> <(:) & while :; do :; done"))
@@ -177,21 +171,6 @@ def test_no_killed_process_leaves_another_behind(world: World, victim: int) -> N
     world.in_loop(kill())
 
 
-def test_a_program_that_is_not_there(world: World) -> None:
-    command = Command(argv=(b"/no-such-program",), token=world.token)
-    with pytest.raises(ToolFailed, match="no-such-program"):
-        world.in_loop(
-            world.executor.execute(
-                command,
-                program=b"/no-such-program",
-                tree=world.tree,
-                on_start=world.started.append,
-                on_stdout=world.stdout.extend,
-                on_stderr=world.stderr.extend,
-            )
-        )
-
-
 def test_without_root_streams_see_the_real_paths(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     world = World(scratch)
@@ -209,26 +188,22 @@ def test_without_root_streams_see_the_real_paths(scratch: Path, monkeypatch: pyt
 class TestConfined:
     """As root."""
 
-    def test_there_is_nothing_else(self, world: World) -> None:
+    def test_there_is_nothing_else_and_the_source_cannot_be_written(self, world: World) -> None:
         (world.source / "file").write_bytes(b"content")
         script = (
             "shopt -s nullglob globstar; for path in /* /etc/* /dev/* /home/* /proc/* SOURCE/* TARGET/*; do echo $path; done;"
-            "echo $$; for fd in 3 4 5 6 7 8 9; do { true >&$fd; } 2>/dev/null && echo open $fd; done; true"
+            "echo $$; for fd in 3 4 5 6 7 8 9; do { true >&$fd; } 2>/dev/null && echo open $fd; done;"
+            "echo x > SOURCE/file; echo x > /new; exit 23"
         )
-        assert world.run(script).exit_code == 0, world.stderr
+        assert world.run(script).exit_code == 23, world.stderr
+        assert world.stderr.count(b"Read-only file system") == 2
+        assert (world.source / "file").read_bytes() == b"content"
         seen = world.stdout.decode().split("\n")
         assert {"/source", "/target", "/source/file"} <= set(seen)
         assert set(seen) - {"/source", "/target", "/source/file", "1", ""} <= {
             "/usr", "/bin", "/lib", "/lib64", "/etc", "/etc/ld.so.cache", "/dev", "/dev/null", "/dev/urandom"
         }  # fmt: skip
         assert "1" in seen, "it is the first process of its own namespace"
-
-    def test_the_source_cannot_be_written(self, world: World) -> None:
-        (world.source / "file").write_bytes(b"content")
-        world.run("echo x > SOURCE/file; echo x > SOURCE/new; echo x > /new; echo x > /etc/new; true")
-        assert world.stderr.count(b"Read-only file system") >= 3
-        assert (world.source / "file").read_bytes() == b"content"
-        assert [path.name for path in world.source.iterdir()] == ["file"]
 
     def test_reading_leaves_no_trace_in_access_times(self, world: World) -> None:
         (world.source / "file").write_bytes(b"content\n")
@@ -281,22 +256,6 @@ class TestConfined:
         finally:
             unmount(below)
         assert world.stdout == b""
-
-    @pytest.mark.parametrize("side", ["source", "target"])
-    def test_a_symlink_on_the_way_to_the_tree_is_refused(self, world: World, side: str) -> None:
-        root = world.source_root if side == "source" else world.target_root
-        (root / "home").rename(root / "elsewhere")
-        (root / "home").symlink_to("elsewhere")
-        completed = world.run("echo x > TARGET/x")
-        assert completed.exit_code == JAIL_FAILED
-        assert world.stderr.startswith(b"migrator-jail: %s-tree: " % side.encode())
-        assert world.started
-
-    @pytest.mark.parametrize("tree", [b"home/../../etc", b"..", b"home//x", b"./home"])
-    def test_a_tree_that_leaves_its_root_is_refused(self, world: World, tree: bytes) -> None:
-        completed = world.run("echo x > TARGET/x", tree=tree)
-        assert completed.exit_code == JAIL_FAILED
-        assert world.stderr.startswith(b"migrator-jail: usage: ")
 
     def test_it_says_that_streams_can_be_confined(self, world: World) -> None:
         assert world.in_loop(world.executor.problem(BASH)) is None

@@ -98,9 +98,23 @@ async def ignore_output(
     return await processes.stream(command, on_start=on_start, on_stdout=lambda _: None, on_stderr=lambda _: None)
 
 
-def test_output_and_exit_code(processes: Processes) -> None:
-    completed = run(processes, *shell("printf out; printf err >&2; exit 7"))
-    assert completed == Completed(exit_code=7, stdout=b"out", stderr=b"err", timed_out=False)
+@pytest.mark.parametrize(
+    ("argv", "options", "expected"),
+    [
+        (shell("printf out; printf err >&2; exit 7"), {}, (7, b"out", b"err")),
+        (shell("kill -USR1 $$"), {}, (-signal.SIGUSR1, b"", b"")),
+        ((b"printf", b"%s", bytes(range(1, 256))), {}, (0, bytes(range(1, 256)), b"")),
+        ((b"cat",), {}, (0, b"", b"")),
+        ((b"true",), {"stdin": b"x" * 5_000_000}, (0, b"", b"")),
+    ],
+    ids=["output", "signal", "bytes", "no input", "input that is not read"],
+)
+def test_output_and_exit_code(
+    processes: Processes, argv: tuple[bytes, ...], options: dict[str, bytes], expected: tuple[int, bytes, bytes]
+) -> None:
+    code, stdout, stderr = expected
+    completed = run(processes, *argv, **options)
+    assert completed == Completed(exit_code=code, stdout=stdout, stderr=stderr, timed_out=False)
 
 
 def test_one_output_keeps_the_order_of_what_is_said() -> None:
@@ -108,15 +122,6 @@ def test_one_output_keeps_the_order_of_what_is_said() -> None:
     completed = run(LocalProcesses(one_output=True), *shell(lines))
     assert completed.stdout.split() == [b"%d" % number for number in range(200)]
     assert completed.stderr == b""
-
-
-def test_a_signal_is_a_negative_exit_code(processes: Processes) -> None:
-    assert run(processes, *shell("kill -USR1 $$")).exit_code == -signal.SIGUSR1
-
-
-def test_arguments_are_bytes(processes: Processes) -> None:
-    odd = bytes(range(1, 256))
-    assert run(processes, b"printf", b"%s", odd).stdout == odd
 
 
 def test_the_environment_holds_nothing_else(processes: Processes, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,14 +144,6 @@ def test_no_descriptor_is_inherited(processes: Processes) -> None:
 def test_a_lot_of_input_and_output_at_once(processes: Processes) -> None:
     content = os.urandom(8_000_000)
     assert run(processes, b"cat", stdin=content).stdout == content
-
-
-def test_input_that_nobody_reads(processes: Processes) -> None:
-    assert run(processes, b"true", stdin=b"x" * 5_000_000).exit_code == 0
-
-
-def test_no_input_is_the_end_of_input(processes: Processes) -> None:
-    assert run(processes, b"cat").stdout == b""
 
 
 def test_a_program_that_is_not_there(processes: Processes) -> None:

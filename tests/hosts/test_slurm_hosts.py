@@ -11,26 +11,16 @@ from migrator.hosts.local import LocalHost
 from tests.hosts import test_executors, test_hosts
 from tests.hosts.test_executors import TestConfined, World
 from tests.hosts.test_hosts import Reached
-from tests.support.slurm import Slurm, missing_for_slurm, running_slurm, suite_over
+from tests.support.slurm import Slurm, suite_over
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 globals().update(suite_over(test_hosts, "reached"), **suite_over(test_executors, "world"))
 __all__ = ["TestConfined"]
 
 
-@pytest.fixture(scope="module")
-def slurm() -> Iterator[Slurm]:
-    """One cluster for all of them."""
-    if reason := missing_for_slurm():
-        pytest.skip(f"needs a real Slurm: {reason}")
-    with running_slurm() as made:
-        yield made
-
-
 @pytest.fixture
-def reached(slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reached]:
+def reached(slurm: Slurm) -> Iterator[Reached]:
     """A node, reached; its job is gone afterwards."""
-    monkeypatch.setenv("SLURM_CONF", str(slurm.config))
     hosts = slurm.hosts()
     made = Reached(LocalHost())
     made.host = made.do(hosts.reach("slurm-1"))
@@ -42,9 +32,8 @@ def reached(slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reached]:
 
 
 @pytest.fixture
-def world(slurm: Slurm, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def world(slurm: Slurm, scratch: Path) -> Iterator[World]:
     """An executor on a node."""
-    monkeypatch.setenv("SLURM_CONF", str(slurm.config))
     hosts = slurm.hosts()
     runner = asyncio.Runner()
     made = World(scratch, runner.run(hosts.reach("slurm-1")), runner=runner)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.run_site import RealSite, fill_tree, wait_for
-from tests.support.slurm import Slurm, missing_for_slurm, running_slurm
+from tests.support.slurm import Slurm
 from tests.support.xfs import XfsMount
 from tests.transfer.test_run_faults import SLOW, SLOWER, came_so_far
 
@@ -22,15 +22,6 @@ engine = "direct"
 nodes = 2
 jobs = 1
 """
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Slurm]:
-    """One cluster for all of them."""
-    if reason := missing_for_slurm():
-        pytest.skip(f"needs a real Slurm: {reason}")
-    with running_slurm() as made:
-        yield made
 
 
 @pytest.fixture
