@@ -4,7 +4,6 @@ import asyncio
 import errno
 import logging
 import os
-import stat
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -17,6 +16,7 @@ from migrator.core.errors import LockHeld, MigratorError
 from migrator.core.probe import ENTRIES, PROBE_LOCK, PROBE_NAME, Probe, ProbeSide, ProbeTimes
 from migrator.core.tasks import Blocking
 from migrator.fs.model import SENTINEL_NAME
+from migrator.fs.writing import open_own
 from migrator.ledger.locks import Locks
 
 
@@ -39,10 +39,8 @@ class Prober(Protocol):
 
 T = TypeVar("T")
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CONTENT = b"probe\n" * 64
-_MODE = 0o700
 _COMPLETE = b"complete"
 """The mark that all entries are there: they are made once."""
 
@@ -117,7 +115,7 @@ class DirectoryProber:
         """As the port says."""
         with self._open_root() as root_fd:
             try:
-                fd = self._open_own(root_fd)
+                fd = open_own(root_fd, PROBE_NAME, _not_own, make=False)
             except FileNotFoundError:
                 return
             try:
@@ -150,9 +148,7 @@ class DirectoryProber:
     @contextmanager
     def _made(self, root_fd: int) -> Iterator[int]:
         """The directory with all that is to be listed in it."""
-        with suppress(FileExistsError):
-            os.mkdir(PROBE_NAME, _MODE, dir_fd=root_fd)
-        fd = self._open_own(root_fd)
+        fd = open_own(root_fd, PROBE_NAME, _not_own)
         try:
             if not _is_there(fd, _COMPLETE):
                 for name in (*_names(_entry_name), _COMPLETE):
@@ -162,18 +158,9 @@ class DirectoryProber:
         finally:
             os.close(fd)
 
-    def _open_own(self, root_fd: int) -> int:
-        """Raises OSError where it is a symlink, somebody else's, or where others may change names in it."""
-        fd = os.open(PROBE_NAME, _DIRECTORY, dir_fd=root_fd)
-        facts = os.fstat(fd)
-        if (
-            facts.st_uid == os.geteuid()
-            and not stat.S_IMODE(facts.st_mode) & 0o077
-            and facts.st_dev == os.fstat(root_fd).st_dev
-        ):
-            return fd
-        os.close(fd)
-        raise OSError(errno.EPERM, "its directory for probes is not its own: remove it", PROBE_NAME)
+
+def _not_own(why: str) -> OSError:
+    return OSError(errno.EPERM, f"its directory for probes is not its own ({why}): remove it", PROBE_NAME)
 
 
 def _names(named: Callable[[int], bytes]) -> tuple[bytes, ...]:

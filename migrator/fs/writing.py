@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
-from migrator.core.errors import Refused
 from migrator.core.units import MIB
 from migrator.fs.beneath import Root, entry_path
 from migrator.fs.capabilities import probe
@@ -356,7 +355,8 @@ class MountedTarget(ReadingFileSystem):
                 os.rename(temporary, name, src_dir_fd=fd, dst_dir_fd=fd)
             finally:
                 # Renaming a name over another of the same file does nothing and leaves both (rename(2)).
-                _remove_if_there(fd, temporary)
+                with suppress(FileNotFoundError):
+                    os.unlink(temporary, dir_fd=fd)
 
     def copy_from(self, source_root: bytes, entry: Entry) -> None:
         """Copy one path by descriptor, as the port says; see `writing.copy_entry`."""
@@ -453,13 +453,6 @@ def _is_same(file: os.stat_result, directory_fd: int, name: bytes) -> bool:
     return (file.st_dev, file.st_ino) == (other.st_dev, other.st_ino)
 
 
-def _remove_if_there(directory_fd: int, name: bytes) -> None:
-    try:
-        os.unlink(name, dir_fd=directory_fd)
-    except FileNotFoundError:
-        return
-
-
 # Directories on source and target that only this user can enter, so that nobody else can change names in them.
 
 
@@ -467,7 +460,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def open_own(
-    above_fd: int, name: bytes, refused: Callable[[str], Refused], *, make: bool = True, lasting: bool = False
+    above_fd: int, name: bytes, refused: Callable[[str], Exception], *, make: bool = True, lasting: bool = False
 ) -> int:
     """The directory `name` in another one, of mode 0700 and on the same file system; open for reading, and the caller closes it.
 

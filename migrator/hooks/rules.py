@@ -48,13 +48,6 @@ def in_order(found: Iterable[Hook], stage: HookStage) -> tuple[Hook, ...]:
     )
 
 
-def counterparts(post: Iterable[Hook], went_on: Collection[bytes]) -> tuple[Hook, ...]:
-    """The `post` hooks to call after a `pre` hook stopped the step: those with the name of a `pre` hook that
-    succeeded, so that each undoes its counterpart. Keeps the order.
-    """
-    return tuple(hook for hook in post if hook.name in went_on)
-
-
 def judge(event: HookEvent, result: HookResult) -> HookOutcome:
     """The meaning of an exit. `post` hooks cannot stop a step that is over: 62 is no failure there."""
     good = result.exit_code == 0 and not result.timed_out

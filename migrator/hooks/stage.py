@@ -33,7 +33,6 @@ from migrator.hooks.model import (
     StageLook,
 )
 from migrator.hooks.rules import (
-    counterparts,
     document,
     end_of,
     environment,
@@ -481,7 +480,7 @@ class StepHooks:
         otherwise: HookState | None = None,
     ) -> bool:
         """Call the `post` hooks of a step and close it; returns whether all succeeded. If there is a problem with the
-        hooks, the step stays open, and the next run calls them. `otherwise` is the state to record if a hook failed.
+        hooks, the step stays open, and the next run calls them. `otherwise` is the state to record if a hook failed. `only`: the hooks of these names, so that each undoes its `pre` counterpart.
         """
         step = opened.step
         opened = replace(opened, facts=replace(opened.facts, finished_at_s=self.clock.now_s()))
@@ -489,8 +488,8 @@ class StepHooks:
         if hooks is None:
             return False
         failed, after = False, hooks[1]
-        for hook in after if only is None else counterparts(after, only):
-            if hook.name in but:
+        for hook in after:
+            if hook.name in but or (only is not None and hook.name not in only):
                 continue
             result, outcome = await self._call(opened, hook)
             if outcome is HookOutcome.WARN:

@@ -513,7 +513,8 @@ class SlurmHosts:
                 f"the job {job.id or mover.job_name} of {mover.name} waits for a node"
                 + (f" ({job.reason})" if job.reason else ""),
                 cause="the nodes are busy, drained or down, or [slurm] options ask for more than any node has",
-                hint=f"see `squeue --name={mover.job_name}` and `sinfo -R`; it goes on waiting, and the run without it",
+                hint=f"see `squeue --name={mover.job_name}` and `sinfo -R`, or ask for less in site.toml: [slurm] options = "
+                '["--cpus-per-task=1"]; the job goes on waiting, and the run without it',
             )
         if mover.running_since_s is None:
             mover.running_since_s = now_s

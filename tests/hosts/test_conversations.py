@@ -7,7 +7,6 @@ import time
 
 import pytest
 
-from migrator.core.errors import ToolFailed
 from migrator.hosts.ports import Command, Conversation, ConversationOver
 from migrator.hosts.process import LocalConversation, LocalConversations
 
@@ -97,11 +96,3 @@ def test_cancelling_a_question_ends_the_program() -> None:
             break
         time.sleep(0.01)
     assert not os.path.exists(f"/proc/{pid}")
-
-
-def test_a_program_that_is_not_there() -> None:
-    async def talk() -> None:
-        with pytest.raises(ToolFailed, match="could not be started"):
-            LocalConversations().begin(Command(argv=(b"/nonexistent/gluster",)))
-
-    asyncio.run(talk())

@@ -27,24 +27,16 @@ def look(target: Path | None, brick: Path | None, python: bytes = PYTHON) -> Hos
 @pytest.mark.needs_root
 def test_sentinel_and_volume(xfs_source: XfsMount) -> None:
     root = xfs_source.path
+    found = look(root / "gone", root)
+    assert (found.sentinel, found.target_error) == (None, "No such file or directory")
+    assert found.volume_id is None
+    assert found.brick_error
     (root / os.fsdecode(SENTINEL_NAME)).write_text("site one\n")
     os.setxattr(root, "trusted.glusterfs.volume-id", bytes(range(16)))
     found = look(root, root)
-    assert found.sentinel == "site one"
-    assert found.volume_id == bytes(range(16)).hex()
-
-
-def test_what_is_not_there_is_said(tmp_path: Path) -> None:
-    found = look(tmp_path / "gone", tmp_path)
-    assert found.sentinel is None
-    assert found.target_error == "No such file or directory"
-    assert found.volume_id is None
-    assert found.brick_error
-
-
-def test_a_python_that_fails_is_an_error_for_people(tmp_path: Path) -> None:
+    assert (found.sentinel, found.volume_id) == ("site one", bytes(range(16)).hex())
     with pytest.raises(ToolFailed, match="cannot be looked at"):
-        look(tmp_path, None, b"/bin/false")
+        look(root, None, b"/bin/false")
 
 
 @pytest.mark.parametrize(

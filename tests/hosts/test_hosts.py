@@ -60,7 +60,7 @@ def reached(request: pytest.FixtureRequest) -> Iterator[Reached]:
     made.close()
 
 
-def test_facts(reached: Reached) -> None:
+def test_facts_and_programs(reached: Reached) -> None:
     facts = reached.do(reached.host.facts())
     assert facts.name == reached.host.name
     assert facts.node_name == os.uname().nodename
@@ -72,15 +72,8 @@ def test_facts(reached: Reached) -> None:
     assert Path(os.fsdecode(facts.python)).is_absolute()
     again = reached.do(reached.host.identity())
     assert (again.boot_id, again.process_id) == (facts.boot_id, facts.process_id)
-
-
-def test_what_is_started_is_a_child_of_the_process_that_facts_name(reached: Reached) -> None:
-    facts = reached.do(reached.host.facts())
-    completed = reached.do(reached.host.processes.run(Command(argv=(b"sh", b"-c", b"echo $PPID"))))
-    assert int(completed.stdout) == facts.process_id
-
-
-def test_programs_are_found(reached: Reached) -> None:
+    parent = reached.do(reached.host.processes.run(Command(argv=(b"sh", b"-c", b"echo $PPID"))))
+    assert int(parent.stdout) == facts.process_id
     assert reached.do(reached.host.find("sh")) in (b"/usr/bin/sh", b"/bin/sh")
     assert reached.do(reached.host.find("no-such-program")) is None
 
@@ -178,18 +171,6 @@ def test_closing_ends_what_runs_and_may_be_done_again(sshd: Sshd) -> None:
     asyncio.run(close())
 
 
-def test_several_callers_connect_once(sshd: Sshd) -> None:
-    async def reach() -> None:
-        host = RemoteHost(sshd.transport())
-        try:
-            facts = await asyncio.gather(*(host.facts() for _ in range(5)))
-            assert len({each.process_id for each in facts}) == 1
-        finally:
-            await host.close()
-
-    asyncio.run(reach())
-
-
 def wrapper(directory: Path, text: str) -> str:
     """An interpreter that is not quite the usual one."""
     path = directory / "python-here"
@@ -224,6 +205,9 @@ def test_the_hosts_of_a_site(sshd: Sshd) -> None:
         try:
             first, second, again = await asyncio.gather(*(hosts.reach(name) for name in ("far1", "far2", "far1")))
             assert first is again
+            # Several callers connect once.
+            facts = await asyncio.gather(*(first.facts() for _ in range(5)))
+            assert len({each.process_id for each in facts}) == 1
             assert (first.name, second.name) == ("far1", "far2")
             assert (await first.facts()).process_id != (await second.facts()).process_id
             assert (await (await hosts.reach("here")).facts()).process_id == os.getpid()

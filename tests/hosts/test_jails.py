@@ -34,13 +34,10 @@ def test_it_reads_one_tree_and_writes_the_other(world: JailWorld) -> None:
     assert (world.target / "copy").read_bytes() == b"content\n"
 
 
-def test_without_roots_there_are_the_files_alone(world: JailWorld) -> None:
+def test_without_roots_there_are_the_files_alone_and_without_a_tree_the_whole_root(world: JailWorld) -> None:
     words = (b"--source-root", b"", b"--target-root", b"", b"--tree", b"", *world.files)
     ran = world.ask(*words, b"--", BASH, b"-c", b"shopt -s nullglob; echo /source* /target*")
     assert (ran.returncode, ran.stdout) == (0, b"\n")
-
-
-def test_without_a_tree_it_is_the_whole_root(world: JailWorld) -> None:
     assert world.run("[[ -d /source/home && -d /target/home ]]", tree=b"").returncode == 0
 
 

@@ -37,7 +37,3 @@ def test_what_moves_bytes_changes_and_what_waits_does_not(reader: "subprocess.Po
     before = seen[-1]
     reader.stdin.write(b"more")
     wait_for(lambda: activity.of([TOKEN]).get(TOKEN) != before, "a process that moves")
-
-
-def test_a_token_that_nobody_carries_is_left_out() -> None:
-    assert ProcActivity().of(["nobody"]) == {}
