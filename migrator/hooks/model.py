@@ -153,7 +153,7 @@ class HookSite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookFacts:
-    """The facts of a step; None if a fact has no meaning there, or is not known yet.
+    """The facts of a step; None if a fact has no meaning there, or is not known yet. A hook's document has them in this order.
 
     In steps of one user (announcement, freeze, switch, thaw), `user` is their name, `link` the path that they use
     (None if a hook makes the switch), `old_path` and `new_path` are the absolute paths to which it leads before and
@@ -186,6 +186,8 @@ class HookFacts:
     freeze_s: float | None = None
     frozen_s: float | None = None
     moved: bool | None = None
+    report: bytes | None = None
+    begins_at_s: float | None = None
     files: int | None = None
     size_bytes: int | None = None
     state: str = ""
@@ -196,8 +198,6 @@ class HookFacts:
     attention: int | None = None
     started_at_s: float
     finished_at_s: float | None = None
-    begins_at_s: float | None = None
-    report: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ import difflib
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import fields
 from datetime import UTC, datetime
 
 from migrator.core.entry import EntryType
@@ -80,50 +81,29 @@ def shown(hook: Hook) -> str:
     return f"{hook.stage.name}.d/{show(hook.name)}"
 
 
-_AS_THEY_ARE = [
-    "plan",
-    "batch",
-    "pass_number",
-    "brick",
-    "side",
-    "user",
-    "back",
-    "freeze_s",
-    "frozen_s",
-    "moved",
-    "files",
-    "size_bytes",
-    "failed",
-    "reason",
-    "copied_files",
-    "copied_bytes",
-    "attention",
-]
-_PATHS = ("link", "old_path", "new_path", "report")
+_RENAMED = {"run_id": "run", "pass_kind": "pass"}
 
 
 def document(stage: HookStage, site: HookSite, facts: HookFacts) -> bytes:
     """The standard input of a hook: one JSON document in ASCII."""
-    return json.dumps(
-        {
-            "version": CONTRACT_VERSION,
-            "stage": stage.name,
-            "event": stage.event.value,
-            "site": {"name": site.name, "id": site.site_id, "file": percent_escape(site.file)},
-            "source": percent_escape(site.source_root),
-            "target": percent_escape(site.target_root),
-            "run": facts.run_id,
-            "pass": facts.pass_kind,
-            "trees": [{"path": percent_escape(tree.path), "user": tree.user} for tree in facts.trees],
-            "state": facts.state or None,
-            "started_at": _time(facts.started_at_s),
-            "finished_at": _time(facts.finished_at_s),
-            "begins_at": _time(facts.begins_at_s),
-            **{key: getattr(facts, key) for key in _AS_THEY_ARE},
-            **{key: None if (path := getattr(facts, key)) is None else percent_escape(path) for key in _PATHS},
-        },
-        indent=1,
-    ).encode("ascii")
+    told: dict[str, object] = {
+        "version": CONTRACT_VERSION,
+        "stage": stage.name,
+        "event": stage.event,
+        "site": {"name": site.name, "id": site.site_id, "file": percent_escape(site.file)},
+        "source": percent_escape(site.source_root),
+        "target": percent_escape(site.target_root),
+    }
+    for field in fields(HookFacts):
+        value = getattr(facts, field.name)
+        if field.name.endswith("_at_s"):
+            told[field.name.removesuffix("_s")] = _time(value)
+        else:
+            key = _RENAMED.get(field.name, field.name)
+            told[key] = percent_escape(value) if isinstance(value, bytes) else value
+    told["trees"] = [{"path": percent_escape(tree.path), "user": tree.user} for tree in facts.trees]
+    told["state"] = facts.state or None
+    return json.dumps(told, indent=1).encode("ascii")
 
 
 def environment(stage: HookStage, site: HookSite, facts: HookFacts) -> tuple[tuple[str, str], ...]:

@@ -93,7 +93,7 @@ def test_the_document_is_the_one_that_a_hook_gets() -> None:
 def test_every_key_and_every_variable_is_told() -> None:
     keys, variables = section("Input").split("The environment is clean")
     told = [key for row in rows(keys)[1:] for key in re.findall(r"`(\w+)`", row[0])]
-    assert sorted(told) == sorted(json.loads(document(STAGE, SITE, FACTS)))
+    assert told == list(json.loads(document(STAGE, SITE, FACTS)))
     assert [row[0].strip("`") for row in rows(variables)[1:]] == [name for name, _ in environment(STAGE, SITE, FACTS)]
     values = {name: value for name, value in json.loads(document(STAGE, SITE, FACTS)).items() if value is not None}
     of_variable = dict(environment(STAGE, SITE, FACTS))
