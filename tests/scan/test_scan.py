@@ -5,21 +5,18 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from migrator.catalog.model import CatalogRecord, ScanProblem, ScanTimes
-from migrator.core.entry import Entry
+from migrator.catalog.model import ScanProblem, ScanTimes
 from migrator.core.errors import Interrupted, Refused, UsageError
-from migrator.fs.ports import Block
-from migrator.fs.reading import PosixSource
 from migrator.gluster.model import SourceHealth
 from migrator.lab.model import OddFiles
 from tests.conftest import MakeXfs
-from tests.support.scan_site import ScanSite
+from tests.support.scan_site import Lying, ScanSite, cancelled
 from tests.support.xfs import run_tool
 
 
@@ -28,38 +25,6 @@ def site(tmp_path: Path) -> Iterator[ScanSite]:
     made = ScanSite(tmp_path)
     yield made
     made.close()
-
-
-class Lying(PosixSource):
-    """A source whose answers a test decides; all others are true."""
-
-    def __init__(self, root: bytes) -> None:
-        super().__init__(root)
-        self.healths: list[SourceHealth] = []
-        self.before_reading: Callable[[bytes], None] = lambda _: None
-        self.problems: dict[bytes, ScanProblem] = {}
-        self.doubled: set[bytes] = set()
-        self.dead = False
-
-    def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
-        self.before_reading(path)
-        if path in self.doubled:
-            yield from super().read_directory(path, block_entries=2)
-        if self.dead:
-            problem = ScanProblem(path=path, operation="open", errno=errno.ENOTCONN, reason="not connected")
-            yield Block(entries=(), problems=(problem,))
-        elif path in self.problems:
-            yield Block(entries=(), problems=(self.problems[path],))
-        else:
-            yield from super().read_directory(path, block_entries=block_entries)
-
-    def look(self, path: bytes) -> Entry | None:
-        if self.dead:
-            raise OSError(errno.ENOTCONN, "not connected", path)
-        return super().look(path)
-
-    async def health(self) -> SourceHealth:
-        return self.healths.pop(0) if self.healths else await super().health()
 
 
 @pytest.fixture
@@ -236,32 +201,13 @@ def test_a_plain_tree_has_no_bricks(site: ScanSite) -> None:
     assert site.scan(via="auto").via == "mount"
 
 
-async def _cancelled(site: ScanSite, lying: Lying, after_directories: int) -> CatalogRecord:
-    """Scan, and cancel once so many directories have been begun; the rest waits until then."""
-    reached, go_on = asyncio.Event(), threading.Event()
-    loop = asyncio.get_running_loop()
-    begun = threading.Semaphore(after_directories)
-
-    def gate(_: bytes) -> None:
-        if not begun.acquire(blocking=False):
-            loop.call_soon_threadsafe(reached.set)
-            go_on.wait(60)
-
-    lying.before_reading = gate
-    task = asyncio.ensure_future(site.scanned(source=lying, max_part_rows=7))
-    await reached.wait()
-    task.cancel()
-    go_on.set()
-    return await task
-
-
 @pytest.mark.parametrize("after_directories", [2, 5, 9])
 def test_an_interrupted_scan_goes_on_and_gives_the_same_rows(
     site: ScanSite, lying: Lying, tmp_path: Path, after_directories: int
 ) -> None:
     site.grow(["alice", "bob", "carol"], files=9)
     with pytest.raises(Interrupted, match="was stopped"):
-        asyncio.run(_cancelled(site, lying, after_directories))
+        asyncio.run(cancelled(site, lying, after_directories, max_part_rows=7))
     unfinished = site.ledger.scans.unfinished()
     assert unfinished is not None
     with pytest.raises(Refused, match="half written"):
@@ -294,7 +240,7 @@ def test_what_was_wrong_with_the_volume_counts_also_when_an_interrupted_scan_goe
     site.grow(["alice", "bob"])
     lying.healths = healths
     with pytest.raises(Interrupted):
-        asyncio.run(_cancelled(site, lying, 4))
+        asyncio.run(cancelled(site, lying, 4, max_part_rows=7))
     lying.before_reading = lambda _: None
     record = site.scan(source=lying)
     assert not record.whole
@@ -347,7 +293,7 @@ def test_a_scan_that_ended_without_telling_the_ledger_is_over(site: ScanSite) ->
 def test_user_trees_that_are_new_since_the_scan_began_are_said(site: ScanSite, lying: Lying) -> None:
     site.grow(["alice", "bob"])
     with pytest.raises(Interrupted):
-        asyncio.run(_cancelled(site, lying, 4))
+        asyncio.run(cancelled(site, lying, 4, max_part_rows=7))
     lying.before_reading = lambda _: None
     (site.root / "home" / "dora").mkdir()
     record = site.scan(source=lying)

@@ -2,48 +2,19 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from migrator.catalog.model import CatalogRecord, ScanTimes
-from migrator.core.entry import Entry
+from migrator.catalog.model import ScanTimes
 from migrator.core.errors import Interrupted, Refused, UsageError
-from migrator.fs.ports import Block
-from migrator.fs.reading import PosixSource
 from migrator.gluster.model import SourceHealth
-from tests.support.scan_site import ScanSite
+from tests.support.scan_site import Lying, ScanSite, cancelled
 
 ALICE = b"home/alice"
-
-
-class Watched(PosixSource):
-    """A source that says what was read of it."""
-
-    def __init__(self, root: bytes) -> None:
-        super().__init__(root)
-        self.listed: list[bytes] = []
-        self.looked: list[bytes] = []
-        self.healths: list[SourceHealth] = []
-        self.before_reading: Callable[[bytes], None] = lambda _: None
-        self.unreadable: set[bytes] = set()
-
-    def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
-        self.before_reading(path)
-        self.listed.append(path)
-        yield from super().read_directory(path, block_entries=block_entries)
-
-    def look(self, path: bytes) -> Entry | None:
-        self.looked.append(path)
-        if path in self.unreadable:
-            raise PermissionError(13, "Permission denied", path)
-        return super().look(path)
-
-    async def health(self) -> SourceHealth:
-        return self.healths.pop(0) if self.healths else await super().health()
 
 
 @pytest.fixture
@@ -58,13 +29,13 @@ def site(tmp_path: Path) -> Iterator[ScanSite]:
 
 
 @pytest.fixture
-def watched(site: ScanSite) -> Iterator[Watched]:
-    source = Watched(os.fsencode(site.root))
+def watched(site: ScanSite) -> Iterator[Lying]:
+    source = Lying(os.fsencode(site.root))
     yield source
     source.close()
 
 
-def test_it_holds_the_rows_of_a_whole_one_in_its_trees_and_on_the_way_to_them(site: ScanSite, watched: Watched) -> None:
+def test_it_holds_the_rows_of_a_whole_one_in_its_trees_and_on_the_way_to_them(site: ScanSite, watched: Lying) -> None:
     whole = site.scan()
     record = site.scan(source=watched, only=(b"home/bob", ALICE))
     assert record.whole, record.reasons
@@ -93,7 +64,7 @@ def test_names_of_a_file_outside_the_trees_do_no_harm(site: ScanSite) -> None:
     assert (row["nlink"], row["link_group"]) == (2, row["ino"])
 
 
-def test_what_is_wrong_outside_does_not_matter_and_what_is_wrong_within_does(site: ScanSite, watched: Watched) -> None:
+def test_what_is_wrong_outside_does_not_matter_and_what_is_wrong_within_does(site: ScanSite, watched: Lying) -> None:
     watched.unreadable = {b"home/carol", b"home/loose"}
     assert site.scan(source=watched, only=(ALICE,)).whole
     watched.healths = [
@@ -146,31 +117,9 @@ def test_no_tree_lies_behind_a_symlink(site: ScanSite) -> None:
     assert (record.whole, record.rows) == (False, 0)
 
 
-async def _cancelled(site: ScanSite, watched: Watched, **changes: Any) -> CatalogRecord:
-    """Scan, and cancel when the second directory is read."""
-    reached = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    begun = 0
-
-    def tell(_: bytes) -> None:
-        nonlocal begun
-        begun += 1
-        if begun == 2:
-            asyncio.run_coroutine_threadsafe(cancel(), loop).result(60)
-
-    async def cancel() -> None:
-        task.cancel()
-        reached.set()
-
-    watched.before_reading = tell
-    task = asyncio.ensure_future(site.scanned(source=watched, workers=1, **changes))
-    await reached.wait()
-    return await task
-
-
-def test_one_that_is_stopped_starts_over_and_leaves_nothing(site: ScanSite, watched: Watched) -> None:
+def test_one_that_is_stopped_starts_over_and_leaves_nothing(site: ScanSite, watched: Lying) -> None:
     with pytest.raises(Interrupted) as stopped:
-        asyncio.run(_cancelled(site, watched, only=(ALICE,)))
+        asyncio.run(cancelled(site, watched, 1, workers=1, only=(ALICE,)))
     assert "starts over" in str(stopped.value.hint)
     assert list(site.catalogs_dir.iterdir()) == []
     watched.before_reading = lambda _: None
@@ -210,9 +159,9 @@ def test_one_that_was_closed_and_not_told_is_told_and_not_taken_for_another(site
     assert site.scan(only=(b"home/bob",)).whole, "a damaged one is in nobody's way"
 
 
-def test_a_scan_of_everything_goes_on_after_one_of_some_trees(site: ScanSite, watched: Watched) -> None:
+def test_a_scan_of_everything_goes_on_after_one_of_some_trees(site: ScanSite, watched: Lying) -> None:
     with pytest.raises(Interrupted):
-        asyncio.run(_cancelled(site, watched))
+        asyncio.run(cancelled(site, watched, 1, workers=1))
     unfinished = site.ledger.scans.unfinished()
     assert unfinished is not None
     watched.before_reading = lambda _: None

@@ -1,20 +1,24 @@
 """A small site to scan: a source directory, a ledger, catalogs, and what the stage says."""
 
 import asyncio
+import errno
 import os
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
-from migrator.catalog.model import CatalogRecord
+from migrator.catalog.model import CatalogRecord, ScanProblem
 from migrator.catalog.writer import CatalogDirectories
+from migrator.core.entry import Entry
 from migrator.core.events import Event
 from migrator.core.progress import ScanProgress, Snapshot
-from migrator.fs.ports import SourceFileSystem
+from migrator.fs.ports import Block, SourceFileSystem
 from migrator.fs.reading import PosixSource
+from migrator.gluster.model import SourceHealth
 from migrator.ledger.ledger import open_ledger
 from migrator.ledger.model import SiteRecord
 from migrator.scan.session import ScanRequest
@@ -132,3 +136,61 @@ class ScanSite:
         """What a closed catalog says could not be read."""
         closed = self.catalogs().closed(record.name)
         return [row for file in closed.problem_files for row in pq.read_table(file).to_pylist()]
+
+
+class Lying(PosixSource):
+    """A source that says what was read of it, and whose answers a test decides; all others are true."""
+
+    def __init__(self, root: bytes) -> None:
+        super().__init__(root)
+        self.listed: list[bytes] = []
+        self.looked: list[bytes] = []
+        self.healths: list[SourceHealth] = []
+        self.before_reading: Callable[[bytes], None] = lambda _: None
+        self.problems: dict[bytes, ScanProblem] = {}
+        self.unreadable: set[bytes] = set()
+        self.doubled: set[bytes] = set()
+        self.dead = False
+
+    def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
+        self.before_reading(path)
+        self.listed.append(path)
+        if path in self.doubled:
+            yield from super().read_directory(path, block_entries=2)
+        if self.dead:
+            problem = ScanProblem(path=path, operation="open", errno=errno.ENOTCONN, reason="not connected")
+            yield Block(entries=(), problems=(problem,))
+        elif path in self.problems:
+            yield Block(entries=(), problems=(self.problems[path],))
+        else:
+            yield from super().read_directory(path, block_entries=block_entries)
+
+    def look(self, path: bytes) -> Entry | None:
+        self.looked.append(path)
+        if self.dead:
+            raise OSError(errno.ENOTCONN, "not connected", path)
+        if path in self.unreadable:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return super().look(path)
+
+    async def health(self) -> SourceHealth:
+        return self.healths.pop(0) if self.healths else await super().health()
+
+
+async def cancelled(site: ScanSite, source: Lying, after_directories: int, **changes: Any) -> CatalogRecord:
+    """Scan, and cancel once so many directories have been begun; the rest waits until then."""
+    reached, go_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+    begun = threading.Semaphore(after_directories)
+
+    def gate(_: bytes) -> None:
+        if not begun.acquire(blocking=False):
+            loop.call_soon_threadsafe(reached.set)
+            go_on.wait(60)
+
+    source.before_reading = gate
+    task = asyncio.ensure_future(site.scanned(source=source, **changes))
+    await reached.wait()
+    task.cancel()
+    go_on.set()
+    return await task
