@@ -52,18 +52,10 @@ _PLACE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
-    """The owner and group of a file."""
-
-    uid: int
-    gid: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Attributes:
-    """What a path gets after its content. None keeps a value; xattrs have full names."""
+    """What a path gets after its content. None keeps a value; the group has the number of the owner; xattrs have full names."""
 
-    owner: Owner | None = None
+    owner: int | None = None
     mode: int | None = None
     mtime_ns: int | None = None
     atime_ns: int | None = None
@@ -74,8 +66,8 @@ def apply_attributes(directory_fd: int, name: bytes, attributes: Attributes) -> 
     """Set owner, mode, xattrs and times, in an order in which none undoes another. Never follows a symlink. Without
     root the owner is kept. Raises OSError.
     """
-    if attributes.owner and os.geteuid() == 0:
-        os.chown(name, attributes.owner.uid, attributes.owner.gid, dir_fd=directory_fd, follow_symlinks=False)
+    if attributes.owner is not None and os.geteuid() == 0:
+        os.chown(name, attributes.owner, attributes.owner, dir_fd=directory_fd, follow_symlinks=False)
     through = b"/proc/self/fd/%d/%s" % (directory_fd, name)
     before_mode = [key for key in sorted(attributes.xattrs) if key.startswith(b"user.")]  # refused when read-only
     for key in before_mode:
@@ -204,16 +196,13 @@ def acl_value(
     *, owner: int, group: int, other: int, mask: int, users: dict[int, int], groups: dict[int, int] | None = None
 ) -> bytes:
     """Encode an ACL; permissions are 0..7, `users` and `groups` map ids to permissions."""
-    fixed = {USER_OBJ: owner, GROUP_OBJ: group, MASK: mask, OTHER: other}
-    named = {USER: users, GROUP: groups or {}}
+    by_tag = {USER_OBJ: {0: owner}, GROUP_OBJ: {0: group}, MASK: {0: mask}, OTHER: {0: other}}
+    by_tag |= {USER: users, GROUP: groups or {}}
     return build_acl(
-        (
-            *(AclEntry(tag=tag, id=0, permissions=permissions) for tag, permissions in fixed.items()),
-            *(
-                AclEntry(tag=tag, id=identity, permissions=permissions)
-                for tag, by_id in named.items()
-                for identity, permissions in by_id.items()
-            ),
+        tuple(
+            AclEntry(tag=tag, id=identity, permissions=permissions)
+            for tag, by_id in by_tag.items()
+            for identity, permissions in by_id.items()
         )
     )
 
@@ -234,7 +223,7 @@ class OddMaker:
     tree_name: bytes
     seed: int
     plain: Attributes
-    foreign: Owner
+    foreign: int
     neighbour: bytes | None
     source_mount: bytes
     directories: set[bytes] = field(default_factory=set)
@@ -562,7 +551,7 @@ def _foreign(maker: OddMaker) -> Iterable[bytes]:
     if os.geteuid() != 0:
         raise CannotMake("only root can give files to somebody else")
     theirs = replace(maker.plain, owner=maker.foreign, mode=0o600)
-    of_root = replace(theirs, owner=Owner(uid=0, gid=0), mode=0o4755)
+    of_root = replace(theirs, owner=0, mode=0o4755)
     return [
         maker.file(b"foreign-owner/file", attributes=theirs),
         maker.file(b"foreign-owner/setuid-of-root", attributes=of_root),
@@ -667,7 +656,7 @@ def odd_files(
     """
     made: dict[OddKind, tuple[bytes, ...]] = {}
     skipped: dict[OddKind, str] = {}
-    plain = Attributes(owner=Owner(uid=uid, gid=uid), mode=0o644, mtime_ns=_TIME_NS, atime_ns=_TIME_NS + 3 * NS_PER_S)
+    plain = Attributes(owner=uid, mode=0o644, mtime_ns=_TIME_NS, atime_ns=_TIME_NS + 3 * NS_PER_S)
     tree = tree.rstrip(b"/")
     with TreeWriter(tree) as writer:
         maker = OddMaker(
@@ -676,7 +665,7 @@ def odd_files(
             tree_name=last_name(tree),
             seed=seed,
             plain=plain,
-            foreign=Owner(uid=uid + _FOREIGN_UID_OFFSET, gid=uid + _FOREIGN_UID_OFFSET),
+            foreign=uid + _FOREIGN_UID_OFFSET,
             neighbour=neighbour and neighbour.rstrip(b"/"),
             source_mount=source_mount if source_mount is not None else os.path.dirname(tree),
         )

@@ -11,7 +11,6 @@ from migrator.core.units import DAY_S, KIB, MIB, NS_PER_S, YEAR_S
 from migrator.lab.model import FIRST_UID, LabSpec, OddKind
 from migrator.lab.odd import (
     Attributes,
-    Owner,
     TreeWriter,
     apply_attributes,
     odd_files,
@@ -266,17 +265,16 @@ def _fill_directory(
 
 
 def _make_file(fd: int, seed: int, user: InventedUser, directory: InventedDirectory, file: InventedFile) -> None:
-    owner = Owner(uid=user.uid, gid=user.uid)
     if file.same_as is not None:
         os.link(file.same_as, file.name, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
     elif file.symlink_target is not None:
         os.symlink(file.symlink_target, file.name, dir_fd=fd)
-        apply_attributes(fd, file.name, Attributes(owner=owner, mtime_ns=file.mtime_ns, atime_ns=file.atime_ns))
+        apply_attributes(fd, file.name, Attributes(owner=user.uid, mtime_ns=file.mtime_ns, atime_ns=file.atime_ns))
     else:
         path = b"/".join((user.tree, directory.path, file.name))
         write_file(fd, file.name, pieces(seed, path, file.size_bytes), file.size_bytes)
         attributes = Attributes(
-            owner=owner,
+            owner=user.uid,
             mode=file.mode,
             mtime_ns=file.mtime_ns,
             atime_ns=file.atime_ns,
@@ -308,7 +306,7 @@ def _finish_directories(root: bytes, user: InventedUser) -> None:
     with TreeWriter(root + b"/" + user.tree) as writer:
         for directory in reversed(user.directories):
             attributes = Attributes(
-                owner=Owner(uid=user.uid, gid=user.uid),
+                owner=user.uid,
                 mode=directory.mode,
                 mtime_ns=directory.mtime_ns,
                 atime_ns=directory.mtime_ns + NS_PER_S,

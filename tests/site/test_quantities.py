@@ -45,12 +45,7 @@ def test_sizes(text: str | int, size_bytes: int) -> None:
 def test_what_is_no_size(text: str | int) -> None:
     with pytest.raises(UsageError):
         parse_size(text)
-
-
-def test_an_unknown_size_unit_is_named_with_the_valid_ones() -> None:
-    with pytest.raises(
-        UsageError, match=r'"10GX" has the unknown size unit "GX"; valid units: B, KiB, .*PB.* "G" is the'
-    ):
+    with pytest.raises(UsageError, match=r'unknown size unit "GX"; valid units: B, KiB, .*PB.* "G" is the'):
         parse_size("10GX")
 
 
@@ -92,13 +87,10 @@ def test_what_is_no_duration(text: str, said: str) -> None:
     assert said in caught.value.message
 
 
-def test_a_rate_is_a_size_per_second() -> None:
+def test_rates_and_growth() -> None:
     assert parse_rate("200MiB/s") == parse_rate("200MiB") == parse_rate(200 * 2**20)
     with pytest.raises(UsageError):
         parse_rate("200MiB/min")
-
-
-def test_growth_is_counted_per_day() -> None:
     assert parse_growth("7GiB/w") == parse_growth("1GiB/d") == parse_growth("1GiB") == 2**30
     with pytest.raises(UsageError, match="unknown growth unit"):
         parse_growth("1GiB/s")

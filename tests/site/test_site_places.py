@@ -43,10 +43,7 @@ def test_directories_of_the_program_lie_on_neither_side(key: str, directory: byt
     problem = misplaced([("plans_dir", b"/elsewhere"), (key, directory)], ROOTS)
     assert (problem is None) == (said is None)
     assert said is None or (problem is not None and said in problem)
-
-
-def test_everything_lies_on_a_source_that_is_the_root_of_all() -> None:
-    assert misplaced([("state_dir", b"/var/state")], [("source", b"/")]) is not None
+    assert misplaced([(key, directory)], [("source", b"/")]) is not None
 
 
 @pytest.mark.parametrize(
@@ -79,25 +76,30 @@ def test_places_are_warnings() -> None:
     assert check_places(sides[1:], MOUNTS, LOCAL, None) == []
 
 
-def test_another_volume_than_the_one_that_is_mounted() -> None:
-    assert unusable_source("gluster", "vol1", GLUSTER) is None
-    assert unusable_source("gluster", "vol1", replace(GLUSTER, mounted_from="gl1:/vol1/below")) is None
-    assert unusable_source("posix", None, LOCAL) is None
-    finding = unusable_source("gluster", "vol2", GLUSTER)
-    assert finding is not None
-    assert finding.message == "[source] volume is vol2, but the mount is of vol1 (gl1:/vol1)"
-    assert "vol1" in finding.fix
-    assert finding.status is FindingStatus.FAILURE
-
-
-def test_a_source_that_is_not_mounted_is_to_be_mounted() -> None:
-    finding = unusable_source("gluster", "vol1", None)
-    assert finding is not None
-    assert finding.message == "not known: the source cannot be read"
-    finding = unusable_source("gluster", "vol1", LOCAL)
-    assert finding is not None
-    assert finding.message == "not known: the source is not mounted"
-    assert finding.fix == "mount the source first: volume vol1"
+@pytest.mark.parametrize(
+    ("kind", "volume", "mounted", "message", "fix"),
+    [
+        (
+            "gluster",
+            "vol2",
+            GLUSTER,
+            "[source] volume is vol2, but the mount is of vol1 (gl1:/vol1)",
+            'put [source] volume = "vol1" into site.toml, or mount volume vol2',
+        ),
+        ("gluster", "vol1", None, "not known: the source cannot be read", None),
+        ("gluster", "vol1", LOCAL, "not known: the source is not mounted", "mount the source first: volume vol1"),
+        ("gluster", "vol1", GLUSTER, None, None),
+        ("gluster", "vol1", replace(GLUSTER, mounted_from="gl1:/vol1/below"), None, None),
+        ("posix", None, LOCAL, None, None),
+    ],
+)
+def test_a_source_that_is_not_what_site_toml_says(
+    kind: str, volume: str | None, mounted: MountIdentity | None, message: str | None, fix: str | None
+) -> None:
+    finding = unusable_source(kind, volume, mounted)
+    assert (finding and finding.message) == message
+    assert finding is None or finding.status is FindingStatus.FAILURE
+    assert fix is None or (finding is not None and finding.fix == fix)
 
 
 def test_globs() -> None:
