@@ -32,6 +32,10 @@ def test_the_room_on_every_brick() -> None:
         free_inodes=1045310,
     )
     assert parse_rooms(answer("volume-status-detail.xml"), "vol2") == {}
+    # Bricks of a host whose glusterd is down have none.
+    rooms = parse_rooms(answer("volume-status-detail-peer-down.xml"), "vol1")
+    assert len(rooms) == 4
+    assert not any(name.startswith("10.213.77.13:") for name in rooms)
 
 
 def test_what_a_brick_that_is_down_does_not_tell_is_not_known() -> None:
@@ -42,12 +46,6 @@ def test_what_a_brick_that_is_down_does_not_tell_is_not_known() -> None:
     )
     untold = parse_rooms(parse_answer(raw), "vol1")["10.213.77.13:/srv/b1/data"]
     assert (untold.free_bytes, untold.device, untold.filesystem) == (None, None, "xfs")
-
-
-def test_bricks_of_a_host_whose_glusterd_is_down_have_no_room() -> None:
-    rooms = parse_rooms(answer("volume-status-detail-peer-down.xml"), "vol1")
-    assert len(rooms) == 4
-    assert not any(name.startswith("10.213.77.13:") for name in rooms)
 
 
 @pytest.mark.parametrize(
@@ -94,42 +92,38 @@ def test_no_task_is_left_after_stop_and_commit(name: str) -> None:
     assert parse_volume_tasks(answer(name), "vol1") == ()
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("remove-brick-status-inprogress-later.xml", [("10.213.77.13", TaskStatus.IN_PROGRESS, 5715, 0)]),
+        ("remove-brick-status-completed-failures.xml", [("10.213.78.12", TaskStatus.COMPLETED, 8, 21)]),
+        (
+            "remove-brick-status-replica-completed.xml",
+            [
+                ("10.213.78.12", TaskStatus.COMPLETED, 259, 0),
+                ("10.213.78.13", TaskStatus.COMPLETED, 232, 0),
+                ("localhost", TaskStatus.COMPLETED, 239, 1),
+            ],
+        ),
+        # A host whose glusterd is down has no counters, rather than zeros.
+        ("remove-brick-status-peer-glusterd-down.xml", []),
+        # The reply to a stop has the last counters.
+        ("remove-brick-stop-inprogress.xml", [("10.213.77.13", TaskStatus.STOPPED, 289, 0)]),
+    ],
+)
+def test_every_host_has_counters_of_its_own(name: str, expected: list[tuple[str, TaskStatus, int, int]]) -> None:
+    progress = parse_progress(answer(name))
+    assert [(one.host, one.status, one.files, one.failures) for one in progress.counters] == expected
+    assert progress.files == sum(files for _, _, files, _ in expected)
+    assert progress.failures == sum(failures for *_, failures in expected)
+
+
 def test_the_counters_of_a_drain() -> None:
     progress = parse_progress(answer("remove-brick-status-inprogress-later.xml"))
     (one,) = progress.counters
-    assert (progress.files, progress.size_bytes, progress.failures, progress.skipped) == (5715, 30359921, 0, 0)
-    assert (one.host, one.status, one.lookups, one.runtime_s) == (
-        "10.213.77.13",
-        TaskStatus.IN_PROGRESS,
-        9849,
-        75.0,
-    )
+    assert (progress.size_bytes, progress.skipped, one.lookups, one.runtime_s) == (30359921, 0, 9849, 75.0)
     assert progress.task_id == "ad62fd37-9f42-4344-961b-171c87ffb9b3"
-
-
-def test_completed_is_not_drained() -> None:
-    progress = parse_progress(answer("remove-brick-status-completed-failures.xml"))
-    assert [one.status for one in progress.counters] == [TaskStatus.COMPLETED]
-    assert progress.failures == 21
-
-
-def test_every_host_of_a_replica_set_has_counters_of_its_own() -> None:
-    progress = parse_progress(answer("remove-brick-status-replica-completed.xml"))
-    assert [(one.host, one.files, one.failures) for one in progress.counters] == [
-        ("10.213.78.12", 259, 0),
-        ("10.213.78.13", 232, 0),
-        ("localhost", 239, 1),
-    ]
-    assert progress.failures == 1
-
-
-def test_a_host_whose_glusterd_is_down_has_no_counters_rather_than_none_of_everything() -> None:
-    assert parse_progress(answer("remove-brick-status-peer-glusterd-down.xml")).counters == ()
-
-
-def test_the_reply_to_a_stop_has_the_last_counters() -> None:
-    (one,) = parse_progress(answer("remove-brick-stop-inprogress.xml")).counters
-    assert (one.status, one.files, one.size_bytes) == (TaskStatus.STOPPED, 289, 55364853)
+    assert parse_progress(answer("remove-brick-stop-inprogress.xml")).size_bytes == 55364853
 
 
 def test_a_fix_layout_is_told_from_a_rebalance() -> None:
@@ -146,18 +140,19 @@ def test_what_was_begun_has_an_id() -> None:
         parse_task_id(answer("volume-info-distribute.xml"))
 
 
-@pytest.mark.parametrize("name", ["remove-brick-status-never.xml", "rebalance-status-never.xml"])
-def test_there_is_no_such_task(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "no_task"),
+    [
+        ("remove-brick-status-never.xml", True),
+        ("rebalance-status-never.xml", True),
+        ("volume-status-stopped.xml", False),
+        ("volume-nosuch.xml", False),
+    ],
+)
+def test_a_missing_task_is_told_from_a_failure_of_another_kind(name: str, no_task: bool) -> None:
     with pytest.raises(GlusterFailed) as caught:
         answer(name)
-    assert is_not_started(caught.value)
-
-
-@pytest.mark.parametrize("name", ["volume-status-stopped.xml", "volume-nosuch.xml"])
-def test_a_failure_of_another_kind_does_not_say_that_there_is_no_task(name: str) -> None:
-    with pytest.raises(GlusterFailed) as caught:
-        answer(name)
-    assert not is_not_started(caught.value)
+    assert is_not_started(caught.value) is no_task
 
 
 @pytest.mark.parametrize("counter", ["failures", "skipped", "files", "size"])

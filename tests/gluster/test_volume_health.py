@@ -23,24 +23,15 @@ MOUNT = MountIdentity(
 )
 
 
-def test_a_started_volume_with_all_bricks_up_has_no_problem() -> None:
+def test_only_what_is_down_or_missing_is_a_problem_of_the_volume() -> None:
     assert volume_problems(STATE) == ()
-
-
-def test_a_brick_that_is_down_and_one_that_is_not_listed_are_problems() -> None:
+    assert volume_problems(replace(STATE, tasks=("Rebalance (in progress)",))) == ()
     bricks = (replace(BRICKS[0], online=False), replace(BRICKS[1], online=None), BRICKS[2])
     down, unknown = volume_problems(replace(STATE, bricks=bricks))
     assert "h1:/srv/b/data is down" in down
     assert "h2:/srv/b/data may be down" in unknown
-
-
-def test_a_stopped_volume_and_one_without_bricks_are_problems() -> None:
     assert volume_problems(replace(STATE, started=False))[0] == "volume vol1 is not started"
     assert volume_problems(replace(STATE, bricks=())) == ("volume vol1 has no bricks",)
-
-
-def test_a_task_is_no_problem_of_the_volume() -> None:
-    assert volume_problems(replace(STATE, tasks=("Rebalance (in progress)",))) == ()
 
 
 def test_the_fingerprint_changes_with_bricks_and_options_only() -> None:
@@ -56,11 +47,11 @@ def test_the_fingerprint_changes_with_bricks_and_options_only() -> None:
     assert len(fingerprints) == 1 + len(changed)
     one_down = replace(STATE, bricks=(replace(BRICKS[0], online=False), *BRICKS[1:]))
     assert volume_fingerprint(one_down) == volume_fingerprint(STATE)
-
-
-def test_facts_that_are_cut_elsewhere_do_not_look_the_same() -> None:
-    one = replace(STATE, options=(("a", "b"), ("c", "d")))
-    other = replace(STATE, options=(("a", "bc=d"),))
+    # `remove-brick start` writes this option down (seen with 10.3 on a distributed volume).
+    begun = replace(STATE, options=(*STATE.options, ("performance.client-io-threads", "on")))
+    assert volume_fingerprint(begun) == volume_fingerprint(STATE)
+    # Facts that are cut elsewhere do not look the same.
+    one, other = replace(STATE, options=(("a", "b"), ("c", "d"))), replace(STATE, options=(("a", "bc=d"),))
     assert volume_fingerprint(one) != volume_fingerprint(other)
 
 
@@ -76,9 +67,3 @@ def test_only_a_mount_of_the_volume_itself_will_do() -> None:
     assert wrong_volume_problem(replace(MOUNT, mounted_from="h1:/vol1/below"), "vol1") is None
     assert wrong_volume_problem(replace(MOUNT, mounted_from="h1:/vol10"), "vol1") is not None
     assert wrong_volume_problem(replace(MOUNT, filesystem="xfs", mounted_from="/dev/sda1"), "vol1") is not None
-
-
-def test_a_drain_that_begins_leaves_the_fingerprint() -> None:
-    """`remove-brick start` writes this option down (seen with 10.3 on a distributed volume)."""
-    begun = replace(STATE, options=(*STATE.options, ("performance.client-io-threads", "on")))
-    assert volume_fingerprint(begun) == volume_fingerprint(STATE)
