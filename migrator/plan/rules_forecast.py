@@ -154,13 +154,12 @@ def choose_growth(
     ]
     scans = _scans(catalogs)
     by_looks, by_scans = measure(looks, purges, moved), measure(scans, purges, moved)
-    every = sum(sizes.values())
-    if by_looks.days >= max(ENOUGH_DAYS, by_scans.days):
-        return _growth(by_looks, every, f"by looks at the source over {by_looks.days:.0f} days")
-    if by_scans.days >= ENOUGH_DAYS:
-        return _growth(
-            by_scans, every, f"by {several(len(scans), 'whole catalog')} over {by_scans.days:.0f} days between them"
-        )
+    how = f"by looks at the source over {by_looks.days:.0f} days"
+    if by_scans.days > by_looks.days:
+        how = f"by {several(len(scans), 'whole catalog')} over {by_scans.days:.0f} days between them"
+    measured = max(by_looks, by_scans, key=lambda found: found.days)
+    if measured.days >= ENOUGH_DAYS:
+        return _growth(measured, sum(sizes.values()), how)
     if configured_bytes_per_day:
         return Growth(
             bytes_per_day=configured_bytes_per_day, basis="[capacity] growth; too little was measured here yet"

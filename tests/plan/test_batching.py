@@ -38,38 +38,22 @@ spans_of = st.lists(
 
 
 @given(usages, spans_of, bounds)
-def test_every_tree_is_in_exactly_one_batch(
+def test_every_tree_is_in_one_batch_within_the_limits(
     ranking: list[TreeUsage], spans: list[LinkSpan], bound: BatchLimits
 ) -> None:
     batches = batch_trees(ranking, spans, bound)
     assert sorted(path for batch in names(batches) for path in batch) == [one.tree.path for one in ranking]
-    assert all(batches)
-
-
-@given(usages, spans_of, bounds)
-def test_a_batch_is_within_the_limits_or_is_one_tree(
-    ranking: list[TreeUsage], spans: list[LinkSpan], bound: BatchLimits
-) -> None:
-    for batch in batch_trees(ranking, spans, bound):
+    for batch in batches:
         within = (
             sum(one.size_bytes for one in batch) <= bound.max_bytes
             and sum(one.files + one.directories for one in batch) <= bound.max_files
             and len(batch) <= bound.max_users
         )
-        assert within or len(batch) == 1
-
-
-@given(usages, bounds)
-def test_without_shared_links_the_ranking_is_kept(ranking: list[TreeUsage], bound: BatchLimits) -> None:
+        assert len(batch) == 1 or (within and batch)
+    assert batch_trees(ranking, spans[::-1], bound) == batches, "the order of the spans does not matter"
+    # Without shared links the ranking is kept.
     flat = [path for batch in names(batch_trees(ranking, [], bound)) for path in batch]
     assert flat == [one.tree.path for one in ranking]
-
-
-@given(usages, spans_of, bounds)
-def test_the_order_of_the_spans_does_not_matter(
-    ranking: list[TreeUsage], spans: list[LinkSpan], bound: BatchLimits
-) -> None:
-    assert batch_trees(ranking, spans, bound) == batch_trees(ranking, spans[::-1], bound)
 
 
 def test_trees_that_share_links_come_together_at_the_place_of_the_first() -> None:
