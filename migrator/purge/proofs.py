@@ -90,7 +90,11 @@ class ManifestFiles:
                 for one in newer:
                     _fill_newer(database, Path(one), tree)
                 _fill_skipped(database, skipped)
-                yield IndexedProofs(database, tree, archives)
+                proofs = IndexedProofs(database, tree, archives)
+                try:
+                    yield proofs
+                finally:
+                    proofs.close()
             finally:
                 database.close()
         finally:
@@ -107,6 +111,13 @@ class IndexedProofs:
         self._tree = tree
         self._archives = archives
         self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Close the index when no query runs. Threads of a purge that was stopped may still ask: then sqlite3 raises an error,
+        whereas it crashes if the index is closed during a query.
+        """
+        with self._lock:
+            self._database.close()
 
     def of_block(self, paths: Sequence[bytes]) -> Mapping[bytes, Proof]:
         """The proofs of some paths, without those that have none."""
