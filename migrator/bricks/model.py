@@ -84,7 +84,7 @@ class TaskFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GlusterFault:
-    """A fault of GlusterFS that whoever drains, adds or reads bricks has to know.
+    """A fault of GlusterFS that matters to those who drain, add or read bricks.
 
     `versions` says in words which ones have it; `stops_drain`: a drain is refused on them. `reference` is where it was
     reported, empty where it was seen by experiment.

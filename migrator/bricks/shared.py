@@ -139,7 +139,7 @@ class VolumeOptions(Protocol):
         """The volume with its options."""
 
     async def set_option(self, name: str, value: str | None) -> None:
-        """Set an option, or put it back to what it is when nobody sets it."""
+        """Set an option, or reset it to its default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +215,7 @@ class Throttle:
         self.call.say(EventKind.THROTTLE_SET, Severity.INFO, f"{kind} of {record.shown_bricks}", words)
 
     async def restore(self, record: DrainRecord | AdditionRecord) -> str:
-        """Put back what this operation has changed and nobody else since; what was done, in words. May be called again. Raises
+        """Restore what this operation changed and no one else has changed since; what was done, in words. May be called again. Raises
         ToolFailed.
         """
         noted = self._noted(record)
@@ -372,7 +372,7 @@ def drain_failure(
     record: DrainRecord, steps: Sequence[StepRecord[Any]], ended: Ended | None, *, back: bool = False
 ) -> AttemptFailure | None:
     """What is to be told of a drain, given how a call ended (None: it begins, or ended by an exception). `steps` are all of the
-    attempt, oldest first; `back`: it was to be taken back. Where guards speak against a beginning, nothing has failed, and neither
+    attempt, oldest first; `back`: it was to be taken back. If preflight checks refuse the start, nothing has failed, and neither
     if a drain that cannot be taken back was to be.
     """
     if record.state in UNTOUCHED_STATES:

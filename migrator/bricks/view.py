@@ -391,8 +391,8 @@ _KINDS = {
     UncoveredKind.CONTENT: "without a proof of their content",
 }
 _STATES = {
-    RetirementState.RETIRING: "it was about to be stopped: the same command goes on",
-    RetirementState.STOPPING: "it was just about to be stopped: the same command goes on",
+    RetirementState.RETIRING: "it was about to be stopped: the same command resumes",
+    RetirementState.STOPPING: "it was just about to be stopped: the same command resumes",
     RetirementState.RETIRED: "retired: stopped for good",
     RetirementState.GIVEN_UP: "not retired: the attempt was given up",
 }

@@ -111,7 +111,7 @@ _FAILURES = (
     (
         r"Host key verification failed|No [A-Z0-9a-z-]+ host key is known",
         "its host key is not known here",
-        "nobody has connected to it from here before",
+        "no one has connected to it from here before",
         "compare its key with the host's own and accept it once: `ssh {destination} true`",
     ),
     (

@@ -57,7 +57,7 @@ async def add_bricks(request: AdditionRequest, world: AdditionWorld) -> Addition
         instead = "no other brick" if known.instead_of is None else known.instead_of
         raise UsageError(
             f"{known.shown_bricks} is being added in the place of {instead}",
-            hint="give the same command as the first time: it goes on",
+            hint="run the same command as the first time: it resumes",
         )
     if request.dry_run or known is None or known.state in UNTOUCHED_STATES:
         previewed = await _preview(AdditionCall(world=world, request=request, site=site, run_id=None), state, known)
@@ -100,9 +100,7 @@ async def _preview(call: AdditionCall, state: VolumeState, known: AdditionRecord
     if isinstance(step, Finished):
         return machine.summary(record, AdditionEnding.DONE, step.words)
     if step.seen_done and step.step is AdditionStep.ADD:
-        words = (
-            f"{record.shown_bricks} is in the volume already: it would go on with the fix-layout, and what follows that"
-        )
+        words = f"{record.shown_bricks} is in the volume already: it would resume with the fix-layout, and what follows that"
         return machine.summary(record, AdditionEnding.PLANNED, words)
     words = f"it would begin with: {step.step.value}" + (f" ({step.reason})" if step.reason else "")
     if step.step is not AdditionStep.PREPARE or record.side is AdditionSide.TARGET:

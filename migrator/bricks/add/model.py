@@ -267,7 +267,7 @@ class AdditionSeen:
     `state` is the source volume with its peers, bricks and heals, `tasks` every task that its status lists, `progress` the
     counters of the newest fix-layout or rebalance. `owners` tells of every brick of every volume of the pool to which
     volume it belongs. `places` tells by brick what lies where it is to be, `rooms` of the bricks of the volume what they
-    lie on. `versions` are those of GlusterFS by host, of the volume and of the new bricks. `drains` are bricks of which a drain has not come to rest, `additions` those
+    lie on. `versions` are those of GlusterFS by host, of the volume and of the new bricks. `drains` are bricks of which a drain has not ended, `additions` those
     of other additions that have not. `stalled` says why a task that is in progress does not go on. `strange` was put on bricks of the
     volume past Gluster (None: no scan has read them). `blamed` tells of the set of a brick that takes its own place how many entries
     the other bricks that are up hold against each, so that it has to be healed there first.
@@ -333,7 +333,7 @@ class AdditionRequest:
 
 
 class AdditionEnding(StrEnum):
-    """What became of it. `halted`: nothing was touched by the last step, a guard or a look speaks against going on. `stuck`:
+    """What became of it. `halted`: nothing was touched by the last step, a check failed. `stuck`:
     a step failed. `doubted`: it is done, and the audit of the rebalance found what people have to look at.
     """
 
@@ -353,7 +353,7 @@ _EXIT_CODES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdditionSummary:
-    """The result. `reasons` speak against going on, or are what the audit found. `state` is how far it is by the record. `places` are what lies where the
+    """The result. `reasons` are the failed checks, or what the audit found. `state` is how far it is by the record. `places` are what lies where the
     bricks are to be, where that was looked at. `moved_files`, `moved_bytes`, `failures` and `skipped` are those of the last
     task that moved files, `size_bytes` what the new bricks have together, where that is known. `directories` have lost owner or mode
     on the way to the new bricks and wait for people.

@@ -79,7 +79,7 @@ def next_in_place(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Ste
         # While it is put in, Gluster lists it not at all for a moment.
         return Halt(
             words=f"{name} is not in volume {record.volume}: somebody else has taken it out",
-            hint=f"look at `gluster volume info`, put it right by hand, {AGAIN}",
+            hint=f"look at `gluster volume info`, correct it by hand, {AGAIN}",
             look_again=True,
         )
     if record.state is _S.TAKING_BACK:
@@ -108,7 +108,7 @@ def next_in_place(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Ste
 
 
 def in_place_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> tuple[str, ...]:
-    """What speaks against taking the brick offline, and against putting it in again: as long as it is away, files rest on the others."""
+    """Problems of taking the brick offline and putting it in again: while it is away, its files have one copy less."""
     return tuple(dict.fromkeys((*health_problems(record, seen), *swap_problems(record, seen, wish))))
 
 
@@ -184,7 +184,7 @@ def _serve_again(record: AdditionRecord, seen: AdditionSeen, brick: Brick) -> St
     if reason := _gone(record, seen, brick):
         return Halt(
             words=f"{brick.name} cannot serve again what it held: {reason}",
-            hint="mount its old file system there, then run the same command again; or go on with a new one, without --take-back",
+            hint="mount its old file system there, then run the same command again; or continue with a new one, without --take-back",
         )
     return _SERVED_AGAIN if brick.online else _SERVE_AGAIN
 
@@ -234,7 +234,7 @@ def watched(record: AdditionRecord, seen: AdditionSeen, what: Watching, *, anew:
     missing = ("the state of the volume is not known",) if seen.state is None else parts_missing(seen.state)
     if missing:
         return Halt(
-            words=f"whether the {what.words} of volume {record.volume} goes on, not every host tells",
+            words=f"whether the {what.words} of volume {record.volume} still runs is not known: not every host answers",
             reasons=missing,
             hint=f"bring glusterd and the bricks up on every host, {AGAIN}",
             look_again=True,
@@ -382,7 +382,7 @@ def next_step(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Step:
     if inside is None:
         return Halt(
             words=f"some of {record.shown_bricks} are in the volume and some are not: somebody else has changed it",
-            hint=f"look at `gluster volume info`, put it right by hand, {AGAIN}",
+            hint=f"look at `gluster volume info`, correct it by hand, {AGAIN}",
         )
     if state in IN_STATES:
         return _in_the_volume(record, seen, wish) if inside else give_up(_TAKEN_OUT)
@@ -431,7 +431,7 @@ def may_add(record: AdditionRecord) -> bool:
 
 
 def problems_before(record: AdditionRecord, seen: AdditionSeen, wish: Wish, *, prepared: bool) -> tuple[str, ...]:
-    """All that speaks against adding now; with `prepared` also what lies where the bricks are to be."""
+    """All problems of adding now; with `prepared` also what lies where the bricks are to be."""
     if record.side is AdditionSide.TARGET:
         return target_problems(record, seen)
     found = [
@@ -589,22 +589,20 @@ def newest_attempts(records: Sequence[AdditionRecord]) -> tuple[AdditionRecord, 
 
 
 def addition_blockers(additions: Sequence[AdditionStanding], *, at_work: bool, now_s: float) -> Iterator[Blocker]:
-    """Additions that wait for somebody, and directories that they have changed. `at_work`: a command goes on with one."""
+    """Additions that wait for somebody, and directories that they have changed. `at_work`: a command is resuming one."""
     for one in additions:
         yield from _directories(one)
         if one.state in ADDITION_ENDED_STATES | UNTOUCHED_STATES or at_work:
             continue
         subject = f"addition of {' '.join(one.bricks)} to the {one.side.value}"
         if one.state is AdditionState.FAILED:
-            yield Blocker(
-                subject=subject, on=f"it has failed: {one.failure}", hint=f"put that right, then `{again(one)}`"
-            )
+            yield Blocker(subject=subject, on=f"it has failed: {one.failure}", hint=f"solve that, then `{again(one)}`")
             continue
         looked = last_looked(one.looked_at_s, now_s)
         failed = f"; its last step failed: {one.failure}" if one.failure else ""
         yield Blocker(
             subject=subject,
-            on=f"it is {one.state.value}, and no command goes on with it{_away(one)}{looked}{failed}",
+            on=f"it is {one.state.value}, and no command is resuming it{_away(one)}{looked}{failed}",
             hint=f"{again(one)} (with the options of the first time)",
         )
 
@@ -628,7 +626,7 @@ def _directories(one: AdditionStanding) -> Iterator[Blocker]:
 
 
 def again(one: AdditionStanding) -> str:
-    """The command that goes on with it."""
+    """The command that resumes it."""
     instead = "" if one.instead_of is None else f" --instead-of {one.instead_of}"
     side = AdditionSide(one.side).value
     return f"migrator brick add {' '.join(one.bricks)} --to {side}{instead}"

@@ -85,7 +85,7 @@ def listed(
     """How people are told of a directory that was not given back. `root` is the mount of the volume, `failure` says why it could
     not be where that was tried.
     """
-    now = f"it is {_words(seen)} now" if not seen.shut else "nobody may enter it: it is root's with mode 0000"
+    now = f"it is {_words(seen)} now" if not seen.shut else "only root may enter it: it is root's with mode 0000"
     if known is None:
         reason = f"{now}, and was never seen otherwise: whose it is, is not known"
         command = _by_the_one_above(root, seen.path)

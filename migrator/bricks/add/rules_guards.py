@@ -15,16 +15,15 @@ from migrator.scan.rules import strange_problems
 # Messages about additions.
 
 
-AGAIN = "then run the same command again: it goes on from what it finds"
+AGAIN = "then run the same command again: it resumes"
 
 
 def against(record: AdditionRecord, problems: Sequence[str]) -> Halt:
-    """Guards speak against going on."""
-    count = "1 guard speaks" if len(problems) == 1 else f"{several(len(problems), 'guard')} speak"
+    """The preflight checks that failed."""
     return Halt(
-        words=f"{count} against adding {record.shown_bricks} now",
+        words=f"{record.shown_bricks} cannot be added: {several(len(problems), 'preflight check')} failed",
         reasons=tuple(problems),
-        hint=f"put it right, {AGAIN}",
+        hint=f"solve that, {AGAIN}",
     )
 
 
@@ -76,7 +75,7 @@ SMALLEST_SHARE = 0.8
 
 
 def place_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> tuple[str, ...]:
-    """What speaks against what lies where the bricks are to be."""
+    """Problems of the places of the new bricks."""
     return tuple(_places(record, seen, wish))
 
 
@@ -273,7 +272,7 @@ def swap_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> tup
 
 
 def target_problems(record: AdditionRecord, seen: AdditionSeen) -> tuple[str, ...]:
-    """What speaks against giving bricks to the target."""
+    """Reasons not to give bricks to the target."""
     return tuple(_target(record, seen))
 
 
@@ -286,7 +285,7 @@ def _health(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
         if task.unfinished:
             of = f" of {', '.join(task.bricks)}" if task.bricks else ""
             yield f"{task.name} ({task.status.value}){of} is not over: wait for its end, commit it or stop it"
-    yield from (f"a drain of {name} has not come to rest: see `migrator brick list`" for name in seen.drains)
+    yield from (f"a drain of {name} has not ended: see `migrator brick list`" for name in seen.drains)
     yield from (
         f"the addition of {name} has not come to its end: give that command again first" for name in seen.additions
     )

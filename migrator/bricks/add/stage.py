@@ -444,7 +444,7 @@ def _stalled(waiting: Sequence[BrickHeal], for_s: float) -> ToolFailed:
         f"{_words(waiting)}, and that has not changed for {format_duration(for_s)}",
         cause="a copy is in split-brain, a brick is down, or its self-heal daemon does not run",
         hint="see `gluster volume heal VOLUME info split-brain` and `gluster volume status VOLUME`, put that right, "
-        "then run the same command again: it goes on waiting",
+        "then run the same command again: it keeps waiting",
     )
 
 

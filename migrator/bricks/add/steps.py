@@ -270,7 +270,7 @@ class AdditionMachine(
     def stuck(self, record: AdditionRecord, _: AdditionSeen) -> AdditionSummary:
         words = f"{record.shown_bricks} is {record.state.value}: {record.failure}"
         self.say(EventKind.ADDITION_HALTED, Severity.ERROR, record, words)
-        hint = "put that right, then run the same command again: it goes on from there"
+        hint = "solve that, then run the same command again: it resumes there"
         return self.summary(record, AdditionEnding.STUCK, words, hint)
 
     def summary(
@@ -342,7 +342,7 @@ class AdditionMachine(
         await self._call_hooks(record)
         seen = await self.looker.see(record)
         if problems := rules.problems_before(record, seen, call.request.wish, prepared=True):
-            hint = OFFLINE_HINT if record.in_place else "put it right, then run the same command again"
+            hint = OFFLINE_HINT if record.in_place else "solve it, then run the same command again"
             raise Refused("; ".join(problems), hint=hint)
         sizes = [place.total_bytes for place in self.looker.places.values()]
         size_bytes = None if None in sizes else sum(one for one in sizes if one)

@@ -44,7 +44,7 @@ async def audit_bricks(
     left: LeftList | None = None,
 ) -> AuditSeen:
     """Walk every brick of a drain, those of arbiters too, side by side. What cannot be walked makes the audit not whole.
-    `explained` are names by brick that were just proven to be in the volume with the same content: nobody misses them there.
+    `explained` are names by brick that were just proven to be in the volume with the same content.
     Every other path that is found goes to `left`. Raises OSError where it cannot be written down.
     """
     started_at_s = clock.now_s()

@@ -309,7 +309,7 @@ class DrainFacts:
     effect (`10%`, or bytes), `quorum` the problems of the pool's quorum. `versions` are those of GlusterFS by host of the
     volume. `open_files` counts descriptors of clients on the leaving bricks, `open_files_accepted` that they were
     accepted by name. `linked_symlinks` are symlinks with several names, on the leaving bricks. `drains_elsewhere` names other
-    bricks of which a drain has not come to rest. `retained` is what users who work on the target still have there,
+    bricks of which a drain has not ended. `retained` is what users who work on the target still have there,
     `retained_accepted` that it is moved for nothing, `unread_plan` why the plan in force cannot be read. `marks` are those of
     earlier drains on the leaving bricks; none are asked for while a drain of its own (`task_of_record`) has left some. `strange` is
     what was put on the bricks of the volume past Gluster. `catalog_is_old` says that files were
@@ -406,7 +406,7 @@ class DrainSeen:
 
     `state` is the volume with its peers and bricks, `tasks` every task that its status lists, `progress` the counters of
     the drain, where there is one. `layout` are the counters of the newest rebalance or fix-layout. `options` are those of
-    the volume that are set (from `state`). `preflight` are the sentences that speak against a start. `stalled` says why a
+    the volume that are set (from `state`). `preflight` are the failed checks. `stalled` says why a
     drain that is in progress does not go on (empty: it does), `lost` that a process that moves files has ended without a word,
     `silent` why no counters of it are to be waited for any longer
     (empty: they are told, or may be yet). `causes` are sentences on what may have made a drain fail that
@@ -512,7 +512,7 @@ class DrainRequest:
 
 class DrainEnding(StrEnum):
     """What became of it. `waits`: it ends here unless more is asked for. `halted`: nothing was touched by the last step, a
-    guard or a look speaks against going on. `stuck`: a step failed.
+    check failed. `stuck`: a step failed.
     """
 
     PLANNED = "planned"
@@ -551,7 +551,7 @@ class DrainCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainSummary:
-    """The result. `back`: it was to be taken back. `reasons` speak against going on; `left_behind` are the first paths that
+    """The result. `back`: it was to be taken back. `reasons` are the failed checks; `left_behind` are the first paths that
     an audit found on the bricks, `left_file` the list of all. `confirm` is the word that allows wiping; `wipe_problems` are
     the reasons why nothing may be wiped. `check` is set where the guards were looked at.
     """

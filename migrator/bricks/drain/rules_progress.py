@@ -151,7 +151,7 @@ def standing(record: DrainRecord, samples: Sequence[DrainSample]) -> DrainStandi
     moving = record.state in (DrainState.STARTED, DrainState.DRAINING)
     left_files = None if notes.files is None else notes.files - moved_files
     left_bytes = None if notes.size_bytes is None else notes.size_bytes - moved_bytes
-    # Users go on creating files there: when all that was counted is moved and it still moves, nobody knows how long.
+    # Users go on creating files there: once all counted files are moved and more move, the end is unknown.
     known = left_files is not None and left_bytes is not None and (left_files > 0 or left_bytes > 0)
     left_s = drain_left_s(rate, left_files=left_files, left_bytes=left_bytes) if moving and known else None
     return DrainStanding(
@@ -191,9 +191,7 @@ def drain_blockers(drains: Sequence[DrainStanding], *, at_work: bool, now_s: flo
         names = " ".join(one.bricks)
         back = one.state in (DrainState.STOPPING, DrainState.SETTLING)
         if one.state is DrainState.FAILED:
-            hint = (
-                f"put that right, then `migrator brick drain {names}`, or take it back: `migrator brick stop {names}`"
-            )
+            hint = f"solve that, then `migrator brick drain {names}`, or take it back: `migrator brick stop {names}`"
             yield Blocker(subject=f"drain of {names}", on=f"it has failed: {one.failure}", hint=hint)
         else:
             looked = last_looked(one.looked_at_s, now_s)

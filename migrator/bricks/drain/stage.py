@@ -80,7 +80,7 @@ class DrainWorld:
     """The ports. `versions` tells GlusterFS by host, `open_files` how many files are open on bricks below trees (None:
     that cannot be seen), `places` what lies where bricks are, given the volume's id. `contents` is asked in a thread.
     `plans` are asked what is purged when, `retain_s` is how long sources are kept. `back_up` keeps a copy of the ledger under a name (blocking). `probing`
-    None: nobody probes while Gluster moves files. `leftovers` and
+    None: no probes while Gluster moves files. `leftovers` and
     `recovery` bring back what a drain left on its bricks. `marks` tells of hard-linked files with the mark of an earlier drain,
     on bricks of the volume of an id (None: that cannot be seen), `strange` which paths of a brick have no gfid still. `left_list` is
     what audits write all into that they find, in the directory of a run.
@@ -222,7 +222,7 @@ class Guarding:
     _marks: tuple[BrickMarks, ...] | None = None
 
     async def check(self, record: DrainRecord, state: VolumeState, tasks: Sequence[VolumeTask]) -> DrainCheck:
-        """Everything that the guards look at, and what speaks against a start. Changes nothing, and never raises for what
+        """Everything that the guards look at, and the failed checks. Changes nothing, and never raises for what
         cannot be seen.
         """
         world = self.call.world

@@ -645,7 +645,7 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
         if problems:
             raise Refused(
                 f"{name} may not be wiped: {'; '.join(problems)}",
-                hint="put it right, or wipe by hand; the drain itself is complete",
+                hint="move it elsewhere, or wipe by hand; the drain itself is complete",
             )
 
     async def _check_wiped(self, record: DrainRecord, name: str) -> None:

@@ -1,6 +1,6 @@
 """Whether what a drain left on a brick may be brought back, and what is proven to be in the volume already. Pure.
 
-Whatever is not known speaks against it: what is left alone is still on the brick.
+In doubt a file is left on the brick.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -68,7 +68,7 @@ def against(leftover: Leftover, states: Mapping[bytes, NameState]) -> tuple[str,
 
 def _against(leftover: Leftover, states: Mapping[bytes, NameState]) -> Iterator[str]:
     if leftover.open:
-        yield "it is open, or nobody can tell whether it is"
+        yield "it is open, or may be"
     if leftover.link_count != len(leftover.names):
         yield f"{leftover.link_count} names lead to it on its brick, and {len(leftover.names)} were found"
     if any(name == WORK_DIRECTORY or name.startswith(COPIES) for name in leftover.names):

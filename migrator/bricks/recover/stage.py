@@ -709,7 +709,7 @@ class Recovery:
         return united(list(looked.values()), {brick.name for brick in self.bricks if brick.arbiter})
 
     async def _states(self, leftover: Leftover) -> dict[bytes, NameState]:
-        """What each of its names is. Without a digest `equal` says only that nothing speaks against it."""
+        """What each of its names is. Without a digest `equal` only means that types and sizes agree."""
         volume = self.volume
 
         def see() -> dict[bytes, NameState]:
@@ -746,7 +746,7 @@ class Recovery:
                 self._recovered += 1
 
     async def _settle(self, groups: Sequence[Group]) -> None:
-        """Until clients have forgotten the names. Whoever ends the command has them back at once."""
+        """Wait until the caches of clients have expired. An interruption gives the names back at once."""
         try:
             await self.clock.sleep(SETTLE_S)
         except asyncio.CancelledError:

@@ -150,7 +150,7 @@ class Uncovered:
 
 
 class Cover(StrEnum):
-    """What is known of a path that nothing speaks against: a manifest has it unchanged (`proven`), or will have when its
+    """What is known of a path that is covered: a manifest has it unchanged (`proven`), or will have when its
     content is read and equal (`read`); or it is one of this program's own files (`own`).
     """
 
@@ -202,7 +202,7 @@ class ClientSeen:
 
 
 class RetireEnding(StrEnum):
-    """What became of it. `halted`: nothing was touched, something speaks against it."""
+    """What became of it. `halted`: nothing was touched, a check failed."""
 
     PLANNED = "planned"
     DONE = "done"
@@ -223,7 +223,7 @@ class RetireRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetirementSummary:
-    """The result. `reasons` speak against it. `cover` is None where it was not asked for, because something else spoke
+    """The result. `reasons` are the failed checks. `cover` is None where it was not asked for, because another check had failed
     against it before.
     """
 

@@ -147,7 +147,7 @@ def manifest_problem(record: CutoverRecord, proof: VerificationRecord | None, di
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetireFacts:
     """Everything that the guards look at; None stands for what is not known. `tasks` are those that are listed, `cutovers`
-    the newest attempts of all trees, `drains` and `additions` those that have not come to rest. `clients` are connected to bricks
+    the newest attempts of all trees, `drains` and `additions` those that have not ended. `clients` are connected to bricks
     and neither this site's mounts nor Gluster's own processes. `purge_left`: something lies in the directory where trees are
     purged. `strange` are names that the program uses in the root, which no scan lists or which prove nothing, and which hold
     what it would not have left there.
@@ -179,7 +179,7 @@ def _problems(facts: RetireFacts) -> Iterator[str]:
     if facts.purge_left is None:
         yield f"whether a purge has left anything in {show(PURGE_NAME)} of the source is not known"
     elif facts.purge_left:
-        yield f"a purge has left something in {show(PURGE_NAME)} of the source: `migrator purge` says what, and goes on"
+        yield f"a purge has left something in {show(PURGE_NAME)} of the source: `migrator purge` lists it, and resumes"
     if facts.strange is None:
         yield "what lies under the program's own names in the root of the source is not known"
     for name in facts.strange or ():
@@ -202,18 +202,18 @@ def _tasks(facts: RetireFacts) -> Iterator[str]:
             yield f"what waits to be healed is not known: see `gluster volume heal {state.volume} info summary`"
         for heal in state.heals or ():
             if heal.entries is None or heal.status != "Connected":
-                yield f"what waits to be healed on {heal.brick} is not known ({heal.status})"
+                yield f"what pending heals of {heal.brick} are not known ({heal.status})"
             elif heal.entries:
-                yield f"{several(heal.entries, 'entry waits', 'entries wait')} to be healed on {heal.brick}"
+                yield f"{several(heal.entries, 'pending heal')} on {heal.brick}"
     if facts.tasks is None:
-        yield "whether something moves files is not known: see `gluster volume status VOLUME tasks`"
+        yield "whether a rebalance process runs is not known: see `gluster volume status VOLUME tasks`"
     for task in facts.tasks or ():
         if task.unfinished:
             yield f"{task.name} ({task.status.value}) is not over: wait for its end, commit it or stop it"
     for name in facts.drains:
-        yield f"a drain of {name} has not come to rest: go on with it, or take it back with `migrator brick stop`"
+        yield f"a drain of {name} has not ended: resume it, or abort it with `migrator brick stop`"
     for name in facts.additions:
-        yield f"an addition of {name} has not come to rest: go on with it with `migrator brick add`"
+        yield f"an addition of {name} has not ended: resume it with `migrator brick add`"
 
 
 def _cutovers(cutovers: Sequence[CutoverRecord]) -> Iterator[str]:
@@ -297,7 +297,7 @@ def in_words(found: PathSum) -> str:
 
 
 def would_be_done(volume: str, cover: CoverFound) -> RetirementSummary:
-    """A dry run that nothing speaks against."""
+    """A dry run without problems."""
     return RetirementSummary(
         volume=volume,
         dry_run=True,
@@ -340,10 +340,10 @@ def halted(
     *,
     dry_run: bool,
     reasons: tuple[str, ...] = (),
-    hint: str = "put that right, then run the same command again",
+    hint: str = "solve that, then run the same command again",
     cover: CoverFound | None = None,
 ) -> RetirementSummary:
-    """Something speaks against it."""
+    """A preflight check failed, or a path is not covered."""
     return RetirementSummary(
         volume=volume,
         dry_run=dry_run,
@@ -363,7 +363,7 @@ def uncovered(volume: str, cover: CoverFound, *, dry_run: bool, reasons: tuple[s
     )
     hint = (
         "move them with a user tree ([users] trees in site.toml, then scan, plan, run, cutover), purge trees whose users "
-        "were moved, or remove by hand what nobody needs; then run the same command again"
+        "were moved, or remove by hand what is not needed; then run the same command again"
     )
     return halted(
         volume,

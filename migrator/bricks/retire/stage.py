@@ -542,7 +542,7 @@ async def retire_volume(request: RetireRequest, world: RetirementWorld) -> Retir
     scanning, takes the same decisions, and changes nothing.
 
     Raises UsageError, Refused (not confirmed, a hook said no, the ledger's own guards), LockHeld, Interrupted, ToolFailed;
-    what speaks against it is in the summary.
+    problems are in the summary.
     """
     site = world.ledger.site.read()
     if site is None:
@@ -555,7 +555,7 @@ async def retire_volume(request: RetireRequest, world: RetirementWorld) -> Retir
         raise MigratorError(
             f"retiring the volume could not go on: {error.strerror or error}",
             cause="the source or the state directory does not answer, is full, or has an error",
-            hint="check with `migrator doctor`, then run the same command again: it goes on where it was",
+            hint="check with `migrator doctor`, then run the same command again: it resumes",
         ) from error
 
 
@@ -660,8 +660,8 @@ class _Retirement(Engine[Retirement, VolumeState, RetirementState, RetireStep, N
         if not request.dry_run and request.confirm != state.volume:
             raise Refused(
                 f"volume {state.volume} was not retired: it was not confirmed by its name",
-                cause="whoever still needs the volume loses it when it is stopped",
-                hint=f"look at it with --dry-run, then say --confirm {state.volume}",
+                cause="all clients lose the volume when it is stopped",
+                hint=f"look at it with --dry-run, then pass --confirm {state.volume}",
             )
         judged = await self._judged(state.volume)
         if isinstance(judged, RetirementSummary):
@@ -675,7 +675,7 @@ class _Retirement(Engine[Retirement, VolumeState, RetirementState, RetireStep, N
     async def _judged(self, volume: str) -> RetirementSummary | CoverFound:
         """Guards, then a look at every path: a refusal, or what covers them all."""
         dry_run = self.call.request.dry_run
-        against = "something speaks against stopping the volume: nothing was touched"
+        against = "preflight checks failed: the volume was not stopped"
         if reasons := await self.looker.problems():
             return self._halted(words.halted(volume, against, dry_run=dry_run, reasons=reasons))
         name, at_s, reasons = await self._catalog()
@@ -777,7 +777,7 @@ class _Retirement(Engine[Retirement, VolumeState, RetirementState, RetireStep, N
 
     def _give_up(self, record: Retirement, reason: str) -> None:
         self.records.enter(record.id, RetirementState.GIVEN_UP, at_s=self.call.now_s(), failure=reason)
-        message = f"volume {record.volume} goes on: {reason}"
+        message = f"volume {record.volume} stays started: {reason}"
         self.say(EventKind.RETIREMENT_GIVEN_UP, Severity.WARNING, record, message)
 
     async def _let_go(self, record: Retirement, judged: RetirementSummary) -> None:

@@ -184,7 +184,7 @@ def test_a_volume_that_is_not_well_or_busy() -> None:
         kind=TaskKind.REMOVE_BRICK, name="Remove brick", id="t", status=TaskStatus.COMPLETED, bricks=("b",)
     )
     assert "commit it or stop it" in only(one, seen(one, tasks=(task,)))
-    assert "has not come to rest" in only(one, seen(one, drains=("gl1:/b",)))
+    assert "has not ended" in only(one, seen(one, drains=("gl1:/b",)))
     assert "is a brick of volume vol2" in only(one, seen(one, owners={one.bricks[0]: "vol2"}))
     sharded = replace(state, options=(("features.shard", "on"),))
     assert "striped or sharded" in only(one, seen(one, sharded))

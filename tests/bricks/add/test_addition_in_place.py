@@ -108,7 +108,7 @@ def test_every_other_copy_has_to_be_up_and_whole() -> None:
 def test_whatever_else_changes_the_volume_comes_first() -> None:
     task = VolumeTask(kind=TaskKind.REBALANCE, name="Rebalance", id="t", status=TaskStatus.IN_PROGRESS, bricks=())
     assert "is not over" in only(seen(tasks=(task,)))
-    assert "a drain of gl3:/b has not come to rest" in only(seen(drains=("gl3:/b",)))
+    assert "a drain of gl3:/b has not ended" in only(seen(drains=("gl3:/b",)))
     assert "the addition of gl3:/b" in only(seen(additions=("gl3:/b",)))
 
 

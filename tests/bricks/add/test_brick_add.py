@@ -179,7 +179,7 @@ def test_a_drained_brick_comes_back_while_users_write_and_the_program_is_killed(
             assert site.call(*add).returncode == -signal.SIGKILL
             assert brick.name.encode() in lab.gluster("volume", "info", volume)
             (blocker,) = [one for one in site.json("status")["blocked"] if brick.name in one["subject"]]
-            assert "no command goes on with it" in blocker["on"]
+            assert "no command is resuming it" in blocker["on"]
             assert "migrator " + " ".join(add) in blocker["hint"]
             done = site.json(*add)
         assert (done["ending"], done["state"], done["failures"], done["exit_code"]) == ("done", "settled", 0, 0)

@@ -218,7 +218,7 @@ def test_a_dry_run_tells_of_a_brick_that_is_in_the_volume_what_is_left_to_do(tmp
     site = Site(tmp_path, ledger, lambda _: room(100), brick=ADDED, volume=volume)
     told = site.add(AdditionSide.SOURCE, dry_run=True)
     assert told.ending is AdditionEnding.PLANNED
-    assert told.words == f"{ADDED} is in the volume already: it would go on with the fix-layout, and what follows that"
+    assert told.words == f"{ADDED} is in the volume already: it would resume with the fix-layout, and what follows that"
 
 
 def test_the_target_is_waited_for_until_it_shows_the_new_capacity(tmp_path: Path, ledger: Ledger) -> None:

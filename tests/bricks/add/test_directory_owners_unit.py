@@ -162,7 +162,7 @@ def test_the_command_puts_it_right(tmp_path: Path, name: bytes) -> None:
     me = Path(tmp_path).stat()
     known = replace(MADE, path=name, uid=me.st_uid, gid=me.st_gid, mode=0o751)
     told = listed(V.TAKEN, known, replace(SHUT, path=name), root=bytes(tmp_path), failure="no room")
-    assert "nobody may enter it" in told.reason
+    assert "only root may enter it" in told.reason
     assert told.reason.endswith("(no room)")
     subprocess.run(["bash", "-c", told.command], check=True)
     assert Path(path.decode("utf-8", "surrogateescape")).stat().st_mode & 0o7777 == 0o751

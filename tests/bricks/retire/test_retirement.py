@@ -267,13 +267,13 @@ TASK = VolumeTask(
         (with_state(lambda state: replace(state, replica_count=3, heals=None)), "healed is not known"),
         (
             with_state(lambda state: replace(state, heals=(BrickHeal(brick="b", status="Connected", entries=2),))),
-            "2 ent",
+            "2 pending heals",
         ),
         (
             with_state(lambda state: replace(state, heals=(BrickHeal(brick="b", status="no", entries=None),))),
             "not known",
         ),
-        (replace(FACTS, tasks=None), "moves files is not known"),
+        (replace(FACTS, tasks=None), "rebalance process runs is not known"),
         (replace(FACTS, tasks=(TASK,)), "is not over"),
         (replace(FACTS, drains=("gl1:/b",)), "a drain of gl1:/b"),
         (replace(FACTS, additions=("gl1:/b",)), "an addition of gl1:/b"),
